@@ -1,0 +1,97 @@
+"""From the bytes of one response to its frames, each with the time of its last byte and its event number."""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from wiretape.encoding import DecodingError, Identity, decoder
+from wiretape.observe import BytesArrived, BytesLost
+from wiretape.sse import Frame, FrameKind, Parser
+
+
+@dataclass(frozen=True, slots=True)
+class SeenFrame:
+    """A frame at its place in an exchange."""
+
+    frame: Frame
+    time_ns: int
+    """When its last byte arrived."""
+    event: int | None
+    """Which message of the connection it is, from 1; None for frames that are no message."""
+
+
+class FrameReader:
+    """Folds the observed bytes of one response into frames.  Pure: no I/O, no clock.
+
+    An encoded body is decoded first; frame offsets then count decoded bytes.  A body
+    that cannot be decoded gives no frames from there on, and `undecodable` says why.
+    """
+
+    def __init__(self, content_encoding: str | None = None) -> None:
+        self.undecodable: str | None = None
+        self.events = 0
+        self._parser = Parser()
+        self._last: tuple[int, int] = (0, 0)
+        try:
+            self._decoder = decoder(content_encoding)
+        except DecodingError as error:
+            self._decoder = Identity()
+            self.undecodable = str(error)
+
+    def feed(self, run: BytesArrived) -> list[SeenFrame]:
+        """The frames that these bytes complete."""
+        if self.undecodable is not None:
+            return []
+        if isinstance(self._decoder, Identity):
+            return self._place(self._parser.feed(run.data), run.ends, run.times)
+        return self._feed_encoded(run)
+
+    def skip(self, lost: BytesLost) -> list[SeenFrame]:
+        """The frames that a gap in the recorded bytes cuts off; reading goes on behind the gap."""
+        if not isinstance(self._decoder, Identity):
+            self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
+        cut = self.close(lost.time_ns)
+        last_event_id = cut[-1].frame.last_event_id if cut else self._parser.last_event_id
+        self._parser = Parser(start=lost.start + lost.count, last_event_id=last_event_id, midstream=True)
+        return cut
+
+    def close(self, time_ns: int) -> list[SeenFrame]:
+        """The frames that the end of the body completes or cuts off."""
+        return self._place(self._parser.close(), (), ())
+
+    def _feed_encoded(self, run: BytesArrived) -> list[SeenFrame]:
+        seen: list[SeenFrame] = []
+        for time_ns, data in run.chunks():
+            try:
+                decoded = self._decoder.feed(data)
+            except DecodingError as error:
+                self.undecodable = str(error)
+                break
+            end = self._last[0] + len(decoded)
+            seen += self._place(self._parser.feed(decoded), (end,), (time_ns,))
+        return seen
+
+    def _place(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[SeenFrame]:
+        """Give each frame its number and the time of the chunk that holds its last byte."""
+        seen = []
+        before_end, before_ns = self._last
+        for frame in frames:
+            end = frame.end
+            # A frame whose line end needed one byte of look-ahead ends with an earlier run.
+            time_ns = before_ns if end <= before_end else times[bisect_left(ends, end)]
+            number = None
+            if frame.kind is FrameKind.MESSAGE:
+                self.events += 1
+                number = self.events
+            seen.append(SeenFrame(frame, time_ns, number))
+        if ends:
+            self._last = (ends[-1], times[-1])
+        return seen
+
+
+def frames_of(content_encoding: str | None, body: Iterable[BytesArrived | BytesLost]) -> Iterator[SeenFrame]:
+    """The frames of a whole response body, lazily."""
+    reader = FrameReader(content_encoding)
+    for part in body:
+        yield from reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
+    yield from reader.close(0)

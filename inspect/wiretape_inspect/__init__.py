@@ -1,0 +1,1 @@
+"""Report and debugger: looks at recordings and judges them."""

@@ -1,0 +1,1 @@
+"""The recorder: a mitmproxy addon that captures exchanges and event streams."""
