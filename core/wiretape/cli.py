@@ -1,0 +1,106 @@
+"""The `wiretape` command: finds the subcommand that was asked for, and loads nothing else."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from typing import Any, NoReturn
+
+import click
+
+from wiretape import __version__
+from wiretape.errors import InputError
+
+INTERRUPTED = 130
+"""Exit status after Ctrl-C, as shells count it (128 + SIGINT)."""
+NOBODY_READS = 141
+"""Exit status when the reader of our output went away, as shells count it (128 + SIGPIPE)."""
+
+
+class _Entry(click.Command):
+    """The line of a subcommand in `wiretape --help`, and where the subcommand itself is to be found."""
+
+    def __init__(self, name: str, where: str, short_help: str) -> None:
+        super().__init__(name, short_help=short_help)
+        self._where = where
+
+    def load(self) -> click.Command:
+        """The subcommand itself."""
+        module, _, attribute = self._where.partition(":")
+        command: click.Command = getattr(import_module(module), attribute)
+        return command
+
+
+_ENTRIES = (
+    _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
+    _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
+    _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),
+    _Entry("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
+    _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
+    _Entry("export", "wiretape_inspect.commands.export:export", "Write recorded streams as files of other formats."),
+    _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
+)
+
+
+class _Programs(click.Group):
+    """A group whose subcommands are imported when they are run, not when they are listed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, entry, rest = super().resolve_command(ctx, args)
+        return name, entry.load() if isinstance(entry, _Entry) else entry, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _in_plain_words(ctx):
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+
+
+@contextmanager
+def _in_plain_words(ctx: click.Context) -> Iterator[None]:
+    """Turn the ends that a subcommand can come to from outside into an exit status of ours and one sentence at most."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mitmproxy":
+            raise
+        raise InputError("Recording needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'") from error
+    except KeyboardInterrupt:
+        ctx.exit(INTERRUPTED)
+    except BrokenPipeError:
+        _stop_writing()
+        ctx.exit(NOBODY_READS)
+    except SystemExit as end:
+        # rich ends the program with status 1 on a broken pipe; 1 means findings here.
+        if not isinstance(end.__context__, BrokenPipeError):
+            raise
+        _stop_writing()
+        ctx.exit(NOBODY_READS)
+
+
+def _stop_writing() -> None:
+    """Let the interpreter's last flush of standard output go nowhere, instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@click.group(
+    cls=_Programs,
+    commands=_ENTRIES,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit status: 0 all is well, 1 there are findings, 2 the command could not do what was asked.",
+)
+@click.version_option(__version__, prog_name="wiretape")
+def wiretape() -> None:
+    """Record, judge and replay the event streams of the Agent Session Service."""
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command with `args` (those of the process by default) and exit with its status."""
+    wiretape.main(args=args, prog_name="wiretape")

@@ -1,0 +1,171 @@
+"""The `wiretape` command itself, without its subcommands."""
+
+import subprocess
+import sys
+from types import ModuleType
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+from wiretape import __version__, cli
+
+COMMANDS = ["proxy", "replay", "report", "sessions", "show", "export", "demo"]
+
+
+def run(*args, program=cli.wiretape) -> Result:
+    return CliRunner().invoke(program, args)
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=50)
+
+
+@pytest.fixture
+def program(monkeypatch):
+    """A program with one subcommand, `fake`, that does what it is given as `does`."""
+
+    def make(does):
+        module = ModuleType("wiretape_fake")
+        module.fake = click.command()(does)
+        monkeypatch.setitem(sys.modules, "wiretape_fake", module)
+        return cli._Programs("wiretape", commands=[cli._Entry("fake", "wiretape_fake:fake", "Do it.")])
+
+    return make
+
+
+@pytest.mark.parametrize("flag", ["-h", "--help"])
+def test_help_lists_every_command_in_the_order_of_their_use(flag):
+    result = run(flag)
+
+    assert result.exit_code == 0
+    listed = result.output.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert [line.split()[0] for line in listed.splitlines()] == COMMANDS
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_listed_command_exists_and_has_help_of_its_own(name):
+    result = run(name, "--help")
+
+    assert result.exit_code == 0, result.output
+    assert result.output.startswith(f"Usage: wiretape {name} ")
+
+
+def test_version_is_that_of_the_package():
+    assert run("--version").output == f"wiretape, version {__version__}\n"
+
+
+def test_python_m_wiretape_is_the_same_command():
+    result = subprocess.run(
+        [sys.executable, "-m", "wiretape", "--version"], capture_output=True, text=True, check=False, timeout=50
+    )
+
+    assert (result.returncode, result.stdout) == (0, f"wiretape, version {__version__}\n")
+
+
+def test_a_mistyped_command_is_answered_with_the_nearest_ones():
+    result = run("repot")
+
+    assert result.exit_code == 2
+    assert "No such command 'repot'." in result.stderr
+    assert "'report'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "unwanted"),
+    [
+        (["--help"], ["mitmproxy", "aiohttp", "sqlite3", "orjson", "rich", "wiretape_proxy", "wiretape_inspect"]),
+        (["replay", "--help"], ["mitmproxy", "wiretape_proxy", "wiretape_inspect"]),
+        (["report", "--help"], ["mitmproxy", "aiohttp", "wiretape_proxy", "wiretape_replay"]),
+        (["show", "--help"], ["mitmproxy", "aiohttp", "wiretape_proxy", "wiretape_replay"]),
+    ],
+)
+def test_a_command_loads_only_what_it_needs(args, unwanted):
+    result = python(
+        "import atexit, sys\n"
+        f"atexit.register(lambda: print('LOADED', *(set({unwanted!r}) & set(sys.modules))))\n"
+        "from wiretape.cli import main\n"
+        f"main({args!r})\n"
+    )
+
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.splitlines()[-1] == "LOADED"
+
+
+@pytest.mark.parametrize("args", [["--listen", "127.0.0.1:0", "http://127.0.0.1:9"]])
+def test_recording_without_mitmproxy_says_what_to_install(tmp_path, args):
+    result = python(
+        "import sys\n"
+        "sys.modules['mitmproxy'] = None\n"
+        "from wiretape.cli import main\n"
+        f"main(['proxy', '--output', {str(tmp_path / 'run.db')!r}, *{args!r}])\n"
+    )
+
+    assert result.returncode == 2
+    assert result.stderr == (
+        "Error: Recording needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'\n"
+    )
+
+
+def test_another_missing_module_is_not_blamed_on_mitmproxy(program):
+    def does():
+        import mitmproxy_of_another_name  # noqa: F401, PLC0415
+
+    result = run("fake", program=program(does))
+
+    assert isinstance(result.exception, ModuleNotFoundError)
+
+
+def test_an_interrupt_ends_quietly_with_status_130(program):
+    def does():
+        raise KeyboardInterrupt
+
+    result = run("fake", program=program(does))
+
+    assert (result.exit_code, result.output) == (130, "")
+
+
+@pytest.mark.parametrize("status", [0, 1, 2])
+def test_the_status_of_a_subcommand_is_kept(program, status):
+    def does():
+        sys.exit(status)
+
+    assert run("fake", program=program(does)).exit_code == status
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "click.echo('lost')",
+        "rich.console.Console().print('lost')",
+        "sys.stdout.write('kept in the buffer'); sys.exit(1)",
+    ],
+    ids=["click", "rich", "not flushed"],
+)
+def test_a_reader_that_leaves_ends_the_output_quietly(body):
+    """`wiretape show run.db | head -1` prints a line and no complaint, and does not look like findings (1)."""
+    code = (
+        "import sys, types, click, rich.console\n"
+        "from wiretape import cli\n"
+        "@click.command()\n"
+        "def fake():\n"
+        "    click.echo('line')\n"
+        "    sys.stdin.read()\n"
+        f"    {body}\n"
+        "sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')\n"
+        "sys.modules['wiretape_fake'].fake = fake\n"
+        "cli._Programs('wiretape', commands=[cli._Entry('fake', 'wiretape_fake:fake', '')]).main(['fake'])\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "line\n"
+        process.stdout.close()
+        process.stdin.close()
+        complaints = process.stderr.read()
+
+    assert (process.returncode, complaints) == (141, "")
