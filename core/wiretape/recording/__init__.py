@@ -1,0 +1,7 @@
+"""Recordings: one SQLite file each.  `Writer` makes them, `open_recording` reads them."""
+
+from wiretape.recording.model import Exchange, RecordingInfo
+from wiretape.recording.reader import Recording, open_recording
+from wiretape.recording.writer import Writer
+
+__all__ = ["Exchange", "Recording", "RecordingInfo", "Writer", "open_recording"]

@@ -1,0 +1,177 @@
+"""The SQLite file under a recording that is being written."""
+
+import fcntl
+import os
+import secrets
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import orjson
+from sqlite_utils import Database
+
+from wiretape import __version__
+from wiretape.errors import RecordingError
+from wiretape.recording import schema
+from wiretape.recording.redact import Policy, Redactor
+
+_LAST_TIMES = """
+SELECT max(t) FROM (
+  SELECT max(started_ns, coalesce(request_ended_ns, 0), coalesce(responded_ns, 0), coalesce(ended_ns, 0)) AS t
+  FROM exchange
+  UNION ALL SELECT max(time_ns) FROM lost
+  UNION ALL SELECT max(indexed_ns, coalesce(ended_ns, 0), began_ns) FROM capture
+  UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
+  FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
+"""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """How a transaction went."""
+
+    error: sqlite3.Error | None = None
+
+
+class OpenFile:
+    """A recording opened for writing: the connection, and where numbering goes on."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: int, *, upstream: str) -> None:
+        self.connection = connection
+        self._lock = lock
+        self._begin(upstream)
+
+    @classmethod
+    def create(cls, path: Path, *, upstream: str, append: bool) -> "OpenFile":
+        """See `Writer.create`."""
+        fresh = _claim(path, append=append)
+        try:
+            lock = _lock(path)
+            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+            connection.row_factory = sqlite3.Row
+            if not fresh:
+                schema.check(connection, path)
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = NORMAL")
+            if fresh:
+                schema.create(connection)
+            return cls(connection, lock, upstream=upstream)
+        except BaseException as error:
+            if fresh:
+                _remove(path)
+            if isinstance(error, sqlite3.Error | OSError):
+                raise RecordingError(f"Cannot record to {path}: {error}.") from None
+            raise
+
+    @contextmanager
+    def transaction(self) -> Iterator[Outcome]:
+        """All or nothing.  An SQLite error is caught and told in the outcome."""
+        outcome = Outcome()
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield outcome
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            outcome.error = error
+        finally:
+            if self.connection.in_transaction:
+                with suppress(sqlite3.Error):
+                    self.connection.execute("ROLLBACK")
+
+    def close(self, ended_ns: int | None) -> Outcome:
+        """Note the end, and make the one file all there is: no `-wal` beside it."""
+        with self.transaction() as outcome:
+            self.connection.execute("UPDATE recording SET redacted = redacted + ?", (self.redactor.count,))
+            self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
+        # Fails only while somebody reads the file; SQLite then tidies up when they are done.
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA busy_timeout = 2000")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self.connection.execute("PRAGMA journal_mode = DELETE")
+        self.connection.close()
+        os.close(self._lock)
+        return outcome
+
+    def _begin(self, upstream: str) -> None:
+        database = Database(self.connection, execute_plugins=False)
+        now_ns = time.time_ns()
+        if not database["recording"].count:
+            database["recording"].insert(_head(upstream, now_ns))
+        head = database["recording"].get(1)
+        self.redactor = Redactor(head["salt"])
+        self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
+        self.last_exchange: int = self.connection.execute("SELECT coalesce(max(id), 0) FROM exchange").fetchone()[0]
+        self.last_segment: int = self.connection.execute("SELECT coalesce(max(id), 0) FROM segment").fetchone()[0]
+        self.began_ns = max(now_ns - head["started_unix_ns"], self.last_ns + 1)
+        row = {
+            "tool": f"wiretape {__version__}",
+            "began": _iso(now_ns),
+            "began_ns": self.began_ns,
+            "indexed_ns": self.began_ns,
+        }
+        self.capture: int = database["capture"].insert(row).last_pk
+
+
+def _head(upstream: str, now_ns: int) -> dict[str, object]:
+    return {
+        "id": 1,
+        "format": schema.FORMAT,
+        "upstream": upstream,
+        "started": _iso(now_ns),
+        "started_unix_ns": now_ns,
+        "salt": secrets.token_bytes(32),
+        "redaction": orjson.dumps(asdict(Policy())).decode(),
+        "redacted": 0,
+    }
+
+
+def _iso(unix_ns: int) -> str:
+    return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+def _claim(path: Path, *, append: bool) -> bool:
+    """Make an empty file that only its owner can read.  False: there is one, and it is to be appended to."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        if path.is_file() and path.stat().st_size == 0:
+            path.chmod(0o600)
+            return True
+        if append:
+            return False
+        raise RecordingError(_taken(path)) from None
+    except OSError as error:
+        raise RecordingError(f"Cannot record to {path}: {error.strerror or error}.") from None
+    return True
+
+
+def _taken(path: Path) -> str:
+    from wiretape.recording.reader import open_recording  # reader and writer know each other only here
+
+    try:
+        open_recording(path).close()
+    except RecordingError as error:
+        return f"Cannot record to {path}: it exists, and {error.message}"
+    return f"{path} already holds a recording: choose another --output, or go on in it with --append."
+
+
+def _lock(path: Path) -> int:
+    """Keep a second writer out.  The descriptor stays open as long as the connection, because closing it
+    would drop SQLite's own locks on the file."""
+    descriptor = os.open(path, os.O_RDWR)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise RecordingError(f"{path} is being recorded to by another process.") from None
+    return descriptor
+
+
+def _remove(path: Path) -> None:
+    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+        name.unlink(missing_ok=True)

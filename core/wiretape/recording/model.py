@@ -1,0 +1,59 @@
+"""What a recording tells about itself and about each exchange."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from wiretape.observe import Ending, RequestStarted, ResponseStarted, header
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingInfo:
+    """The head of a recording."""
+
+    format: int
+    tool: str
+    """Name and version of the program that recorded last."""
+    upstream: str
+    started: datetime
+    """Wall clock (UTC) at time 0."""
+    ended_ns: int | None
+    """When recording stopped; None while it goes on, or when the recorder was killed."""
+    redacted: int
+    """How many secrets were replaced by fingerprints."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its response: the heads, the ending, and what they say."""
+
+    number: int
+    request: RequestStarted
+    request_ended_ns: int | None
+    response: ResponseStarted | None
+    ending: Ending
+    detail: str
+    ended_ns: int | None
+    operation: str | None
+    session_id: str | None
+    run_id: str | None
+    request_bytes: int
+    """Bytes of the request body that are recorded, as they crossed the wire."""
+    response_bytes: int
+    lost_bytes: int
+    """Bytes of both bodies that passed but were not recorded."""
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the response, in lower case and without parameters; empty when there is none."""
+        value = header(self.response.headers, "content-type") if self.response else None
+        return (value or "").partition(";")[0].strip().lower()
+
+    @property
+    def content_encoding(self) -> str | None:
+        """The Content-Encoding of the response."""
+        return header(self.response.headers, "content-encoding") if self.response else None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the response is an event stream."""
+        return self.content_type == "text/event-stream"

@@ -1,0 +1,74 @@
+"""What is stored but not yet derived, in order of time."""
+
+import sqlite3
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from wiretape.observe import BytesArrived, Observation
+from wiretape.recording.merge import Bounds, interleave, observations
+
+MEMORY_BYTES = 32 * 1024 * 1024
+"""How many body bytes are kept in memory; beyond, they are read back from the file when their turn comes."""
+_HEAD_BYTES = 2048
+"""What an observation without body bytes counts."""
+_SLICE = 64
+"""How many observations are handed out at once: few enough that the caller can look after its input."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """What one commit stored."""
+
+    bounds: Bounds
+    size: int
+    marks: list[Observation] | None
+    runs: list[BytesArrived] | None
+
+
+class Pending:
+    """A queue of commits.  Its memory is bounded; what does not fit is read from `connection` again."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._batches: deque[_Batch] = deque()
+        self._held = 0
+        self._current: Iterator[Observation] | None = None
+        self._bounds: Bounds | None = None
+
+    def __bool__(self) -> bool:
+        return self._current is not None or bool(self._batches)
+
+    def add(self, bounds: Bounds, marks: list[Observation], runs: list[BytesArrived], *, on_disk: bool) -> None:
+        """Queue what a commit stored.  Unless it is on disk, it stays in memory."""
+        size = sum(len(run.data) for run in runs) + _HEAD_BYTES * len(marks)
+        if on_disk and self._held + size > MEMORY_BYTES:
+            self._batches.append(_Batch(bounds, 0, None, None))
+            return
+        self._held += size
+        self._batches.append(_Batch(bounds, size, marks, runs))
+
+    def take(self) -> tuple[list[Observation], int | None]:
+        """The next observations in order of time (empty: there are none), and the time up to which a commit
+        has now been handed out whole (None: it has not)."""
+        if self._current is None:
+            if not self._batches:
+                return [], None
+            batch = self._batches.popleft()
+            self._held -= batch.size
+            self._bounds, self._current = batch.bounds, self._open(batch)
+        assert self._bounds is not None
+        taken = list(islice(self._current, _SLICE))
+        if len(taken) == _SLICE:
+            return taken, None
+        self._current = None
+        return taken, self._bounds.until_ns
+
+    def _open(self, batch: _Batch) -> Iterator[Observation]:
+        if batch.marks is None or batch.runs is None:
+            # Read whole, so that no cursor stands open while the file is written.
+            return iter(list(observations(self._connection, batch.bounds)))
+        marks = sorted(batch.marks, key=lambda seen: seen.time_ns)
+        runs = sorted(batch.runs, key=lambda run: run.time_ns)
+        return interleave(((seen.time_ns, seen) for seen in marks), ((run.time_ns, run) for run in runs))

@@ -1,0 +1,147 @@
+"""Reading a recording: the heads, the bytes, the frames, and all of it as it was observed."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from sqlite_utils import Database
+
+from wiretape.errors import RecordingError
+from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
+from wiretape.recording import merge, schema
+from wiretape.recording.model import Exchange, RecordingInfo
+from wiretape.recording.segments import COLUMNS, unpack
+from wiretape.stream import SeenFrame, frames_of
+
+_BODY = f"SELECT {COLUMNS} FROM segment WHERE exchange_id = ? AND response = ? ORDER BY start"  # noqa: S608
+_LOST = "SELECT * FROM lost WHERE exchange_id = ? AND response = ? ORDER BY start"
+
+
+def open_recording(path: Path | str) -> "Recording":
+    """Open a recording read-only.
+
+    Raises RecordingError when there is no such file, or it is no recording, or one of a newer format.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise RecordingError(
+            f"{path} is a directory, not a recording." if path.is_dir() else f"There is no file {path}."
+        )
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA trusted_schema = OFF")
+        schema.check(connection, path)
+    except sqlite3.Error as error:
+        raise RecordingError(f"{path} cannot be read: {error}.") from None
+    return Recording(path, connection)
+
+
+class Recording:
+    """A recording opened for reading.  A context manager; everything raises RecordingError on a damaged file."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        self._path = path
+        with _damage(path):
+            self.info = _info(Database(connection, execute_plugins=False))
+
+    def __enter__(self) -> "Recording":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the file go."""
+        self._connection.close()
+
+    def observations(self) -> Iterator[Observation]:
+        """Everything seen, in order of time: what the live checks saw, as they saw it.  Streams."""
+        with _damage(self.path):
+            yield from merge.observations(self._connection)
+
+    def exchanges(self) -> Iterator[Exchange]:
+        """All exchanges, in the order in which they began."""
+        with _damage(self.path):
+            for row in self._connection.execute("SELECT * FROM exchange ORDER BY id"):
+                yield _exchange(row)
+
+    def exchange(self, number: int) -> Exchange:
+        """One exchange.  Raises RecordingError when there is none of that number."""
+        with _damage(self.path):
+            row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (number,)).fetchone()
+            if row is not None:
+                return _exchange(row)
+            first, last = self._connection.execute("SELECT min(id), max(id) FROM exchange").fetchone()
+        there = "it has none" if first is None else f"they go from {first} to {last}"
+        raise RecordingError(f"{self.path} has no exchange {number}: {there}.")
+
+    def body(self, number: int, side: Side) -> Iterator[BytesArrived | BytesLost]:
+        """A body as it came off the wire: chunks with their times, and what is missing.  Streams."""
+        place = (number, int(side is Side.RESPONSE))
+        with _damage(self.path):
+            gaps = [merge.lost(row) for row in self._connection.execute(_LOST, place)]
+            for row in self._connection.execute(_BODY, place):
+                while gaps and gaps[0].start <= row["start"]:
+                    yield gaps.pop(0)
+                yield unpack(row)
+            yield from gaps
+
+    def frames(self, number: int) -> Iterator[SeenFrame]:
+        """The frames of an event stream, decoded and numbered.  Streams."""
+        encoding = self.exchange(number).content_encoding
+        return frames_of(encoding, self.body(number, Side.RESPONSE))
+
+    def findings(self) -> Iterator[dict[str, Any]]:
+        """The live findings, as stored: one dict a row of `finding`."""
+        with _damage(self.path):
+            for row in self._connection.execute("SELECT * FROM finding ORDER BY id"):
+                yield dict(row)
+
+
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """Say in one sentence what a damaged or malicious file makes Python say in many."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, TypeError, KeyError, IndexError) as error:
+        raise RecordingError(f"{path} is damaged: {error}.") from error
+
+
+def _info(database: Database) -> RecordingInfo:
+    head = database["recording"].get(1)
+    capture = next(iter(database.query("SELECT * FROM capture ORDER BY id DESC LIMIT 1")))
+    return RecordingInfo(
+        format=head["format"],
+        tool=capture["tool"],
+        upstream=head["upstream"],
+        started=datetime.fromtimestamp(head["started_unix_ns"] / 1e9, UTC),
+        ended_ns=capture["ended_ns"],
+        redacted=head["redacted"],
+    )
+
+
+def _exchange(row: sqlite3.Row) -> Exchange:
+    return Exchange(
+        number=row["id"],
+        request=merge.request(row),
+        request_ended_ns=row["request_ended_ns"],
+        response=merge.response(row) if row["status"] is not None else None,
+        ending=Ending(row["ending"]),
+        detail=row["detail"],
+        ended_ns=row["ended_ns"],
+        operation=row["operation"],
+        session_id=row["session_id"],
+        run_id=row["run_id"],
+        request_bytes=row["request_bytes"],
+        response_bytes=row["response_bytes"],
+        lost_bytes=row["lost_bytes"],
+    )

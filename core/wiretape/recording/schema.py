@@ -1,0 +1,40 @@
+"""The format of a recording: making it, and telling whether a file has it."""
+
+import sqlite3
+from importlib.resources import files
+from pathlib import Path
+
+from wiretape.errors import RecordingError
+
+APPLICATION_ID = 0x77726574
+"""Marks a SQLite file as a recording (`PRAGMA application_id`): the letters "wret"."""
+FORMAT = 1
+"""The version of the format (`PRAGMA user_version`)."""
+TABLES = frozenset({"recording", "capture", "exchange", "segment", "lost", "word", "frame", "finding"})
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Lay the tables and views of an empty recording."""
+    connection.executescript(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
+    connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {FORMAT}")
+
+
+def check(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise RecordingError unless `connection` is to a recording of a format that this version reads."""
+    try:
+        (application,) = connection.execute("PRAGMA application_id").fetchone()
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    except sqlite3.DatabaseError as error:
+        if "locked" in str(error) or "unable to open" in str(error):
+            raise RecordingError(f"{path} cannot be read just now: {error}.") from None
+        raise RecordingError(f"{path} is not a wiretape recording.") from None
+    if application != APPLICATION_ID:
+        raise RecordingError(f"{path} is not a wiretape recording.")
+    if version > FORMAT:
+        raise RecordingError(
+            f"{path} has recording format {version}, this wiretape reads up to {FORMAT}: use a newer wiretape."
+        )
+    if not tables >= TABLES:
+        raise RecordingError(f"{path} is damaged: the tables {', '.join(sorted(TABLES - tables))} are missing.")

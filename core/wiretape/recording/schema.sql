@@ -1,0 +1,158 @@
+-- A recording, format 1.  Bytes are the truth: `segment` holds every body byte once, as it came off
+-- the wire.  `frame` and `finding` are derived from it and could be made again at any time.
+-- Times are integer nanoseconds since the recording began and strictly increase over all tables.
+
+CREATE TABLE recording (
+  id INTEGER PRIMARY KEY CHECK (id = 1),
+  format INTEGER NOT NULL,
+  upstream TEXT NOT NULL,
+  started TEXT NOT NULL,              -- wall clock at time 0, ISO 8601 UTC
+  started_unix_ns INTEGER NOT NULL,   -- the same, for arithmetic
+  salt BLOB NOT NULL,                 -- key of the fingerprints that stand for redacted secrets
+  redaction TEXT NOT NULL,            -- what is redacted, as JSON
+  redacted INTEGER NOT NULL           -- how many secrets were
+) STRICT;
+
+CREATE TABLE capture (                -- one row each time a proxy recorded into this file
+  id INTEGER PRIMARY KEY,
+  tool TEXT NOT NULL,
+  began TEXT NOT NULL,                -- wall clock, ISO 8601 UTC
+  began_ns INTEGER NOT NULL,
+  ended_ns INTEGER,                   -- NULL: still recording, or killed
+  indexed_ns INTEGER NOT NULL         -- frames and findings are complete up to here
+) STRICT;
+
+CREATE TABLE exchange (
+  id INTEGER PRIMARY KEY,
+  label TEXT NOT NULL,                -- for people: method, target, status
+  client TEXT NOT NULL,
+  method TEXT NOT NULL,
+  scheme TEXT NOT NULL,
+  authority TEXT NOT NULL,
+  target TEXT NOT NULL,
+  request_version TEXT NOT NULL,
+  request_headers TEXT NOT NULL,      -- JSON: [[name, value], ...]
+  started_ns INTEGER NOT NULL,
+  request_ended_ns INTEGER,
+  status INTEGER,
+  reason TEXT,
+  response_version TEXT,
+  response_headers TEXT,
+  responded_ns INTEGER,
+  ending TEXT NOT NULL,
+  detail TEXT NOT NULL,
+  ended_ns INTEGER,
+  operation TEXT,
+  session_id TEXT,
+  run_id TEXT,
+  request_bytes INTEGER NOT NULL,
+  response_bytes INTEGER NOT NULL,
+  lost_bytes INTEGER NOT NULL
+) STRICT;
+CREATE INDEX exchange_session ON exchange (session_id) WHERE session_id IS NOT NULL;
+
+CREATE TABLE segment (                -- consecutive chunks of one body; order of id is order of time
+  id INTEGER PRIMARY KEY,
+  exchange_id INTEGER NOT NULL REFERENCES exchange (id),
+  response INTEGER NOT NULL,          -- 1: of the response, 0: of the request
+  start INTEGER NOT NULL,             -- offset in the body
+  time_ns INTEGER NOT NULL,           -- when the first chunk arrived
+  chunks TEXT,                        -- JSON: [length, ns since time_ns, length, ns ...]; NULL: one chunk
+  bytes BLOB NOT NULL
+) STRICT;
+CREATE INDEX segment_place ON segment (exchange_id, response, start);
+
+CREATE TABLE lost (                   -- bytes that passed but were not recorded
+  id INTEGER PRIMARY KEY,
+  exchange_id INTEGER NOT NULL REFERENCES exchange (id),
+  response INTEGER NOT NULL,
+  start INTEGER NOT NULL,
+  count INTEGER NOT NULL,
+  time_ns INTEGER NOT NULL,
+  why TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE word (                   -- texts that come again and again, once
+  id INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE
+) STRICT;
+
+CREATE TABLE frame (                  -- derived: the frames of event streams
+  exchange_id INTEGER NOT NULL REFERENCES exchange (id),
+  start INTEGER NOT NULL,             -- offset in the (decoded) body
+  length INTEGER NOT NULL,
+  kind INTEGER NOT NULL REFERENCES word (id),
+  time_ns INTEGER NOT NULL,           -- when the last byte arrived
+  event INTEGER,                      -- number of the message on its connection, from 1
+  name INTEGER REFERENCES word (id),  -- the `event:` line
+  sse_id TEXT,                        -- the `id:` line
+  sequence INTEGER,
+  type INTEGER REFERENCES word (id),
+  run_id INTEGER REFERENCES word (id),
+  tool_call_id INTEGER REFERENCES word (id),
+  data_start INTEGER,                 -- where in the body the data line's value is ...
+  data_length INTEGER,
+  data TEXT,                          -- ... or the data itself where it is not one piece of one segment
+  PRIMARY KEY (exchange_id, start)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE finding (                -- derived: what the live checks found
+  id INTEGER PRIMARY KEY,
+  exchange_id INTEGER NOT NULL REFERENCES exchange (id),
+  event INTEGER,
+  code TEXT NOT NULL,
+  severity TEXT NOT NULL,
+  side TEXT NOT NULL,
+  sequence INTEGER,
+  byte_offset INTEGER,
+  time_ns INTEGER NOT NULL,
+  message TEXT NOT NULL
+) STRICT;
+
+-- Views for people.  Times in milliseconds, since the recording began.
+
+CREATE VIEW events AS
+  SELECT f.exchange_id, f.event, f.time_ns / 1000000 AS at_ms, n.text AS name, f.sse_id, f.sequence,
+    t.text AS type, r.text AS run_id, c.text AS tool_call_id, x.session_id,
+    coalesce(f.data, (
+      SELECT CAST(substr(s.bytes, f.data_start - s.start + 1, f.data_length) AS TEXT) FROM segment s
+      WHERE s.exchange_id = f.exchange_id AND s.response = 1 AND s.start <= f.data_start
+      ORDER BY s.start DESC LIMIT 1)) AS data,
+    f.start AS byte_offset, f.length AS byte_length
+  FROM frame f JOIN exchange x ON x.id = f.exchange_id
+    LEFT JOIN word n ON n.id = f.name LEFT JOIN word t ON t.id = f.type
+    LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
+  WHERE f.event IS NOT NULL;
+
+CREATE VIEW chunks AS
+  SELECT s.exchange_id, iif(s.response, 'response', 'request') AS side,
+    s.start + coalesce(sum(l.value) OVER (PARTITION BY s.id ORDER BY l.key), length(s.bytes)) AS end_offset,
+    s.time_ns + coalesce(n.value, 0) AS time_ns
+  FROM segment s LEFT JOIN json_each(s.chunks) l ON l.key % 2 = 0
+    LEFT JOIN json_each(s.chunks) n ON n.key = l.key + 1;
+
+CREATE VIEW tool_calls AS
+  SELECT session_id, tool_call_id,
+    min(at_ms) FILTER (WHERE type IN ('tool.started', 'agent.custom_tool_use')) AS started_ms,
+    min(at_ms) FILTER (WHERE type IN ('tool.completed', 'tool.failed')) AS ended_ms,
+    max(type) FILTER (WHERE type IN ('tool.completed', 'tool.failed')) AS outcome,
+    count(DISTINCT sse_id) AS events
+  FROM events WHERE tool_call_id IS NOT NULL GROUP BY session_id, tool_call_id;
+
+CREATE VIEW resumes AS
+  SELECT x.id AS exchange_id, x.session_id, x.started_ns / 1000000 AS at_ms, x.status,
+    (SELECT json_extract(h.value, '$[1]') FROM json_each(x.request_headers) h
+     WHERE lower(json_extract(h.value, '$[0]')) = 'last-event-id') AS last_event_id,
+    (SELECT min(sequence) FROM frame f WHERE f.exchange_id = x.id) AS first_sequence
+  FROM exchange x WHERE x.operation = 'stream' AND last_event_id IS NOT NULL;
+
+CREATE VIEW gaps AS
+  SELECT exchange_id, start AS byte_offset, at_ms, gap_ms FROM (
+    SELECT exchange_id, start, time_ns / 1000000 AS at_ms,
+      (time_ns - lag(time_ns) OVER (PARTITION BY exchange_id ORDER BY start)) / 1000000 AS gap_ms FROM frame)
+  WHERE gap_ms >= 1000;
+
+CREATE VIEW findings_with_events AS
+  SELECT g.code, g.severity, g.side, g.message, g.exchange_id, g.event, e.type, e.sse_id, e.sequence, e.data, x.label
+  FROM finding g JOIN exchange x ON x.id = g.exchange_id
+    LEFT JOIN events e ON e.exchange_id = g.exchange_id AND e.event = g.event;

@@ -1,0 +1,266 @@
+"""Writing a recording: bytes first, what they mean later.
+
+`feed` only collects.  `commit` puts what was collected on disk in one transaction; from then on
+a killed process loses none of it.  `derive` indexes what is stored, as far as its caller has
+time, and hands it out to be judged; when it lags behind so far that memory would suffer, it reads
+back from the file.  One thread uses a writer.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    ExchangeEnded,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording.exchanges import OpenExchange, store
+from wiretape.recording.file import OpenFile
+from wiretape.recording.index import Indexer
+from wiretape.recording.mask import Masker
+from wiretape.recording.merge import Bounds
+from wiretape.recording.pending import Pending
+from wiretape.recording.segments import Segment, lay
+
+_INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
+_INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
+_INDEXED = "UPDATE capture SET indexed_ns = ? WHERE id = ?"
+_INSERT_FINDING = (
+    "INSERT INTO finding (exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+class FindingLike(Protocol):
+    """What the writer stores of a finding (see `wiretape.rules.Finding`)."""
+
+    @property
+    def code(self) -> str: ...
+    @property
+    def severity(self) -> str: ...
+    @property
+    def side(self) -> str: ...
+    @property
+    def exchange(self) -> int: ...
+    @property
+    def event(self) -> int | None: ...
+    @property
+    def sequence(self) -> int | None: ...
+    @property
+    def byte_offset(self) -> int | None: ...
+    @property
+    def time_ns(self) -> int: ...
+    @property
+    def message(self) -> str: ...
+
+
+class Writer:
+    """Writes one recording.  Make it with `create`; end it with `close`."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file = file
+        self._connection = file.connection
+        self._exchanges: dict[int, OpenExchange] = {}
+        self._changed: set[int] = set()
+        self._segments: list[Segment] = []
+        self._filling: dict[tuple[int, Side], Segment] = {}
+        self._losses: list[BytesLost] = []
+        self._marks: list[Observation] = []
+        self._masker = Masker(file.redactor, self._connection)
+        self._indexer = Indexer(self._connection)
+        self._pending = Pending(self._connection)
+        self._last_ns = self._stored_ns = file.last_ns
+        self._segment_id = file.last_segment
+        self.lost_bytes = 0
+        """Bytes that could not be stored, in this run of the writer."""
+        self.trouble: str | None = None
+        """What SQLite said the last time that something could not be stored."""
+
+    @classmethod
+    def create(cls, path: Path | str, *, upstream: str, append: bool = False) -> "Writer":
+        """Begin a recording in a new file, or go on in one that exists when `append` says so.
+
+        Raises RecordingError when the file cannot be written, exists (without `append`), is no recording,
+        is of a newer format, or is being recorded to by somebody else; it is then left as it was.
+        """
+        return cls(OpenFile.create(Path(path), upstream=upstream, append=append))
+
+    @property
+    def first_exchange(self) -> int:
+        """The number that the first new exchange must have."""
+        return self._file.last_exchange + 1
+
+    @property
+    def began_ns(self) -> int:
+        """The time at which this run of the writer began: later than everything in the file so far."""
+        return self._file.began_ns
+
+    @property
+    def redacted(self) -> int:
+        """How many secrets were redacted in this run of the writer."""
+        return self._file.redactor.count
+
+    def feed(self, observations: Iterable[Observation]) -> None:
+        """Collect observations, their secrets redacted, for the next `commit`.
+
+        Raises ValueError when times do not increase: the order of a recording is its times.
+        """
+        for seen in observations:
+            self._advance(seen)
+            if isinstance(seen, BytesArrived):
+                self._collect_bytes(seen)
+            else:
+                self._marks.append(self._collect(seen))
+
+    def commit(self) -> None:
+        """Store everything collected.  Where the disk refuses, the bytes are counted as lost and life goes on."""
+        if not (self._marks or self._segments or self._losses or self._changed):
+            return
+        masked = self._masker.mask(self._segments)
+        before_segment = self._segment_id
+        error = self._store(masked)
+        if error is not None:
+            self._give_up(error)
+            masked, runs = [], []
+        else:
+            runs = [_run(segment, data) for segment, data in zip(self._segments, masked, strict=True)]
+        bounds = Bounds(self._stored_ns, self._last_ns, before_segment, self._segment_id, tuple(self._changed))
+        self._pending.add(bounds, self._marks, runs, on_disk=error is None)
+        self._stored_ns = self._last_ns
+        self._marks, self._segments = [], []
+        self._filling.clear()
+        if error is None:
+            self._settle()
+
+    @property
+    def behind(self) -> bool:
+        """Whether something is stored but not yet derived."""
+        return bool(self._pending)
+
+    def derive(self) -> Sequence[Observation]:
+        """Index the next few stored observations and return them, to be judged; empty when there are none."""
+        seen, until_ns = self._pending.take()
+        with self._file.transaction() as done:
+            for observation in seen:
+                self._indexer.feed(observation)
+            if until_ns is not None:
+                self._connection.execute(_INDEXED, (until_ns, self._file.capture))
+        if done.error:
+            self.trouble = str(done.error)
+            self._indexer.forget_words()
+        return seen
+
+    def add_findings(self, findings: Iterable[FindingLike]) -> None:
+        """Store live findings."""
+        rows = [
+            (f.exchange, f.event, f.code, f.severity, f.side, f.sequence, f.byte_offset, f.time_ns, f.message)
+            for f in findings
+        ]
+        if rows:
+            with self._file.transaction() as done:
+                self._connection.executemany(_INSERT_FINDING, rows)
+            if done.error:
+                self.trouble = str(done.error)
+
+    def close(self, ended_ns: int | None = None) -> None:
+        """Store and derive what is left, and make the one file all there is (no `-wal` beside it).
+
+        `ended_ns` None says that nobody knows when recording ended: the proxy was killed.
+        """
+        self.commit()
+        while self.behind:
+            self.derive()
+        self._file.close(ended_ns)
+
+    def _advance(self, seen: Observation) -> None:
+        first, last = (seen.times[0], seen.times[-1]) if isinstance(seen, BytesArrived) else (seen.time_ns,) * 2
+        if first <= self._last_ns:
+            raise ValueError(f"time {first} does not come after {self._last_ns}")
+        self._last_ns = last
+
+    def _collect(self, seen: Observation) -> Observation:
+        """Take a head, an end or a loss in, and return it redacted."""
+        if isinstance(seen, RequestStarted):
+            seen = self._file.redactor.request(seen)
+            self._exchanges[seen.exchange] = OpenExchange(seen)
+        else:
+            seen = self._take_in(self._exchanges[seen.exchange], seen)
+        self._changed.add(seen.exchange)
+        return seen
+
+    def _take_in(self, exchange: OpenExchange, seen: Observation) -> Observation:
+        if isinstance(seen, ResponseStarted):
+            seen = exchange.response = self._file.redactor.response(seen)
+        elif isinstance(seen, RequestEnded):
+            exchange.request_ended_ns = seen.time_ns
+        elif isinstance(seen, ExchangeEnded):
+            exchange.ended = seen
+            self._masker.forget(seen.exchange)
+        elif isinstance(seen, BytesLost):
+            self._lose(exchange, seen)
+        return seen
+
+    def _collect_bytes(self, run: BytesArrived) -> None:
+        place = (run.exchange, run.side)
+        for segment in lay(run, self._filling.get(place)):
+            self._filling[place] = segment
+            self._segments.append(segment)
+        self._exchanges[run.exchange].stored[run.side] += len(run.data)
+        self._changed.add(run.exchange)
+
+    def _store(self, masked: list[bytes]) -> sqlite3.Error | None:
+        """One transaction; when it fails, nothing is stored."""
+        order = sorted(range(len(masked)), key=lambda index: self._segments[index].times[0])
+        numbered = enumerate(order, self._segment_id + 1)
+        with self._file.transaction() as done:
+            store(self._connection, [self._exchanges[number] for number in self._changed])
+            self._masker.mend()
+            self._connection.executemany(
+                _INSERT_SEGMENT, [(number, *self._segments[index].row(masked[index])) for number, index in numbered]
+            )
+            self._connection.executemany(_INSERT_LOST, [_lost_row(lost) for lost in self._losses])
+        if done.error is None:
+            self._segment_id += len(masked)
+            for segment in self._segments:
+                if segment.side is Side.RESPONSE:
+                    self._indexer.segment_stored(segment.exchange, segment.start)
+        return done.error
+
+    def _settle(self) -> None:
+        """What is stored need not be kept."""
+        self._losses.clear()
+        for number in self._changed:
+            if self._exchanges[number].ended:
+                del self._exchanges[number]
+        self._changed.clear()
+
+    def _give_up(self, error: sqlite3.Error) -> None:
+        """Count what was collected as lost; heads, ends and losses are tried again with the next commit."""
+        self.trouble = str(error)
+        for segment in self._segments:
+            exchange = self._exchanges[segment.exchange]
+            count = segment.end - segment.start
+            lost = BytesLost(segment.exchange, segment.times[0], segment.side, segment.start, count, str(error))
+            exchange.stored[segment.side] -= count
+            self._lose(exchange, lost)
+            self._marks.append(lost)
+
+    def _lose(self, exchange: OpenExchange, lost: BytesLost) -> None:
+        exchange.lost += lost.count
+        self.lost_bytes += lost.count
+        self._losses.append(lost)
+
+
+def _run(segment: Segment, data: bytes) -> BytesArrived:
+    return BytesArrived(segment.exchange, segment.side, segment.start, data, segment.ends, segment.times)
+
+
+def _lost_row(lost: BytesLost) -> tuple[object, ...]:
+    return (lost.exchange, int(lost.side is Side.RESPONSE), lost.start, lost.count, lost.time_ns, lost.why)
