@@ -1,0 +1,51 @@
+# Needs python3 and make; everything else goes into $(VENV), which each target makes or brings up to date by itself.
+#   make test PYTHON=python3.12 VENV=.venv-3.12
+
+PYTHON ?= python3
+VENV ?= .venv
+ARGS ?=
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test lint format bench lock clean
+
+help: ## say what there is to make
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo "PYTHON=... and VENV=... choose the Python and the virtual environment ($(PYTHON), $(VENV)); ARGS=... is passed on."
+
+venv: ## make the virtual environment, or bring it up to date
+	@$(PYTHON) .ci/venv.py $(VENV)
+
+demo: venv ## record, judge and replay a small service on this machine
+	@$(BIN)/wiretape demo $(ARGS)
+
+test: venv ## run the tests, with branch coverage
+	@$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+
+lint: venv ## check style, types and which package imports which
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: venv ## put the code into the common form
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv ## measure wiretape beside stock mitmdump and no proxy at all
+	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+# uv reads no configuration here, so that nothing of this machine gets into the lock.
+# The versions that are there stay where they fit; ARGS=--upgrade takes the newest.
+lock: ## resolve the dependencies anew into requirements.lock
+	@$(PYTHON) -m venv .venv-lock
+	@.venv-lock/bin/python -m pip install -qq --disable-pip-version-check uv
+	@env -u UV_INDEX -u UV_INDEX_URL -u UV_DEFAULT_INDEX -u UV_EXTRA_INDEX_URL -u UV_FIND_LINKS \
+		.venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --extra dev \
+		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
+	@echo "requirements.lock holds $$(grep -c '^[a-z].*==' requirements.lock) pinned versions"
+
+clean: ## remove what was made here: $(VENV), caches, coverage, builds
+	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis
+	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

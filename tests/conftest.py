@@ -1,0 +1,40 @@
+"""What holds for every test: where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run."""
+
+import os
+
+import pytest
+
+
+class _NoSkips:
+    """Collects what was skipped, and turns a run that skipped anything into a failed one."""
+
+    def __init__(self) -> None:
+        self._skipped: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        # An expected failure is reported as skipped too, but it ran.
+        if report.skipped and not hasattr(report, "wasxfail"):
+            self._note(report)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        if report.skipped:
+            self._note(report)
+
+    def _note(self, report: pytest.TestReport | pytest.CollectReport) -> None:
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longreprtext
+        self._skipped.append(f"{report.nodeid}: {reason}")
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._skipped and session.exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED}:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        if self._skipped:
+            terminalreporter.section("skipped, where nothing may be (WIRETAPE_NO_SKIPS)", red=True)
+            for line in self._skipped:
+                terminalreporter.line(line)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
+        config.pluginmanager.register(_NoSkips(), "no-skips")
