@@ -50,12 +50,12 @@ class FrameReader:
         """The frames that a gap in the recorded bytes cuts off; reading goes on behind the gap."""
         if not isinstance(self._decoder, Identity):
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
-        cut = self.close(lost.time_ns)
+        cut = self.close()
         last_event_id = cut[-1].frame.last_event_id if cut else self._parser.last_event_id
         self._parser = Parser(start=lost.start + lost.count, last_event_id=last_event_id, midstream=True)
         return cut
 
-    def close(self, time_ns: int) -> list[SeenFrame]:
+    def close(self) -> list[SeenFrame]:
         """The frames that the end of the body completes or cuts off."""
         return self._place(self._parser.close(), (), ())
 
@@ -94,4 +94,4 @@ def frames_of(content_encoding: str | None, body: Iterable[BytesArrived | BytesL
     reader = FrameReader(content_encoding)
     for part in body:
         yield from reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
-    yield from reader.close(0)
+    yield from reader.close()

@@ -17,6 +17,7 @@ from sqlite_utils import Database
 from wiretape import __version__
 from wiretape.errors import RecordingError
 from wiretape.recording import schema
+from wiretape.recording.reader import open_recording
 from wiretape.recording.redact import Policy, Redactor
 
 _LAST_TIMES = """
@@ -100,21 +101,26 @@ class OpenFile:
     def _begin(self, upstream: str) -> None:
         database = Database(self.connection, execute_plugins=False)
         now_ns = time.time_ns()
-        if not database["recording"].count:
-            database["recording"].insert(_head(upstream, now_ns))
-        head = database["recording"].get(1)
+        if not database.table("recording").count:
+            database.table("recording").insert(_head(upstream, now_ns))
+        head = database.table("recording").get(1)
         self.redactor = Redactor(head["salt"])
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
-        self.last_exchange: int = self.connection.execute("SELECT coalesce(max(id), 0) FROM exchange").fetchone()[0]
-        self.last_segment: int = self.connection.execute("SELECT coalesce(max(id), 0) FROM segment").fetchone()[0]
-        self.began_ns = max(now_ns - head["started_unix_ns"], self.last_ns + 1)
+        self.last_exchange = self._greatest("exchange")
+        self.last_segment = self._greatest("segment")
+        self.began_ns: int = max(now_ns - head["started_unix_ns"], self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",
             "began": _iso(now_ns),
             "began_ns": self.began_ns,
             "indexed_ns": self.began_ns,
         }
-        self.capture: int = database["capture"].insert(row).last_pk
+        database.table("capture").insert(row)
+        self.capture = self._greatest("capture")
+
+    def _greatest(self, table: str) -> int:
+        (number,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608
+        return int(number)
 
 
 def _head(upstream: str, now_ns: int) -> dict[str, object]:
@@ -151,8 +157,6 @@ def _claim(path: Path, *, append: bool) -> bool:
 
 
 def _taken(path: Path) -> str:
-    from wiretape.recording.reader import open_recording  # reader and writer know each other only here
-
     try:
         open_recording(path).close()
     except RecordingError as error:
@@ -161,8 +165,10 @@ def _taken(path: Path) -> str:
 
 
 def _lock(path: Path) -> int:
-    """Keep a second writer out.  The descriptor stays open as long as the connection, because closing it
-    would drop SQLite's own locks on the file."""
+    """Keep a second writer out.
+
+    The descriptor stays open as long as the connection, because closing it would drop SQLite's own locks.
+    """
     descriptor = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -47,7 +47,7 @@ class Indexer:
             self._starts.pop(seen.exchange, None)
             stream = self._streams.pop(seen.exchange, None)
             if stream is not None:
-                self._insert(seen.exchange, stream, stream.reader.close(seen.time_ns))
+                self._insert(seen.exchange, stream, stream.reader.close())
         elif isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE:
             stream = self._streams.get(seen.exchange)
             if stream is not None:

@@ -103,7 +103,8 @@ class _Ahead(Generic[Seen]):
 
     def take(self) -> tuple[int, Seen]:
         taken = self._next
-        assert taken is not None
+        if taken is None:
+            raise StopIteration
         self._next = next(self._timed, None)
         return taken
 

@@ -35,7 +35,7 @@ class Pending:
         self._batches: deque[_Batch] = deque()
         self._held = 0
         self._current: Iterator[Observation] | None = None
-        self._bounds: Bounds | None = None
+        self._until_ns = -1
 
     def __bool__(self) -> bool:
         return self._current is not None or bool(self._batches)
@@ -50,20 +50,21 @@ class Pending:
         self._batches.append(_Batch(bounds, size, marks, runs))
 
     def take(self) -> tuple[list[Observation], int | None]:
-        """The next observations in order of time (empty: there are none), and the time up to which a commit
-        has now been handed out whole (None: it has not)."""
+        """The next observations in order of time; empty when there are none.
+
+        With them comes the time up to which whole commits have now been handed out, or None within one.
+        """
         if self._current is None:
             if not self._batches:
                 return [], None
             batch = self._batches.popleft()
             self._held -= batch.size
-            self._bounds, self._current = batch.bounds, self._open(batch)
-        assert self._bounds is not None
+            self._current, self._until_ns = self._open(batch), batch.bounds.until_ns
         taken = list(islice(self._current, _SLICE))
         if len(taken) == _SLICE:
             return taken, None
         self._current = None
-        return taken, self._bounds.until_ns
+        return taken, self._until_ns
 
     def _open(self, batch: _Batch) -> Iterator[Observation]:
         if batch.marks is None or batch.runs is None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 from sqlite_utils import Database
 
@@ -51,7 +51,7 @@ class Recording:
         with _damage(path):
             self.info = _info(Database(connection, execute_plugins=False))
 
-    def __enter__(self) -> "Recording":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -117,7 +117,7 @@ def _damage(path: Path) -> Iterator[None]:
 
 
 def _info(database: Database) -> RecordingInfo:
-    head = database["recording"].get(1)
+    head = database.table("recording").get(1)
     capture = next(iter(database.query("SELECT * FROM capture ORDER BY id DESC LIMIT 1")))
     return RecordingInfo(
         format=head["format"],

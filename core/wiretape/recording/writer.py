@@ -9,7 +9,6 @@ back from the file.  One thread uses a writer.
 import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from wiretape.observe import (
     BytesArrived,
@@ -28,6 +27,7 @@ from wiretape.recording.mask import Masker
 from wiretape.recording.merge import Bounds
 from wiretape.recording.pending import Pending
 from wiretape.recording.segments import Segment, lay
+from wiretape.rules.finding import Finding
 
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
@@ -36,29 +36,6 @@ _INSERT_FINDING = (
     "INSERT INTO finding (exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
 )
-
-
-class FindingLike(Protocol):
-    """What the writer stores of a finding (see `wiretape.rules.Finding`)."""
-
-    @property
-    def code(self) -> str: ...
-    @property
-    def severity(self) -> str: ...
-    @property
-    def side(self) -> str: ...
-    @property
-    def exchange(self) -> int: ...
-    @property
-    def event(self) -> int | None: ...
-    @property
-    def sequence(self) -> int | None: ...
-    @property
-    def byte_offset(self) -> int | None: ...
-    @property
-    def time_ns(self) -> int: ...
-    @property
-    def message(self) -> str: ...
 
 
 class Writer:
@@ -157,7 +134,7 @@ class Writer:
             self._indexer.forget_words()
         return seen
 
-    def add_findings(self, findings: Iterable[FindingLike]) -> None:
+    def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings."""
         rows = [
             (f.exchange, f.event, f.code, f.severity, f.side, f.sequence, f.byte_offset, f.time_ns, f.message)
