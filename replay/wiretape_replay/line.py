@@ -1,0 +1,86 @@
+"""The line to one client: bytes exactly as given, and every way in which a connection can end."""
+
+import asyncio
+import socket
+import struct
+import sys
+
+from aiohttp import web
+
+_WRITES_BETWEEN_BREAKS = 32
+"""After so many writes other streams get their turn, however fast this client reads."""
+_UNREAD_GRACE_S = 0.1
+
+
+class Line:
+    """Writes the answer to one request.
+
+    A write waits while the client is slow, and raises ConnectionError once it has left.  What waits here, or
+    anywhere else in the task that answers, is cancelled when the client leaves.
+    """
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self.keep_alive = request.keep_alive
+        """Whether the client may send another request on this connection; a source can say no."""
+        self._writer = request.writer
+        self._transport = request.transport
+        self._writes = 0
+
+    async def write(self, data: bytes) -> None:
+        """Send `data` in one piece.  Raises ConnectionError when the client has left."""
+        await self._writer.write(data)
+        await self._writer.drain()
+        self._writes += 1
+        if self._writes % _WRITES_BETWEEN_BREAKS == 0:
+            await asyncio.sleep(0)
+
+    def close(self) -> None:
+        """Let the connection end in an orderly way (FIN) once everything is sent."""
+        self.keep_alive = False
+
+    async def reset(self) -> None:
+        """Reset the connection (RST), after the client's system has received everything sent so far."""
+        self.keep_alive = False
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        connection: socket.socket = transport.get_extra_info("socket")
+        await _received(transport, connection)
+        # With a linger time of 0, closing drops the connection instead of ending it.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        transport.abort()
+
+    async def hold(self) -> None:
+        """Send nothing more, until the client leaves."""
+        self.keep_alive = False
+        await asyncio.get_running_loop().create_future()
+
+    def abort(self) -> None:
+        """End the connection at once; what was not sent yet is not sent."""
+        if self._transport is not None:
+            self._transport.abort()
+
+
+async def _received(transport: asyncio.Transport, connection: socket.socket) -> None:
+    """Wait until the client's system has acknowledged every byte.
+
+    A reset overtakes what is still on its way: it would be lost.  Linux hands out what came before a reset even
+    when the client reads it later; elsewhere the client gets a moment to read it.
+    """
+    pause = 0.001
+    while transport.get_write_buffer_size() or _unacknowledged(connection):
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    if sys.platform != "linux":
+        await asyncio.sleep(_UNREAD_GRACE_S)
+
+
+def _unacknowledged(connection: socket.socket) -> int:
+    """Bytes that the system has taken but the other side has not acknowledged; 0 where that cannot be known."""
+    if sys.platform != "linux":
+        return 0
+    import fcntl  # noqa: PLC0415 - not on every system
+    import termios  # noqa: PLC0415 - not on every system
+
+    (count,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.TIOCOUTQ, bytes(4)))
+    return int(count)

@@ -1,0 +1,182 @@
+"""How a recorded exchange is given again: its head, its framing, its writes and its end.  Pure: no I/O, no clock.
+
+Delays are nanoseconds since the request was whole, as they were when it was recorded.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
+from wiretape.recording import Exchange
+
+_UNSAFE = re.compile(r"\r(?!\n[ \t])|(?<!\r)\n|\r?\n(?![ \t])|\0")
+"""What would end a header early.  A folded line (CRLF and a space) is left: it was one header on the wire."""
+
+
+class Framing(Enum):
+    """How a client can tell where the body ends."""
+
+    CHUNKED = "chunked"
+    LENGTH = "content-length"
+    CLOSE = "close"
+    EMPTY = "no body"
+
+
+class End(StrEnum):
+    """What is done once everything recorded was sent."""
+
+    FINISH = "finish"
+    """End the response as its framing asks for."""
+    CLOSE = "close"
+    """Close the connection in an orderly way (FIN), whether or not the response is whole."""
+    RESET = "reset"
+    """Reset the connection (RST)."""
+    HOLD = "hold"
+    """Send nothing more and wait until the client leaves."""
+
+
+# A recording says who ended an exchange.  Where it was the service, the same is done.  Where it was the client,
+# or the proxy lost patience, the service had not ended anything: neither does the replay.  Where the recording
+# stopped, nobody knows what came next: the client is told that there is no more, but not that this was all.
+_ENDS = {
+    Ending.COMPLETE: End.FINISH,
+    Ending.SERVICE_CLOSED: End.CLOSE,
+    Ending.SERVICE_RESET: End.RESET,
+    Ending.SERVICE_UNREACHABLE: End.CLOSE,
+    Ending.SERVICE_INVALID: End.CLOSE,
+    Ending.CLIENT_CLOSED: End.HOLD,
+    Ending.TIMED_OUT: End.HOLD,
+    Ending.PROXY_STOPPED: End.CLOSE,
+    Ending.OPEN: End.CLOSE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to send for one exchange, but for its body."""
+
+    head: bytes | None
+    """Status line and headers, with the blank line; None when no response was recorded."""
+    head_ns: int
+    framing: Framing
+    length: int | None
+    """Bytes of body after which the response is whole; None when only its end tells."""
+    keep_alive: bool
+    """Whether the connection can be used again after a response that ended as it should."""
+    end: End
+    end_ns: int
+    origin_ns: int
+    """The recording's time at which the request was whole."""
+
+    def writes(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes, int]]:
+        """For each recorded chunk its delay, what goes on the wire, and how much of the body that is.
+
+        Gaps are passed over.
+        """
+        if self.framing is Framing.EMPTY:
+            return
+        for run in body:
+            if isinstance(run, BytesArrived):
+                for time_ns, data in run.chunks():
+                    if data:  # an HTTP chunk without data would end the body
+                        yield time_ns - self.origin_ns, self._framed(data), len(data)
+
+    @property
+    def last_write(self) -> bytes:
+        """What ends the body on the wire."""
+        return b"0\r\n\r\n" if self.framing is Framing.CHUNKED else b""
+
+    def end_after(self, sent: int) -> End:
+        """What to do after `sent` bytes of body went out."""
+        if self.length is None:
+            return self.end
+        if self.end is End.FINISH and sent != self.length:
+            return End.CLOSE  # bytes are missing from the recording, and the client must not wait for them
+        if self.end is End.HOLD and sent == self.length:
+            return End.FINISH  # the client left, but it had everything
+        return self.end
+
+    def _framed(self, data: bytes) -> bytes:
+        return b"%x\r\n%b\r\n" % (len(data), data) if self.framing is Framing.CHUNKED else data
+
+
+def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
+    """The plan for `exchange`.  `http_1_0` says that the client asking now knows no chunks."""
+    response, origin_ns = exchange.response, _origin(exchange)
+    end_ns = max(0, (exchange.ended_ns or 0) - origin_ns)
+    if response is None:
+        end = End.CLOSE if exchange.ending is Ending.COMPLETE else _ENDS[exchange.ending]
+        return Plan(None, 0, Framing.EMPTY, None, False, end, end_ns, origin_ns)
+    framing = _framing(exchange.request, response)
+    headers = response.headers
+    if framing is Framing.CHUNKED and http_1_0:
+        framing, headers = Framing.CLOSE, _without(headers, "transfer-encoding")
+    elif framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
+        headers = (*headers, ("Transfer-Encoding", "chunked"))
+    return Plan(
+        _head(response, headers),
+        max(0, response.time_ns - origin_ns),
+        framing,
+        _whole_after(framing, headers),
+        framing is not Framing.CLOSE and _kept_alive(response),
+        _ENDS[exchange.ending],
+        end_ns,
+        origin_ns,
+    )
+
+
+def _origin(exchange: Exchange) -> int:
+    """When the service had the request: whole, unless it answered before that."""
+    whole_ns = exchange.request_ended_ns
+    if whole_ns is None or (exchange.response and exchange.response.time_ns < whole_ns):
+        return exchange.request.time_ns
+    return whole_ns
+
+
+def _framing(request: RequestStarted, response: ResponseStarted) -> Framing:
+    """The rules of RFC 9112, 6.3.  HTTP/2 has frames instead, for which chunks stand in."""
+    if request.method == "HEAD" or response.status in {204, 304} or response.status < 200:
+        return Framing.EMPTY
+    coding = header(response.headers, "transfer-encoding")
+    if coding is not None:
+        return Framing.CHUNKED if coding.lower().rstrip().endswith("chunked") else Framing.CLOSE
+    if _length(response.headers) is not None:
+        return Framing.LENGTH
+    return Framing.CHUNKED if response.http_version.startswith("HTTP/2") else Framing.CLOSE
+
+
+def _whole_after(framing: Framing, headers: Headers) -> int | None:
+    if framing is Framing.EMPTY:
+        return 0
+    return _length(headers) if framing is Framing.LENGTH else None
+
+
+def _length(headers: Headers) -> int | None:
+    value = (header(headers, "content-length") or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
+
+
+def _kept_alive(response: ResponseStarted) -> bool:
+    options = (header(response.headers, "connection") or "").lower()
+    if response.status < 200:
+        return False  # after a switch of protocols the connection is not ours to understand
+    if response.http_version == "HTTP/1.0":
+        return "keep-alive" in options
+    return "close" not in options
+
+
+def _without(headers: Headers, name: str) -> Headers:
+    return tuple((key, value) for key, value in headers if key.lower() != name)
+
+
+def _head(response: ResponseStarted, headers: Headers) -> bytes:
+    version = response.http_version if response.http_version in {"HTTP/1.0", "HTTP/1.1"} else "HTTP/1.1"
+    lines = [f"{version} {response.status} {_line(response.reason)}"]
+    lines += [f"{_line(name)}: {_line(value)}" for name, value in headers if not name.startswith(":")]
+    return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
+
+
+def _line(text: str) -> str:
+    return _UNSAFE.sub(" ", text)

@@ -1,0 +1,148 @@
+"""The source of tape mode: recorded answers in recorded order, and a book of what was asked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+
+from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import Exchange, Recording
+from wiretape_replay.asked import NO_BODY, Asked, Body, BodyReader
+from wiretape_replay.line import Line
+from wiretape_replay.nearest import explain, shown
+from wiretape_replay.pace import Clock, Pace
+from wiretape_replay.plan import End, Plan, plan_of
+from wiretape_replay.tape import Entry, Tape
+
+NO_MATCH = "wiretape_no_match"
+"""The error code of the answer to a request that was not recorded.  The service has no such code."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """A request that was given a recorded answer."""
+
+    method: str
+    target: str
+    exchange: int
+    status: int | None
+    """None when no response was recorded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A request that was not recorded, or asked for too often."""
+
+    method: str
+    target: str
+    message: str
+
+
+class TapePlayer:
+    """Answers each request with the next recorded exchange of its kind."""
+
+    def __init__(self, recording: Recording, pace: Pace, log: Callable[[str], None]) -> None:
+        """Raises RecordingError when the recording is damaged.  `log` takes a line for each request."""
+        self.served: list[Served] = []
+        self.missed: list[Missed] = []
+        self.tape = Tape(_entry(recording, exchange) for exchange in recording.exchanges())
+        self._recording = recording
+        self._pace = pace
+        self._log = log
+
+    async def answer(self, asked: Asked, line: Line) -> None:
+        """See Source."""
+        entry = self.tape.take(asked)
+        if entry is None:
+            await self._refuse(asked, line)
+            return
+        exchange = self._recording.exchange(entry.number)
+        status = exchange.response.status if exchange.response else None
+        self.served.append(Served(asked.method, asked.target, entry.number, status))
+        self._log(f"{_request(asked)} → exchange {entry.number}, {_outcome(exchange)}")
+        await self._play(exchange, plan_of(exchange, http_1_0=asked.http_version == "HTTP/1.0"), line)
+
+    async def _play(self, exchange: Exchange, plan: Plan, line: Line) -> None:
+        clock = self._pace.start()
+        sent = 0
+        if plan.head is not None:
+            await clock.reach(plan.head_ns)
+            await line.write(plan.head)
+            sent = await self._play_body(exchange, plan, line, clock)
+        await clock.reach(plan.end_ns)
+        await _end(plan, plan.end_after(sent), line)
+
+    async def _play_body(self, exchange: Exchange, plan: Plan, line: Line, clock: Clock) -> int:
+        """Returns how many bytes of body were sent."""
+        sent = 0
+        for delay_ns, data, size in plan.writes(self._recording.body(exchange.number, Side.RESPONSE)):
+            await clock.reach(delay_ns)
+            await line.write(data)
+            sent += size
+        return sent
+
+    async def _refuse(self, asked: Asked, line: Line) -> None:
+        message = explain(self.tape, asked)
+        self.missed.append(Missed(asked.method, asked.target, message))
+        self._log(f"{_request(asked)} → no match, 501")
+        await line.write(_refusal(message, len(self.missed), with_body=asked.method != "HEAD"))
+
+
+async def _end(plan: Plan, end: End, line: Line) -> None:
+    if end is End.FINISH:
+        if plan.last_write:
+            await line.write(plan.last_write)
+        if not plan.keep_alive:
+            line.close()
+    elif end is End.CLOSE:
+        line.close()
+    elif end is End.RESET:
+        await line.reset()
+    else:
+        await line.hold()
+
+
+def _refusal(message: str, number: int, *, with_body: bool) -> bytes:
+    """An answer in the service's own envelope, the same bytes in every run."""
+    error = {"code": NO_MATCH, "message": message, "request_id": f"wiretape-{number}"}
+    body = orjson.dumps({"error": error}) + b"\n"
+    head = (
+        "HTTP/1.1 501 Not Implemented\r\n"
+        "Content-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n"
+        "X-Wiretape: no-match\r\n\r\n"
+    )
+    return head.encode() + (body if with_body else b"")
+
+
+def _request(asked: Asked) -> str:
+    """Method and path; the query may hold secrets."""
+    return shown(f"{asked.method} {asked.target.partition('?')[0]}")
+
+
+def _outcome(exchange: Exchange) -> str:
+    outcome = str(exchange.response.status) if exchange.response else "no response"
+    if exchange.ending is not Ending.COMPLETE:
+        outcome += f", {exchange.ending}"
+    if exchange.lost_bytes:
+        outcome += f" (warning: {exchange.lost_bytes} bytes of it were not recorded and are left out)"
+    return outcome
+
+
+def _entry(recording: Recording, exchange: Exchange) -> Entry:
+    request = exchange.request
+    return Entry(exchange.number, request.method, request.target, _request_body(recording, exchange))
+
+
+def _request_body(recording: Recording, exchange: Exchange) -> Body | None:
+    """The recorded request body; None when a part of it is missing."""
+    if exchange.request_ended_ns is None:
+        return None
+    if not exchange.request_bytes and not exchange.lost_bytes:
+        return NO_BODY
+    reader = BodyReader()
+    for run in recording.body(exchange.number, Side.REQUEST):
+        if isinstance(run, BytesLost):
+            return None
+        reader.feed(run.data)
+    return reader.finish()

@@ -1,0 +1,176 @@
+"""The HTTP front of a replay, and a tape served from Python."""
+
+import errno
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+from aiohttp.http_exceptions import BadHttpMessage
+from aiohttp.typedefs import Handler
+
+from wiretape.errors import InputError, RecordingError
+from wiretape.recording import open_recording
+from wiretape_replay.asked import Asked, BodyReader
+from wiretape_replay.line import Line
+from wiretape_replay.pace import Pace
+from wiretape_replay.player import Missed, Served, TapePlayer
+from wiretape_replay.source import Source
+from wiretape_replay.tape import Entry
+
+_LONGEST_LINE = 256 * 1024
+"""Bytes of a request line or header: a replay accepts what a service accepted."""
+_MOST_HEADERS = 1000
+_STOP_S = 2.0
+
+
+class _Written(web.StreamResponse):
+    """Tells aiohttp that every byte of a response has been written already."""
+
+    def __init__(self, *, keep_alive: bool) -> None:
+        super().__init__()
+        self._stays = keep_alive
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection stays open."""
+        return self._stays
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Nothing: the head is written."""
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing: the end is written."""
+
+
+class Front:
+    """Speaks HTTP/1.1 with clients; what it says comes from a source.
+
+    Routes added to `app` come first; every other request, whatever its method and target, is the source's.
+    """
+
+    def __init__(self, source: Source, log: Callable[[str], None]) -> None:
+        self.app = web.Application(middlewares=[self._ask_source])
+        self._source = source
+        self._log = log
+        self._lines: set[Line] = set()
+        self._runner = web.AppRunner(
+            self.app,
+            access_log=None,
+            auto_decompress=False,
+            handler_cancellation=True,
+            max_line_size=_LONGEST_LINE,
+            max_field_size=_LONGEST_LINE,
+            max_headers=_MOST_HEADERS,
+            shutdown_timeout=_STOP_S,
+        )
+
+    async def start(self, host: str, port: int) -> str:
+        """Listen; port 0 takes a free one.  Returns the base URL.  Raises InputError."""
+        await self._runner.setup()
+        try:
+            await web.TCPSite(self._runner, host, port).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise InputError(_cannot_listen(host, port, error)) from None
+        return _url(*self._runner.addresses[0][:2])
+
+    async def stop(self) -> None:
+        """Stop listening, and end the connections that are open."""
+        for site in self._runner.sites:
+            await site.stop()
+        for line in list(self._lines):
+            line.abort()
+        await self._runner.cleanup()
+
+    @web.middleware
+    async def _ask_source(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.match_info.http_exception is None:
+            return await handler(request)
+        line = Line(request)
+        self._lines.add(line)
+        try:
+            await self._source.answer(await _asked(request), line)
+        except RecordingError as error:
+            self._log(f"Error: {error.message}")
+            line.close()
+        except (ConnectionError, BadHttpMessage, web.RequestPayloadError):
+            line.close()  # the client left, or sent a body that is none
+        finally:
+            self._lines.discard(line)
+        return _Written(keep_alive=line.keep_alive)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedTape:
+    """A tape being served: where, and what was asked so far.  Stays readable when serving has ended."""
+
+    url: str
+    """The base URL, without a slash at its end."""
+    player: TapePlayer
+
+    @property
+    def served(self) -> list[Served]:
+        """The requests that were given a recorded answer, in order."""
+        return self.player.served
+
+    @property
+    def misses(self) -> list[Missed]:
+        """The requests that were answered with status 501, in order."""
+        return self.player.missed
+
+    @property
+    def unconsumed(self) -> list[Entry]:
+        """The recorded requests that nobody asked, in recorded order."""
+        return self.player.tape.unconsumed
+
+
+@asynccontextmanager
+async def serve_tape(
+    recording_path: Path | str,
+    *,
+    speed: str | float = "max",
+    host: str = "127.0.0.1",
+    port: int = 0,
+    log: Callable[[str], None] = lambda _: None,
+) -> AsyncIterator[ServedTape]:
+    """Serve the answers of a recording in recorded order, at `speed` ("max", or times as fast as recorded).
+
+    Port 0 takes a free one.  `log` takes a line for each request.
+    Raises RecordingError for a file that cannot be played, and InputError for an address or speed that cannot be used.
+    """
+    pace = Pace.of(speed)
+    with open_recording(recording_path) as recording:
+        player = TapePlayer(recording, pace, log)
+        front = Front(player, log)
+        url = await front.start(host, port)
+        try:
+            yield ServedTape(url, player)
+        finally:
+            await front.stop()
+
+
+async def _asked(request: web.Request) -> Asked:
+    """Read the request to its end."""
+    body = BodyReader()
+    async for data in request.content.iter_any():
+        body.feed(data)
+    return Asked(
+        method=request.method,
+        target=request.raw_path.encode("utf-8", "surrogateescape").decode("latin-1"),
+        body=body.finish(),
+        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers),
+        http_version=f"HTTP/{request.version.major}.{request.version.minor}",
+    )
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> str:
+    where = _url(host, port).removeprefix("http://")
+    if error.errno == errno.EADDRINUSE:
+        return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."
+    return f"Cannot listen on {where}: {error.strerror or error}."
