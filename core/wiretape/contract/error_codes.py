@@ -1,0 +1,50 @@
+"""The error envelope and the 16 error codes (part *Errors*)."""
+
+from dataclasses import dataclass
+
+ENVELOPE_KEY = "error"
+"""The one key of the JSON object that every error is."""
+
+ENVELOPE_FIELDS = ("code", "message", "request_id")
+"""What `error` always holds; each is a string."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """One row of the table of codes."""
+
+    code: str
+    """Its case is exact: some codes are lower case, some upper case."""
+    status: int
+    recovery: str
+    """What the client should do."""
+
+
+_ROWS = (
+    ErrorCode("invalid_request", 400, "Correct the body or the parameter."),
+    ErrorCode("invalid_cursor", 400, "Start the replay again without the cursor."),
+    ErrorCode("authentication_required", 401, "Send a valid bearer key."),
+    ErrorCode("permission_denied", 403, "Use a key that has the scope."),
+    ErrorCode("resource_not_found", 404, "Check the id and the workspace."),
+    ErrorCode("idempotency_conflict", 409, "Use an idempotency key again with the same payload only."),
+    ErrorCode("event_already_resolved", 409, "Do not execute the tool again."),
+    ErrorCode("event_expired", 409, "Start a new run."),
+    ErrorCode("run_not_resumable", 409, "Read the run's status; start a new run if it has ended."),
+    ErrorCode("SESSION_BUSY", 409, "Wait for the active run, cancel it, or resume it."),
+    ErrorCode("RUN_NOT_CANCELLABLE", 409, "Take the run as already ended."),
+    ErrorCode("tool_input_invalid", 422, "Correct the tool's input schema or the prompt."),
+    ErrorCode("tool_result_invalid", 422, "Return an object that matches the tool's output schema."),
+    ErrorCode("RATE_LIMITED", 429, "Wait as long as `Retry-After` says, then try again."),
+    ErrorCode("runtime_resume_unavailable", 503, "Try again with the same idempotency key."),
+    ErrorCode("SANDBOX_PROVISION_FAILED", 503, "Back off and try later, or do without the sandbox."),
+)
+
+ERROR_CODES = {row.code: row for row in _ROWS}
+"""Every code, in the order of the specification."""
+
+_FOLDED = {row.code.casefold(): row for row in _ROWS}
+
+
+def code_in_other_case(code: str) -> ErrorCode | None:
+    """The code of the table that differs from `code` in nothing but case, if there is one."""
+    return None if code in ERROR_CODES else _FOLDED.get(code.casefold())

@@ -1,0 +1,20 @@
+"""The rules that a recording is judged by, and the checker that applies them."""
+
+from wiretape.rules import durability, envelope, sequence, sse  # noqa: F401 - they fill the catalogue
+from wiretape.rules.catalogue import CATALOGUE, Basis, Rule, Scope
+from wiretape.rules.checker import Checker
+from wiretape.rules.finding import Finding, Party, Place, Severity, Tally, Verdict
+
+__all__ = [
+    "CATALOGUE",
+    "Basis",
+    "Checker",
+    "Finding",
+    "Party",
+    "Place",
+    "Rule",
+    "Scope",
+    "Severity",
+    "Tally",
+    "Verdict",
+]

@@ -1,0 +1,201 @@
+"""The facts about one message of a stream, worked out once for all rules."""
+
+from datetime import datetime, timedelta
+from enum import IntEnum
+from typing import Any
+
+import orjson
+
+from wiretape.contract import DELTA_TYPES
+from wiretape.rules.finding import Place
+from wiretape.rules.jsontext import Unread, read, read_long_integers
+from wiretape.sse import Frame
+from wiretape.stream import SeenFrame
+
+_NO_OFFSET = timedelta(0)
+_NOTHING: dict[str, Any] = {}
+
+
+class Shape(IntEnum):
+    """What a message is, as far as rules tell messages apart."""
+
+    BARE = 0
+    """It has no data line, so no client sees it."""
+    OPAQUE = 1
+    """Its data is not one JSON object; nothing of its content is judged."""
+    EPHEMERAL = 2
+    """It carries neither an id nor a sequence, and is no delta."""
+    DELTA = 3
+    """Its type is one of the delta types, whatever it carries."""
+    DURABLE = 4
+    """It carries an id or a sequence, and is no delta."""
+
+
+class Message:
+    """A message with its fields told apart and its data read.  Nothing here changes once it is made."""
+
+    __slots__ = (
+        "carries_id",
+        "carries_sequence",
+        "data",
+        "document",
+        "event_line",
+        "frame",
+        "id",
+        "id_line",
+        "number",
+        "repeated",
+        "retries",
+        "sequence",
+        "shape",
+        "time_ns",
+        "type",
+        "unknown",
+        "unreadable",
+    )
+
+    def __init__(self, seen: SeenFrame) -> None:
+        self.frame: Frame = seen.frame
+        self.time_ns = seen.time_ns
+        self.number = seen.event
+        self._read_fields(seen.frame.fields)
+        self._read_data()
+
+    def _read_fields(self, fields: tuple[tuple[bytes, bytes], ...]) -> None:
+        """Tell the fields apart; the rare ones, and those that come again, are looked at afterwards."""
+        data = event = identity = None
+        rare = False
+        for name, value in fields:
+            if name == b"data" and data is None:
+                data = value
+            elif name == b"event" and event is None:
+                event = value
+            elif name == b"id" and identity is None:
+                identity = value
+            else:
+                rare = True
+        self.data: bytes | None = data
+        """The data lines, joined; None when there is none."""
+        self.event_line: bytes | None = event
+        """The value of the `event` line that counts; None when there is none."""
+        self.id_line: bytes | None = identity
+        """The value of the `id` line that counts; None when there is none."""
+        self.repeated: tuple[str, ...] = ()
+        """Which of `event`, `id` and `data` come more than once."""
+        self.retries: tuple[bytes, ...] = ()
+        """The values of the `retry` lines."""
+        self.unknown: tuple[bytes, ...] = ()
+        """The names of all other fields, each once."""
+        if rare:
+            self._read_rare_fields(fields)
+        self.id: str | None = self._usable_id(self.id_line) if identity else None
+        """The id that clients remember; None when there is none, it is empty, or it holds NUL or no UTF-8."""
+        self.carries_id = bool(self.id_line)
+        """Whether there is an id at all, usable or not; an empty one is none."""
+
+    def _read_rare_fields(self, fields: tuple[tuple[bytes, bytes], ...]) -> None:
+        """Of repeated lines the last one counts, of ids the last one without NUL; data lines are joined."""
+        frame = self.frame
+        names = [name for name, _ in fields]
+        self.repeated = tuple(name.decode() for name in (b"event", b"id", b"data") if names.count(name) > 1)
+        self.retries = tuple(frame.values(b"retry"))
+        self.unknown = tuple(dict.fromkeys(name for name in names if name not in _KNOWN))
+        if "data" in self.repeated:
+            self.data = frame.data
+        if "event" in self.repeated:
+            self.event_line = frame.values(b"event")[-1]
+        if "id" in self.repeated:
+            values = frame.values(b"id")
+            self.id_line = ([value for value in values if b"\0" not in value] or values)[-1]
+
+    @staticmethod
+    def _usable_id(value: bytes | None) -> str | None:
+        if not value or b"\0" in value:
+            return None
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return None
+
+    def _read_data(self) -> None:
+        self.document: dict[str, Any] = _NOTHING
+        """The JSON object; empty for the shapes BARE and OPAQUE."""
+        self.type: str | None = None
+        """The JSON `type`, when it is a string."""
+        self.sequence: int | None = None
+        """The JSON `sequence`, when it is an integer (neither a boolean nor a float)."""
+        self.carries_sequence = False
+        """Whether there is a sequence, of whatever kind; null is none."""
+        self.unreadable = False
+        """Whether the data may be one JSON object, but is too deep or too long to tell."""
+        if self.data is None:
+            self.shape = Shape.BARE
+            return
+        try:
+            document = orjson.loads(self.data)
+        except orjson.JSONDecodeError:
+            document = read(self.data)
+            self.unreadable = document is Unread.TOO_MUCH
+        if type(document) is dict:
+            self._read_document(document)
+        else:
+            self.shape = Shape.OPAQUE
+
+    def _read_document(self, document: dict[str, Any]) -> None:
+        sequence = document.get("sequence")
+        if type(sequence) is float and abs(sequence) >= 2**63:
+            sequence = _long_sequence(self.data or b"")
+        self.document = document
+        if sequence is not None:
+            self.carries_sequence = True
+            if type(sequence) is int:
+                self.sequence = sequence
+        name = document.get("type")
+        if type(name) is str:
+            self.type = name
+            if name in DELTA_TYPES:
+                self.shape = Shape.DELTA
+                return
+        self.shape = Shape.DURABLE if self.carries_sequence or self.carries_id else Shape.EPHEMERAL
+
+    @property
+    def utf8(self) -> bool:
+        """Whether all bytes of the message, its comments included, are UTF-8."""
+        return self.frame.raw.isascii() or _decodes(self.frame.raw)
+
+    @property
+    def created_at(self) -> datetime | None:
+        """The JSON `created_at`, when it is an ISO 8601 instant in UTC."""
+        return utc_instant(self.document.get("created_at"))
+
+    def place(self, exchange: int) -> Place:
+        """Where the message stands."""
+        return Place(exchange, self.time_ns, self.number, self.sequence, self.frame.start)
+
+
+def _long_sequence(data: bytes) -> object:
+    """The sequence of an object in which orjson made a float of it: it may be an integer beyond 64 bits."""
+    document = read_long_integers(data)
+    return document["sequence"] if type(document) is dict else document
+
+
+_KNOWN = frozenset({b"event", b"id", b"data", b"retry"})
+
+
+def utc_instant(value: object) -> datetime | None:
+    """The instant that an ISO 8601 text in UTC names; None for any other value."""
+    if type(value) is not str:
+        return None
+    try:
+        instant = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return instant if instant.utcoffset() == _NO_OFFSET else None
+
+
+def _decodes(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

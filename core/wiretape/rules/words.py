@@ -1,0 +1,33 @@
+"""Recorded values put into sentences: cut short, and safe to print."""
+
+from wiretape.text import printable
+
+_LONGEST = 60
+
+
+def quoted(text: str) -> str:
+    """`text` between backquotes, on one line and not too long."""
+    return f"`{printable(text[:_LONGEST])}…`" if len(text) > _LONGEST else f"`{printable(text)}`"
+
+
+def quoted_bytes(value: bytes) -> str:
+    """`value` between backquotes, with U+FFFD for what is no UTF-8."""
+    return quoted(value[: 4 * _LONGEST + 4].decode("utf-8", "replace"))
+
+
+def described(value: object) -> str:
+    """A value of a JSON document: a string or number itself, of anything else only what it is."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f"the string {quoted(value)}"
+        case int() | float():
+            return f"the number {quoted(repr(value))}" if abs(value) < 10**50 else "a very long number"
+        case dict():
+            return "an object"
+        case list():
+            return "an array"
+    return "no value"
