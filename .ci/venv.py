@@ -97,7 +97,8 @@ def _run(command: list[str], output: IO[str] | None) -> None:
         sys.exit(f"failed: {' '.join(command)}")
     output.flush()
     log = Path(output.name)
-    print(*log.read_text(errors="replace").splitlines()[-30:], sep="\n", file=sys.stderr)
+    lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("Ignoring ")]
+    print(*lines[-12:], sep="\n", file=sys.stderr)
     sys.exit(f"failed: {' '.join(command)}\nAll that it said is in {log}")
 
 
@@ -106,4 +107,7 @@ def _say(what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve())
+    try:
+        main(Path(sys.argv[1]).resolve())
+    except KeyboardInterrupt:
+        sys.exit(130)
