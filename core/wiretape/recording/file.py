@@ -5,9 +5,9 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,13 +29,6 @@ SELECT max(t) FROM (
   UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
   FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
 """
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How a transaction went."""
-
-    error: sqlite3.Error | None = None
 
 
 class OpenFile:
@@ -69,26 +62,27 @@ class OpenFile:
                 raise RecordingError(f"Cannot record to {path}: {error}.") from None
             raise
 
-    @contextmanager
-    def transaction(self) -> Iterator[Outcome]:
-        """All or nothing.  An SQLite error is caught and told in the outcome."""
-        outcome = Outcome()
+    def attempt(self, write: Callable[[], object]) -> sqlite3.Error | None:
+        """Run `write` in a transaction, all or nothing; returns the SQLite error that stopped it, if one did."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            yield outcome
+            write()
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
-            outcome.error = error
-        finally:
             if self.connection.in_transaction:
                 with suppress(sqlite3.Error):
                     self.connection.execute("ROLLBACK")
+            return error
+        return None
 
-    def close(self, ended_ns: int | None) -> Outcome:
-        """Note the end, and make the one file all there is: no `-wal` beside it."""
-        with self.transaction() as outcome:
+    def close(self, ended_ns: int | None) -> sqlite3.Error | None:
+        """Note the end, and make the one file all there is: no `-wal` beside it.  Returns what stopped the note."""
+
+        def note() -> None:
             self.connection.execute("UPDATE recording SET redacted = redacted + ?", (self.redactor.count,))
             self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
+
+        error = self.attempt(note)
         # Fails only while somebody reads the file; SQLite then tidies up when they are done.
         with suppress(sqlite3.Error):
             self.connection.execute("PRAGMA busy_timeout = 2000")
@@ -96,7 +90,7 @@ class OpenFile:
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
         os.close(self._lock)
-        return outcome
+        return error
 
     def _begin(self, upstream: str) -> None:
         database = Database(self.connection, execute_plugins=False)

@@ -78,7 +78,7 @@ class Indexer:
         says, text = _read(frame.data)
         name = frame.event
         pointer = _pointer(seen, starts) if text is None else None
-        if pointer is None and text is None:
+        if pointer is None and text is None and frame.dispatched:
             text = frame.data.decode()
         return (
             *place,
@@ -145,7 +145,7 @@ def _string(document: object, key: str) -> str | None:
 
 
 def _pointer(seen: SeenFrame, starts: list[int]) -> tuple[int, int] | None:
-    """Start and length in the body of the only data line's value, when one segment holds it whole."""
+    """Offset in the frame and length of the only data line's value, when one segment holds it whole."""
     values = seen.frame.values(b"data")
     if len(values) != 1 or not starts:
         return None
@@ -157,5 +157,5 @@ def _pointer(seen: SeenFrame, starts: list[int]) -> tuple[int, int] | None:
             end = begin + len(value)
             following = bisect_right(starts, begin)
             inside = following > 0 and (following == len(starts) or end <= starts[following])
-            return (begin, len(value)) if inside else None
+            return (at + len(prefix), len(value)) if inside else None
     return None

@@ -90,7 +90,7 @@ CREATE TABLE frame (                  -- derived: the frames of event streams
   type INTEGER REFERENCES word (id),
   run_id INTEGER REFERENCES word (id),
   tool_call_id INTEGER REFERENCES word (id),
-  data_start INTEGER,                 -- where in the body the data line's value is ...
+  data_offset INTEGER,                -- where in the frame the data line's value is ...
   data_length INTEGER,
   data TEXT,                          -- ... or the data itself where it is not one piece of one segment
   PRIMARY KEY (exchange_id, start)
@@ -115,8 +115,8 @@ CREATE VIEW events AS
   SELECT f.exchange_id, f.event, f.time_ns / 1000000 AS at_ms, n.text AS name, f.sse_id, f.sequence,
     t.text AS type, r.text AS run_id, c.text AS tool_call_id, x.session_id,
     coalesce(f.data, (
-      SELECT CAST(substr(s.bytes, f.data_start - s.start + 1, f.data_length) AS TEXT) FROM segment s
-      WHERE s.exchange_id = f.exchange_id AND s.response = 1 AND s.start <= f.data_start
+      SELECT CAST(substr(s.bytes, f.start + f.data_offset - s.start + 1, f.data_length) AS TEXT) FROM segment s
+      WHERE s.exchange_id = f.exchange_id AND s.response = 1 AND s.start <= f.start + f.data_offset
       ORDER BY s.start DESC LIMIT 1)) AS data,
     f.start AS byte_offset, f.length AS byte_length
   FROM frame f JOIN exchange x ON x.id = f.exchange_id

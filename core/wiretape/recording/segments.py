@@ -53,7 +53,7 @@ def lay(run: BytesArrived, segment: Segment | None) -> Iterator[Segment]:
     """Add the run to `segment`, or to new ones where that is full; yields every segment it begins."""
     for index, end in enumerate(run.ends):
         begin = run.ends[index - 1] if index else run.start
-        if segment is None or segment.end - segment.start >= SEGMENT_BYTES:
+        if segment is None or segment.end != begin or segment.end - segment.start >= SEGMENT_BYTES:
             segment = Segment(run.exchange, run.side, begin)
             yield segment
         segment.parts.append(run.data[begin - run.start : end - run.start])

@@ -7,7 +7,7 @@ back from the file.  One thread uses a writer.
 """
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from wiretape.observe import (
@@ -55,6 +55,7 @@ class Writer:
         self._pending = Pending(self._connection)
         self._last_ns = self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
+        self._closed = False
         self.lost_bytes = 0
         """Bytes that could not be stored, in this run of the writer."""
         self.trouble: str | None = None
@@ -124,13 +125,14 @@ class Writer:
     def derive(self) -> Sequence[Observation]:
         """Index the next few stored observations and return them, to be judged; empty when there are none."""
         seen, until_ns = self._pending.take()
-        with self._file.transaction() as done:
+
+        def index() -> None:
             for observation in seen:
                 self._indexer.feed(observation)
             if until_ns is not None:
                 self._connection.execute(_INDEXED, (until_ns, self._file.capture))
-        if done.error:
-            self.trouble = str(done.error)
+
+        if self._attempt(index):
             self._indexer.forget_words()
         return seen
 
@@ -141,20 +143,27 @@ class Writer:
             for f in findings
         ]
         if rows:
-            with self._file.transaction() as done:
-                self._connection.executemany(_INSERT_FINDING, rows)
-            if done.error:
-                self.trouble = str(done.error)
+            self._attempt(lambda: self._connection.executemany(_INSERT_FINDING, rows))
 
     def close(self, ended_ns: int | None = None) -> None:
         """Store and derive what is left, and make the one file all there is (no `-wal` beside it).
 
         `ended_ns` None says that nobody knows when recording ended: the proxy was killed.
+        Closing again does nothing.
         """
+        if self._closed:
+            return
+        self._closed = True
         self.commit()
         while self.behind:
             self.derive()
         self._file.close(ended_ns)
+
+    def _attempt(self, write: Callable[[], object]) -> sqlite3.Error | None:
+        error = self._file.attempt(write)
+        if error is not None:
+            self.trouble = str(error)
+        return error
 
     def _advance(self, seen: Observation) -> None:
         first, last = (seen.times[0], seen.times[-1]) if isinstance(seen, BytesArrived) else (seen.time_ns,) * 2
@@ -179,7 +188,6 @@ class Writer:
             exchange.request_ended_ns = seen.time_ns
         elif isinstance(seen, ExchangeEnded):
             exchange.ended = seen
-            self._masker.forget(seen.exchange)
         elif isinstance(seen, BytesLost):
             self._lose(exchange, seen)
         return seen
@@ -196,19 +204,21 @@ class Writer:
         """One transaction; when it fails, nothing is stored."""
         order = sorted(range(len(masked)), key=lambda index: self._segments[index].times[0])
         numbered = enumerate(order, self._segment_id + 1)
-        with self._file.transaction() as done:
+        rows = [(number, *self._segments[index].row(masked[index])) for number, index in numbered]
+
+        def insert() -> None:
             store(self._connection, [self._exchanges[number] for number in self._changed])
             self._masker.mend()
-            self._connection.executemany(
-                _INSERT_SEGMENT, [(number, *self._segments[index].row(masked[index])) for number, index in numbered]
-            )
+            self._connection.executemany(_INSERT_SEGMENT, rows)
             self._connection.executemany(_INSERT_LOST, [_lost_row(lost) for lost in self._losses])
-        if done.error is None:
-            self._segment_id += len(masked)
+
+        error = self._attempt(insert)
+        if error is None:
+            self._segment_id += len(rows)
             for segment in self._segments:
                 if segment.side is Side.RESPONSE:
                     self._indexer.segment_stored(segment.exchange, segment.start)
-        return done.error
+        return error
 
     def _settle(self) -> None:
         """What is stored need not be kept."""
@@ -216,11 +226,11 @@ class Writer:
         for number in self._changed:
             if self._exchanges[number].ended:
                 del self._exchanges[number]
+                self._masker.forget(number)
         self._changed.clear()
 
     def _give_up(self, error: sqlite3.Error) -> None:
         """Count what was collected as lost; heads, ends and losses are tried again with the next commit."""
-        self.trouble = str(error)
         for segment in self._segments:
             exchange = self._exchanges[segment.exchange]
             count = segment.end - segment.start

@@ -1,0 +1,253 @@
+"""The file: who may write it, what is refused, and what a kill, a full disk and an append leave behind."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+
+from wiretape.errors import RecordingError
+from wiretape.observe import BytesArrived, BytesLost, Ending, Side
+from wiretape.recording import Writer, open_recording
+
+KILLED = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from conftest import Talk
+from wiretape.recording import Writer
+writer = Writer.create(sys.argv[1], upstream="http://service")
+talk = Talk(writer.began_ns)
+writer.feed([talk.ask(), talk.asked(), talk.answer()])
+for number in range(500):
+    writer.feed([talk.send(b"id: %d\\ndata: {}\\n\\n" % number)])
+    if number % 50 == 49:
+        writer.commit()
+        writer.derive()
+writer.feed([talk.send(b"data: never committed\\n\\n")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+HOLDER = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+sys.stdin.readline()
+connection.execute("COMMIT")
+connection.close()
+"""
+
+
+def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
+    """After a clean close there is no journal, and only the owner may read."""
+    writer, talk = begin()
+    writer.feed(talk.stream(b"data: 1\n\n"))
+    writer.commit()
+    assert {name.name for name in path.parent.iterdir()} > {"run.db"}, "a journal while it is written"
+    writer.close(talk.tick())
+    assert [name.name for name in path.parent.iterdir()] == ["run.db"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    immutable = sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)
+    assert immutable.execute("SELECT count(*) FROM events").fetchone() == (1,)
+
+
+def test_a_killed_recording_opens_with_all_that_was_committed(path) -> None:
+    """After kill -9 every committed byte is there, the file is sound, and the open exchange says so."""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(path), here], check=False)
+    assert done.returncode == -9
+    with open_recording(path) as recording:
+        assert recording.info.ended_ns is None
+        (exchange,) = recording.exchanges()
+        assert exchange.ending is Ending.OPEN
+        assert sum(1 for _ in recording.frames(1)) == 500
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_appending_goes_on_behind_what_is_there(begin, path, new_talk) -> None:
+    """Numbers and times of a second run follow those of the first, and both come back."""
+    writer, talk = begin()
+    writer.feed(talk.stream(b"data: 1\n\n"))
+    first_end = talk.tick()
+    writer.close(first_end)
+    writer, talk = begin(append=True)
+    assert writer.first_exchange == 2
+    assert writer.began_ns > first_end
+    writer.feed(talk.stream(b"data: 2\n\n"))
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        assert [exchange.number for exchange in recording.exchanges()] == [1, 2]
+        times = [seen.time_ns for seen in recording.observations()]
+    assert times == sorted(set(times))
+
+
+def test_a_file_that_exists_is_not_touched(begin, path, new_talk) -> None:
+    """Without append a recording is refused, and stays as it was to the byte."""
+    writer, talk = begin()
+    writer.feed(talk.stream(b"data: 1\n\n"))
+    writer.close(talk.tick())
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match=r"already holds a recording.*--append"):
+        begin()
+    assert path.read_bytes() == before
+
+
+def test_one_recording_has_one_writer(begin, path) -> None:
+    """A second writer is kept out while the first is at it."""
+    begin()
+    with pytest.raises(RecordingError, match="being recorded to by another process"):
+        begin(append=True)
+
+
+def _foreign(path: Path) -> None:
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE exchange (id)")
+
+
+def _newer(path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+
+
+def _cut(path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with sqlite3.connect(path) as connection:
+        connection.execute("DROP TABLE segment")
+
+
+BAD_FILES = {
+    "text": (lambda path: path.write_text("hello, I am a note\n" * 100), "is not a wiretape recording"),
+    "foreign": (_foreign, "is not a wiretape recording"),
+    "empty": (lambda path: path.touch(), "is not a wiretape recording"),
+    "newer": (_newer, "has recording format 2, this wiretape reads up to 1"),
+    "damaged": (_cut, "damaged: the tables segment are missing"),
+}
+
+
+@pytest.mark.parametrize("name", BAD_FILES)
+def test_what_is_no_recording_is_said_in_one_sentence_and_left_alone(name: str, path: Path) -> None:
+    """Reading and appending refuse the file; not a byte of it changes."""
+    make, sentence = BAD_FILES[name]
+    make(path)
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match=sentence):
+        open_recording(path)
+    if name != "empty":
+        with pytest.raises(RecordingError):
+            Writer.create(path, upstream="http://service", append=True)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"), [("absent.db", "There is no file"), (".", "is a directory, not a recording")]
+)
+def test_what_is_not_there_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match=sentence):
+        open_recording(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["absent/run.db", "."])
+def test_a_place_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="Cannot record to"):
+        Writer.create(tmp_path / name, upstream="http://service")
+
+
+def test_garbage_in_the_middle_is_damage_not_a_traceback(begin, path, new_talk) -> None:
+    """Pages overwritten with noise make reading fail with one sentence."""
+    writer, talk = begin()
+    writer.feed(talk.stream(*[b"data: " + b"x" * 3000 + b"\n\n"] * 60))
+    writer.close(talk.tick())
+    size = path.stat().st_size
+    with path.open("r+b") as file:
+        file.seek(4096)
+        file.write(b"\x5a" * (size - 8192))
+    with (
+        pytest.raises(RecordingError, match=r"damaged|cannot be read|not a wiretape"),
+        open_recording(path) as recording,
+    ):
+        list(recording.observations())
+
+
+def test_a_full_disk_loses_bytes_but_never_silently(begin, path, new_talk) -> None:
+    """What does not fit is counted and placed; what comes when there is room again is kept."""
+    writer, talk = begin()
+    writer.feed([talk.ask(), talk.asked(), talk.answer(), talk.send(b"data: kept\n\n")])
+    writer.commit()
+    connection = writer._connection
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    lost = [talk.send(b"data: " + b"x" * 50_000 + b"\n\n"), talk.send(b"data: also gone")]
+    writer.feed(lost)
+    writer.commit()
+    writer.feed([talk.send(b" for good\n\n" + b"z" * 50_000)])
+    writer.commit()
+    assert writer.trouble is not None
+    assert "full" in writer.trouble
+    assert writer.lost_bytes == 50_008 + 15 + 50_011
+    connection.execute("PRAGMA max_page_count = 1000000")
+    writer.feed([talk.send(b"rest of a line\n\ndata: kept too\n\n"), talk.end()])
+    writer.close(talk.tick())
+
+    with open_recording(path) as recording:
+        exchange = recording.exchange(1)
+        assert exchange.lost_bytes == writer.lost_bytes
+        body = list(recording.body(1, Side.RESPONSE))
+        kinds = [kind for kind, _ in groupby(type(part) for part in body)]
+        assert kinds == [BytesArrived, BytesLost, BytesArrived]
+        assert exchange.response_bytes == len(b"data: kept\n\n") + len(b"rest of a line\n\ndata: kept too\n\n")
+        assert [seen.frame.data for seen in recording.frames(1) if seen.event] == [b"kept", b"kept too"]
+
+
+def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new_talk) -> None:
+    """Heads and losses are tried again with every commit."""
+    writer, talk = begin()
+    connection = writer._connection
+    writer.feed([talk.ask(), talk.end()])
+    writer.commit()
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    connection.execute(f"PRAGMA max_page_count = {pages}")
+    writer.feed([talk.ask("/" + "long" * 3000), talk.answer(), talk.send(b"data: gone\n\n")])
+    writer.commit()
+    connection.execute("PRAGMA max_page_count = 1000000")
+    writer.feed([talk.end()])
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        exchange = recording.exchange(2)
+        assert (exchange.lost_bytes, exchange.response_bytes) == (12, 0)
+        assert exchange.response is not None
+
+
+def test_a_locked_file_delays_but_loses_nothing(begin, path, new_talk) -> None:
+    """While another process holds the lock, commit waits for it."""
+    writer, talk = begin()
+    holder = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            HOLDER,
+            str(path),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    with holder:
+        assert holder.stdout.readline() == b"held\n"
+        writer._connection.execute("PRAGMA busy_timeout = 0")
+        writer.feed([talk.ask()])
+        writer.commit()
+        assert writer.trouble == "database is locked", "the lock really was held"
+        writer._connection.execute("PRAGMA busy_timeout = 30000")
+        os.write(holder.stdin.fileno(), b"\n")
+        writer.feed([talk.end()])
+        writer.commit()
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        assert recording.exchange(1).ending is Ending.COMPLETE

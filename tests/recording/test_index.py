@@ -1,0 +1,107 @@
+"""The tables and views that people query: what they hold agrees with the bytes."""
+
+import gzip
+import sqlite3
+from pathlib import Path
+
+import orjson
+import pytest
+
+from wiretape.observe import Side
+from wiretape.recording import open_recording, pending
+from wiretape.rules.finding import Finding, Party, Severity
+
+TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
+CHUNKS = [
+    (
+        b'id: e1\nevent: tool.started\ndata: {"type":"tool.started","sequence":1,"run_id":"r1",'
+        b'"content":{"tool_call_id":"t1"}}\n\n'
+    ),
+    b": ping\r\n\r\n",
+    (
+        b'id: e2\r\nevent: tool.completed\r\ndata: {"type":"tool.completed","sequence":2,\r\ndata: "run_id":"r1",'
+        b'"content":{"tool_call_id":"t1"}}\r\n\r\n'
+    ),
+    b"data: \xff not text\n\n",
+    b"data: " + b"x" * 100_000,
+    b"y\n\ndata:{}\n\n",
+    b"id: 5\n\n",
+]
+
+
+def query(path: Path, sql: str) -> list[sqlite3.Row]:
+    connection = sqlite3.connect(path)
+    connection.row_factory = sqlite3.Row
+    return connection.execute(sql).fetchall()
+
+
+@pytest.mark.parametrize("memory", [pending.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
+def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, new_talk) -> None:
+    """One row a message, its data as text, whether it is pointed at or stored, and never stored twice."""
+    monkeypatch.setattr(pending, "MEMORY_BYTES", memory)
+    writer, talk = begin()
+    writer.feed(talk.stream(*CHUNKS))
+    writer.close(talk.tick())
+    rows = query(path, "SELECT * FROM events ORDER BY event")
+    with open_recording(path) as recording:
+        messages = [seen for seen in recording.frames(1) if seen.event]
+    assert [row["data"] for row in rows] == [
+        seen.frame.data.decode("utf-8", "replace") if seen.frame.dispatched else None for seen in messages
+    ]
+    assert [row["sse_id"] for row in rows] == [seen.frame.id for seen in messages]
+    assert [row["at_ms"] for row in rows] == [seen.time_ns // 1_000_000 for seen in messages]
+    assert (rows[0]["type"], rows[0]["sequence"], rows[0]["session_id"]) == ("tool.started", 1, "s1")
+    (call,) = query(path, "SELECT * FROM tool_calls")
+    assert (call["tool_call_id"], call["outcome"], call["events"]) == ("t1", "tool.completed", 2)
+    stored = query(path, "SELECT event FROM frame WHERE data IS NOT NULL ORDER BY event")
+    assert [row["event"] for row in stored] == [2, 3, 4], "only what is no single piece of one segment"
+
+
+def test_an_encoded_stream_is_indexed_decoded(begin, path, new_talk) -> None:
+    """The bytes stay as they came; the events can be read."""
+    writer, talk = begin()
+    packed = gzip.compress(b"id: 1\ndata: {}\n\n")
+    writer.feed(
+        talk.stream(
+            packed[:9], packed[9:], headers=(("Content-Type", "text/event-stream"), ("Content-Encoding", "gzip"))
+        )
+    )
+    writer.close(talk.tick())
+    assert [row["data"] for row in query(path, "SELECT data FROM events")] == ["{}"]
+    assert query(path, "SELECT bytes FROM segment")[0]["bytes"] == packed
+
+
+def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
+    """The view gives each chunk's end and time, for single chunks and for many."""
+    writer, talk = begin()
+    writer.feed([talk.ask(), talk.answer(), talk.send(b"ab", b"c", b"def")])
+    writer.commit()
+    writer.feed([talk.send(b"g")])
+    writer.close(talk.tick())
+    rows = query(path, "SELECT end_offset, time_ns, side FROM chunks ORDER BY time_ns")
+    with open_recording(path) as recording:
+        runs = list(recording.body(1, Side.RESPONSE))
+    assert [row["end_offset"] for row in rows] == [2, 3, 6, 7] == [end for run in runs for end in run.ends]
+    assert [row["time_ns"] for row in rows] == [time_ns for run in runs for time_ns in run.times]
+
+
+def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None:
+    """The views for people name the cursor, the silence and the event of a finding."""
+    writer, talk = begin()
+    writer.feed([talk.ask(headers=(("last-event-id", "e7"),)), talk.answer(), talk.send(CHUNKS[0])])
+    talk.now_ns += 2_500_000_000
+    writer.feed([talk.send(CHUNKS[2])])
+    writer.commit()
+    while writer.behind:
+        writer.derive()
+    finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 130, talk.tick(), "went back")
+    writer.add_findings([finding])
+    writer.close(talk.tick())
+    (resume,) = query(path, "SELECT last_event_id, first_sequence FROM resumes")
+    assert tuple(resume) == ("e7", 1)
+    (gap,) = query(path, "SELECT gap_ms FROM gaps")
+    assert gap["gap_ms"] == 2501
+    (found,) = query(path, "SELECT * FROM findings_with_events")
+    assert (found["code"], found["sse_id"], orjson.loads(found["data"])["sequence"]) == ("SEQ001", "e2", 2)
+    with open_recording(path) as recording:
+        assert [row["message"] for row in recording.findings()] == ["went back"]

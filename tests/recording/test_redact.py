@@ -1,0 +1,89 @@
+"""No secret reaches the disk, wherever it stands and however it is cut."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import Side
+from wiretape.recording import Writer, open_recording
+
+KEY = "sk-live-0123456789abcdef"
+AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
+
+
+def on_disk(path: Path) -> bytes:
+    return b"".join(name.read_bytes() for name in path.parent.iterdir())
+
+
+def test_secrets_in_heads_become_fingerprints(begin, path, new_talk) -> None:
+    """The scheme stays, the same key gives the same fingerprint, and other headers are left alone."""
+    writer, talk = begin()
+    other = (("authorization", "Bearer another-key-9999"),)
+    for headers in (AUTHORIZED, AUTHORIZED, other):
+        writer.feed([talk.ask("/v1/x?api_key=inquery123&page=2", headers), talk.end()])
+    writer.commit()
+    assert KEY.encode() not in on_disk(path)
+    writer.close(talk.tick())
+    disk = on_disk(path)
+    for secret in (KEY, "another-key-9999", "verysecret", "inquery123"):
+        assert secret.encode() not in disk
+    with open_recording(path) as recording:
+        requests = [exchange.request for exchange in recording.exchanges()]
+        assert recording.info.redacted == 3 + 2 + 3
+    bearer = [dict(request.headers).get("Authorization", "") for request in requests]
+    assert bearer[0] == bearer[1] != dict(requests[2].headers)["authorization"]
+    assert bearer[0].startswith("Bearer [redacted:")
+    assert dict(requests[0].headers)["Accept"] == "*/*"
+    assert requests[0].target.startswith("/v1/x?api_key=[redacted:")
+    assert requests[0].target.endswith("]&page=2")
+
+
+def test_fingerprints_of_two_recordings_differ(tmp_path: Path, new_talk) -> None:
+    """A fingerprint is useless outside its recording."""
+    seen = []
+    for name in ("a.db", "b.db"):
+        writer = Writer.create(tmp_path / name, upstream="http://service")
+        talk = new_talk(writer.began_ns)
+        writer.feed([talk.ask(headers=AUTHORIZED)])
+        writer.close(talk.tick())
+        with open_recording(tmp_path / name) as recording:
+            seen.append(recording.exchange(1).request.headers[0][1])
+    assert seen[0] != seen[1]
+
+
+@given(cuts=st.lists(st.integers(1, 80), max_size=4), commits=st.lists(st.booleans(), min_size=6, max_size=6))
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int], commits: list[bool]) -> None:
+    """Offsets stay, and no cut between chunks or commits lets the key through."""
+    body = f'{{"error": {{"message": "the key {KEY} is not valid, {KEY}!"}}}}'.encode()
+    places = sorted({0, len(body), *[cut for cut in cuts if cut < len(body)]})
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "run.db")
+        writer = Writer.create(path, upstream="http://service")
+        talk = new_talk(writer.began_ns)
+        writer.feed([talk.ask(headers=AUTHORIZED), talk.answer()])
+        for (begin, end), commit in zip(pairwise(places), commits, strict=False):
+            writer.feed([talk.send(body[begin:end])])
+            if commit:
+                writer.commit()
+        writer.feed([talk.end()])
+        writer.close(talk.tick())
+        with open_recording(path) as recording:
+            stored = b"".join(run.data for run in recording.body(1, Side.RESPONSE))
+        assert stored == body.replace(KEY.encode(), b"*" * len(KEY))
+        assert KEY.encode() not in on_disk(path)
+
+
+@pytest.mark.parametrize("value", ["", "Bearer", "Bearer ", "Basic dTpw", "no-scheme-key-1"])
+def test_odd_credentials_do_not_break(value: str, begin, path, new_talk) -> None:
+    """An empty or strange Authorization header is stored without its credential."""
+    writer, talk = begin()
+    writer.feed([talk.ask(headers=(("Authorization", value),)), talk.end()])
+    writer.close(talk.tick())
+    with open_recording(path) as recording:
+        ((_, stored),) = recording.exchange(1).request.headers
+    assert ("redacted" in stored) == (value not in {"", "Bearer", "Bearer "} or value == "Bearer")
