@@ -1,0 +1,54 @@
+"""`wiretape export`: a recording in forms that other programs read."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from wiretape.recording import Recording, open_recording
+from wiretape_inspect import choosing, exporting, output
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["sse", "jsonl"]),
+    required=True,
+    help="sse: the exact bytes of one event stream. jsonl: a JSON object for each event and each exchange.",
+)
+@click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
+@click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
+@click.option("--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout.")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path | None, force: bool) -> None:
+    r"""Write recording FILE in a form that other programs read.
+
+    What sse writes is raw: do not let it loose on a terminal when you do not trust the recording.
+
+    \b
+    Examples:
+        wiretape export run.db --format sse --exchange 2 --output run.sse
+        wiretape export run.db --format jsonl | jq 'select(.kind == "durable") | .data.type'
+    """
+    if encoded and kind != "sse":
+        raise click.UsageError("--encoded goes with --format sse.")
+    with open_recording(file) as recording:
+        parts = _stream(recording, number, encoded) if kind == "sse" else _lines(recording, number)
+        to = None if to == Path("-") else to
+        with output.opened(to, force=force, recording=file) as out:
+            for part in parts:
+                out.write(part)
+
+
+def _stream(recording: Recording, number: int | None, encoded: bool) -> Iterator[bytes]:
+    exchange = choosing.stream(recording, number)
+    if exchange.lost_bytes:
+        click.echo(f"{exchange.lost_bytes} bytes of exchange {exchange.number} were not recorded.", err=True)
+    return exporting.stream_bytes(recording, exchange, encoded=encoded)
+
+
+def _lines(recording: Recording, number: int | None) -> Iterator[bytes]:
+    chosen = choosing.exchanges(recording, number=number)
+    return (f"{line}\n".encode() for line in exporting.json_lines(recording, chosen))

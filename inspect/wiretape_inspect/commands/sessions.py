@@ -1,0 +1,28 @@
+"""`wiretape sessions`: which sessions a recording holds."""
+
+from pathlib import Path
+
+import click
+
+from wiretape.recording import open_recording
+from wiretape_inspect import jsonlines, output, summary, tables, timeline
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
+def sessions(file: Path, as_json: bool) -> None:
+    r"""List the sessions in recording FILE, and how their streams went.
+
+    Events are counted as they crossed the wire: one that was replayed after a reconnect counts twice.
+
+    \b
+    Example:
+        wiretape sessions run.db
+    """
+    with open_recording(file) as recording:
+        whole = summary.summarise(recording, timeline.stored_findings(recording))
+        if as_json:
+            output.write_lines([jsonlines.dump(summary.as_json(whole), indent=True)])
+        else:
+            output.write_lines(tables.sessions(whole, output.paper()))

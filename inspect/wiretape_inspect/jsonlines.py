@@ -1,0 +1,79 @@
+"""JSON for other programs, safe to look at on a terminal too."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import orjson
+
+from wiretape.observe import Headers
+from wiretape.recording import Exchange, Recording
+from wiretape.rules import Finding
+from wiretape_inspect import timeline
+from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+from wiretape_inspect.words import ending
+
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_NAMES: dict[type, str] = {
+    EventRow: "event",
+    DeltaRow: "deltas",
+    PauseRow: "pause",
+    CutRow: "cut",
+    OversizedRow: "oversized",
+    LostRow: "lost",
+    EndRow: "end",
+}
+
+
+def dump(value: Any, *, indent: bool = False) -> str:
+    """`value` as JSON in which no control or direction character stands unescaped."""
+    option = orjson.OPT_INDENT_2 if indent else 0
+    # Outside of strings JSON is ASCII, so what is replaced stands in a string.
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", orjson.dumps(value, option=option).decode())
+
+
+def head(exchange: Exchange) -> dict[str, Any]:
+    """What is known of an exchange without its bodies."""
+    request, response = exchange.request, exchange.response
+    return {
+        "exchange": exchange.number,
+        "time_ns": request.time_ns,
+        "ended_ns": exchange.ended_ns,
+        "method": request.method,
+        "scheme": request.scheme,
+        "authority": request.authority,
+        "target": request.target,
+        "request_headers": _headers(request.headers),
+        "status": response.status if response else None,
+        "response_headers": _headers(response.headers) if response else None,
+        "stream": exchange.is_stream,
+        "operation": exchange.operation,
+        "session_id": exchange.session_id,
+        "run_id": exchange.run_id,
+        "ending": exchange.ending,
+        "ending_words": ending(exchange.ending, stream=exchange.is_stream),
+        "detail": exchange.detail,
+        "request_bytes": exchange.request_bytes,
+        "response_bytes": exchange.response_bytes,
+        "lost_bytes": exchange.lost_bytes,
+    }
+
+
+def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
+    """A row of a stream: `row` names its kind, the other keys are its fields."""
+    fields = {name: getattr(shown, name) for name in shown.__slots__}
+    return {"row": _NAMES[type(shown)], "exchange": exchange, **fields}
+
+
+def rows(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
+    """Everything that `wiretape show` tells of an exchange."""
+    if exchange.is_stream:
+        yield {"row": "exchange", **head(exchange)}
+        for shown in timeline.rows(recording, exchange, findings):
+            yield row(exchange.number, shown)
+        return
+    yield {"row": "exchange", **head(exchange), **timeline.previews(recording, exchange), "findings": findings}
+
+
+def _headers(headers: Headers) -> list[list[str]]:
+    return [[name, value] for name, value in headers]

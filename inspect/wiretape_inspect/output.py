@@ -1,0 +1,95 @@
+"""Where text goes: terminals, pagers, pipes, files that nobody else may read."""
+
+import os
+import shutil
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import click
+
+from wiretape.errors import InputError
+from wiretape.text import printable
+from wiretape_inspect.lines import Paper
+
+
+def paper() -> Paper:
+    """The paper that standard output is: colours and a width only on a terminal, no colours with NO_COLOR."""
+    if not sys.stdout.isatty():
+        return Paper()
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return Paper(colour=not plain, width=shutil.get_terminal_size().columns)
+
+
+def write_lines(lines: Iterable[str], *, page: bool = False) -> None:
+    """Write lines to standard output as they come; through a pager when asked to and on a terminal."""
+    shown = map(_encodable, lines)
+    with _stdout_trouble():
+        if page and sys.stdout.isatty():
+            _page(shown)
+            return
+        for line in shown:
+            sys.stdout.write(f"{line}\n")
+        sys.stdout.flush()
+
+
+def _page(lines: Iterator[str]) -> None:
+    """As git pages: leave at once when all fits on the screen, keep the colours, keep the screen."""
+    flags = os.environ.setdefault("LESS", "FRX")
+    # The pager ends the last line itself.
+    text = (f"\n{line}" if index else line for index, line in enumerate(lines))
+    click.echo_via_pager(text, color="R" in flags.upper() or None)
+
+
+@contextmanager
+def _stdout_trouble() -> Iterator[None]:
+    """Say in one sentence when standard output cannot be written; a reader that left is wiretape.cli's to handle."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        # What is still buffered must not raise again when the interpreter flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise InputError(f"Standard output cannot be written: {error.strerror}.") from None
+
+
+@contextmanager
+def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
+    """A file to write to, readable by its owner only; standard output for None.
+
+    Raises InputError where `path` exists (`force` replaces it), is the recording itself or cannot be written.
+    """
+    if path is None:
+        with _stdout_trouble():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    try:
+        with os.fdopen(_create(path, force=force, recording=recording), "wb") as file:
+            yield file
+    except FileExistsError:
+        raise InputError(
+            f"{printable(str(path))} exists: give --output another name, or --force to replace it."
+        ) from None
+    except OSError as error:
+        raise InputError(f"{printable(str(path))} cannot be written: {error.strerror}.") from None
+
+
+def _create(path: Path, *, force: bool, recording: Path) -> int:
+    if path.exists() and path.samefile(recording):
+        raise InputError(f"{printable(str(path))} is the recording itself: give --output another name.")
+    how = os.O_TRUNC if force else os.O_EXCL
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.fchmod(descriptor, 0o600)
+    return descriptor
+
+
+def _encodable(line: str) -> str:
+    """`line` with what standard output cannot encode escaped."""
+    encoding = sys.stdout.encoding or "utf-8"
+    return line if encoding.lower() == "utf-8" else line.encode(encoding, "backslashreplace").decode(encoding)

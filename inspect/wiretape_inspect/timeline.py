@@ -1,0 +1,99 @@
+"""What a recording tells, as lines, one exchange after the other.  Reads as little ahead as it can."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from wiretape.encoding import DecodingError, decoder
+from wiretape.errors import RecordingError
+from wiretape.observe import BytesArrived, BytesLost, Side, header
+from wiretape.recording import Exchange, Recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect import facts, lines
+from wiretape_inspect.folding import stream_rows
+from wiretape_inspect.rows import DeltaRow, StreamRow
+
+_SLICE = 4096
+"""Encoded bytes decoded at once for a preview: a small body may decode to a thousand times its size."""
+
+
+def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
+    """What the live checks found, by exchange.  Raises RecordingError where the file holds what is no finding."""
+    found: dict[int, list[Finding]] = {}
+    for row in recording.findings():
+        try:
+            finding = _finding(row)
+        except (KeyError, ValueError) as error:
+            raise RecordingError(f"{recording.path} is damaged: {error}.") from None
+        found.setdefault(finding.exchange, []).append(finding)
+    return found
+
+
+def _finding(row: dict[str, Any]) -> Finding:
+    return Finding(
+        code=row["code"],
+        severity=Severity(row["severity"]),
+        side=Party(row["side"]),
+        exchange=row["exchange_id"],
+        event=row["event"],
+        sequence=row["sequence"],
+        byte_offset=row["byte_offset"],
+        time_ns=row["time_ns"],
+        message=row["message"],
+    )
+
+
+def rows(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[StreamRow]:
+    """The rows of a stream exchange, read as they are taken."""
+    return stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE), findings)
+
+
+def spans(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[list[lines.Span]]:
+    """The lines of one exchange."""
+    yield lines.head(exchange)
+    bodies = previews(recording, exchange)
+    if bodies["request_preview"]:
+        yield lines.body("→", bodies["request_preview"])
+    if exchange.is_stream:
+        yield lines.columns()
+        for row in rows(recording, exchange, findings):
+            yield lines.stream(row)
+            yield from lines.findings(row_findings(row))
+        return
+    if bodies["response_preview"]:
+        yield lines.body("←", bodies["response_preview"])
+    if exchange.detail:
+        yield lines.body("!", exchange.detail)
+    yield from lines.findings(findings)
+
+
+def row_findings(row: StreamRow) -> Sequence[Finding]:
+    """The findings that stand beside a row; a run of deltas has none."""
+    return () if isinstance(row, DeltaRow) else row.findings
+
+
+def previews(recording: Recording, exchange: Exchange) -> dict[str, str]:
+    """How the bodies begin, decoded; the response's only where it is no stream, which has rows instead."""
+    asked, answered = "", ""
+    if exchange.request_bytes:
+        encoding = header(exchange.request.headers, "content-encoding")
+        asked = begin(recording.body(exchange.number, Side.REQUEST), encoding)
+    if exchange.response_bytes and not exchange.is_stream:
+        answered = begin(recording.body(exchange.number, Side.RESPONSE), exchange.content_encoding)
+    return {"request_preview": asked, "response_preview": answered}
+
+
+def begin(body: Iterable[BytesArrived | BytesLost], encoding: str | None) -> str:
+    """The first characters of a body; what is no UTF-8 as U+FFFD."""
+    found = b""
+    try:
+        decoding = decoder(encoding)
+        for part in body:
+            if isinstance(part, BytesLost):
+                break
+            for at in range(0, len(part.data), _SLICE):
+                found += decoding.feed(part.data[at : at + _SLICE])
+                if len(found) > 4 * facts.PREVIEW:
+                    return facts.begin(found)
+    except DecodingError as error:
+        return f"(cannot be decoded: {error})"
+    return facts.begin(found)

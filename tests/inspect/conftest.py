@@ -1,0 +1,166 @@
+"""Recordings to look at, made as the proxy makes them."""
+
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from wiretape.cli import wiretape
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer
+from wiretape.rules import Finding
+
+MS = 1_000_000
+STREAM = "/v1/sessions/s1/events/stream?event_deltas=true"
+EVENT_STREAM = (("content-type", "text/event-stream"),)
+JSON = (("content-type", "application/json"),)
+Chunk = tuple[float, bytes]
+"""Milliseconds since what came before, and the bytes."""
+
+
+def _message(kind: str, *, id: str | None = None, **fields: object) -> bytes:  # noqa: A002
+    """The bytes of one event; with an id it is durable, and `sequence` should be among the fields."""
+    said = {"type": kind, **({"id": id} if id is not None else {}), **fields}
+    lines = [f"event: {kind}", *([f"id: {id}"] if id is not None else []), f"data: {json.dumps(said)}"]
+    return ("\n".join(lines) + "\n\n").encode()
+
+
+def delta(text: str, kind: str = "message.delta") -> bytes:
+    """The bytes of one delta."""
+    return _message(kind, run_id="r1", delta={"text": text})
+
+
+class Tape:
+    """A recording in the making.  Time stands still unless it is told to go on."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now = 0
+        self._writer = Writer.create(path, upstream="http://service.test")
+        self._count = 0
+
+    def after(self, milliseconds: float) -> int:
+        """Let time go on, by at least a nanosecond, and tell it."""
+        self.now += max(1, round(milliseconds * MS))
+        return self.now
+
+    def exchange(
+        self,
+        target: str = STREAM,
+        chunks: Iterable[Chunk | BytesLost] = (),
+        *,
+        method: str = "GET",
+        request_headers: tuple[tuple[str, str], ...] = (),
+        request_body: bytes = b"",
+        status: int | None = 200,
+        headers: tuple[tuple[str, str], ...] = EVENT_STREAM,
+        ending: Ending | None = Ending.COMPLETE,
+        detail: str = "",
+    ) -> int:
+        """Record one exchange and return its number.  `ending` None leaves it open, `status` None unanswered."""
+        self._count += 1
+        number, feed = self._count, self._writer.feed
+        head = RequestStarted(
+            number, self.after(1), "127.0.0.1", method, "http", "service.test", target, "HTTP/1.1", request_headers
+        )
+        feed([head])
+        if request_body:
+            end = len(request_body)
+            feed([BytesArrived(number, Side.REQUEST, 0, request_body, (end,), (self.after(0),))])
+        feed([RequestEnded(number, self.after(0))])
+        if status is not None:
+            feed([ResponseStarted(number, self.after(1), status, "", "HTTP/1.1", headers)])
+        self._body(number, chunks)
+        if ending is not None:
+            feed([ExchangeEnded(number, self.after(1), ending, detail)])
+        return number
+
+    def _body(self, number: int, chunks: Iterable[Chunk | BytesLost]) -> None:
+        at = 0
+        for chunk in chunks:
+            if isinstance(chunk, BytesLost):
+                lost = BytesLost(number, self.after(1), Side.RESPONSE, at, chunk.count, chunk.why)
+                self._writer.feed([lost])
+                at += chunk.count
+                continue
+            wait, data = chunk
+            end = at + len(data)
+            self._writer.feed([BytesArrived(number, Side.RESPONSE, at, data, (end,), (self.after(wait),))])
+            at = end
+
+    def find(self, *findings: Finding) -> None:
+        """Store live findings."""
+        self._writer.commit()
+        self._writer.add_findings(findings)
+
+    def close(self, *, killed: bool = False) -> Path:
+        """End the recording, or leave it as a killed proxy would."""
+        self._writer.close(None if killed else self.after(1))
+        return self.path
+
+
+@pytest.fixture
+def message() -> Callable[..., bytes]:
+    """The bytes of one event: `message("run.started", id="e1", sequence=1)`."""
+    return _message
+
+
+@pytest.fixture
+def tape(tmp_path: Path) -> Tape:
+    return Tape(tmp_path / "run.db")
+
+
+@pytest.fixture
+def run() -> Callable[..., Result]:
+    """The command line: `run("show", path)`."""
+
+    def _run(*args: object) -> Result:
+        return CliRunner().invoke(wiretape, [str(arg) for arg in args])
+
+    return _run
+
+
+@pytest.fixture
+def session(tape: Tape) -> Path:
+    """A session as it goes: a refused run, a stream that is cut, the resumed stream, a cancel."""
+    envelope = {"error": {"code": "SESSION_BUSY", "message": "Session s1 is busy.", "request_id": "q1"}}
+    tape.exchange(
+        "/v1/runs",
+        [(3, json.dumps(envelope).encode())],
+        method="POST",
+        request_body=b'{"agent": "a"}',
+        status=409,
+        headers=JSON,
+    )
+    tape.exchange(
+        chunks=[
+            (5, _message("run.started", id="e1", sequence=1, run_id="r1")),
+            (
+                2,
+                _message("tool.started", id="e2", sequence=2, content={"tool_call_id": "t1", "name": "f", "input": {}}),
+            ),
+            *((10, delta("word ")) for _ in range(37)),
+            (16_000, b": keep-alive\n\n"),
+            (100, _message("message.completed", id="e3", sequence=3, content=[{"type": "text", "text": "word word"}])),
+            (1, b"event: run.comp"),
+        ],
+        ending=Ending.SERVICE_RESET,
+    )
+    tape.exchange(
+        chunks=[(1, _message("run.completed", id="e4", sequence=4, run_id="r1"))],
+        request_headers=(("Last-Event-ID", "e3"),),
+        ending=Ending.CLIENT_CLOSED,
+    )
+    tape.exchange("/v1/sessions/s1/runs/r1/cancel", method="POST", status=204, headers=())
+    return tape.close()

@@ -1,0 +1,240 @@
+"""`wiretape export`."""
+
+import gzip
+import json
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from wiretape.observe import BytesLost, Side
+
+STREAM = b"\xef\xbb\xbfdata: \xff\r\n\r\n: ping\r\n\r\nevent: x\rdata: {}\r\rdata: cut \x1b[2J\x00"
+GZIP = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+
+
+def lines(result):
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+def test_sse_is_the_exact_bytes_of_the_body(tape, run):
+    tape.exchange(chunks=[(1, STREAM[:7]), (1, STREAM[7:40]), (1, STREAM[40:])])
+
+    assert run("export", tape.close(), "--format", "sse").stdout_bytes == STREAM
+
+
+def test_sse_of_an_encoded_stream_is_decoded_unless_asked_otherwise(tape, run):
+    encoded = gzip.compress(STREAM)
+    tape.exchange(chunks=[(1, encoded[:20]), (1, encoded[20:])], headers=GZIP)
+    path = tape.close()
+
+    assert run("export", path, "--format", "sse").stdout_bytes == STREAM
+    assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == encoded
+
+
+def test_what_cannot_be_decoded_is_one_sentence_and_can_be_had_encoded(tape, run):
+    tape.exchange(chunks=[(1, b"no gzip at all")], headers=GZIP)
+    path = tape.close()
+    result = run("export", path, "--format", "sse")
+
+    assert result.exit_code == 2
+    assert "--encoded exports it as it came" in result.stderr
+    assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == b"no gzip at all"
+
+
+def test_of_several_streams_one_must_be_chosen(tape, run):
+    for number in range(7):
+        tape.exchange(chunks=[(1, b"data: %d\n\n" % number)])
+    path = tape.close()
+    result = run("export", path, "--format", "sse")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        "Error: Choose a stream with --exchange; its streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
+    )
+    assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
+
+
+def test_the_only_stream_needs_no_choosing(tape, run):
+    tape.exchange("/x", [(1, b"{}")], headers=())
+    tape.exchange(chunks=[(1, b"data: 1\n\n")])
+
+    assert run("export", tape.close(), "--format", "sse").output == "data: 1\n\n"
+
+
+def test_an_exchange_that_is_no_stream_is_refused_with_those_that_are(tape, run):
+    tape.exchange("/x", [(1, b"{}")], headers=())
+    tape.exchange(chunks=[(1, b"data: 1\n\n")])
+    path = tape.close()
+
+    assert run("export", path, "--format", "sse", "--exchange", 1).stderr == (
+        "Error: Exchange 1 is no event stream; its only stream is exchange 2.\n"
+    )
+
+
+def test_a_recording_without_streams_says_so(tape, run):
+    tape.exchange("/x", headers=())
+    result = run("export", tape.close(), "--format", "sse")
+
+    assert (result.exit_code, result.stderr) == (2, "Error: Choose a stream with --exchange; it has no streams.\n")
+
+
+def test_bytes_that_were_not_recorded_are_said_on_stderr(tape, run):
+    tape.exchange(chunks=[(1, b"data: 1\n\n"), BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full"), (1, b"x\n\n")])
+    result = run("export", tape.close(), "--format", "sse")
+
+    assert (result.exit_code, result.stdout) == (0, "data: 1\n\nx\n\n")
+    assert "70 bytes of exchange 1 were not recorded" in result.stderr
+
+
+def test_jsonl_has_a_line_for_each_exchange_and_event(run, session):
+    told = lines(run("export", session, "--format", "jsonl"))
+
+    assert [line["kind"] for line in told if line["exchange"] == 3] == ["exchange", "durable"]
+    assert [line["kind"] for line in told].count("delta") == 37
+    event = told[-2]
+    assert {name: event[name] for name in ("exchange", "event", "id", "name", "sequence", "start", "end")} == {
+        "exchange": 3,
+        "event": 1,
+        "id": "e4",
+        "name": "run.completed",
+        "sequence": 4,
+        "start": 0,
+        "end": 104,
+    }
+    assert event["data"] == {"type": "run.completed", "id": "e4", "sequence": 4, "run_id": "r1"}
+    assert event["time"].endswith("Z")
+    assert told[0]["request_body"] == {"data": {"agent": "a"}}
+    assert told[0]["response_body"]["data"]["error"]["code"] == "SESSION_BUSY"
+
+
+def test_jsonl_of_one_exchange_is_that_exchange(run, session):
+    assert {line["exchange"] for line in lines(run("export", session, "--format", "jsonl", "--exchange", 2))} == {2}
+
+
+def test_jsonl_keeps_json_exactly_as_it_was(tape, run):
+    """Numbers beyond a float, repeated keys, spacing and white space between the lines of data all stay JSON."""
+    tape.exchange(chunks=[(1, b'data: {"n": 123456789012345678901234567890,\r\ndata:  "n": 1.10}\r\n\r\n')])
+    text = run("export", tape.close(), "--format", "jsonl").output.splitlines()[1]
+
+    assert '"data":{"n": 123456789012345678901234567890,  "n": 1.10}}' in text
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"plain", {"text": "plain"}),
+        (b"\xff\x00", {"base64": "/wA="}),
+        (b'"\xc2\x9b"', {"data": "\x9b"}),
+        (b"[" * 2000 + b"]" * 2000, {"text": "[" * 2000 + "]" * 2000}),
+        (b'"\\ud800"', {"text": '"\\ud800"'}),
+    ],
+    ids=["text", "no UTF-8", "C1", "deep", "surrogate"],
+)
+def test_jsonl_says_what_is_no_json_as_text_or_base64(tape, run, data, told):
+    tape.exchange(chunks=[(1, b"data: " + data + b"\n\n")])
+    event = lines(run("export", tape.close(), "--format", "jsonl"))[1]
+
+    assert {name: event.get(name) for name in told} == told
+    assert len({"data", "text", "base64"} & event.keys()) == 1
+
+
+def test_jsonl_tells_comments_and_cut_events_apart(tape, run):
+    tape.exchange(chunks=[(1, STREAM)])
+    told = lines(run("export", tape.close(), "--format", "jsonl"))
+
+    assert [(line["kind"], line["event"]) for line in told[1:]] == [
+        ("ephemeral", 1),
+        ("comment", None),
+        ("ephemeral", 2),
+        ("tail", None),
+    ]
+    assert told[-1]["text"] == "data: cut \x1b[2J\x00"
+
+
+def test_jsonl_says_where_a_stream_cannot_be_decoded(tape, run):
+    tape.exchange(chunks=[(1, b"no gzip")], headers=GZIP)
+
+    assert lines(run("export", tape.close(), "--format", "jsonl"))[1]["kind"] == "undecodable"
+
+
+def test_jsonl_decodes_ordinary_bodies_where_it_can(tape, run):
+    encoding = ("content-encoding", "gzip")
+    tape.exchange("/a", [(1, gzip.compress(b'{"a": 1}'))], headers=(encoding,))
+    tape.exchange("/b", [(1, b"broken")], headers=(encoding,))
+    tape.exchange("/c", [(1, gzip.compress(b" " * 17_000_000))], headers=(encoding,))
+    bodies = [line["response_body"] for line in lines(run("export", tape.close(), "--format", "jsonl"))]
+
+    assert bodies[0] == {"data": {"a": 1}}
+    assert bodies[1] == {"text": "broken", "encoded": True}
+    assert list(bodies[2]) == ["omitted"]
+
+
+def test_an_output_file_is_for_its_owner_only(tape, run, tmp_path):
+    tape.exchange(chunks=[(1, STREAM)])
+    to = tmp_path / "out.sse"
+    result = run("export", tape.close(), "--format", "sse", "--output", to)
+
+    assert (result.exit_code, result.output) == (0, "")
+    assert to.read_bytes() == STREAM
+    assert stat.S_IMODE(to.stat().st_mode) == 0o600
+
+
+def test_an_output_file_that_exists_is_left_alone_without_force(tape, run, tmp_path):
+    tape.exchange(chunks=[(1, STREAM)])
+    path, to = tape.close(), tmp_path / "out.sse"
+    to.write_bytes(b"precious " * 100)
+    to.chmod(0o644)
+    result = run("export", path, "--format", "sse", "--output", to)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--force" in result.stderr
+    assert to.read_bytes() == b"precious " * 100
+    assert run("export", path, "--format", "sse", "--output", to, "--force").exit_code == 0
+    assert to.read_bytes() == STREAM
+    assert stat.S_IMODE(to.stat().st_mode) == 0o600
+
+
+def test_the_recording_itself_is_never_the_output(tape, run):
+    tape.exchange(chunks=[(1, STREAM)])
+    path = tape.close()
+    before = path.read_bytes()
+    result = run("export", path, "--format", "sse", "--output", path, "--force")
+
+    assert (result.exit_code, path.read_bytes()) == (2, before)
+
+
+@pytest.mark.parametrize("name", ["missing/out.sse", "."])
+def test_an_output_that_cannot_be_written_is_one_sentence(tape, run, tmp_path, name):
+    tape.exchange(chunks=[(1, STREAM)])
+    result = run("export", tape.close(), "--format", "sse", "--output", tmp_path / name)
+
+    assert result.exit_code == 2
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_nothing_is_left_behind_when_the_choice_was_wrong(tape, run, tmp_path):
+    tape.exchange("/x", headers=())
+    to = tmp_path / "out.sse"
+    run("export", tape.close(), "--format", "sse", "--output", to)
+
+    assert not to.exists()
+
+
+def test_a_full_disk_is_one_sentence(tape):
+    tape.exchange(chunks=[(1, b"data: 1\n\n" * 100_000)])
+    path = tape.close()
+    for arguments in (["export", path, "--format", "sse"], ["show", path]):
+        with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
+            done = subprocess.run(
+                [sys.executable, "-m", "wiretape", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
+            )
+
+        assert done.returncode == 2
+        assert done.stderr == b"Error: Standard output cannot be written: No space left on device.\n"
+
+
+def test_encoded_goes_with_sse_only(run, session):
+    assert run("export", session, "--format", "jsonl", "--encoded").exit_code == 2

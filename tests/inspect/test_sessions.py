@@ -1,0 +1,94 @@
+"""`wiretape sessions`."""
+
+import json
+
+from wiretape.observe import Ending
+from wiretape.rules import Finding, Party, Severity
+
+
+def finding(number, severity=Severity.ERROR):
+    return Finding("SEQ001", severity, Party.SERVICE, number, 1, 2, None, 5, "It is wrong.")
+
+
+def parts(line):
+    return [part.strip() for part in line.split("  ") if part.strip()]
+
+
+def cells(output):
+    """The rows of the table, each as its cells by column."""
+    lines = output.splitlines()
+    at = next(index for index, line in enumerate(lines) if line.startswith("session "))
+    names = parts(lines[at])
+    rows = lines[at + 1 : lines.index("", at)]
+    return [dict(zip(names, parts(row), strict=True)) for row in rows]
+
+
+def test_a_session_is_counted_over_its_connections(run, session):
+    (row,) = cells(run("sessions", session).output)
+
+    assert {name: row[name] for name in ("session", "streams", "events", "durable", "deltas", "last seq")} == {
+        "session": "s1",
+        "streams": "2",
+        "events": "41",
+        "durable": "4",
+        "deltas": "37",
+        "last seq": "4",
+    }
+    assert row["endings"] == "client closed: 1, service reset in mid-event: 1"
+    assert row["first (UTC)"] < row["last (UTC)"]
+
+
+def test_other_exchanges_are_counted_by_status(tape, run):
+    tape.exchange("/a", status=201, headers=())
+    tape.exchange("/b", status=201, headers=())
+    tape.exchange("/c", status=404, headers=())
+    tape.exchange("/d", status=None, ending=Ending.SERVICE_UNREACHABLE)
+    output = run("sessions", tape.close()).output
+
+    assert "other exchanges: 201: 2, 404: 1, no response: 1" in output
+
+
+def test_findings_are_counted_for_their_session_and_altogether(tape, run, message):
+    one = message("run.started", id="e1", sequence=1)
+    tape.exchange("/v1/sessions/s1/events/stream", [(1, one)])
+    tape.exchange("/v1/sessions/s2/events/stream", [(1, one)])
+    tape.exchange("/other", status=500, headers=())
+    tape.find(finding(1), finding(1), finding(1, Severity.NOTE), finding(3))
+    output = run("sessions", tape.close()).output
+
+    assert [row["findings"] for row in cells(output)] == ["2 errors, 1 note", "-"]
+    assert output.endswith("findings: error: 3, note: 1\n")
+
+
+def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
+    tape.exchange("/stream", [(1, message("x"))])
+    (row,) = cells(run("sessions", tape.close()).output)
+
+    assert (row["session"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
+
+
+def test_a_recording_that_was_not_closed_says_so(tape, run, message):
+    tape.exchange(chunks=[(1, message("x"))], ending=None)
+    output = run("sessions", tape.close(killed=True)).output
+
+    assert "not closed" in output.splitlines()[0]
+    assert cells(output)[0]["endings"] == "still open: 1"
+
+
+def test_json_holds_the_same_numbers(run, session):
+    document = json.loads(run("sessions", session, "--json").output)
+
+    assert document["format"] == 1
+    assert document["recording"]["upstream"] == "http://service.test"
+    assert document["other_exchanges"] == {"204": 1, "409": 1}
+    (told,) = document["sessions"]
+    assert (told["session_id"], told["streams"], told["requests"], told["events"]) == ("s1", 2, 1, 41)
+    assert told["endings"] == {"client closed": 1, "service reset in mid-event": 1}
+    assert told["first"].endswith("+00:00")
+
+
+def test_an_empty_recording_has_no_table(tape, run):
+    result = run("sessions", tape.close())
+
+    assert result.exit_code == 0
+    assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]

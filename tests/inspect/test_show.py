@@ -1,0 +1,299 @@
+"""`wiretape show`, on recordings made with the recording's own writer."""
+
+import gzip
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from wiretape.observe import BytesLost, Ending, Side
+from wiretape.rules import Finding, Party, Severity
+from wiretape.text import printable
+
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x00\x9b31m\r\u2028"
+"""Sets the title, clears the screen, reverses the text, is NUL, colours, overwrites and breaks the line."""
+
+NO_NUL = HOSTILE.replace("\x00", "")
+
+
+def finding(number, *, event=None, offset=None, code="SEQ001", message="sequence 2 does not come after 2"):
+    return Finding(code, Severity.ERROR, Party.SERVICE, number, event, 2, offset, 5, message)
+
+
+def the_line(output, *words):
+    """The one line that holds all the words."""
+    (line,) = [line for line in output.splitlines() if all(word in line for word in words)]
+    return line
+
+
+def test_a_session_reads_from_top_to_bottom(run, session):
+    result = run("show", session)
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    heads = [line for line in result.output.splitlines() if line.startswith("#")]
+    assert [head.split(maxsplit=1)[1].split("  ")[0] for head in heads] == [
+        "POST /v1/runs",
+        "GET /v1/sessions/s1/events/stream?event_deltas=true",
+        "GET /v1/sessions/s1/events/stream?event_deltas=true",
+        "POST /v1/sessions/s1/runs/r1/cancel",
+    ]
+    assert "409  complete · 89 B" in heads[0]
+    assert "200  stream · service reset · 4.0 kB · 16.5 s" in heads[1]
+    assert heads[2].endswith("after e3")
+
+
+def test_an_ordinary_exchange_shows_both_bodies(run, session):
+    output = run("show", session, "--exchange", 1).output
+
+    assert '→ {"agent": "a"}' in output
+    assert '← {"error": {"code": "SESSION_BUSY"' in output
+
+
+def test_the_rows_of_a_stream_say_what_the_view_model_says(run, session):
+    output = run("show", session, "--exchange", 2).output
+
+    assert the_line(output, "tool.started").split() == [
+        "2",
+        "2",
+        "0.015s",
+        "+0.002s",
+        "tool.started",
+        "e2",
+        "t1",
+        "f({})",
+    ]
+    assert the_line(output, "37 message.delta · 185 chars · 360 ms").split()[:2] == ["3", "Δ"]
+    assert "╌╌ 16.1 s · 1 keep-alive ╌╌" in output
+    assert "15 B of an unfinished event  event: run.comp" in output
+    assert "service reset in mid-event · 3 durable events · 37 deltas · 1 keep-alive" in output
+
+
+def test_no_colour_and_no_pager_off_a_terminal(run, session):
+    output = run("show", session).output
+
+    assert "\x1b" not in output
+    assert output.endswith("\n")
+
+
+def test_findings_stand_beneath_their_event(tape, run, message):
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=2) + message("b", id="e2", sequence=2))])
+    tape.find(finding(1, event=2))
+    lines = run("show", tape.close()).output.splitlines()
+
+    at = next(index for index, line in enumerate(lines) if " e2" in line)
+    assert lines[at + 1].strip() == "└ SEQ001 error  sequence 2 does not come after 2"
+
+
+def test_findings_of_an_ordinary_exchange_stand_at_its_end(tape, run):
+    tape.exchange("/x", [(1, b"no")], status=500, headers=())
+    tape.find(finding(1, code="ERR001", message="the body is no envelope"))
+
+    assert run("show", tape.close()).output.splitlines()[-1].strip() == "└ ERR001 error  the body is no envelope"
+
+
+@pytest.mark.parametrize(
+    ("ending", "words"),
+    [
+        (Ending.COMPLETE, "service closed"),
+        (Ending.SERVICE_CLOSED, "service closed"),
+        (Ending.SERVICE_RESET, "service reset"),
+        (Ending.CLIENT_CLOSED, "client closed"),
+        (Ending.TIMED_OUT, "timed out"),
+        (Ending.PROXY_STOPPED, "proxy stopped"),
+        (None, "still open"),
+    ],
+)
+def test_each_ending_has_its_words(tape, run, message, ending, words):
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1))], ending=ending)
+    output = run("show", tape.close(killed=ending is None)).output
+
+    assert f" {words} · 1 durable event" in output.splitlines()[-1]
+
+
+def test_an_unanswered_exchange_says_so(tape, run):
+    tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
+    output = run("show", tape.close()).output
+
+    assert "---  service unreachable" in output
+    assert "! connection refused" in output
+
+
+def test_bytes_that_were_not_recorded_are_told(tape, run, message):
+    lost = BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full")
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), lost, (1, b"\n\n" + message("b"))])
+    output = run("show", tape.close()).output
+
+    assert "70 B not recorded" in output.splitlines()[0]
+    assert "70 B not recorded  disk full" in output
+
+
+def test_an_encoded_stream_is_shown_decoded(tape, run, message):
+    encoded = gzip.compress(message("run.started", id="e1", sequence=1))
+    tape.exchange(chunks=[(1, encoded)], headers=(("content-type", "text/event-stream"), ("content-encoding", "gzip")))
+
+    assert "run.started" in run("show", tape.close()).output
+
+
+def test_one_session_is_shown_alone(run, session):
+    output = run("show", session, "--session", "s1").output
+
+    assert "/v1/runs " not in output
+    assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
+
+
+def test_an_unknown_session_is_one_sentence_that_names_those_there_are(tape, run):
+    for number in range(7):
+        tape.exchange(f"/v1/sessions/s{number}/events/stream")
+    result = run("show", tape.close(), "--session", "nope\x1b[2J")
+
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr == (
+        "Error: There is no session nope\\x1b[2J in this recording; its sessions are s0, s1, s2, s3, s4 and 2 more.\n"
+    )
+
+
+def test_an_unknown_exchange_is_one_sentence_that_names_the_range(run, session):
+    result = run("show", session, "--exchange", 9)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "from 1 to 4" in result.stderr
+
+
+def test_an_empty_recording_shows_nothing(tape, run):
+    assert run("show", tape.close()).output == ""
+
+
+@pytest.mark.parametrize("command", [["show"], ["sessions"], ["export", "--format", "sse"]])
+@pytest.mark.parametrize("content", [None, b"no recording"])
+def test_a_file_that_is_no_recording_is_one_sentence(tmp_path, run, command, content):
+    path = tmp_path / "x.db"
+    if content is not None:
+        path.write_bytes(content)
+    result = run(*command, path)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def hostile(tape, message):
+    """A recording in which everything that can be recorded as text is hostile."""
+    tape.exchange(
+        f"/v1/sessions/{HOSTILE}/events/stream",
+        [
+            (1, message(f"x{HOSTILE}", id=f"e{NO_NUL}", sequence=1, content={"a": HOSTILE})),
+            (1, message("tool.started", content={"tool_call_id": HOSTILE, "name": HOSTILE, "input": HOSTILE})),
+            (1, message("message.delta", run_id=HOSTILE, delta={"text": HOSTILE})),
+            (1, f"event: plain{HOSTILE}\ndata: {HOSTILE}\n\n".encode()),
+            (1, f": comment {HOSTILE}\n\n".encode()),
+            (1, b"data: \xff\x1b[31m\n\n"),
+            (1, b"event: cut\x1b[2J"),
+        ],
+        request_headers=(("last-event-id", "\x1b[2J"),),
+        ending=Ending.SERVICE_RESET,
+        detail=HOSTILE,
+    )
+    tape.exchange("/x", [(1, HOSTILE.encode())], headers=(), status=500, detail=HOSTILE, request_body=HOSTILE.encode())
+    return tape.close()
+
+
+def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
+    path = hostile(tape, message)
+    for command in ("show", "show --json", "sessions", "sessions --json", "export --format jsonl"):
+        result = run(*command.split(), path)
+
+        assert result.exit_code == 0, result.output
+        lines = result.output.split("\n")
+        assert lines == [printable(line) for line in lines], command
+
+
+def test_a_hostile_session_can_be_named(tape, run, message):
+    path = hostile(tape, message)
+
+    assert run("show", path, "--session", NO_NUL).exit_code == 2
+    assert "\x1b" not in run("show", path, "--session", "x").stderr
+
+
+def test_json_says_the_same_rows(run, session):
+    rows = [json.loads(line) for line in run("show", session, "--json").output.splitlines()]
+
+    assert [row["row"] for row in rows if row["exchange"] == 2] == [
+        "exchange",
+        "event",
+        "event",
+        "deltas",
+        "pause",
+        "event",
+        "cut",
+        "end",
+    ]
+    assert rows[0]["response_preview"].startswith('{"error"')
+    assert rows[3]["tool_call_id"] == "t1"
+
+
+def test_json_keeps_recorded_text_exactly(tape, run, message):
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1, content=[{"text": HOSTILE}]))])
+    row = json.loads(run("show", tape.close(), "--json").output.splitlines()[1])
+
+    assert row["preview"] == f'"{HOSTILE}"'
+
+
+def test_session_and_exchange_together_are_refused(run, session):
+    assert run("show", session, "--session", "s1", "--exchange", 1).exit_code == 2
+
+
+def wiretape(*args):
+    return [sys.executable, "-m", "wiretape", *map(str, args)]
+
+
+def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, message):
+    """A reader that leaves after the first line ends the command at once, and quietly."""
+    one = message("run.started", id="e1", sequence=1)
+    tape.exchange(chunks=[(1, one * 500) for _ in range(200)])
+    process = subprocess.Popen(wiretape("show", tape.close()), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    first = process.stdout.readline()
+    process.stdout.close()
+
+    assert first.startswith(b"#1")
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(20) == 141
+
+
+@pytest.mark.parametrize("no_color", [False, True])
+def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_color):
+    """Colours yield to NO_COLOR, lines to the width, and the pager is the one of PAGER."""
+    output = on_terminal(wiretape("show", session), PAGER="cat", **({"NO_COLOR": "1"} if no_color else {}))
+
+    assert ("\x1b[" in output) is not no_color
+    assert output.endswith("at 16.492s\n" if no_color else "at 16.492s\x1b[0m\n")
+    if no_color:
+        rows = [line for line in output.splitlines() if not line.startswith("#")]
+        assert max(map(len, rows)) == 80
+        assert any(len(line) == 80 and line.endswith("…") for line in rows)
+
+
+def on_terminal(command, **environment):
+    """What a command writes to a terminal of 80 columns."""
+    main, side = pty.openpty()
+    environ = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS", "PAGER", "LESS"}}
+    environ |= {"TERM": "xterm-256color", "COLUMNS": "80", **environment}
+    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environ) as process:
+        os.close(side)
+        output = b""
+        while data := read(main):
+            output += data
+        os.close(main)
+        assert process.wait(20) == 0
+    return output.decode().replace("\r\n", "\n")
+
+
+def read(terminal):
+    """Linux answers EIO where the last writer of a terminal has gone."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""

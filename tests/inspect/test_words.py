@@ -1,0 +1,54 @@
+import pytest
+
+from wiretape.observe import Ending
+from wiretape_inspect.words import amount, count, duration, ending, moment
+
+
+@pytest.mark.parametrize(
+    ("nanoseconds", "words"),
+    [
+        (0, "0.0 ms"),
+        (412_000, "0.4 ms"),
+        (9_499_999, "9.5 ms"),
+        (9_500_000, "10 ms"),
+        (999_000_000, "999 ms"),
+        (999_900_000, "1.0 s"),
+        (59_949_000_000, "59.9 s"),
+        (59_990_000_000, "1 min 0 s"),
+        (3_599_400_000_000, "59 min 59 s"),
+        (3_599_600_000_000, "1 h 0 min"),
+        (3_725_000_000_000, "1 h 2 min"),
+    ],
+)
+def test_a_duration_is_said_in_its_own_unit(nanoseconds, words):
+    assert duration(nanoseconds) == words
+
+
+@pytest.mark.parametrize(
+    ("size", "words"),
+    [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (5 * 10**9, "5.0 GB")],
+)
+def test_an_amount_is_said_in_its_own_unit(size, words):
+    assert amount(size) == words
+
+
+def test_times_and_counts_read_well():
+    assert moment(12_304_400_000) == "12.304s"
+    assert count(1, "event") == "1 event"
+    assert count(2000, "event") == "2,000 events"
+
+
+def test_every_ending_has_words_of_its_own_for_a_stream_but_the_two_that_are_one_to_its_reader():
+    words = {how: ending(how, stream=True) for how in Ending}
+
+    assert words[Ending.COMPLETE] == words[Ending.SERVICE_CLOSED] == "service closed"
+    assert len(set(words.values())) == len(Ending) - 1
+
+
+def test_an_ending_says_that_it_came_in_mid_event():
+    assert ending(Ending.SERVICE_RESET, stream=True, in_event=True) == "service reset in mid-event"
+
+
+def test_an_ordinary_answer_that_is_whole_is_complete():
+    assert ending(Ending.COMPLETE, stream=False) == "complete"
+    assert ending(Ending.SERVICE_CLOSED, stream=False) == "service closed early"
