@@ -1,0 +1,118 @@
+"""`make bench`: direct, stock mitmdump and wiretape, side by side in one run.  See README.md."""
+
+import argparse
+import platform
+import shutil
+import sqlite3
+import tempfile
+from collections import defaultdict
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from ways import WAYS, run_client, service
+
+
+@dataclass(frozen=True)
+class Load:
+    """One kind of traffic and the figures that it gives."""
+
+    name: str
+    arguments: tuple[object, ...]
+    figures: tuple[str, ...]
+
+
+def loads(quick: bool) -> list[Load]:
+    scale = 1 if quick else 3
+    return [
+        Load("flat out, 1 stream", ("flat", 1, 100_000 * scale), ("rate",)),
+        Load("flat out, 10 streams", ("flat", 10, 10_000 * scale), ("rate",)),
+        Load("50 streams x 20/s", ("spread", 50, 20, 4 * scale), ("p50", "p99")),
+        Load("small JSON, 16 connections", ("json", 16, 1.5 * scale), ("rate",)),
+    ]
+
+
+Results = dict[tuple[str, str, str], list[float]]
+
+
+def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
+    """Every load over every way, in turn; and what the recordings say of themselves."""
+    results: Results = defaultdict(list)
+    recorded: Results = defaultdict(list)
+    kinds = loads(quick)
+    with service() as upstream, Progress(transient=True) as progress:
+        task = progress.add_task("measuring", total=rounds * len(kinds) * len(WAYS))
+        for turn in range(rounds):
+            for load in kinds:
+                ways = list(WAYS)
+                for name in ways if turn % 2 == 0 else reversed(ways):
+                    progress.update(task, description=f"{load.name}: {name}")
+                    with WAYS[name](upstream, folder) as port:
+                        result = run_client(port, *load.arguments)
+                    for figure in load.figures:
+                        results[load.name, name, figure].append(result[figure])
+                    if name == "wiretape":
+                        for figure, value in audit(folder / "bench.db", result).items():
+                            recorded[load.name, name, figure].append(value)
+                    progress.advance(task)
+    return results, recorded
+
+
+def audit(path: Path, result: dict[str, float]) -> dict[str, float]:
+    """What the recording lacks and how large it is; the file is removed."""
+    with sqlite3.connect(path) as connection:
+        (events,) = connection.execute("SELECT count(*) FROM frame WHERE event IS NOT NULL").fetchone()
+        (exchanges,) = connection.execute("SELECT count(*) FROM exchange WHERE ending = 'complete'").fetchone()
+        (findings,) = connection.execute("SELECT count(*) FROM finding").fetchone()
+        (journal,) = connection.execute("PRAGMA journal_mode").fetchone()
+    assert journal == "delete", "not closed cleanly"
+    size = path.stat().st_size
+    path.unlink()
+    if "requests" in result:
+        return {"lost": max(0, result["requests"] - exchanges), "bytes a request": size / result["requests"]}
+    return {"lost": result["events"] - events, "file / wire": size / result["wire"], "findings": findings}
+
+
+def report(results: Results, recorded: Results, console: Console) -> None:
+    table = Table(title="medians; every row in one run", title_justify="left")
+    for title in ("load", "figure", *WAYS, "wiretape / stock", "to reach"):
+        table.add_column(title, justify="left" if title in {"load", "figure"} else "right")
+    for load, figure in dict.fromkeys((load, figure) for load, _, figure in results):
+        direct, stock, ours = (median(results[load, name, figure]) for name in WAYS)
+        if figure == "rate":
+            floor = 0.9 if "JSON" in load else 0.85
+            ratio, goal, good = ours / stock, f">= {floor}", ours / stock >= floor
+            cells = [f"{value:,.0f}/s" for value in (direct, stock, ours)]
+        else:
+            ceiling = 1.2 if figure == "p50" else 1.5
+            ratio = (ours - direct) / (stock - direct)
+            goal, good = f"<= {ceiling} (added)", ratio <= ceiling
+            cells = [f"{value:,.0f} us" for value in (direct, stock, ours)]
+        table.add_row(load, figure, *cells, f"[{'green' if good else 'red'}]{ratio:.2f}[/]", goal)
+    console.print(table)
+    for load, figure in dict.fromkeys((load, figure) for load, _, figure in recorded):
+        values = recorded[load, "wiretape", figure]
+        console.print(f"  {load}: {figure} {max(values):,.2f} (largest of {len(values)})")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    options = parser.parse_args()
+    console = Console(width=120)
+    console.print(f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}, {platform.machine()}")
+    folder = Path(tempfile.mkdtemp(prefix="wiretape-bench-"))
+    try:
+        results, recorded = measure(1 if options.quick else options.rounds, options.quick, folder)
+    finally:
+        shutil.rmtree(folder)
+    report(results, recorded, console)
+
+
+if __name__ == "__main__":
+    main()
