@@ -1,13 +1,13 @@
 """What makes two requests the same to a tape: method, path, query, and the body where it matters.
 
-A recording holds fingerprints where there were secrets.  A kind that holds one is *hidden
-in part*: it matches every request that is the same around it.
+A recording holds fingerprints where there were secrets.  A recorded kind that holds one is
+*hidden in part*: it stands for every request that is the same around it.
 """
 
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
 from wiretape_replay.asked import Body
@@ -15,7 +15,7 @@ from wiretape_replay.asked import Body
 _SECRET = r"\[redacted:[0-9a-f]{16}\]|\*{8,}"  # noqa: S105 - what wiretape.recording.redact writes in its place
 _SECRET_TEXT = re.compile(_SECRET)
 _SECRET_BYTES = re.compile(_SECRET.encode())
-_HIDDEN = "--wiretape-hidden--"
+HIDDEN = "--wiretape-hidden--"
 """Stands where a secret was: characters that percent-coding leaves alone."""
 
 _ESCAPED = re.compile("%[0-9A-Fa-f]{2}")
@@ -25,37 +25,43 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F)))
 Pairs = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Kind:
-    """A comparable request head, and the digest of its body where the body matters."""
+    """A comparable request.  Recorded requests of equal kinds are asked for alike."""
 
     method: str
     path: str
     query: Pairs
     """Sorted by name; the values of one name in their order."""
     body: bytes | None = None
+    """Digest of the body; None where any body will do."""
+    hidden_body: bytes | None = field(default=None, compare=False)
+    """The text of a recorded body that is hidden in part."""
 
-    @cached_property
-    def text(self) -> str:
-        """Path and query in one way of writing, a line each."""
-        return "\n".join([self.path, *(f"{_quoted(name)}={_quoted(value)}" for name, value in self.query)])
+    @property
+    def hidden(self) -> bool:
+        """Whether a secret hides a part."""
+        return self.hidden_body is not None or HIDDEN in self.path or any(HIDDEN in value for _, value in self.query)
 
+    def differences(self, asked: "Kind", body: Body) -> list[str]:
+        """What keeps a request of the kind `asked` with this body from being the recorded one."""
+        different = [] if asked.method == self.method else ["method"]
+        different += [] if _fits(self.path, asked.path, HIDDEN) else ["path"]
+        different += [] if self._same_body(body) else ["body"]
+        return different + ([] if self._same_query(asked.query) else ["query"])
 
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Matches the requests that a kind hidden in part stands for."""
-
-    head: re.Pattern[str]
-    body: re.Pattern[bytes] | bytes | None
-    """A pattern of its text, its digest, or None where any body will do."""
-
-    def matches(self, kind: Kind, body: Body) -> bool:
-        """Whether a request of `kind` with `body` could be the recorded one.  The method is not looked at."""
-        if self.head.fullmatch(kind.text) is None:
-            return False
-        if isinstance(self.body, re.Pattern):
-            return body.text is not None and self.body.fullmatch(body.text) is not None
+    def _same_body(self, body: Body) -> bool:
+        if self.hidden_body is not None:
+            return body.text is not None and _fits(self.hidden_body, body.text, HIDDEN.encode())
         return self.body is None or self.body == body.digest
+
+    def _same_query(self, query: Pairs) -> bool:
+        return len(self.query) == len(query) and all(map(same_pair, self.query, query))
+
+
+def same_pair(recorded: tuple[str, str], asked: tuple[str, str]) -> bool:
+    """Whether two query parameters are the same, as far as the recorded one is not hidden."""
+    return recorded[0] == asked[0] and _fits(recorded[1], asked[1], HIDDEN)
 
 
 def kind_of(method: str, target: str, body: bytes | None = None) -> Kind:
@@ -66,22 +72,30 @@ def kind_of(method: str, target: str, body: bytes | None = None) -> Kind:
     return Kind(method, _ESCAPED.sub(_unescape, path), tuple(sorted(pairs, key=lambda pair: pair[0])), body)
 
 
-def recorded_kind(method: str, target: str, body: Body | None) -> tuple[Kind, Shape | None]:
-    """The kind of a recorded request; and its shape, when it is hidden in part.
+def recorded_kind(method: str, target: str, body: Body | None) -> Kind:
+    """The kind of a recorded request.  `body` is None where any body will do."""
+    kind = kind_of(method, _SECRET_TEXT.sub(HIDDEN, target), body.digest if body else None)
+    if body is None or body.text is None or not _SECRET_BYTES.search(body.text):
+        return kind
+    text = _SECRET_BYTES.sub(HIDDEN.encode(), body.text)
+    return Kind(kind.method, kind.path, kind.query, sha256(text).digest(), text)
 
-    `body` is None when any body will do.
-    """
-    text = body.text if body else None
-    shown = _SECRET_BYTES.sub(_HIDDEN.encode(), text) if text is not None else None
-    digest = body.digest if body and shown == text else sha256(shown).digest() if shown is not None else None
-    kind = kind_of(method, _SECRET_TEXT.sub(_HIDDEN, target), digest)
-    if _HIDDEN not in kind.text and shown == text:
-        return kind, None
-    head = re.compile(r"[^\n]*".join(map(re.escape, kind.text.split(_HIDDEN))))
-    if shown is None or shown == text:
-        return kind, Shape(head, digest)
-    around = map(re.escape, shown.split(_HIDDEN.encode()))
-    return kind, Shape(head, re.compile(b".*".join(around), re.DOTALL))
+
+def _fits(recorded: AnyStr, asked: AnyStr, hidden: AnyStr) -> bool:
+    """Whether the texts are the same but for what is hidden in the recorded one."""
+    parts = recorded.split(hidden)
+    first, last = parts[0], parts[-1]
+    if len(parts) == 1:
+        return recorded == asked
+    at, end = len(first), len(asked) - len(last)
+    if at > end or not asked.startswith(first) or not asked.endswith(last):
+        return False
+    for part in parts[1:-1]:
+        found = asked.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 def _origin_form(target: str) -> str:
@@ -98,7 +112,3 @@ def _unescape(match: re.Match[str]) -> str:
     escaped = match.group().upper()
     character = chr(int(escaped[1:], 16))
     return character if character in _UNRESERVED else escaped
-
-
-def _quoted(text: str) -> str:
-    return quote(text, safe="", errors="surrogateescape")

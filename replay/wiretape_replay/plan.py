@@ -11,7 +11,7 @@ from enum import Enum, StrEnum
 from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
 
-_UNSAFE = re.compile(r"\r(?!\n[ \t])|(?<!\r)\n|\r?\n(?![ \t])|\0")
+_UNSAFE = re.compile(r"\r?\n(?![ \t])|\r(?!\n)|(?<!\r)\n|\0")
 """What would end a header early.  A folded line (CRLF and a space) is left: it was one header on the wire."""
 
 

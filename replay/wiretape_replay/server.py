@@ -1,19 +1,22 @@
 """The HTTP front of a replay, and a tape served from Python."""
 
 import errno
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import BadHttpMessage
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.recording import open_recording
 from wiretape_replay.asked import Asked, BodyReader
 from wiretape_replay.line import Line
+from wiretape_replay.nearest import shown
 from wiretape_replay.pace import Pace
 from wiretape_replay.player import Missed, Served, TapePlayer
 from wiretape_replay.source import Source
@@ -44,6 +47,22 @@ class _Written(web.StreamResponse):
         """Nothing: the end is written."""
 
 
+class _HttpLog(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp logs to: where a client sent something that is not HTTP, one line instead of a traceback."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        super().__init__(logging.getLogger("wiretape_replay"), {})
+        self._tell = tell
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """See logging.LoggerAdapter."""
+        error = kwargs.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            self._tell(shown(f"A client sent what is not HTTP → 400: {' '.join(error.message.split())}"))
+        else:
+            super().log(level, msg, *args, **kwargs)
+
+
 class Front:
     """Speaks HTTP/1.1 with clients; what it says comes from a source.
 
@@ -58,6 +77,7 @@ class Front:
         self._runner = web.AppRunner(
             self.app,
             access_log=None,
+            logger=_HttpLog(log),
             auto_decompress=False,
             handler_cancellation=True,
             max_line_size=_LONGEST_LINE,
@@ -95,7 +115,7 @@ class Front:
         except RecordingError as error:
             self._log(f"Error: {error.message}")
             line.close()
-        except (ConnectionError, BadHttpMessage, web.RequestPayloadError):
+        except (ConnectionError, web.RequestPayloadError):
             line.close()  # the client left, or sent a body that is none
         finally:
             self._lines.discard(line)

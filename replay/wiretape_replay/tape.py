@@ -2,10 +2,10 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from wiretape_replay.asked import Asked, Body
-from wiretape_replay.kind import Kind, Shape, kind_of, recorded_kind
+from wiretape_replay.kind import Kind, kind_of, recorded_kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +25,6 @@ class Lane:
     """The recorded exchanges of one kind, in recorded order."""
 
     kind: Kind
-    shape: Shape | None
-    """When secrets hide a part of the kind."""
     entries: list[Entry] = field(default_factory=list)
     given: int = 0
 
@@ -69,13 +67,12 @@ class Tape:
     def matching(self, asked: Asked) -> Iterator[Lane]:
         """The lanes that the request belongs to, spent or not, the closest first."""
         kind = kind_of(asked.method, asked.target)
-        closest = kind_of(asked.method, asked.target, asked.body.digest)
-        for candidate in (closest, kind):
+        for candidate in (replace(kind, body=asked.body.digest), kind):
             lane = self._exact.get(candidate)
-            if lane is not None:
+            if lane is not None and not lane.kind.hidden:
                 yield lane
         for lane in self._hidden:
-            if lane.kind.method == kind.method and lane.shape and lane.shape.matches(kind, asked.body):
+            if not lane.kind.differences(kind, asked.body):
                 yield lane
 
     @property
@@ -90,12 +87,12 @@ class Tape:
         return sorted(left, key=lambda entry: entry.number)
 
     def _add(self, entry: Entry, body_matters: bool) -> None:
-        kind, shape = recorded_kind(entry.method, entry.target, entry.body if body_matters else None)
+        kind = recorded_kind(entry.method, entry.target, entry.body if body_matters else None)
         lane = self._exact.get(kind)
         if lane is None:
-            lane = self._exact[kind] = Lane(kind, shape)
+            lane = self._exact[kind] = Lane(kind)
             self.lanes.append(lane)
-            if shape is not None:
+            if kind.hidden:
                 self._hidden.append(lane)
         lane.entries.append(entry)
 

@@ -1,0 +1,225 @@
+"""Recordings to play, a server that plays them, and a client that sees every byte on the wire."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer
+from wiretape_replay import ServedTape, serve_tape
+
+MS = 1_000_000
+STREAM = "/v1/sessions/s1/events/stream"
+CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
+
+
+class Reel:
+    """A recording in the making.  Every observation comes 1 ms after the one before, or as late as it is told."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._now_ns = 0
+        self._count = 0
+        self._writer = Writer.create(path, upstream="http://service.test")
+
+    def exchange(
+        self,
+        chunks: Iterable[bytes | tuple[float, bytes] | BytesLost] = (),
+        *,
+        method: str = "GET",
+        target: str = STREAM,
+        request_headers: Headers = (),
+        body: bytes | None = b"",
+        status: int | None = 200,
+        reason: str = "OK",
+        version: str = "HTTP/1.1",
+        headers: Headers = CHUNKED,
+        ending: Ending = Ending.COMPLETE,
+        wait_ms: float = 1,
+    ) -> int:
+        """Record an exchange; returns its number.
+
+        A chunk is its bytes, or the milliseconds since what came before and its bytes.  `status` None: no
+        response; `body` None: a request that never became whole; `wait_ms`: from the last chunk to the end.
+        """
+        self._count += 1
+        number, feed = self._count, self._writer.feed
+        head = (number, self._after(1), "127.0.0.1", method, "http", "service.test", target)
+        feed([RequestStarted(*head, "HTTP/1.1", request_headers)])
+        if body:
+            feed([BytesArrived(number, Side.REQUEST, 0, body, (len(body),), (self._after(1),))])
+        if body is not None:
+            feed([RequestEnded(number, self._after(1))])
+        if status is not None:
+            feed([ResponseStarted(number, self._after(1), status, reason, version, headers)])
+        self._body(number, chunks)
+        if ending is not Ending.OPEN:
+            feed([ExchangeEnded(number, self._after(wait_ms), ending)])
+        return number
+
+    def close(self) -> Path:
+        """End the recording; returns its path."""
+        self._writer.close(self._after(1))
+        return self.path
+
+    def _body(self, number: int, chunks: Iterable[bytes | tuple[float, bytes] | BytesLost]) -> None:
+        at = 0
+        for chunk in chunks:
+            if isinstance(chunk, BytesLost):
+                self._writer.feed([BytesLost(number, self._after(1), Side.RESPONSE, at, chunk.count, chunk.why)])
+                at += chunk.count
+            else:
+                wait_ms, data = chunk if isinstance(chunk, tuple) else (1, chunk)
+                end = at + len(data)
+                self._writer.feed([BytesArrived(number, Side.RESPONSE, at, data, (end,), (self._after(wait_ms),))])
+                at = end
+
+    def _after(self, milliseconds: float) -> int:
+        self._now_ns += max(1, round(milliseconds * MS))
+        return self._now_ns
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a client saw of a connection until it ended, or until it was patient no longer."""
+
+    data: bytes
+    how: str
+    """`closed` (FIN), `reset` (RST), or `open`."""
+
+    @property
+    def head(self) -> bytes:
+        return self.data.partition(b"\r\n\r\n")[0] + b"\r\n\r\n"
+
+    @property
+    def body(self) -> bytes:
+        return self.data.partition(b"\r\n\r\n")[2]
+
+
+class Caller:
+    """A client that knows sockets and nothing else."""
+
+    def __init__(self, url: str) -> None:
+        where = urlsplit(url)
+        self.socket = socket.create_connection((where.hostname, where.port), timeout=20)
+
+    def ask(self, target: str = STREAM, *, method: str = "GET", extra: str = "", version: str = "HTTP/1.1") -> None:
+        self.socket.sendall(f"{method} {target} {version}\r\nHost: replay.test\r\n{extra}\r\n".encode("latin-1"))
+
+    def post(self, target: str, body: bytes, extra: str = "") -> None:
+        self.ask(target, method="POST", extra=f"Content-Length: {len(body)}\r\n{extra}")
+        self.socket.sendall(body)
+
+    def read(self, *, patience: float = 20) -> Seen:
+        """Everything until the connection ends, or `patience` seconds of silence."""
+        self.socket.settimeout(patience)
+        data = bytearray()
+        try:
+            while piece := self.socket.recv(65536):
+                data += piece
+        except ConnectionResetError:
+            return Seen(bytes(data), "reset")
+        except TimeoutError:
+            return Seen(bytes(data), "open")
+        return Seen(bytes(data), "closed")
+
+    def read_past(self, mark: bytes) -> bytes:
+        """Everything up to and including `mark`, byte by byte so that nothing more is taken."""
+        data = bytearray()
+        while not data.endswith(mark):
+            piece = self.socket.recv(1)
+            assert piece, f"the connection ended after {bytes(data)!r}"
+            data += piece
+        return bytes(data)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+@pytest.fixture
+def reel(tmp_path: Path) -> Reel:
+    return Reel(tmp_path / "run.db")
+
+
+@pytest.fixture
+def new_reel(tmp_path: Path) -> Callable[[str], Reel]:
+    return lambda name: Reel(tmp_path / name)
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., ServedTape]]:
+    """Serve a recording from a thread of its own until the test ends: `serve(path, speed=...)`."""
+    with contextlib.ExitStack() as stack:
+        yield lambda path, **options: stack.enter_context(_served(path, **options))
+
+
+@pytest.fixture
+def call(serve) -> Iterator[Callable[[str], Caller]]:
+    """Open a connection: `call(url)`.  Closed when the test ends, before the server stops."""
+    with contextlib.ExitStack() as stack:
+
+        def _call(url: str) -> Caller:
+            return stack.enter_context(contextlib.closing(Caller(url)))
+
+        yield _call
+
+
+@pytest.fixture(autouse=True)
+def _nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """A server that works logs no error of its own."""
+    yield
+    errors = [
+        record.getMessage()
+        for phase in ("setup", "call", "teardown")
+        for record in caplog.get_records(phase)
+        if record.levelno >= logging.WARNING
+    ]
+    assert errors == []
+
+
+@contextlib.contextmanager
+def _served(path: Path, **options: object) -> Iterator[ServedTape]:
+    ready: Future[tuple[ServedTape, Callable[[], None]]] = Future()
+
+    async def run() -> None:
+        stop, loop = asyncio.Event(), asyncio.get_running_loop()
+        async with serve_tape(path, **options) as tape:
+            ready.set_result((tape, lambda: loop.call_soon_threadsafe(stop.set)))
+            await stop.wait()
+
+    def thread() -> None:
+        try:
+            asyncio.run(run())
+        except BaseException as error:
+            if ready.done():
+                raise
+            ready.set_exception(error)
+
+    worker = threading.Thread(target=thread)
+    worker.start()
+    try:
+        tape, stop = ready.result(10)
+        yield tape
+        stop()
+    finally:
+        worker.join(10)
+        assert not worker.is_alive(), "the server did not stop"

@@ -1,0 +1,143 @@
+"""Every recorded ending is played as it was: bytes first, then the end, seen on a raw socket."""
+
+import hashlib
+
+import pytest
+
+from wiretape.observe import BytesLost, Ending, Side
+
+STREAM = "/v1/sessions/s1/events/stream"
+EVENTS = [b"id: 1\r\n", b"data: one\r\n\r\n", b"data: tw"]
+BODY = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in EVENTS)
+LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "100"))
+NO_LENGTH = (("Content-Type", "text/plain"),)
+
+
+@pytest.mark.parametrize(
+    ("ending", "how", "tail"),
+    [
+        (Ending.COMPLETE, "open", b"0\r\n\r\n"),
+        (Ending.SERVICE_CLOSED, "closed", b""),
+        (Ending.SERVICE_RESET, "reset", b""),
+        (Ending.SERVICE_INVALID, "closed", b""),
+        (Ending.CLIENT_CLOSED, "open", b""),
+        (Ending.TIMED_OUT, "open", b""),
+        (Ending.PROXY_STOPPED, "closed", b""),
+        (Ending.OPEN, "closed", b""),
+    ],
+)
+def test_a_chunked_answer_ends_as_recorded(reel, serve, call, ending, how, tail):
+    reel.exchange(EVENTS, ending=ending)
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert seen.body == BODY + tail
+    assert seen.how == how
+
+
+@pytest.mark.parametrize("headers", [LENGTH, NO_LENGTH], ids=["content-length", "close-delimited"])
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        (Ending.SERVICE_CLOSED, "closed"),
+        (Ending.SERVICE_RESET, "reset"),
+        (Ending.CLIENT_CLOSED, "open"),
+        (Ending.PROXY_STOPPED, "closed"),
+    ],
+)
+def test_an_answer_without_chunks_ends_as_recorded(reel, serve, call, headers, ending, how):
+    reel.exchange(EVENTS, headers=headers, ending=ending)
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert seen.body == b"".join(EVENTS)
+    assert seen.how == how
+
+
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        (Ending.SERVICE_UNREACHABLE, "closed"),
+        (Ending.SERVICE_CLOSED, "closed"),
+        (Ending.SERVICE_RESET, "reset"),
+        (Ending.CLIENT_CLOSED, "open"),
+        (Ending.OPEN, "closed"),
+    ],
+)
+def test_a_request_without_a_response_gets_not_one_byte(reel, serve, call, ending, how):
+    reel.exchange(status=None, ending=ending)
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert (seen.data, seen.how) == (b"", how)
+    assert tape.served[0].status is None
+
+
+def test_no_byte_before_a_reset_is_lost_on_a_slow_client(reel, serve, call):
+    """The bytes are more than the system's buffers hold, and the client begins to read late."""
+    data = bytes(range(256)) * 64 * 1024
+    reel.exchange(
+        [data[at : at + 50_000] for at in range(0, len(data), 50_000)], headers=NO_LENGTH, ending=Ending.SERVICE_RESET
+    )
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+    caller.read_past(b"\r\n\r\n")
+
+    # By the time this second request is answered, the first has had its turn many times over.
+    second = call(tape.url)
+    second.ask("/nothing", extra="Connection: close\r\n")
+    second.read()
+    seen = caller.read()
+
+    assert seen.how == "reset"
+    assert hashlib.sha256(seen.data).digest() == hashlib.sha256(data).digest()
+
+
+def test_a_client_that_left_with_everything_can_use_its_connection_again(reel, serve, call):
+    """Recorded: the client closed before the end was seen, but no byte was missing."""
+    reel.exchange([b"x" * 100], headers=LENGTH, ending=Ending.CLIENT_CLOSED)
+    reel.exchange([b"y" * 100], headers=LENGTH)
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+    caller.read_past(b"x" * 100)
+
+    caller.ask()
+
+    assert caller.read_past(b"y" * 100).startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+def test_bytes_that_were_not_recorded_are_left_out_with_a_warning(reel, serve, call):
+    lines = []
+    gap = BytesLost(0, 0, Side.RESPONSE, 0, 7, "disk full")
+    reel.exchange([b"data: 1\n\n", gap, b"data: 3\n\n"])
+    tape = serve(reel.close(), log=lines.append)
+    caller = call(tape.url)
+    caller.ask()
+
+    assert caller.read(patience=0.3).body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 3\n\n\r\n0\r\n\r\n"
+    assert lines == [
+        f"GET {STREAM} → exchange 1, 200 (warning: 7 bytes of it were not recorded and are left out)",
+    ]
+
+
+def test_an_answer_shorter_than_it_announces_is_closed_instead_of_left_hanging(reel, serve, call):
+    gap = BytesLost(0, 0, Side.RESPONSE, 0, 60, "disk full")
+    reel.exchange([b"x" * 40, gap], headers=LENGTH)
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    caller.ask()
+
+    seen = caller.read()
+
+    assert (seen.body, seen.how) == (b"x" * 40, "closed")

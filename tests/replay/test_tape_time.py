@@ -1,0 +1,88 @@
+"""When bytes are sent: the plan's delays exactly, the clock's by order and lower bounds."""
+
+import math
+import time
+
+import pytest
+
+from wiretape.errors import InputError
+from wiretape.observe import BytesArrived, Ending, Side
+from wiretape.recording import open_recording
+from wiretape_replay.pace import Pace
+from wiretape_replay.plan import plan_of
+
+MS = 1_000_000
+
+
+def test_delays_count_from_the_moment_the_request_was_whole(reel):
+    """A client that uploads faster than the recorded one is not kept waiting for it."""
+    reel.exchange([(5, b"a"), (20, b"b")], body=b"upload", method="POST", wait_ms=7)
+    with open_recording(reel.close()) as recording:
+        plan = plan_of(recording.exchange(1))
+        writes = list(plan.writes(recording.body(1, Side.RESPONSE)))
+
+    assert plan.head_ns == 1 * MS
+    assert [(delay_ns, size) for delay_ns, _, size in writes] == [(6 * MS, 1), (26 * MS, 1)]
+    assert plan.end_ns == 33 * MS
+
+
+def test_an_answer_to_a_request_that_never_became_whole_counts_from_its_head(reel):
+    reel.exchange([b"a"], body=None, ending=Ending.SERVICE_CLOSED)
+    with open_recording(reel.close()) as recording:
+        assert plan_of(recording.exchange(1)).head_ns == 1 * MS
+
+
+def test_runs_of_chunks_are_cut_into_chunks():
+    run = BytesArrived(1, Side.RESPONSE, 10, b"abcdef", (12, 16), (5 * MS, 9 * MS))
+
+    assert list(run.chunks()) == [(5 * MS, b"ab"), (9 * MS, b"cdef")]
+
+
+def test_as_recorded_nothing_comes_early_and_the_order_of_two_streams_is_kept(reel, serve, call):
+    reel.exchange([(10, b"1"), (140, b"3")], target="/a", wait_ms=60)
+    reel.exchange([(80, b"2"), (110, b"4")], target="/b", wait_ms=60)
+    url = serve(reel.close(), speed=1).url
+    one, other = call(url), call(url)
+    began = time.monotonic()
+    one.ask("/a", extra="Connection: close\r\n")
+    other.ask("/b", extra="Connection: close\r\n")
+    moments = []
+    for caller, mark in ((one, b"\r\n1\r\n"), (other, b"\r\n2\r\n"), (one, b"\r\n3\r\n"), (other, b"\r\n4\r\n")):
+        caller.read_past(mark)
+        moments.append(time.monotonic() - began)
+    one.read()
+    ended = time.monotonic() - began
+
+    assert all(moment >= due / 1000 for moment, due in zip(moments, (11, 81, 151, 191), strict=True))
+    assert ended >= 0.211
+
+
+def test_ten_times_as_fast_takes_a_tenth(reel, serve, call):
+    reel.exchange([(1000, b"1"), (1000, b"2")])
+    caller = call(serve(reel.close(), speed=10).url)
+    began = time.monotonic()
+    caller.ask(extra="Connection: close\r\n")
+    caller.read()
+
+    assert 0.2 <= time.monotonic() - began < 1.5
+
+
+@pytest.mark.parametrize("ending", [Ending.COMPLETE, Ending.SERVICE_RESET])
+def test_at_once_waits_for_nothing(reel, serve, call, ending):
+    """Recorded: an hour between two chunks, and another before the end."""
+    reel.exchange([b"1", (3_600_000, b"2")], ending=ending, wait_ms=3_600_000)
+    caller = call(serve(reel.close(), speed="max").url)
+    caller.ask(extra="Connection: close\r\n")
+
+    assert b"\r\n2\r\n" in caller.read().body
+
+
+@pytest.mark.parametrize(("speed", "number"), [("max", math.inf), ("1", 1), ("2.5", 2.5), (10, 10), ("1e3", 1000)])
+def test_a_speed_is_a_number_or_max(speed, number):
+    assert Pace.of(speed).speed == number
+
+
+@pytest.mark.parametrize("speed", ["0", "-1", "fast", "", "nan", "inf", "1x", 0, -2.0, math.nan])
+def test_anything_else_is_no_speed(speed):
+    with pytest.raises(InputError, match="neither max nor a number over 0"):
+        Pace.of(speed)
