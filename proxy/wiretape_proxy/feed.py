@@ -1,0 +1,120 @@
+"""From the notes of the event loop to the recorder, and what is done when that cannot keep up."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from wiretape_proxy import lines
+from wiretape_proxy.notes import Notes, volume, without_chunks
+from wiretape_proxy.order import Order
+from wiretape_proxy.process import RecorderProcess
+from wiretape_proxy.reports import Closed, Ended, Found, Losing, Report
+from wiretape_proxy.settings import Settings
+from wiretape_proxy.wire import pack, put_stop
+
+FLUSH_EVERY_S = 0.04
+
+log = logging.getLogger(__name__)
+
+
+class Feed:
+    """Passes notes on to the recorder every few hundredths of a second.
+
+    It does so on the loop itself: a thread would have to fight with it for the interpreter, and lose time
+    on both sides.
+    """
+
+    def __init__(self, notes: Notes, slow_down: Callable[[bool], None]) -> None:
+        """`slow_down` is called with True as long as no more can be taken, and with False once it can."""
+        self.lost_bytes = 0
+        """Bytes of bodies that passed but were not recorded."""
+        self.failed = False
+        """Whether the recorder died."""
+        self.closed: Closed | None = None
+        """What the recording holds, once it is closed."""
+        self._notes = notes
+        self._slow_down = slow_down
+        self._settings = Settings()
+        self._slowed = False
+        self._dropped = 0
+        self._unstored = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._recorder = RecorderProcess(self._hear, self._died)
+
+    async def spawn(self) -> None:
+        """Start the recorder, which takes a moment and touches nothing; `open` does it too."""
+        await self._recorder.spawn()
+
+    async def open(self, settings: Settings, upstream: str) -> None:
+        """Have the recording opened and feed it from now on.  Raises InputError."""
+        self._settings = settings
+        if not self._recorder.alive:
+            await self._recorder.spawn()
+        await self._recorder.open(Order(settings.output, upstream, settings.append))
+        self._tick()
+
+    async def close(self) -> None:
+        """Pass on what is left and wait until the recording is in order."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._notes.word(put_stop())
+        self._flush()
+        await self._recorder.close()
+
+    def _tick(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self._tick)
+        self._flush()
+
+    def _flush(self) -> None:
+        notes = self._notes.take()
+        if not self._recorder.alive:
+            self.lost_bytes += volume(notes)
+            return
+        full = self._recorder.backlog > self._settings.memory
+        if full and self._settings.on_overload == "drop":
+            notes = self._drop(notes)
+        else:
+            self._slow(full)
+        if notes:
+            self._recorder.send(pack(notes))
+
+    def _drop(self, notes: list[Any]) -> list[Any]:
+        dropped = volume(notes)
+        if dropped and not self._dropped:
+            log.warning("Recording cannot keep up: bytes pass unrecorded until it can again.")
+        self._dropped += dropped
+        self.lost_bytes += dropped
+        return without_chunks(notes, "recording could not keep up")
+
+    def _slow(self, full: bool) -> None:
+        if full and not self._slowed:
+            log.warning("Recording cannot keep up: streams are slowed down until it can again.")
+        if self._dropped and self._recorder.backlog < self._settings.memory // 2:
+            log.warning("Recording keeps up again; %s passed unrecorded.", lines.volume(self._dropped))
+            self._dropped = 0
+        if full or (self._slowed and self._recorder.backlog > self._settings.memory // 2):
+            self._slowed = True
+            self._slow_down(True)
+        elif self._slowed:
+            self._slowed = False
+            self._slow_down(False)
+            log.warning("Recording keeps up again.")
+
+    def _hear(self, report: Report) -> None:
+        if isinstance(report, Found):
+            log.warning(lines.finding(report))
+        elif isinstance(report, Ended) and (report.events is not None or report.ending != "complete"):
+            log.info(lines.ending(report))
+        elif isinstance(report, Losing):
+            if not self._unstored:
+                log.warning("The recording cannot be written (%s): traffic passes on unrecorded.", report.why)
+            self.lost_bytes += report.lost_bytes - self._unstored
+            self._unstored = report.lost_bytes
+        elif isinstance(report, Closed):
+            self.closed = report
+
+    def _died(self) -> None:
+        self.failed = True
+        self._slow(False)
+        log.warning("The recorder died: traffic passes on unrecorded.")

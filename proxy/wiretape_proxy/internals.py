@@ -1,0 +1,160 @@
+"""Everything that reaches into mitmproxy's private parts, guarded, in one place.
+
+Each of these is looked for before it is used; where a later mitmproxy has it no longer, the proxy goes on
+with what the public interface gives.  Tried with 11.0.2 and 12.2.3.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import h11
+from mitmproxy.connection import Client, Connection
+from mitmproxy.http import HTTPFlow
+from mitmproxy.master import Master
+from mitmproxy.net.http.http1 import expected_http_body_size
+from mitmproxy.proxy.layers.http import HttpStream, _http1
+from mitmproxy.proxy.layers.http._events import ResponseProtocolError
+from mitmproxy.proxy.server import ConnectionHandler
+
+from wiretape_proxy.endings import Origin
+
+_CONNECTIONS = 1000
+"""How many HTTP/1 connections to the service one HTTP/2 client may have; mitmproxy stops at 5, and streams stay."""
+_NEVER_S = 10 * 365 * 86_400
+
+_origins: WeakKeyDictionary[HTTPFlow, Origin] = WeakKeyDictionary()
+_connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
+
+
+def handler_of(master: Master, client: Client) -> ConnectionHandler | None:
+    """What handles this client's connection."""
+    proxyserver = master.addons.get("proxyserver")
+    connections: dict[Any, ConnectionHandler] = getattr(proxyserver, "connections", {})
+    return connections.get(client.id)
+
+
+def handlers(master: Master) -> list[ConnectionHandler]:
+    """What handles the connections of all clients."""
+    return list(getattr(master.addons.get("proxyserver"), "connections", {}).values())
+
+
+def lift_limits(handler: ConnectionHandler, on_timeout: Callable[[], Awaitable[None]]) -> None:
+    """Let one client have many connections to the service, and leave it to us when an idle one is closed."""
+    if hasattr(handler, "max_conns"):
+        handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_CONNECTIONS))
+    if watchdog := getattr(handler, "timeout_watchdog", None):
+        watchdog.timeout = _NEVER_S
+        watchdog.callback = on_timeout
+
+
+def idle_since(handler: ConnectionHandler) -> float | None:
+    """When (`time.time()`) the last byte came on either side; None while mitmproxy itself waits for something."""
+    watchdog = getattr(handler, "timeout_watchdog", None)
+    if watchdog is None or watchdog.blocker:
+        return None
+    return float(watchdog.last_activity)
+
+
+def reader_of(handler: ConnectionHandler, connection: Connection) -> asyncio.StreamReader | None:
+    """Where the bytes of a connection come in.  Keep it: its exception tells a reset from an orderly close."""
+    transport = handler.transports.get(connection)
+    reader = transport.reader if transport else None
+    return reader if isinstance(reader, asyncio.StreamReader) else None
+
+
+def pause(handler: ConnectionHandler, *, paused: bool) -> None:
+    """Stop reading what comes from the client and the service, or go on with it."""
+    for io in handler.transports.values():
+        if isinstance(io.writer, asyncio.StreamWriter) and not io.writer.transport.is_closing():
+            transport = io.writer.transport
+            step = transport.pause_reading if paused else transport.resume_reading  # type: ignore[attr-defined]
+            step()
+
+
+def until_close(flow: HTTPFlow) -> bool:
+    """Whether nothing but the end of the connection says where this response ends."""
+    if flow.response is None or flow.response.is_http2 or flow.response.is_http3:
+        return False
+    try:
+        return expected_http_body_size(flow.request, flow.response) == -1
+    except ValueError:
+        return False
+
+
+def origin_of(flow: HTTPFlow) -> Origin | None:
+    """On which side mitmproxy met the trouble that ended this flow, if it was seen."""
+    return _origins.get(flow)
+
+
+def is_connecting(flow: HTTPFlow) -> bool:
+    """Whether a connection to the service is still being made for this flow."""
+    return flow in _connecting
+
+
+def install() -> None:
+    """Watch where trouble comes from, and let HTTP/1 trailers pass without hanging the client.  Once a process."""
+    if not getattr(HttpStream, "_wiretape", False):
+        HttpStream._wiretape = True  # type: ignore[attr-defined]  # noqa: SLF001
+        _watch_origins()
+        _watch_connecting()
+        _tolerate_trailers()
+
+
+def _watch_origins() -> None:
+    """mitmproxy says "reset by client" of both sides' resets; the event that it handles knows which side it was."""
+    original = getattr(HttpStream, "handle_protocol_error", None)
+    if original is None:
+        return
+
+    def handle_protocol_error(self: HttpStream, event: Any) -> Any:
+        _origins.setdefault(self.flow, Origin.SERVICE if isinstance(event, ResponseProtocolError) else Origin.CLIENT)
+        return original(self, event)
+
+    HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
+
+
+def _watch_connecting() -> None:
+    original = getattr(HttpStream, "make_server_connection", None)
+    if original is None:
+        return
+
+    def make_server_connection(self: HttpStream) -> Generator[Any, Any, bool]:
+        _connecting[self.flow] = True
+        try:
+            made: bool = yield from original(self)
+        finally:
+            _connecting.pop(self.flow, None)
+        return made
+
+    HttpStream.make_server_connection = make_server_connection  # type: ignore[method-assign]
+
+
+def _tolerate_trailers() -> None:
+    """mitmproxy gives up on a chunked body with trailers, and its client waits for ever.
+
+    The trailers themselves are dropped: mitmproxy cannot write them to an HTTP/1 peer.
+    """
+    original = getattr(_http1, "make_body_reader", None)
+    if original is None:
+        return
+
+    def make_body_reader(expected_size: int | None) -> Any:
+        reader = original(expected_size)
+        return _WithoutTrailers(reader) if expected_size is None else reader
+
+    _http1.make_body_reader = make_body_reader
+
+
+class _WithoutTrailers:
+    """h11's reader of a chunked body, without the trailers."""
+
+    def __init__(self, reader: Any) -> None:
+        self._reader = reader
+        self.read_eof = reader.read_eof
+
+    def __call__(self, buffer: Any) -> Any:
+        event = self._reader(buffer)
+        return h11.EndOfMessage() if isinstance(event, h11.EndOfMessage) and event.headers else event

@@ -1,0 +1,45 @@
+"""One line of text for each thing worth saying.  Recorded text is made safe to show."""
+
+from wiretape.text import printable
+from wiretape_proxy.reports import Closed, Ended, Found
+
+
+def finding(found: Found) -> str:
+    """A finding."""
+    where = f"exchange {found.exchange}" + (f", event {found.event}" if found.event is not None else "")
+    return printable(f"{found.severity} {found.code} ({where}): {found.message}")
+
+
+def ending(ended: Ended) -> str:
+    """How an exchange ended."""
+    status = f" {ended.status}" if ended.status is not None else ""
+    events = f"{counted(ended.events, 'event')}, " if ended.events else ""
+    what = f"{ended.method} {ended.path}{status}: {events}{volume(ended.bytes)} in {duration(ended.seconds)}"
+    detail = f". {ended.detail}" if ended.detail else ""
+    return printable(f"exchange {ended.exchange}: {what}, {ended.ending}{detail}")
+
+
+def summary(closed: Closed, path: str) -> str:
+    """What a recording holds."""
+    parts = (
+        counted(closed.exchanges, "exchange"),
+        counted(closed.streams, "stream"),
+        counted(closed.events, "event"),
+        counted(closed.findings, "finding"),
+    )
+    return printable(f"Recorded {', '.join(parts)} to {path}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def volume(number: int) -> str:
+    """A number of bytes."""
+    return counted(number, "byte")
+
+
+def duration(seconds: float) -> str:
+    """A time, as exact as it is of use."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:,.1f} s"

@@ -1,0 +1,149 @@
+"""The recorder: a process of its own that stores and judges what the proxy's event loop notes.
+
+It reads a line of JSON (what to record to), then batches of notes (`wiretape_proxy.wire`) from standard
+input until that ends, and answers on standard output with one line of JSON for each thing worth saying
+(`wiretape_proxy.reports`).  Being apart, it takes none of the time in which the proxy serves its clients;
+and it outlives a proxy that is killed, by as long as it takes to put in order what had come so far.
+"""
+
+import math
+import os
+import select
+import signal
+import sys
+import time
+from contextlib import suppress
+
+import orjson
+
+from wiretape.errors import RecordingError
+from wiretape.recording import Writer
+from wiretape_proxy.judge import Judge
+from wiretape_proxy.order import Order
+from wiretape_proxy.reports import Closed, Losing, Opened, Refused, Report, write
+from wiretape_proxy.wire import Assembler, Unpacker
+
+COMMIT_EVERY_S = 0.1
+_READ_BYTES = 1 << 20
+_GENTLE = 10
+_NEVER = math.inf
+
+
+def main() -> None:
+    """Record what comes on standard input.  The proxy decides when it ends, and nobody else."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    with suppress(OSError):
+        os.nice(_GENTLE)
+    order, rest = _read_order()
+    if order is None:
+        return
+    try:
+        writer = Writer.create(order.output, upstream=order.upstream, append=order.append)
+    except RecordingError as error:
+        _say(Refused(error.message))
+    else:
+        _say(Opened())
+        _Recorder(writer).run(rest)
+
+
+def _read_order() -> tuple[Order | None, bytes]:
+    data = b""
+    while b"\n" not in data:
+        more = os.read(sys.stdin.fileno(), _READ_BYTES)
+        if not more:
+            return None, b""
+        data += more
+    line, _, rest = data.partition(b"\n")
+    return Order(**orjson.loads(line)), rest
+
+
+def _say(report: Report) -> None:
+    # A proxy that was killed listens no longer; what it sent is recorded all the same.
+    with suppress(BrokenPipeError):
+        sys.stdout.buffer.write(write(report))
+        sys.stdout.buffer.flush()
+
+
+class _Recorder:
+    """Stores what comes as soon as it comes, and judges it when there is nothing to store."""
+
+    def __init__(self, writer: Writer) -> None:
+        self._writer = writer
+        self._judge = Judge()
+        self._unpacker = Unpacker()
+        self._assembler = Assembler(
+            # The monotonic clock is the same in all processes of a machine.
+            base_ns=time.monotonic_ns() - writer.began_ns,
+            last_ns=writer.began_ns,
+            first_exchange=writer.first_exchange,
+        )
+        self._unstored = 0
+        self._commit_at = _NEVER
+
+    def run(self, data: bytes) -> None:
+        """Until the pipe ends."""
+        source = sys.stdin.fileno()
+        self._take(data)
+        while True:
+            if select.select([source], [], [], self._patience())[0]:
+                data = os.read(source, _READ_BYTES)
+                if not data:
+                    break
+                self._take(data)
+            if time.monotonic() >= self._commit_at:
+                self._commit()
+            elif self._writer.behind:
+                self._derive()
+        self._close()
+
+    def _patience(self) -> float | None:
+        """How long to wait for input: not at all while there is something to judge."""
+        if self._writer.behind:
+            return 0
+        return None if self._commit_at == _NEVER else max(0.0, self._commit_at - time.monotonic())
+
+    def _take(self, data: bytes) -> None:
+        for batch in self._unpacker.feed(data):
+            self._writer.feed(self._assembler.feed(batch))
+            self._commit_at = min(self._commit_at, time.monotonic() + COMMIT_EVERY_S)
+
+    def _commit(self) -> None:
+        self._writer.commit()
+        self._commit_at = _NEVER
+        if self._writer.lost_bytes > self._unstored:
+            self._unstored = self._writer.lost_bytes
+            _say(Losing(self._unstored, self._writer.trouble or "for no known reason"))
+
+    def _derive(self) -> None:
+        for seen in self._writer.derive():
+            found, ended = self._judge.feed(seen)
+            self._writer.add_findings(found)
+            for finding in found:
+                _say(Judge.report(finding))
+            if ended is not None:
+                _say(ended)
+
+    def _close(self) -> None:
+        self._commit()
+        while self._writer.behind:
+            self._derive()
+        found = self._judge.finish()
+        self._writer.add_findings(found)
+        for finding in found:
+            _say(Judge.report(finding))
+        self._writer.close(self._assembler.now(time.monotonic_ns()) if self._assembler.stopped else None)
+        _say(
+            Closed(
+                exchanges=self._judge.exchanges,
+                streams=self._judge.streams,
+                events=self._judge.events,
+                findings=self._judge.findings,
+                lost_bytes=self._writer.lost_bytes,
+                redacted=self._writer.redacted,
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()
