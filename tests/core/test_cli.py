@@ -49,6 +49,7 @@ def test_every_listed_command_exists_and_has_help_of_its_own(name):
 
     assert result.exit_code == 0, result.output
     assert result.output.startswith(f"Usage: wiretape {name} ")
+    assert "\\b" not in result.output, "click wants a backspace here, so the docstring must not be a raw one"
 
 
 def test_version_is_that_of_the_package():

@@ -23,7 +23,7 @@ from wiretape_inspect import choosing, exporting, output
 @click.option("--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path | None, force: bool) -> None:
-    r"""Write recording FILE in a form that other programs read.
+    """Write recording FILE in a form that other programs read.
 
     What sse writes is raw: do not let it loose on a terminal when you do not trust the recording.
 

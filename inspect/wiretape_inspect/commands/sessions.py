@@ -12,7 +12,7 @@ from wiretape_inspect import jsonlines, output, summary, tables, timeline
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 def sessions(file: Path, as_json: bool) -> None:
-    r"""List the sessions in recording FILE, and how their streams went.
+    """List the sessions in recording FILE, and how their streams went.
 
     Events are counted as they crossed the wire: one that was replayed after a reconnect counts twice.
 

@@ -15,7 +15,7 @@ from wiretape_inspect import choosing, jsonlines, output, timeline
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 def show(file: Path, session: str | None, number: int | None, as_json: bool) -> None:
-    r"""Show the timeline of recording FILE: every exchange, and every event of its streams.
+    """Show the timeline of recording FILE: every exchange, and every event of its streams.
 
     Runs of deltas are one line, keep-alives fold into the pause they fill, time without events is
     marked from one second on, and what the live checks found stands beneath its event.
@@ -29,10 +29,11 @@ def show(file: Path, session: str | None, number: int | None, as_json: bool) -> 
         raise click.UsageError("Give --session or --exchange, not both.")
     with open_recording(file) as recording:
         chosen = choosing.exchanges(recording, session=session, number=number)
-        output.write_lines(_lines(recording, chosen, as_json), page=not as_json)
+        output.write_lines(lines(recording, chosen, as_json=as_json), page=not as_json)
 
 
-def _lines(recording: Recording, chosen: Iterator[Exchange], as_json: bool) -> Iterator[str]:
+def lines(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool = False) -> Iterator[str]:
+    """The lines of the chosen exchanges, on paper as standard output is."""
     findings = timeline.stored_findings(recording)
     paper = output.paper()
     for exchange in chosen:
