@@ -126,7 +126,8 @@ def _preview(kind: str, said: dict[str, Any] | None, data: bytes) -> str:
     if text is not None:
         return text
     if "content" in said or "data" in said:
-        return compact(said.get("content") or said.get("data"))
+        held = said.get("content") or said.get("data")
+        return compact(held) if held else ""
     rest = {key: value for key, value in said.items() if key not in _ENVELOPE}
     return compact(rest) if rest else ""
 

@@ -17,6 +17,7 @@ from wiretape_inspect.words import amount, count, duration, ending, moment
 STYLES: dict[str, dict[str, Any]] = {
     "": {},
     "head": {"bold": True},
+    "finding": {},
     "dim": {"dim": True},
     "durable": {"fg": "green"},
     "delta": {"fg": "cyan"},
@@ -29,6 +30,8 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 _INDENT = " " * 16
 _NARROW = 40
+_WHOLE = {"head", "finding"}
+"""The style of the first span of lines that are never cut."""
 
 Span = tuple[str, str]
 """A text and the name of its style."""
@@ -45,9 +48,9 @@ class Paper:
     def line(self, spans: Sequence[Span]) -> str:
         """One line, cut to the width, every control character in it escaped.
 
-        A head is never cut: what an exchange is and how it ended is worth a second line.
+        Heads and findings are never cut: what they say is worth a second line.
         """
-        left = None if self.width is None or spans[0][1] == "head" else max(self.width, _NARROW)
+        left = None if self.width is None or spans[0][1] in _WHOLE else max(self.width, _NARROW)
         parts = []
         for said, style in spans:
             text = printable(said)
@@ -99,7 +102,7 @@ def body(arrow: str, preview: str) -> list[Span]:
 def finding(found: Finding) -> list[Span]:
     """A finding, to stand beneath its row."""
     style = found.severity if found.severity in STYLES else "bad"
-    return [(_INDENT, ""), (f"└ {found.code} {found.severity}", style), (f"  {found.message}", "")]
+    return [(_INDENT, "finding"), (f"└ {found.code} {found.severity}", style), (f"  {found.message}", "")]
 
 
 def stream(row: StreamRow) -> list[Span]:

@@ -263,6 +263,14 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
     assert process.wait(20) == 141
 
 
+def test_a_finding_is_never_cut_to_the_width(tape, message):
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
+    tape.find(finding(1, event=1, message="word " * 40 + "end."))
+    output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1")
+
+    assert " end." in output
+
+
 @pytest.mark.parametrize("no_color", [False, True])
 def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_color):
     """Colours yield to NO_COLOR, lines to the width, and the pager is the one of PAGER."""
