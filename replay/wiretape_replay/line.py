@@ -29,7 +29,6 @@ class Line:
     async def write(self, data: bytes) -> None:
         """Send `data` in one piece.  Raises ConnectionError when the client has left."""
         await self._writer.write(data)
-        await self._writer.drain()
         self._writes += 1
         if self._writes % _WRITES_BETWEEN_BREAKS == 0:
             await asyncio.sleep(0)

@@ -25,7 +25,8 @@ from wiretape_replay.tape import Entry
 _LONGEST_LINE = 256 * 1024
 """Bytes of a request line or header: a replay accepts what a service accepted."""
 _MOST_HEADERS = 1000
-_STOP_S = 2.0
+_STOP_S = 5.0
+"""How long aiohttp may wait for answers to end that were told to."""
 
 
 class _Written(web.StreamResponse):

@@ -69,7 +69,7 @@ class Tape:
         kind = kind_of(asked.method, asked.target)
         for candidate in (replace(kind, body=asked.body.digest), kind):
             lane = self._exact.get(candidate)
-            if lane is not None and not lane.kind.hidden:
+            if lane is not None:
                 yield lane
         for lane in self._hidden:
             if not lane.kind.differences(kind, asked.body):

@@ -118,9 +118,13 @@ class Seen:
 class Caller:
     """A client that knows sockets and nothing else."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, receive_buffer: int | None = None) -> None:
         where = urlsplit(url)
-        self.socket = socket.create_connection((where.hostname, where.port), timeout=20)
+        self.socket = socket.socket()
+        self.socket.settimeout(20)
+        if receive_buffer:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        self.socket.connect((where.hostname, where.port))
 
     def ask(self, target: str = STREAM, *, method: str = "GET", extra: str = "", version: str = "HTTP/1.1") -> None:
         self.socket.sendall(f"{method} {target} {version}\r\nHost: replay.test\r\n{extra}\r\n".encode("latin-1"))
@@ -173,12 +177,12 @@ def serve() -> Iterator[Callable[..., ServedTape]]:
 
 
 @pytest.fixture
-def call(serve) -> Iterator[Callable[[str], Caller]]:
+def call(serve) -> Iterator[Callable[..., Caller]]:
     """Open a connection: `call(url)`.  Closed when the test ends, before the server stops."""
     with contextlib.ExitStack() as stack:
 
-        def _call(url: str) -> Caller:
-            return stack.enter_context(contextlib.closing(Caller(url)))
+        def _call(url: str, **options: int) -> Caller:
+            return stack.enter_context(contextlib.closing(Caller(url, **options)))
 
         yield _call
 

@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import shutil
 import subprocess
+import time
 
 import httpx
 import pytest
@@ -118,8 +119,10 @@ async def test_leaving_the_handle_ends_streams_that_are_still_open(reel):
         reader, writer = await asyncio.open_connection(*tape.url.removeprefix("http://").split(":"))
         writer.write(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await reader.readuntil(b'\xa9"}}\r\n\r\n\r\n')
+        began = time.monotonic()
 
     assert await reader.read() == b""
+    assert time.monotonic() - began < 2  # not by a timeout
     writer.close()
 
 
