@@ -45,7 +45,7 @@ lock: ## resolve the dependencies anew into requirements.lock
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
 	@echo "requirements.lock holds $$(grep -c '^[a-z].*==' requirements.lock) pinned versions"
 
-clean: ## remove what was made here: $(VENV), caches, coverage, builds
-	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis
+clean: ## remove what was made here: $(VENV), caches, coverage, builds, the recording of the demo
+	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
 	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +
