@@ -48,10 +48,10 @@ class FrameReader:
 
     def skip(self, lost: BytesLost) -> list[SeenFrame]:
         """The frames that a gap in the recorded bytes cuts off; reading goes on behind the gap."""
-        if not isinstance(self._decoder, Identity):
+        if self.undecodable is None and not isinstance(self._decoder, Identity):
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
         cut = self.close()
-        last_event_id = cut[-1].frame.last_event_id if cut else self._parser.last_event_id
+        last_event_id = self._parser.last_event_id
         self._parser = Parser(start=lost.start + lost.count, last_event_id=last_event_id, midstream=True)
         return cut
 
@@ -63,12 +63,12 @@ class FrameReader:
         seen: list[SeenFrame] = []
         for time_ns, data in run.chunks():
             try:
-                decoded = self._decoder.feed(data)
+                for decoded in self._decoder.slices(data):
+                    end = self._last[0] + len(decoded)
+                    seen += self._place(self._parser.feed(decoded), (end,), (time_ns,))
             except DecodingError as error:
                 self.undecodable = str(error)
                 break
-            end = self._last[0] + len(decoded)
-            seen += self._place(self._parser.feed(decoded), (end,), (time_ns,))
         return seen
 
     def _place(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[SeenFrame]:
@@ -77,15 +77,16 @@ class FrameReader:
         before_end, before_ns = self._last
         for frame in frames:
             end = frame.end
-            # A frame whose line end needed one byte of look-ahead ends with an earlier run.
+            # A frame that the parser gave out one byte late may end with the run before.
             time_ns = before_ns if end <= before_end else times[bisect_left(ends, end)]
             number = None
             if frame.kind is FrameKind.MESSAGE:
                 self.events += 1
                 number = self.events
             seen.append(SeenFrame(frame, time_ns, number))
-        if ends:
-            self._last = (ends[-1], times[-1])
+        if ends and ends[-1] > before_end:
+            # Empty chunks may stand at the end of the run.
+            self._last = (ends[-1], times[bisect_left(ends, ends[-1])])
         return seen
 
 

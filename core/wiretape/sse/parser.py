@@ -85,7 +85,7 @@ class Parser:
         self._kind = FrameKind.TAIL
         self._ending = _BLANK_LINE if midstream else None
         self._searched = 0  # what ends it begins no earlier than here in the pending bytes
-        self._given = 0  # so many pending bytes went out with a piece, and are kept for the search
+        self._given = 0  # 1 when the first pending byte went out with a piece: the frame's end may begin with it
 
     @property
     def last_event_id(self) -> bytes:
@@ -200,7 +200,7 @@ class Parser:
         while len(data) - begin > self._limit:
             self._add(FrameKind.OVERSIZED, data[begin : begin + self._limit], frames)
             begin += self._limit
-            self._given = min(begin, _OVERLAP)
+            self._given = 1
         origin = begin - self._given
         self._pending = bytearray(data[origin:])
         self._searched = max(searched, len(data) - _OVERLAP, origin) - origin

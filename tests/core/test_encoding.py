@@ -1,0 +1,157 @@
+"""Encoded bodies are decoded as they come, and never without bound."""
+
+import gzip
+import tracemalloc
+import zlib
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.encoding import MOST_DECODED, DecodingError, Identity, decoder
+
+
+def _zlib(data, wbits):
+    compressor = zlib.compressobj(wbits=wbits)
+    return compressor.compress(data) + compressor.flush()
+
+
+ENCODERS = {
+    "gzip": lambda data: gzip.compress(data, mtime=0),
+    "deflate": zlib.compress,
+    "br": brotli.compress,
+    "zstd": zstandard.ZstdCompressor().compress,
+}
+TEXT = b'id: evt_1\nevent: message.delta\ndata: {"text":"a\xc3\xa4"}\n\n' * 40 + bytes(range(256))
+
+
+def in_pieces(data, size):
+    return [data[at : at + size] for at in range(0, len(data), size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 17, 300, 10**6])
+@pytest.mark.parametrize("encoding", ENCODERS)
+def test_a_body_is_decoded_in_whatever_pieces_it_comes(encoding, size):
+    decoding = decoder(encoding)
+    assert b"".join(decoding.feed(piece) for piece in in_pieces(ENCODERS[encoding](TEXT), size)) == TEXT
+
+
+@pytest.mark.parametrize("encoding", ENCODERS)
+@given(body=st.binary(max_size=300), size=st.integers(1, 50))
+def test_any_body_is_decoded(encoding, body, size):
+    decoding = decoder(encoding)
+    assert b"".join(decoding.feed(piece) for piece in in_pieces(ENCODERS[encoding](body), size)) == body
+
+
+@pytest.mark.parametrize("size", [1, 5, 10**6])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
+def test_members_one_after_the_other_are_all_decoded(encoding, size):
+    bodies = [b"one\n", b"", b"two\n" * 1000, b"three\n"]
+    decoding = decoder(encoding)
+    encoded = b"".join(ENCODERS[encoding](body) for body in bodies)
+    assert b"".join(decoding.feed(piece) for piece in in_pieces(encoded, size)) == b"".join(bodies)
+
+
+@pytest.mark.parametrize("encoding", [None, *ENCODERS])
+def test_no_slice_is_empty(encoding):
+    body = ENCODERS[encoding](TEXT) if encoding else b""
+    decoding = decoder(encoding)
+    assert all(part for piece in in_pieces(body, 1) or [b""] for part in decoding.slices(piece))
+
+
+def test_what_was_flushed_is_decoded_at_once():
+    """A stream would stand still otherwise."""
+    gzipper, zstd, brotlier = zlib.compressobj(wbits=31), zstandard.ZstdCompressor().compressobj(), brotli.Compressor()
+    flushed = {
+        "gzip": lambda event: gzipper.compress(event) + gzipper.flush(zlib.Z_SYNC_FLUSH),
+        "zstd": lambda event: zstd.compress(event) + zstd.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK),
+        "br": lambda event: brotlier.process(event) + brotlier.flush(),
+    }
+    for encoding, flush in flushed.items():
+        decoding = decoder(encoding)
+        for event in [b"data: 1\n\n", b"data: 2\n\n", b": ping\n\n"]:
+            assert decoding.feed(flush(event)) == event, encoding
+
+
+def test_bare_deflate_data_is_decoded_too():
+    decoding = decoder("deflate")
+    assert b"".join(decoding.feed(piece) for piece in in_pieces(_zlib(TEXT, -15), 1)) == TEXT
+
+
+@pytest.mark.parametrize("name", [None, "", "identity", " Identity "])
+def test_no_encoding_leaves_the_bytes_alone(name):
+    decoding = decoder(name)
+    assert isinstance(decoding, Identity)
+    assert decoding.feed(b"\x1f\x8b") == b"\x1f\x8b"
+
+
+@pytest.mark.parametrize("name", ["GZIP", " gzip ", "x-gzip"])
+def test_names_are_compared_without_case_and_space(name):
+    assert decoder(name).feed(gzip.compress(b"a")) == b"a"
+
+
+@pytest.mark.parametrize("name", ["lzma", "gzip, br", "\x1b[31m"])
+def test_an_unknown_encoding_is_refused_by_name(name):
+    with pytest.raises(DecodingError, match="is not known"):
+        decoder(name)
+
+
+@pytest.mark.parametrize("encoding", ENCODERS)
+def test_bytes_of_another_kind_are_an_error(encoding):
+    decoding = decoder(encoding)
+    with pytest.raises(DecodingError):
+        decoding.feed(b"data: this is plain text, and long enough to be seen through\n\n" * 10)
+
+
+@pytest.mark.parametrize(("encoding", "lost"), [("gzip", 0), ("deflate", 0), ("zstd", 0), ("br", 100)])
+def test_what_came_before_bad_bytes_is_decoded(encoding, lost):
+    """Brotli's library keeps what the last few bytes before them would have given."""
+    decoded = []
+    with pytest.raises(DecodingError):
+        decoded.extend(decoder(encoding).slices(ENCODERS[encoding](TEXT) + b"\xff" * 5000))
+    assert TEXT.startswith(b"".join(decoded))
+    assert len(b"".join(decoded)) >= len(TEXT) - lost
+
+
+def _bomb(encoding, size):
+    """`size` zeros, encoded a piece at a time."""
+    encoder = {
+        "gzip": lambda: zlib.compressobj(level=1, wbits=31),
+        "br": lambda: brotli.Compressor(quality=1, lgwin=22),
+        "zstd": lambda: zstandard.ZstdCompressor().compressobj(),
+    }[encoding]()
+    step = bytes(4 * 1024 * 1024)
+    encode = encoder.process if encoding == "br" else encoder.compress
+    finish = encoder.finish if encoding == "br" else encoder.flush
+    return b"".join(encode(step) for _ in range(0, size, len(step))) + finish()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
+def test_a_few_bytes_that_stand_for_very_many_do_not_fill_the_memory(encoding):
+    bomb = _bomb(encoding, 4 * MOST_DECODED)
+    assert len(bomb) < 2_000_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(DecodingError, match="more than"):  # noqa: PT012 - each part is dropped, as a reader would
+            for part in decoder(encoding).slices(bomb):
+                assert len(part) <= MOST_DECODED // 2
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 1.5 * MOST_DECODED
+
+
+def test_the_bound_is_on_what_is_fed_at_once_not_on_the_body():
+    decoding = decoder("gzip")
+    bomb = _bomb("gzip", MOST_DECODED + MOST_DECODED // 2)
+    assert sum(len(decoding.feed(piece)) for piece in in_pieces(bomb, len(bomb) // 2)) == MOST_DECODED * 1.5
+
+
+def test_a_zstd_frame_that_wants_more_memory_than_http_allows_is_an_error():
+    """RFC 9659 allows a window of 8 MB."""
+    wide = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
+    compressor = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    with pytest.raises(DecodingError):
+        decoder("zstd").feed(compressor.compress(b"a" * 1000) + compressor.flush())

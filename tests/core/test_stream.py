@@ -1,0 +1,228 @@
+"""From the observed bytes of a response to its frames: their times and numbers, decoded, across gaps."""
+
+import gzip
+import itertools
+import zlib
+
+import brotli
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.observe import BytesArrived, BytesLost, Side
+from wiretape.sse import FrameKind
+from wiretape.stream import FrameReader, frames_of
+
+
+def arrived(*chunks, start=0):
+    """One run of `(time_ns, bytes)` chunks."""
+    ends = list(itertools.accumulate((len(data) for _, data in chunks), initial=start))[1:]
+    data = b"".join(data for _, data in chunks)
+    return BytesArrived(1, Side.RESPONSE, start, data, ends, [time_ns for time_ns, _ in chunks])
+
+
+def lost(start, count, time_ns=99):
+    return BytesLost(1, time_ns, Side.RESPONSE, start, count, "the disk was full")
+
+
+def runs(*groups):
+    """Runs one after the other, each of `(time_ns, bytes)` chunks."""
+    start = 0
+    for group in groups:
+        run = arrived(*group, start=start)
+        start = run.end
+        yield run
+
+
+def rows(seen):
+    return [(found.frame.kind.value, found.frame.raw, found.time_ns, found.event) for found in seen]
+
+
+def test_a_frame_has_the_time_of_its_last_byte_and_messages_are_numbered():
+    chunks = [(10, b"data: a\n"), (20, b"\ndata: b\n\n"), (30, b": ping\n\nid: 1\n"), (40, b"\n\n"), (50, b"data")]
+    assert rows(frames_of(None, [arrived(*chunks)])) == [
+        ("message", b"data: a\n\n", 20, 1),
+        ("message", b"data: b\n\n", 20, 2),
+        ("comment", b": ping\n", 30, None),
+        ("blank", b"\n", 30, None),
+        ("message", b"id: 1\n\n", 40, 3),
+        ("blank", b"\n", 40, None),
+        ("tail", b"data", 50, None),
+    ]
+
+
+def test_a_frame_given_out_with_the_byte_after_it_has_the_time_of_its_own_last_byte():
+    """A last CR needs a look at the next byte, which may come much later, or never."""
+    expected = [("message", b"data: a\n\r", 10, 1), ("comment", b":\r", 20, None), ("blank", b"\n\r", 30, None)]
+    assert rows(frames_of(None, runs([(10, b"data: a\n\r")], [(20, b":\r")], [(30, b"\n\r")])))[0] == expected[0]
+    assert rows(frames_of(None, runs([(10, b"data: a\n\r"), (20, b":\r")])))[0] == expected[0]
+    assert rows(frames_of(None, runs([(10, b"data: a\n\r")]))) == expected[:1]
+
+
+def test_chunks_without_bytes_move_no_time():
+    groups = [(10, b"data: a\n\r"), (15, b"")], [(20, b"")], [(30, b"data: b")], [(40, b"")]
+    assert rows(frames_of(None, runs(*groups))) == [
+        ("message", b"data: a\n\r", 10, 1),
+        ("tail", b"data: b", 30, None),
+    ]
+
+
+def test_frames_come_as_soon_as_they_are_whole():
+    reader = FrameReader()
+    first, second = runs([(10, b"data: a\n")], [(20, b"\n")])
+    assert reader.feed(first) == []
+    assert rows(reader.feed(second)) == [("message", b"data: a\n\n", 20, 1)]
+    assert reader.events == 1
+    assert reader.close() == []
+
+
+@given(
+    st.lists(st.sampled_from([b"data: a", b"id: 1", b":", b"\n", b"\r", b"\r\n", b"\n\n", b"", b"x"]), max_size=30),
+    st.lists(st.integers(0, 30), max_size=6),
+    st.sampled_from([None, "gzip", "br", "zstd"]),
+)
+def test_how_chunks_are_grouped_into_runs_carries_no_meaning(pieces, cuts, encoding):
+    chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, pieces), 1)]
+    bounds = sorted({0, len(chunks), *(cut for cut in cuts if cut < len(chunks))})
+    groups = [chunks[begin:end] for begin, end in itertools.pairwise(bounds)]
+    assert rows(frames_of(encoding, runs(*groups))) == rows(frames_of(encoding, runs(chunks)))
+
+
+def encoded(encoding, pieces):
+    """Each piece, encoded and flushed so that its receiver can decode it at once."""
+    if encoding == "gzip":
+        compressor = zlib.compressobj(wbits=31)
+        return [compressor.compress(piece) + compressor.flush(zlib.Z_SYNC_FLUSH) for piece in pieces]
+    if encoding == "br":
+        compressor = brotli.Compressor()
+        return [compressor.process(piece) + compressor.flush() for piece in pieces]
+    if encoding == "zstd":
+        compressor = zstandard.ZstdCompressor().compressobj()
+        return [compressor.compress(piece) + compressor.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK) for piece in pieces]
+    return pieces
+
+
+EVENTS = [b"id: 1\ndata: a\n\n", b": ping\r\n\r\n", b"data: b\nda", b"ta: c\n\n", b"id: 2\n"]
+EXPECTED = [
+    ("message", b"id: 1\ndata: a\n\n", 10, 1),
+    ("comment", b": ping\r\n", 20, None),
+    ("blank", b"\r\n", 20, None),
+    ("message", b"data: b\ndata: c\n\n", 40, 2),
+    ("tail", b"id: 2\n", 50, None),
+]
+
+
+@pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd"])
+def test_an_encoded_stream_gives_the_frames_of_the_plain_one(encoding):
+    chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, EVENTS), 1)]
+    assert rows(frames_of(encoding, runs(*([chunk] for chunk in chunks)))) == EXPECTED
+    starts = [found.frame.start for found in frames_of(encoding, [arrived(*chunks)])]
+    assert starts == [0, 15, 23, 25, 42]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "encode"),
+    [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress), ("deflate", zlib.compress)],
+)
+def test_each_event_may_be_a_member_of_its_own(encoding, encode):
+    chunks = [(10 * number, encode(piece)) for number, piece in enumerate(EVENTS, 1)]
+    assert rows(frames_of(encoding, [arrived(*chunks)])) == EXPECTED
+
+
+@pytest.mark.parametrize(("encoding", "encode"), [("gzip", gzip.compress), ("br", brotli.compress)])
+def test_an_encoded_body_may_come_byte_by_byte(encoding, encode):
+    body = encode(b"".join(EVENTS))
+    chunks = [(number, body[number : number + 1]) for number in range(len(body))]
+    found = rows(frames_of(encoding, runs(*([chunk] for chunk in chunks))))
+    assert [(kind, raw, event) for kind, raw, _, event in found] == [(row[0], row[1], row[3]) for row in EXPECTED]
+
+
+def test_the_time_of_a_frame_is_not_that_of_a_later_chunk_that_decodes_to_nothing():
+    """A gzip trailer, for instance."""
+    compressor = zlib.compressobj(wbits=31)
+    flushed = compressor.compress(b"data: a\n\ndata: b") + compressor.flush(zlib.Z_SYNC_FLUSH)
+    seen = rows(frames_of("gzip", runs([(10, flushed)], [(20, compressor.flush())])))
+    assert seen == [("message", b"data: a\n\n", 10, 1), ("tail", b"data: b", 10, None)]
+
+
+def test_a_body_that_cannot_be_decoded_gives_what_came_before_and_says_why():
+    reader = FrameReader("gzip")
+    good = gzip.compress(b"data: a\n\ndata: b")
+    assert rows(reader.feed(arrived((10, good + b"rubbish and more rubbish")))) == [("message", b"data: a\n\n", 10, 1)]
+    assert reader.undecodable
+    assert reader.feed(arrived((20, gzip.compress(b"data: c\n\n")), start=len(good) + 24)) == []
+    assert rows(reader.close()) == [("tail", b"data: b", 10, None)]
+
+
+def test_behind_bytes_that_cannot_be_decoded_nothing_is_decoded_in_the_same_run_either():
+    """And the first reason stays the one that is given."""
+    reader = FrameReader("gzip")
+    run = arrived((10, b"rubbish, and no gzip member"), (20, gzip.compress(b"data: a\n\n")))
+    assert reader.feed(run) == []
+    why = reader.undecodable
+    assert why
+    assert reader.skip(lost(run.end, 5)) == []
+    assert reader.undecodable == why
+
+
+def test_a_stream_in_an_unknown_encoding_gives_no_frames_and_says_why():
+    reader = FrameReader("lzma")
+    assert "'lzma'" in reader.undecodable
+    assert reader.feed(arrived((10, b"data: a\n\n"))) == []
+    assert reader.skip(lost(9, 1)) == []
+    assert reader.close() == []
+
+
+def test_a_body_that_decodes_without_bound_is_undecodable():
+    compressor = brotli.Compressor(quality=1)
+    bomb = b"".join(compressor.process(bytes(2**22)) for _ in range(40)) + compressor.finish()
+    reader = FrameReader("br")
+    assert all(found.frame.kind is FrameKind.OVERSIZED for found in reader.feed(arrived((10, bomb))))
+    assert "more than" in reader.undecodable
+
+
+def test_behind_a_gap_reading_goes_on_at_the_next_blank_line():
+    before = b"id: 1\ndata: a\n\nid: 2\ndata:"
+    after = b' {"b"}\n\n: ping\ndata: c\n\n'
+    start = len(before) + 50
+    body = [arrived((10, before)), lost(len(before), 50), arrived((100, after), start=start)]
+    seen = list(frames_of(None, body))
+    assert rows(seen) == [
+        ("message", b"id: 1\ndata: a\n\n", 10, 1),
+        ("tail", b"id: 2\ndata:", 10, None),
+        ("tail", b' {"b"}\n\n', 100, None),
+        ("comment", b": ping\n", 100, None),
+        ("message", b"data: c\n\n", 100, 2),
+    ]
+    assert [found.frame.start for found in seen] == [0, 15, start, start + 8, start + 15]
+    assert {found.frame.last_event_id for found in seen} == {b"1"}
+
+
+def test_a_gap_between_frames_keeps_the_last_event_id():
+    body = [arrived((10, b"id: 1\ndata: a\n\n")), lost(15, 5), arrived((100, b"\n\ndata: c\n\n"), start=20)]
+    seen = list(frames_of(None, body))
+    assert [kind for kind, *_ in rows(seen)] == ["message", "tail", "message"]
+    assert seen[-1].frame.last_event_id == b"1"
+
+
+def test_two_gaps_with_nothing_between_them_are_one():
+    body = [arrived((10, b"data: a\n\n")), lost(9, 5), lost(14, 5), arrived((100, b"x\n\ndata: c\n\n"), start=19)]
+    assert [raw for _, raw, *_ in rows(frames_of(None, body))] == [b"data: a\n\n", b"x\n\n", b"data: c\n\n"]
+
+
+def test_a_gap_may_be_first_and_last():
+    body = [lost(0, 5, 1), arrived((100, b"x\n\ndata: c"), start=5), lost(15, 3)]
+    assert rows(frames_of(None, body)) == [("tail", b"x\n\n", 100, None), ("tail", b"data: c", 100, None)]
+
+
+def test_a_gap_in_an_encoded_body_makes_the_rest_undecodable():
+    chunks = [(10 * number, piece) for number, piece in enumerate(encoded("gzip", EVENTS), 1)]
+    reader = FrameReader("gzip")
+    first = arrived(*chunks[:3])
+    assert rows(reader.feed(first)) == EXPECTED[:3]
+    assert rows(reader.skip(lost(first.end, 7))) == [("tail", b"data: b\nda", 30, None)]
+    assert reader.undecodable == "7 bytes of the encoded body were not recorded"
+    assert reader.feed(arrived(*chunks[3:], start=first.end + 7)) == []
+    assert reader.close() == []
+    assert reader.undecodable == "7 bytes of the encoded body were not recorded"
