@@ -80,13 +80,13 @@ class Occasion(Generic[P]):
     name: str
 
 
-MESSAGE = Occasion[[Message, Stream]]("message")
+MESSAGE: Occasion[[Message, Stream]] = Occasion("message")
 """A message of a stream of the service arrived."""
-RESPONSE = Occasion[[ExchangeState]]("response")
+RESPONSE: Occasion[[ExchangeState]] = Occasion("response")
 """The head of a response arrived."""
-STREAM_END = Occasion[[StreamEnd]]("stream end")
+STREAM_END: Occasion[[StreamEnd]] = Occasion("stream end")
 """A stream of the service ended."""
-ERROR_ANSWER = Occasion[[Answer]]("error answer")
+ERROR_ANSWER: Occasion[[Answer]] = Occasion("error answer")
 """An answer with a status of 400 or above ended."""
 
 EVERY_MESSAGE = frozenset(Shape)

@@ -47,8 +47,10 @@ def envelope_field_malformed(answer: Answer) -> Outcome:
     if envelope is None:
         return None
     bad = [name for name in ENVELOPE_FIELDS if type(envelope.get(name)) is not str]
-    return [Problem(f"Expected a string as `{ENVELOPE_KEY}.{name}`, got {described(envelope.get(name, ...))}.")
-            for name in bad]  # fmt: skip
+    return [
+        Problem(f"Expected a string as `{ENVELOPE_KEY}.{name}`, got {described(envelope.get(name, ...))}.")
+        for name in bad
+    ]
 
 
 @rule(

@@ -42,7 +42,7 @@ class Place:
     event: int | None = None
     """Which message of the connection, from 1; None for what is about no single message."""
     sequence: int | None = None
-    """The sequence that the message itself carries, if it is an integer."""
+    """The sequence that the message itself carries, if it is an integer of 64 bits."""
     byte_offset: int | None = None
     """Where the message begins in the (decoded) body."""
 

@@ -13,6 +13,7 @@ from wiretape.sse import Frame
 from wiretape.stream import SeenFrame
 
 _NO_OFFSET = timedelta(0)
+_STORABLE = 2**63
 _NOTHING: dict[str, Any] = {}
 
 
@@ -170,7 +171,10 @@ class Message:
 
     def place(self, exchange: int) -> Place:
         """Where the message stands."""
-        return Place(exchange, self.time_ns, self.number, self.sequence, self.frame.start)
+        sequence = self.sequence
+        if sequence is not None and not -_STORABLE <= sequence < _STORABLE:
+            sequence = None
+        return Place(exchange, self.time_ns, self.number, sequence, self.frame.start)
 
 
 def _long_sequence(data: bytes) -> object:

@@ -83,8 +83,10 @@ def unknown_field(message: Message, _stream: Stream) -> Outcome:
     """A field is none of `event`, `id`, `data` and `retry`."""
     if not message.unknown:
         return HELD
-    return [Problem(f"Expected the fields event, id, data and retry only, got {quoted_bytes(name)}.")
-            for name in message.unknown]  # fmt: skip
+    return [
+        Problem(f"Expected the fields event, id, data and retry only, got {quoted_bytes(name)}.")
+        for name in message.unknown
+    ]
 
 
 @rule(
@@ -115,8 +117,10 @@ def repeated_field(message: Message, _stream: Stream) -> Outcome:
     """A message has more than one `event`, `id` or `data` line."""
     if not message.repeated:
         return HELD
-    return [Problem(f"Expected one `{name}` line, got {len(message.frame.values(name.encode()))} of them.")
-            for name in message.repeated]  # fmt: skip
+    return [
+        Problem(f"Expected one `{name}` line, got {len(message.frame.values(name.encode()))} of them.")
+        for name in message.repeated
+    ]
 
 
 @rule(

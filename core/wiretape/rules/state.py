@@ -88,7 +88,7 @@ class Stream:
         self.sequence: int | None = None
         """The last integer sequence of a durable event."""
         self.out_of_step = False
-        """Whether a message came since whose sequence, if it has one, could not be read."""
+        """Whether the message before had a sequence that could not be read or that was not in order."""
         self.gap = False
         """Whether messages may have passed unseen since."""
         self.created_at: datetime | None = None
@@ -112,8 +112,9 @@ class Stream:
         if message.sequence is None:
             self.out_of_step = True
         else:
+            self.out_of_step = self.sequence is not None and message.sequence <= self.sequence
             self.sequence = message.sequence
-            self.out_of_step = self.gap = False
+            self.gap = False
         self.created_at = message.created_at or self.created_at
 
     def lose(self) -> None:

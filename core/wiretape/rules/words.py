@@ -25,9 +25,14 @@ def described(value: object) -> str:
         case str():
             return f"the string {quoted(value)}"
         case int() | float():
-            return f"the number {quoted(repr(value))}" if abs(value) < 10**50 else "a very long number"
+            return f"the number {number(value)}"
         case dict():
             return "an object"
         case list():
             return "an array"
     return "no value"
+
+
+def number(value: float) -> str:
+    """A number in full, unless that would fill the line."""
+    return repr(value) if abs(value) < 10**40 else "of more than 40 digits"

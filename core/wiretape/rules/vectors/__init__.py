@@ -1,0 +1,77 @@
+"""Vectors: for each rule the smallest traffic that breaks it, and the smallest that keeps it.
+
+They are TOML files, `CODE/breaks*.toml` and `CODE/keeps*.toml`.  One that breaks a rule gives exactly one
+finding, of that rule; one that keeps it brings the rule up and gives none.
+
+    shows = "One sentence on what the traffic shows."
+
+    [[exchange]]                           # one or more, in order of time
+    request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
+    headers = ["Authorization: Bearer key_1"]                  # the default
+    client = "127.0.0.1"                                       # the default
+    at = 0.0                               # seconds; the default is a second after the one before has ended
+    status = 200                           # the default; 0 for no response at all
+    response_headers = ["Content-Type: text/event-stream"]     # the default for 200; else application/json
+    ending = "complete"                    # the default; one of `wiretape.observe.Ending`
+    latin1 = false                         # true: each character of the body stands for one byte
+    body = '''
+    event: message.delta
+    data: {"type":"message.delta","run_id":"run_1","delta":{"text":"Hi"}}
+
+    '''
+
+Instead of one `body`, tables `[[exchange.part]]` give its pieces: each has a `text`, or a number of bytes that
+were `lost`, and `after`, the seconds since the piece before.  Where the response headers say
+`Content-Encoding: gzip`, the body is compressed.
+"""
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from wiretape.observe import Observation
+from wiretape.rules.vectors.traffic import observations
+
+
+@dataclass(frozen=True, slots=True)
+class Vector:
+    """One case: some traffic, and whether it breaks the rule."""
+
+    code: str
+    name: str
+    """The file's name without its ending; begins with `breaks` or `keeps`."""
+    text: str
+    """The file itself."""
+
+    @property
+    def breaks(self) -> bool:
+        """Whether the rule is broken."""
+        return self.name.startswith("breaks")
+
+    @property
+    def shows(self) -> str:
+        """What the traffic shows, in one sentence."""
+        return str(tomllib.loads(self.text)["shows"])
+
+    def observations(self, piece: int | None = None) -> list[Observation]:
+        """The traffic as observations.  With `piece`, bodies arrive in pieces of at most so many bytes."""
+        return observations(tomllib.loads(self.text), piece)
+
+
+@cache
+def vectors() -> tuple[Vector, ...]:
+    """All vectors, in the order of code and name."""
+    found = [
+        Vector(folder.name, file.name.removesuffix(".toml"), file.read_text("utf-8"))
+        for folder in files(__name__).iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
+        if file.name.endswith(".toml")
+    ]
+    return tuple(sorted(found, key=lambda vector: (vector.code, vector.name)))
+
+
+def vectors_of(code: str) -> tuple[Vector, ...]:
+    """The vectors of one rule."""
+    return tuple(vector for vector in vectors() if vector.code == code)

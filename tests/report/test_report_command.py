@@ -1,0 +1,363 @@
+"""`wiretape report`, as people and programs use it."""
+
+import json
+import os
+import pty
+import re
+import stat
+import subprocess
+import sys
+
+import pytest
+
+from wiretape.recording import Writer
+from wiretape.rules import CATALOGUE
+from wiretape.rules.vectors import vectors_of
+
+CLEAN = """
+[[exchange]]
+request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
+body = '''
+event: message.delta
+data: {"type":"message.delta","run_id":"run_1","delta":{"text":"Hi"}}
+
+'''
+"""
+OUT_OF_ORDER = """
+[[exchange]]
+request = "GET /v1/sessions/ses_1/events/stream"
+body = '''
+event: run.started
+id: evt_4
+data: {"id":"evt_4","sequence":4,"type":"run.started"}
+
+: keep-alive
+event: session.error
+id: evt_3
+data: {"id":"evt_3","sequence":3,"type":"session.error"}
+
+'''
+"""
+HOSTILE = '''
+[[exchange]]
+request = "GET /v1/sessions/\\u001b]0;x\\u0007/events/stream?x=]]></script>"
+response_headers = ["Content-Type: text/event-stream", "Content-Encoding: \\u001b[31m"]
+body = "data: x\\n\\n"
+
+[[exchange]]
+request = "GET /v1/sessions/s/events/stream"
+latin1 = true
+body = """
+event: \\u001b[31m</script>]]>
+id: \\u001b[2J
+\\u001b[1m: x
+data: {"id":"\\\\ud800\\\\u001b","sequence":99999999999999999999999,"type":"\\\\u202e"}
+
+data: \\u00ff\\u001b[0m
+
+"""
+
+[[exchange]]
+request = "GET /\\u001b[1A"
+status = 500
+response_headers = ["Content-Type: \\u001b[1A"]
+body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A\\"}}"
+'''
+
+
+def wiretape(*arguments, **options):
+    command = [sys.executable, "-c", "from wiretape.cli import main; main()", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, check=False, **options)
+
+
+def test_a_recording_without_findings_gives_one_line(record, run):
+    path = record(CLEAN)
+    result = run("report", path)
+    assert result.exit_code == 0
+    assert result.stdout == f"{path}: no findings · 11 of 27 rules exercised · 1 event in 1 exchange\n"
+    assert result.stderr == ""
+
+
+def test_a_finding_is_shown_with_its_place_evidence_clause_and_the_command_that_shows_it(record, run):
+    path = record(OUT_OF_ORDER)
+    result = run("report", path)
+    assert result.exit_code == 1
+    assert (
+        result.stdout
+        == f"""\
+SEQ001 sequence-not-increasing  error of the service
+  Expected a sequence above 4, got 3.
+  --> {path}, exchange 1, event 2, bytes 98-187, 1.003s
+      GET /v1/sessions/ses_1/events/stream
+       1 | (run.started · id evt_4 · sequence 4, 0.0 ms before)
+       2 | event: session.error
+         | id: evt_3
+         | data: {{"id":"evt_3","sequence":3,"type":"session.error"}}
+    = clause: Durable event, sequence: "Order number of the durable event." (stated)
+    = see: wiretape show {path} --exchange 1
+
+{path}: 1 finding (1 error) · 18 of 27 rules exercised · 2 events in 1 exchange
+"""
+    )
+
+
+def test_the_command_in_a_block_runs(record, run):
+    text = run("report", record(OUT_OF_ORDER, name="it's a run.db")).stdout
+    command = re.search(r"see: wiretape (.*)", text)[1]
+    shown = subprocess.run(  # noqa: S602 - quoting is what is tested
+        f"{sys.executable} -c 'from wiretape.cli import main; main()' {command}",
+        shell=True,
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    assert "evt_3" in shown.stdout
+
+
+def test_an_error_answer_is_shown_with_its_head_and_body(record, run):
+    (vector,) = [v for v in vectors_of("ERR001") if v.name == "breaks-no-json"]
+    text = run("report", record(vector.observations())).stdout
+    assert "      GET /v1/models\n       < | 502 Bad Gateway\n" in text
+    assert "       < | Content-Type: application/json\n         | <h1>Bad Gateway</h1>\n" in text
+    assert ", exchange 1, 1.004s\n" in text
+
+
+def test_a_cut_off_message_is_shown(record, run):
+    (vector,) = [v for v in vectors_of("SSE002") if v.name == "breaks-in-a-line"]
+    text = run("report", record(vector.observations())).stdout
+    assert "bytes 0-28" in text
+    assert "         | event: message.delta\n         | data: {\n" in text
+
+
+def test_compressed_evidence_is_shown_decoded(record, run):
+    text = run(
+        "report",
+        record("""
+        [[exchange]]
+        request = "GET /v1/sessions/s/events/stream"
+        response_headers = ["Content-Type: text/event-stream", "Content-Encoding: gzip"]
+        body = "data: x\\n\\n"
+
+        [[exchange]]
+        request = "GET /"
+        status = 500
+        response_headers = ["Content-Encoding: gzip"]
+        body = "so sorry"
+        """),
+    ).stdout
+    assert "       1 | data: x\n" in text
+    assert "       < | Content-Encoding: gzip\n" in text
+    assert "         | so sorry\n" in text
+
+
+def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, run):
+    body = "data: {}\\n\\n" * 12
+    path = record(f"""
+    [[exchange]]
+    request = "GET /v1/sessions/s/events/stream"
+    body = "{body}"
+    """)
+    few = run("report", path).stdout
+    assert few.count("SSE006 missing-event-line  error") == 5
+    assert "… and 7 more of SSE006 missing-event-line (error); --all shows them\n\n" in few
+    assert ": 12 findings (12 errors) · " in few
+    everything = run("report", path, "--all").stdout
+    assert everything.count("SSE006 missing-event-line  error") == 12
+    assert "more of" not in everything
+    assert len(json.loads(run("report", path, "--format", "json").stdout)["findings"]) == 12
+
+
+def test_findings_are_sorted_by_exchange_event_offset_and_code(record, run, all_vectors):
+    document = json.loads(run("report", record(all_vectors), "--format", "json").stdout)
+    found = [(f["exchange"], f["event"] or 0, f["byte_offset"] or 0, f["code"]) for f in document["findings"]]
+    assert found == sorted(found)
+
+
+def test_json_has_every_rule_every_finding_and_a_summary(record, run, all_vectors):
+    result = run("report", record(all_vectors), "--format", "json")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert list(document) == ["format", "tool", "recording", "rules", "findings", "summary"]
+    assert document["format"] == 1
+    assert document["recording"]["file"] == "run.db"
+    assert document["recording"]["upstream"] == "http://service.test"
+    assert [rule["code"] for rule in document["rules"]] == list(CATALOGUE)
+    keys = {"code", "name", "severity", "side", "scope", "basis", "clause", "verdict", "exercised", "findings"}
+    assert all(keys <= rule.keys() for rule in document["rules"])
+    keys = ["code", "severity", "side", "exchange", "event", "sequence", "byte_offset", "time_ns", "message"]
+    assert all(list(finding) == keys for finding in document["findings"])
+    counted = {rule["code"]: rule["findings"] for rule in document["rules"]}
+    for code, number in counted.items():
+        assert number == sum(finding["code"] == code for finding in document["findings"])
+    summary = document["summary"]
+    assert summary["findings"]["total"] == len(document["findings"])
+    assert summary["rules"] == {
+        "total": 27,
+        "exercised": 27,
+        "pass": 0,
+        "fail": 27,
+        "not-exercised": 0,
+        "inconclusive": 0,
+    }
+
+
+def test_rules_that_never_came_up_are_not_exercised(record, run):
+    document = json.loads(run("report", record(CLEAN), "--format", "json").stdout)
+    verdicts = {rule["code"]: rule["verdict"] for rule in document["rules"]}
+    assert verdicts["DUR004"] == "pass"
+    assert verdicts["ERR001"] == "not-exercised"
+    assert document["findings"] == []
+    assert document["summary"]["rules"]["exercised"] == 11
+
+
+def test_what_the_recording_does_not_tell_is_said_to_be_inconclusive(record, run):
+    path = record("""
+    [[exchange]]
+    request = "GET /"
+    status = 500
+    ending = "client-closed"
+    body = "{"
+    """)
+    result = run("report", path, "--fail-on", "note")
+    assert result.exit_code == 0
+    assert "no findings · 0 of 27 rules exercised · 4 inconclusive (ERR001, ERR002, ERR003, ERR004) · " in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("code", "statuses"),
+    [
+        ("SSE003", {"error": 0, "warning": 0, "note": 1, "never": 0}),
+        ("SSE005", {"error": 0, "warning": 1, "note": 1, "never": 0}),
+        ("SSE006", {"error": 1, "warning": 1, "note": 1, "never": 0}),
+    ],
+)
+def test_the_exit_status_is_1_from_the_severity_that_fail_on_names(record, run, code, statuses):
+    (vector,) = [v for v in vectors_of(code) if v.name == "breaks"]
+    path = record(vector.observations())
+    assert {level: run("report", path, "--fail-on", level).exit_code for level in statuses} == statuses
+    assert run("report", path).exit_code == statuses["error"]
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_the_same_recording_gives_the_same_bytes(record, all_vectors, kind):
+    path = record(all_vectors)
+    runs = [wiretape("report", path, "--format", kind, env=os.environ | {"PYTHONHASHSEED": seed}) for seed in "123"]
+    assert runs[0].stdout
+    assert runs[0].stdout == runs[1].stdout == runs[2].stdout
+
+
+@pytest.mark.parametrize("kind", ["text", "json"])
+def test_hostile_recordings_break_neither_terminal_nor_format(record, run, kind):
+    result = run("report", record(HOSTILE), "--format", kind)
+    assert result.exit_code == 1
+    assert all(line.isprintable() for line in result.stdout.splitlines())
+    if kind == "json":
+        codes = {finding["code"] for finding in json.loads(result.stdout)["findings"]}
+        assert {"SSE001", "SSE003", "SSE009", "DUR003", "ERR002", "ERR003"} <= codes
+
+
+def test_a_huge_event_is_shown_in_a_few_short_lines(record, run, traffic):
+    seen = traffic(CLEAN.replace('"text":"Hi"', f'"text":"{"é" * 3_000_000}"').replace("event: ", "x:\nevent: "))
+    text = run("report", record(seen), "--fail-on", "never").stdout
+    assert "SSE003" in text
+    assert max(map(len, text.splitlines())) < 200
+
+
+def test_the_report_goes_to_a_file_that_only_its_owner_reads(record, run, tmp_path):
+    path, to = record(OUT_OF_ORDER), tmp_path / "report.json"
+    for _ in range(2):
+        result = run("report", path, "--format", "json", "--output", to)
+        assert (result.exit_code, result.output) == (1, "")
+        assert json.loads(to.read_bytes())["findings"][0]["code"] == "SEQ001"
+        assert stat.S_IMODE(to.stat().st_mode) == 0o600
+
+
+def test_a_recording_is_never_replaced_by_a_report(record, run):
+    path, other = record(CLEAN), record(OUT_OF_ORDER, name="other.db")
+    for to in (path, other):
+        before = to.read_bytes()
+        result = run("report", path, "--output", to)
+        assert result.exit_code == 2
+        assert "is a recording" in result.stderr
+        assert to.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Missing argument 'FILE'"),
+        (("a.db", "b.db"), "unexpected extra argument"),
+        (("a.db", "--format", "xml"), "'xml' is not one of 'text', 'json'"),
+        (("a.db", "--fail-on", "worst"), "'worst' is not one of"),
+        (("a.db", "--format", "json", "--all"), "--all goes with --format text"),
+        (("a.db", "--select"), "No such option"),
+        (("nowhere.db",), "There is no file nowhere.db"),
+        ((".",), "is a directory"),
+    ],
+)
+def test_bad_arguments_are_told_in_a_sentence_with_status_2(run, arguments, said):
+    result = run("report", *arguments)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_file_that_is_no_recording_is_told(run, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("hello")
+    result = run("report", path)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "notes.txt" in result.stderr
+
+
+def test_an_output_that_cannot_be_written_is_told(record, run, tmp_path):
+    result = run("report", record(CLEAN), "--output", tmp_path / "no" / "such" / "folder")
+    assert result.exit_code == 2
+    assert "cannot be written" in result.stderr
+
+
+def test_an_empty_recording_has_an_empty_report(run, tmp_path):
+    Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
+    result = run("report", tmp_path / "run.db")
+    assert result.exit_code == 0
+    assert "no findings · 0 of 27 rules exercised · 0 events in 0 exchanges" in result.stdout
+
+
+def on_a_terminal(*arguments, before=""):
+    """What a terminal shows on stdout and stderr together."""
+    code = f"{before}\nfrom wiretape.cli import main; main()"
+    leader, follower = pty.openpty()
+    environment = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "PAGER"}}
+    with subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=environment | {"TERM": "xterm-256color", "COLUMNS": "100"},
+    ):
+        os.close(follower)
+        shown = b""
+        try:
+            while data := os.read(leader, 65536):
+                shown += data
+        except OSError:  # how a pty says that nobody holds its other end any more
+            pass
+    os.close(leader)
+    return shown.decode()
+
+
+def test_findings_are_coloured_on_a_terminal_only(record, run):
+    path = record(OUT_OF_ORDER)
+    assert "\x1b[31m" in on_a_terminal("report", path)
+    assert "\x1b" not in run("report", path).stdout
+
+
+def test_a_bar_is_shown_on_a_terminal_when_judging_takes_long(record):
+    path = record(CLEAN)
+    quick = on_a_terminal("report", path)
+    slow = on_a_terminal(
+        "report", path, before="import wiretape_inspect.report.progress as progress; progress.PATIENCE_S = 0"
+    )
+    assert "judging" not in quick
+    assert "judging" in slow
+    assert slow.rstrip().endswith("1 event in 1 exchange")

@@ -1,0 +1,98 @@
+"""What is found live is what is found in the recording."""
+
+import pytest
+
+from wiretape.recording import open_recording
+from wiretape.rules import Checker, Severity
+from wiretape.rules.vectors import vectors
+from wiretape_inspect.report import judge
+
+GAP = """
+[[exchange]]
+request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
+ending = "service-closed"
+part = [
+    { text = "event: message.delta\\nid: x\\ndata: {\\"type\\":\\"message.delta\\"}\\n\\nevent: mess" },
+    { lost = 777 },
+    { text = "age\\n\\ndata: {}\\n\\nevent: cut", after = 3 },
+]
+
+[[exchange]]
+request = "GET /v1/sessions/ses_1/events/stream"
+at = 2
+status = 404
+ending = "open"
+body = "{}"
+"""
+
+
+def live(seen):
+    checker = Checker()
+    found = [finding for item in seen for finding in checker.feed(item)] + checker.finish()
+    return found, checker.verdicts()
+
+
+def places(findings):
+    return sorted((f.exchange, f.event or 0, f.byte_offset or 0, f.code, f.time_ns, f.message) for f in findings)
+
+
+def recorded(path):
+    with open_recording(path) as recording:
+        report = judge(recording, str(path))
+    return report.findings, {code: tally.verdict for code, tally in report.tallies.items()}
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
+def test_each_vector_gives_the_same_live_and_recorded(record, vector):
+    findings, verdicts = live(vector.observations(5))
+    assert recorded(record(vector.observations(5))) == (findings, verdicts)
+
+
+def test_all_vectors_in_one_recording_give_the_same_live_and_recorded(record, all_vectors):
+    live_findings, live_verdicts = live(all_vectors)
+    findings, verdicts = recorded(record(all_vectors))
+    assert len(findings) > 30
+    assert places(findings) == places(live_findings)
+    assert verdicts == live_verdicts
+
+
+def test_gaps_and_open_exchanges_give_the_same_live_and_recorded(record, traffic):
+    live_findings, live_verdicts = live(traffic(GAP))
+    findings, verdicts = recorded(record(GAP))
+    assert [f.code for f in findings] == ["SSE002", "DUR004", "SSE006"]
+    assert places(findings) == places(live_findings)
+    assert verdicts == live_verdicts
+    assert verdicts["ERR001"] == "inconclusive"
+
+
+def test_a_report_counts_what_it_saw(record, all_vectors):
+    with open_recording(record(all_vectors)) as recording:
+        report = judge(recording, "run.db")
+    assert report.exchanges == max(item.exchange for item in all_vectors)
+    assert report.events > 60
+    assert report.severities[Severity.ERROR] == sum(f.severity is Severity.ERROR for f in report.findings)
+    assert report.exercised == len(report.tallies)
+
+
+@pytest.mark.parametrize(
+    ("code", "reached"),
+    [("SSE003", {"note"}), ("SSE005", {"note", "warning"}), ("SSE006", {"note", "warning", "error"})],
+)
+def test_a_report_reaches_the_severities_up_to_its_worst_finding(record, code, reached):
+    (vector,) = [v for v in vectors() if v.code == code and v.name == "breaks"]
+    with open_recording(record(vector.observations())) as recording:
+        report = judge(recording, "run.db")
+    assert {severity for severity in Severity if report.reaches(severity)} == reached
+
+
+def test_observations_pass_through_whoever_watches(record, all_vectors):
+    watched = []
+
+    def watch(seen):
+        for item in seen:
+            watched.append(item)
+            yield item
+
+    with open_recording(record(all_vectors)) as recording:
+        judge(recording, "run.db", watch)
+    assert {type(item).__name__ for item in watched} >= {"RequestStarted", "BytesArrived", "ExchangeEnded"}

@@ -1,0 +1,159 @@
+"""The rules of error answers where their edges are."""
+
+import gzip
+import json
+
+import pytest
+
+from wiretape.contract import ERROR_CODES
+from wiretape.observe import Ending
+from wiretape.rules import Verdict
+
+ENVELOPE = {"error": {"code": "resource_not_found", "message": "No.", "request_id": "req_1"}}
+CODES = ("ERR001", "ERR002", "ERR003", "ERR004")
+
+
+def envelope(**changes):
+    fields = {key: value for key, value in (ENVELOPE["error"] | changes).items() if value is not ...}
+    return json.dumps({"error": fields})
+
+
+@pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
+def test_every_code_with_its_status_is_fine(wire, row):
+    assert wire.answer(envelope(code=row.code), row.status) == []
+    assert {wire.verdict(code) for code in CODES} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
+def test_every_code_with_another_status_disagrees(wire, row):
+    assert wire.answer(envelope(code=row.code), 418) == ["ERR004"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"null",
+        b"[]",
+        b'"error"',
+        b"{}",
+        b'{"error":null}',
+        b'{"error":[]}',
+        b'{"Error":{}}',
+        b'{"error":{}',
+        b'{"error":{}}{}',
+        b'\xef\xbb\xbf{"error":{}}',
+        b'{"error":{"message":"\xff"}}',
+        '{"error":{}}'.encode("utf-16"),
+        b"<html>",
+    ],
+)
+def test_a_body_that_is_no_envelope_is_one_finding(wire, body):
+    assert wire.answer(body) == ["ERR001"]
+
+
+def test_each_bad_field_is_a_finding_and_nothing_else_is_said(wire):
+    assert wire.answer(envelope(code=None, message=5, request_id=...)) == ["ERR002"] * 3
+    assert [f.message for f in wire.findings] == [
+        "Expected a string as `error.code`, got null.",
+        "Expected a string as `error.message`, got the number 5.",
+        "Expected a string as `error.request_id`, got no value.",
+    ]
+
+
+def test_a_code_in_the_wrong_case_names_the_right_one_and_no_status(wire):
+    assert wire.answer(envelope(code="Session_Busy"), 400) == ["ERR003"]
+    assert "`SESSION_BUSY`" in wire.findings[0].message
+
+
+def test_of_a_repeated_key_the_last_counts(wire):
+    assert wire.answer('{"error":1,"error":{"code":1,"code":"resource_not_found","message":"","request_id":""}}') == []
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [ending for ending in Ending if ending is not Ending.COMPLETE],
+)
+def test_a_body_that_was_cut_off_is_never_an_error(wire, ending):
+    assert wire.answer(b'{"err', ending=ending) == []
+    assert {wire.verdict(code) for code in CODES} == {Verdict.INCONCLUSIVE}
+
+
+def test_a_body_with_a_gap_is_never_an_error(wire):
+    wire.begin(request="GET /", status=500)
+    wire.body('{"err')
+    wire.lose(10)
+    wire.body("}}")
+    wire.end()
+    assert wire.codes == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_a_body_over_the_bound_is_never_an_error_and_not_kept(wire):
+    wire.begin(request="GET /", status=500)
+    for _ in range(5):
+        wire.body(b"x" * 500_000)
+    assert not wire.checker._open[1].answer._body
+    wire.end()
+    assert wire.codes == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_a_small_body_that_unpacks_to_a_huge_one_is_not_unpacked_to_the_end(wire):
+    bomb = gzip.compress(b"x" * 50_000_000)
+    assert wire.answer(bomb, headers={"content-encoding": "gzip"}) == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_a_compressed_body_is_read(wire):
+    body = gzip.compress(envelope(code="nope").encode())
+    assert wire.answer(body, headers={"Content-Encoding": "GZIP"}) == ["ERR003"]
+
+
+@pytest.mark.parametrize(("coding", "body"), [("gzip", b"not gzip"), ("secret", b"{}")])
+def test_a_body_that_cannot_be_decoded_is_inconclusive(wire, coding, body):
+    assert wire.answer(body, headers={"content-encoding": coding}) == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_json_too_deep_to_read_is_inconclusive(wire):
+    assert wire.answer('{"error":' + "[" * 100_000 + "]" * 100_000 + "}") == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_an_answer_to_head_has_no_body_to_judge(wire):
+    wire.begin(request="HEAD /v1/anything", status=404)
+    wire.end()
+    assert wire.codes == []
+    assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("status", [200, 204, 302, 399])
+def test_other_answers_are_not_looked_at(wire, status):
+    assert wire.answer("no envelope", status, request="GET /v1/anything") == []
+
+
+def test_what_the_proxy_could_not_reach_is_no_answer(wire):
+    wire.ask(request="GET /")
+    wire.end(ending=Ending.SERVICE_UNREACHABLE)
+    assert wire.codes == []
+    assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
+
+
+def test_an_error_answer_to_a_stream_request_is_no_stream(wire):
+    headers = {"content-type": "text/event-stream"}
+    request = "GET /v1/sessions/s/events/stream"
+    assert wire.answer("data: x\n\n", 500, request=request, headers=headers) == ["ERR001"]
+
+
+def test_an_exchange_still_open_at_the_end_of_the_recording_is_inconclusive(wire):
+    wire.begin(request="GET /", status=500)
+    wire.body("oops")
+    assert wire.checker.finish() == []
+    assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
+
+
+def test_findings_about_an_answer_have_no_event(wire):
+    wire.answer(b"", status=500)
+    (finding,) = wire.findings
+    assert (finding.event, finding.sequence, finding.byte_offset) == (None, None, None)

@@ -1,0 +1,353 @@
+"""The rules of a stream where their edges are."""
+
+import gzip
+import json
+
+import pytest
+
+from wiretape.observe import Ending
+from wiretape.rules import Verdict
+
+DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"Hi"}}\n\n'
+
+
+@pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.COMPLETE])
+def test_a_message_cut_off_by_the_service_is_found_at_its_place(wire, ending):
+    wire.begin()
+    wire.body(DELTA + "event: x")
+    wire.end(ending=ending)
+    (finding,) = wire.findings
+    assert (finding.code, finding.event, finding.byte_offset) == ("SSE002", None, len(DELTA))
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED, Ending.TIMED_OUT, Ending.OPEN, Ending.SERVICE_INVALID],
+)
+def test_a_message_cut_off_by_anybody_else_is_no_finding(wire, ending):
+    wire.begin()
+    wire.body("event: x")
+    wire.end(ending=ending)
+    assert wire.codes == []
+    assert wire.verdict("SSE002") is Verdict.NOT_EXERCISED
+
+
+@pytest.mark.parametrize("tail", [": keep", "\n", ":", "\r"])
+def test_a_cut_comment_or_blank_line_is_no_message(wire, tail):
+    assert wire.stream(DELTA, tail) == []
+
+
+def test_a_lost_tail_cannot_be_called_cut_off(wire):
+    wire.begin()
+    wire.body(DELTA + "event: x")
+    wire.lose(100)
+    wire.end(ending=Ending.SERVICE_CLOSED)
+    assert wire.codes == []
+    assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
+
+
+def test_a_tail_behind_a_gap_is_a_tail_once_a_blank_line_was_seen(wire):
+    wire.begin()
+    wire.lose(100)
+    wire.body("rest of a line\n\n" + DELTA + "event: x")
+    wire.end(ending=Ending.SERVICE_CLOSED)
+    assert wire.codes == ["SSE002"]
+
+
+def test_a_tail_behind_a_gap_alone_tells_nothing(wire):
+    wire.begin()
+    wire.lose(100)
+    wire.body("rest of a line")
+    wire.end(ending=Ending.SERVICE_CLOSED)
+    assert wire.codes == []
+    assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
+
+
+def test_order_is_not_judged_across_a_gap(wire, event):
+    wire.begin()
+    wire.body(event(1) + event(2))
+    wire.lose(5000)
+    wire.body("\n\n" + event(9) + event(10))
+    wire.end()
+    assert wire.codes == []
+    assert wire.verdict("SEQ001") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SEQ004") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SSE001") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SEQ003") is Verdict.PASS
+
+
+def test_a_sequence_that_falls_across_a_gap_must_have_fallen_somewhere(wire, event):
+    wire.begin()
+    wire.body(event(5))
+    wire.lose(5000)
+    wire.body("\n\n" + event(3))
+    assert wire.codes == ["SEQ001"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    ["", "[]", "null", "1", '{"type":"message.delta"', "{} {}", "NaN", '{"a":NaN}', "{'a':1}", "\ufeff{}"],
+)
+def test_data_that_is_not_one_json_object_is_nothing_to_durability_and_order(wire, event, data):
+    opaque = f"event: message.completed\nid: evt_2\ndata: {data}\n\n"
+    assert wire.stream(event(1), opaque, event(3)) == []
+
+
+@pytest.mark.parametrize("sequence", ["2", True, 2.0, None, [2], {}])
+def test_a_sequence_of_a_wrong_type_takes_no_part_in_order(wire, event, sequence):
+    assert wire.stream(event(5), event(2, sequence=sequence), event(6)) == []
+
+
+@pytest.mark.parametrize("sequence", [2**63, 2**64, 10**30])
+def test_a_very_long_sequence_is_an_integer(wire, event, sequence):
+    assert wire.stream(event(sequence), event(sequence + 1), event(sequence, sse_id="a", id="a")) == [
+        "SEQ001",
+        "SEQ002",
+    ]
+    assert wire.findings[0].sequence is None, "what SQLite cannot store is left out of the finding"
+
+
+def test_negative_sequences_are_integers(wire, event):
+    assert wire.stream(event(-2), event(-1), event(0)) == []
+
+
+@pytest.mark.parametrize(
+    ("document", "code"),
+    [
+        ('{"type":"message.delta","run_id":"r","delta":{"text":"\\ud800"},"sequence":1}', "DUR005"),
+        ('{"type":"message.delta","run_id":"r","delta":{"text":""},"n":1e999,"sequence":1}', "DUR005"),
+        ('{"type":"x","type":"message.delta","sequence":1}', "DUR005"),
+        (' \t{"type":"message.delta","sequence":1} ', "DUR005"),
+    ],
+)
+def test_json_is_read_where_fast_readers_give_up(wire, document, code):
+    assert wire.stream(f"event: message.delta\ndata: {document}\n\n") == [code]
+
+
+@pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 5000 + "1" + "}" * 5000, "1" * 5000])
+def test_json_too_deep_or_long_to_read_gives_no_finding_and_no_crash(wire, event, deep):
+    document = event(2)[:-3] + f',"x":{deep}}}\n\n'
+    assert wire.stream(event(1), document.replace("id: evt_2\n", ""), event(3)) == []
+
+
+def test_a_number_too_long_in_a_value_that_is_read_otherwise(wire):
+    document = json.dumps({"type": "message.delta", "sequence": 2**70})[:-1] + f', "x": {"[" * 990 + "]" * 990}}}'
+    assert wire.stream(f"event: message.delta\ndata: {document}\n\n") == ["DUR005"]
+
+
+def test_a_null_sequence_makes_no_event_durable(wire):
+    nothing = 'event: session.error\ndata: {"type":"session.error","sequence":null}\n\n'
+    delta = 'event: message.delta\ndata: {"type":"message.delta","sequence":null}\n\n'
+    assert wire.stream(nothing, delta) == []
+
+
+def test_a_stored_type_with_a_null_sequence_carries_neither(wire):
+    stored = 'event: tool.started\ndata: {"type":"tool.started","sequence":null}\n\n'
+    assert wire.stream(stored) == ["DUR006"]
+
+
+def test_a_delta_with_id_and_sequence_breaks_two_rules_of_its_own_and_no_other(wire, event):
+    delta = event(7, "message.delta")
+    assert wire.stream(event(8), delta, delta) == ["DUR004", "DUR005"] * 2
+
+
+@pytest.mark.parametrize("other", [5, None, ["evt_1"], "EVT_1", "evt_1 "])
+def test_a_json_id_that_is_not_the_sse_id_disagrees(wire, event, other):
+    assert wire.stream(event(1, sse_id="evt_1", id=other)) == ["DUR003"]
+
+
+def test_a_missing_json_id_does_not_disagree(wire, event):
+    assert wire.stream(event(1, sse_id="evt_1", id=...)) == []
+
+
+def test_bad_utf8_in_both_ids_is_one_defect(wire, event):
+    broken = event(1).encode().replace(b"evt_1", b"evt_\xff")
+    assert wire.stream(broken) == ["SSE001"]
+
+
+def test_bad_utf8_in_the_json_id_alone_is_one_defect(wire, event):
+    broken = event(1).encode().replace(b'"evt_1"', b'"evt_\xff"')
+    assert wire.stream(broken) == ["SSE001"]
+
+
+def test_bad_utf8_in_a_comment_inside_a_message_is_found(wire):
+    assert wire.stream(DELTA.encode().replace(b"data:", b": \xe9\ndata:")) == ["SSE001"]
+
+
+def test_nul_and_no_sequence_are_two_defects(wire, event):
+    assert wire.stream(event(1, sse_id="evt\0", sequence=...)) == ["DUR001", "SSE004"]
+
+
+def test_the_last_id_without_nul_counts(wire, event):
+    assert wire.stream(event(1).replace("id: evt_1\n", "id: evt_1\nid: a\0\n")) == ["SSE004", "SSE005"]
+
+
+def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
+    block = "event: a\nevent: message.delta\nid\nid\nfoo: 1\nbar\nfoo: 2\n" + DELTA.partition("\n")[2]
+    assert wire.stream(block) == ["DUR004", "SSE003", "SSE003", "SSE005", "SSE005"]
+    assert [f.message for f in wire.findings if f.code == "SSE003"] == [
+        "Expected the fields event, id, data and retry only, got `foo`.",
+        "Expected the fields event, id, data and retry only, got `bar`.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "usable"),
+    [
+        ("1", True),
+        ("3000", True),
+        ("0003000", True),
+        ("2147483647", True),
+        ("2147483648", False),
+        ("0", False),
+        ("000", False),
+        ("", False),
+        (" 1", False),
+        ("1.5", False),
+        ("-1", False),
+        ("1_000", False),
+        ("\uff11", False),  # a digit, but a wide one
+        ("9" * 5000, False),
+    ],
+)
+def test_retry_is_usable_or_not(wire, value, usable):
+    assert wire.stream(f"retry: {value}\n{DELTA}") == ([] if usable else ["SSE010"])
+
+
+@pytest.mark.parametrize(
+    ("identity", "fit"),
+    [
+        ("a", True),
+        ("a b~!", True),
+        ("x" * 1024, True),
+        ("x" * 1025, False),
+        (" a", False),
+        ("a ", False),
+        ("a\t", False),
+        ("a\tb", False),
+        ("\x7f", False),
+        ("\x1b[31m", False),
+        ("ä", False),
+    ],
+)
+def test_an_id_fits_a_header_or_not(wire, event, identity, fit):
+    assert wire.stream(event(1, id=identity)) == ([] if fit else ["SSE011"])
+    assert all(finding.message.isprintable() for finding in wire.findings)
+
+
+def test_messages_without_data_have_no_content_to_judge(wire):
+    assert wire.stream("id: evt_1\n\n", "retry: 10\n\n") == ["SSE008", "SSE008"]
+
+
+def test_a_compressed_stream_is_read_and_offsets_count_decoded_bytes(wire, event):
+    wire.begin(headers={"Content-Type": "text/event-stream", "Content-Encoding": "gzip"})
+    data = gzip.compress((event(1) + event(1)).encode())
+    for byte in data:
+        wire.body(bytes([byte]))
+    wire.end()
+    assert wire.codes == ["SSE009", "SEQ001", "SEQ003"]
+    assert wire.findings[1].byte_offset == len(event(1))
+
+
+@pytest.mark.parametrize(("coding", "data"), [("gzip", b"not gzip at all"), ("secret", b"\0\1")])
+def test_a_stream_that_cannot_be_decoded_is_inconclusive(wire, coding, data):
+    assert wire.stream(data, headers={"Content-Type": "text/event-stream", "Content-Encoding": coding}) == ["SSE009"]
+    assert wire.verdict("SSE001") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
+    assert wire.verdict("DUR004") is Verdict.NOT_EXERCISED
+
+
+def test_an_oversized_message_is_a_gap(wire, event):
+    wire.begin()
+    wire.body(event(1))
+    for _ in range(17):
+        wire.body(b"data: " + b"x" * (1 << 20) + b"\n")
+    wire.body("\n" + event(3) + event(4))
+    wire.end()
+    assert wire.codes == []
+    assert wire.verdict("SEQ004") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SSE002") is Verdict.PASS
+
+
+def test_a_reused_sequence_is_found_once_and_not_again_in_the_replay(wire, event):
+    wire.stream(event(1) + event(1, sse_id="b", id="b"))
+    assert wire.codes == ["SEQ001", "SEQ002"]
+    wire.findings.clear()
+    wire.stream(event(1, sse_id="b", id="b"))
+    wire.stream(event(1))
+    assert wire.codes == []
+    assert wire.stream(event(1, sse_id="c", id="c")) == ["SEQ002"]
+
+
+def test_sessions_of_other_services_and_base_paths_are_other_sessions(wire, event):
+    wire.stream(event(1))
+    wire.stream(event(1, id="b"), authority="other.test")
+    wire.stream(event(1, id="b"), request="GET /eu/v1/sessions/ses_1/events/stream")
+    wire.stream(event(1, id="b"), request="GET /v1/sessions/ses_2/events/stream")
+    assert wire.codes == []
+
+
+def test_interleaved_connections_keep_their_own_order(wire, event):
+    wire.begin(exchange=1)
+    wire.begin(exchange=2)
+    for sequence in (1, 2, 3):
+        wire.body(event(sequence), exchange=1)
+        wire.body(event(sequence), exchange=2)
+    assert wire.codes == []
+    wire.body(event(2), exchange=1)
+    assert [(f.code, f.exchange, f.event) for f in wire.findings] == [("SEQ001", 1, 4), ("SEQ003", 1, 4)]
+
+
+def test_one_event_out_of_order_is_not_also_a_gap(wire, event):
+    assert wire.stream(event(10), event(11), event(5), event(12), event(13)) == ["SEQ001"]
+
+
+def test_created_at_that_is_no_instant_in_utc_takes_no_part(wire, event):
+    times = ["2025-01-01T00:00:00Z", "2024-01-01T00:00:00", "2024-01-01T00:00:00+02:00", "soon", 5, None]
+    assert wire.stream(*[event(n, created_at=time) for n, time in enumerate(times)]) == []
+
+
+@pytest.mark.parametrize("status", [201, 204, 206, 301, 404])
+def test_only_answers_with_200_are_streams(wire, status):
+    headers = {"Content-Type": "text/event-stream"}
+    wire.begin(status=status, headers=headers)
+    wire.body("data: not an event\n\n")
+    assert wire.codes == []
+    assert wire.checker.events == 0
+
+
+@pytest.mark.parametrize("request_line", ["GET /v1/other/stream", "POST /v1/sessions/ses_1/events/stream"])
+def test_streams_of_other_paths_are_recorded_only(wire, request_line):
+    assert wire.stream("data: x\n\n", request=request_line) == []
+    assert wire.verdict("SSE001") is Verdict.NOT_EXERCISED
+
+
+def test_what_belongs_to_an_exchange_is_released_when_it_ends(wire, event):
+    for number in range(1, 4):
+        wire.begin(exchange=number)
+        wire.body(event(number), exchange=number)
+        wire.end(exchange=number)
+    assert wire.checker._open == {}
+
+
+def test_observations_of_exchanges_that_never_began_are_passed_over(wire):
+    wire._ends[9] = 0
+    wire.body("data: x\n\n", exchange=9)
+    wire.lose(5, exchange=9)
+    wire.end(exchange=9)
+    assert wire.codes == []
+
+
+def test_a_finding_tells_its_place(wire, event):
+    wire.stream(": hello\n", event(1), DELTA, event(2, id="x", sse_id="y"))
+    (finding,) = wire.findings
+    assert (finding.event, finding.sequence, finding.byte_offset) == (3, 2, len(": hello\n" + event(1) + DELTA))
+    assert finding.exchange == 1
+    assert finding.time_ns > 0
+    assert finding.message == "Expected the SSE id `y` as JSON `id`, got the string `x`."
+
+
+def test_recorded_text_in_a_message_is_short_and_printable(wire, event):
+    wire.stream(event(1, id="\x1b[2J" + "x" * 5000, sse_id="evt\u202e_1"), event(2, id="y" * 900, sse_id="z" * 900))
+    assert wire.codes == ["DUR003", "SSE011", "DUR003"]
+    assert all(len(f.message) < 250 and f.message.isprintable() for f in wire.findings)

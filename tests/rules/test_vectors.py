@@ -1,0 +1,96 @@
+"""Every vector gives what its name says, whatever pieces its bytes arrive in."""
+
+import pytest
+
+from wiretape.rules import CATALOGUE, Checker, Verdict
+from wiretape.rules.vectors import Vector, vectors
+from wiretape.rules.vectors.traffic import observations
+
+
+def judged(vector, piece=None):
+    checker = Checker()
+    findings = [finding for seen in vector.observations(piece) for finding in checker.feed(seen)]
+    return findings + checker.finish(), checker.verdicts()
+
+
+def named(vector):
+    return f"{vector.code}-{vector.name}"
+
+
+@pytest.mark.parametrize("vector", [v for v in vectors() if v.breaks], ids=named)
+def test_a_breaking_vector_gives_its_code_once_and_nothing_else(vector):
+    findings, verdicts = judged(vector)
+    row = CATALOGUE[vector.code]
+    assert [(f.code, f.severity, f.side) for f in findings] == [(row.code, row.severity, row.side)]
+    assert verdicts[vector.code] is Verdict.FAIL
+
+
+@pytest.mark.parametrize("vector", [v for v in vectors() if not v.breaks], ids=named)
+def test_a_keeping_vector_brings_the_rule_up_and_gives_nothing(vector):
+    findings, verdicts = judged(vector)
+    assert findings == []
+    assert verdicts[vector.code] is Verdict.PASS
+
+
+@pytest.mark.parametrize("piece", [1, 7])
+@pytest.mark.parametrize("vector", vectors(), ids=named)
+def test_pieces_make_no_difference(vector, piece):
+    whole, verdicts = judged(vector)
+    in_pieces, verdicts_in_pieces = judged(vector, piece)
+
+    def places(findings):
+        return [(f.code, f.exchange, f.event, f.sequence, f.byte_offset, f.message) for f in findings]
+
+    assert places(whole) == places(in_pieces)
+    assert verdicts == verdicts_in_pieces
+
+
+def test_every_vector_is_of_a_rule_and_named_for_what_it_does():
+    for vector in vectors():
+        assert vector.code in CATALOGUE
+        assert vector.name.split("-")[0] in {"breaks", "keeps"}
+        assert vector.shows.endswith(".")
+
+
+def test_times_in_a_vector_strictly_increase():
+    for vector in vectors():
+        times = [seen.time_ns for seen in vector.observations(1)]
+        assert times == sorted(set(times))
+
+
+def test_a_slip_in_a_vector_is_told():
+    with pytest.raises(ValueError, match="statsu"):
+        observations({"exchange": [{"request": "GET /", "statsu": 404}]}, None)
+
+
+def test_exchanges_of_a_vector_may_overlap_lose_bytes_and_stay_open():
+    vector = Vector(
+        "SEQ001",
+        "keeps-nothing",
+        """
+        [[exchange]]
+        request = "GET /a"
+        at = 1
+        ending = "open"
+        part = [{ text = "a" }, { lost = 5, after = 2 }, { text = "b" }]
+
+        [[exchange]]
+        request = "GET /b"
+        at = 2
+        status = 0
+        ending = "service-unreachable"
+        """,
+    )
+    seen = [(type(o).__name__, o.exchange) for o in vector.observations()]
+    assert seen == [
+        ("RequestStarted", 1),
+        ("RequestEnded", 1),
+        ("ResponseStarted", 1),
+        ("BytesArrived", 1),
+        ("RequestStarted", 2),
+        ("RequestEnded", 2),
+        ("ExchangeEnded", 2),
+        ("BytesLost", 1),
+        ("BytesArrived", 1),
+    ]
+    assert [o.start for o in vector.observations() if hasattr(o, "start")] == [0, 1, 6]
