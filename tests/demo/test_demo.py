@@ -101,6 +101,19 @@ def test_interrupting_it_leaves_no_program_behind(tmp_path, number):
         assert left.info.ended_ns is not None
 
 
+def test_when_nobody_reads_it_any_more_it_ends_quietly_and_leaves_no_program_behind(tmp_path):
+    with subprocess.Popen(
+        [*COMMAND, "--output", tmp_path / "demo.db"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert next(line for line in process.stdout if "[2/6]" in line)
+        process.stdout.close()
+
+        assert process.stderr.read() == ""
+        assert process.wait(20) == 141
+    with open_recording(tmp_path / "demo.db") as left:
+        assert left.info.ended_ns is not None
+
+
 @pytest.mark.parametrize("content", [b"precious", None])
 def test_a_file_that_is_no_demo_is_left_alone(tmp_path, content):
     path = tmp_path / "mine.db"

@@ -35,10 +35,14 @@ class Child:
 
     async def ready(self) -> str:
         """The address that it listens on, once it does.  Raises DemoError when it never will."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_READY_SECONDS):
-                return await self._ready
-        raise DemoError(f"{self._name} did not start: {' '.join(self._last) or 'it said nothing'}")
+        told = (self._ready, self._listening)
+        await asyncio.wait(told, timeout=_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+        if self._listening.done():
+            # Raises what made it stop listening: perhaps nobody reads what is said.
+            self._listening.result()
+        if not self._ready.done():
+            raise DemoError(f"{self._name} did not start: {' '.join(self._last) or 'it said nothing'}")
+        return self._ready.result()
 
     async def stop(self) -> None:
         """Ask it to stop, as Ctrl-C does, and wait.  Raises DemoError when it ends in another way than well."""
@@ -73,10 +77,6 @@ class Child:
             listening = _LISTENING.search(line)
             if listening is not None and not self._ready.done():
                 self._ready.set_result(listening[1])
-        if not self._ready.done():
-            self._ready.set_exception(
-                DemoError(f"{self._name} did not start: {' '.join(self._last) or 'it said nothing'}")
-            )
 
 
 @asynccontextmanager
