@@ -269,3 +269,22 @@ def test_deltas_without_text_are_counted_without_characters():
 
     assert isinstance(run, DeltaRow)
     assert (run.count, run.characters) == (2, 0)
+
+
+def test_two_messages_over_the_limit_with_a_keep_alive_between_are_two_rows():
+    big = b"data: " + b"x" * (17 * 1024 * 1024) + b"\n\n"
+    found = rows((10, big), (20, b": ping\n"), (30, big))
+
+    assert kinds(found) == ["Oversized", "Pause", "Oversized", "End"]
+    assert [found[0].end, found[2].start] == [len(big), len(big) + 7]
+
+
+def test_an_event_cut_off_by_a_hole_says_nothing_about_the_ending():
+    parts = [
+        BytesArrived(1, Side.RESPONSE, 0, b"event: a", (8,), (10 * MS,)),
+        BytesLost(1, 11 * MS, Side.RESPONSE, 8, 50, "disk full"),
+    ]
+    found = list(stream_rows(exchange(ending=Ending.SERVICE_RESET), parts))
+
+    assert kinds(found) == ["Cut", "Lost", "End"]
+    assert found[-1].words == "service reset"
