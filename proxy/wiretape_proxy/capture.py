@@ -9,6 +9,7 @@ from mitmproxy.http import Headers as HttpHeaders
 from mitmproxy.http import HTTPFlow, Response
 from mitmproxy.master import Master
 from mitmproxy.net.http.url import hostport
+from mitmproxy.proxy.mode_specs import ReverseMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from wiretape.observe import ExchangeEnded, Headers, RequestEnded, RequestStarted, ResponseStarted, Side
@@ -148,7 +149,9 @@ class Capture:
 
     def _is_wanted(self, flow: HTTPFlow) -> bool:
         upstream = self.settings.upstream
-        return upstream is None or (flow.request.host.lower(), flow.request.port) == (upstream.host, upstream.port)
+        if upstream is None or isinstance(flow.client_conn.proxy_mode, ReverseMode):
+            return True
+        return (flow.request.host.lower(), flow.request.port) == (upstream.host, upstream.port)
 
     def _tap(self, exchange: OpenExchange, side: Side) -> Tap:
         tap = self._notes.tap(exchange.number, side)
@@ -190,14 +193,15 @@ class Capture:
 
 def _request_started(number: int, flow: HTTPFlow) -> RequestStarted:
     request = flow.request
-    peer = flow.client_conn.peername
+    # mitmproxy tells us of a request that it refuses before it knows where that was to go.
+    host, port = (request.host, request.port) if request.host else (flow.server_conn.address or ("", 0))[:2]
     return RequestStarted(
         exchange=number,
         time_ns=0,
-        client=peer[0],
+        client=flow.client_conn.peername[0],
         method=request.data.method.decode("latin-1"),
         scheme=request.scheme,
-        authority=hostport(request.scheme, request.host, request.port),
+        authority=hostport(request.scheme, host, port),
         target=request.data.path.decode("latin-1"),
         http_version=request.http_version,
         headers=_headers(request.headers),

@@ -9,6 +9,8 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
+from h2.errors import ErrorCodes
+
 from wiretape.observe import Ending
 
 
@@ -99,7 +101,7 @@ def _client_detail(error: str) -> str:
     if reset := _H2_RESET.fullmatch(error):
         return f"The client reset the HTTP/2 stream ({reset[1]})."
     if goaway := _GOAWAY.match(error):
-        return f"The client ended the HTTP/2 connection ({goaway[1]})."
+        return f"The client ended the HTTP/2 connection ({_code(goaway[1])})."
     if error in _CLIENT_LEFT:
         return "The client closed the connection."
     if error.startswith(_CUT_SHORT):
@@ -111,7 +113,7 @@ def _service_ended(facts: Facts, error: str) -> Verdict:
     if reset := _H2_RESET.fullmatch(error):
         return Ending.SERVICE_RESET, f"The service reset the HTTP/2 stream ({reset[1]})."
     if goaway := _GOAWAY.match(error):
-        return Ending.SERVICE_CLOSED, f"The service ended the HTTP/2 connection ({goaway[1]})."
+        return Ending.SERVICE_CLOSED, f"The service ended the HTTP/2 connection ({_code(goaway[1])})."
     half_a_head = error.startswith((f"{_UNEXPECTED}'HTTP/1", f'{_UNEXPECTED}"HTTP/1'))
     if half_a_head or error.startswith(_CUT_SHORT):
         counts = " (within the response's head)" if half_a_head else _counts(error)
@@ -119,6 +121,14 @@ def _service_ended(facts: Facts, error: str) -> Verdict:
             return Ending.SERVICE_RESET, f"The service reset the connection{counts}."
         return Ending.SERVICE_CLOSED, f"The service closed the connection{counts}."
     return Ending.SERVICE_INVALID, f"The service sent what is not HTTP: {_without_content(error)}."
+
+
+def _code(number: str) -> str:
+    """The name of an HTTP/2 error code, where it has one."""
+    try:
+        return ErrorCodes(int(number)).name
+    except ValueError:
+        return number
 
 
 def _counts(error: str) -> str:

@@ -5,6 +5,7 @@ with what the public interface gives.  Tried with 11.0.2 and 12.2.3.
 """
 
 import asyncio
+import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any
@@ -24,6 +25,8 @@ from wiretape_proxy.endings import Origin
 _CONNECTIONS = 1000
 """How many HTTP/1 connections to the service one HTTP/2 client may have; mitmproxy stops at 5, and streams stay."""
 _NEVER_S = 10 * 365 * 86_400
+
+log = logging.getLogger(__name__)
 
 _origins: WeakKeyDictionary[HTTPFlow, Origin] = WeakKeyDictionary()
 _connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
@@ -157,4 +160,7 @@ class _WithoutTrailers:
 
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
-        return h11.EndOfMessage() if isinstance(event, h11.EndOfMessage) and event.headers else event
+        if isinstance(event, h11.EndOfMessage) and event.headers:
+            log.warning("HTTP/1 trailers were dropped, because mitmproxy cannot pass them on.")
+            return h11.EndOfMessage()
+        return event

@@ -1,0 +1,425 @@
+"""`wiretape proxy` as people start it, services that do as a test tells them, and clients that see each byte."""
+
+import contextlib
+import os
+import signal
+import socket
+import ssl
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TypeVar
+
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from wiretape.observe import Ending, Side
+from wiretape.recording import Exchange, open_recording
+
+ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "proxy", "replay", "inspect")]
+PATIENCE_S = 15
+_T = TypeVar("_T")
+_P = TypeVar("_P", bound="Peer")
+
+
+def _eventually(look: Callable[[], _T], what: str = "it") -> _T:
+    """Look again and again until there is something to see."""
+    until = time.monotonic() + PATIENCE_S
+    while not (seen := look()):
+        assert time.monotonic() < until, f"waited too long for {what}"
+        time.sleep(0.01)
+    return seen
+
+
+class Peer:
+    """One end of a connection, blocking, with patience."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        sock.settimeout(PATIENCE_S)
+        self.sock = sock
+        self.buffer = b""
+        self.head = b""
+
+    def send(self, data: bytes) -> None:
+        self.sock.sendall(data)
+
+    def until(self, end: bytes) -> bytes:
+        """Read up to and with `end`."""
+        while end not in self.buffer:
+            data = self.sock.recv(65536)
+            assert data, f"the connection ended before {end!r}, after {self.buffer!r}"
+            self.buffer += data
+        found, _, self.buffer = self.buffer.partition(end)
+        return found + end
+
+    def exactly(self, count: int) -> bytes:
+        """Read this many bytes."""
+        while len(self.buffer) < count:
+            data = self.sock.recv(65536)
+            assert data, f"the connection ended after {len(self.buffer)} of {count} bytes"
+            self.buffer += data
+        found, self.buffer = self.buffer[:count], self.buffer[count:]
+        return found
+
+    def rest(self) -> bytes:
+        """Read until the other side closes or resets."""
+        with contextlib.suppress(ConnectionResetError):
+            while data := self.sock.recv(65536):
+                self.buffer += data
+        found, self.buffer = self.buffer, b""
+        return found
+
+    def read_head(self) -> str:
+        """Read a request's head; returns its target."""
+        self.head = self.until(b"\r\n\r\n")
+        return self.head.split(b" ", 2)[1].decode()
+
+    def half_close(self) -> None:
+        self.sock.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close with a FIN, and without a word of TLS."""
+        plain = self._plain()
+        with contextlib.suppress(OSError):
+            plain.shutdown(socket.SHUT_WR)
+        plain.close()
+
+    def reset(self) -> None:
+        """Close with a RST."""
+        plain = self._plain()
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        plain.close()
+
+    def _plain(self) -> socket.socket:
+        return socket.socket(fileno=self.sock.detach()) if isinstance(self.sock, ssl.SSLSocket) else self.sock
+
+
+class H2Peer(Peer):
+    """One end of an HTTP/2 connection."""
+
+    def __init__(self, sock: socket.socket, *, client: bool) -> None:
+        super().__init__(sock)
+        config = h2.config.H2Configuration(client_side=client, header_encoding="utf-8", validate_inbound_headers=False)
+        self.h2 = h2.connection.H2Connection(config)
+        self.h2.initiate_connection()
+        self.events: list[h2.events.Event] = []
+        self.bodies: dict[int, bytes] = {}
+        self.flush()
+
+    def flush(self) -> None:
+        self.send(self.h2.data_to_send())
+
+    def pump(self) -> bool:
+        """Take in what comes next; False at the end of the connection."""
+        data = self.sock.recv(65536)
+        if not data:
+            return False
+        for event in self.h2.receive_data(data):
+            self.events.append(event)
+            if isinstance(event, h2.events.DataReceived):
+                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        self.flush()
+        return True
+
+    def wait(self, kind: type[h2.events.Event], stream: int | None = None) -> h2.events.Event:
+        """The first event of this kind (on this stream)."""
+        while True:
+            for event in self.events:
+                if isinstance(event, kind) and stream in {None, getattr(event, "stream_id", None)}:
+                    return event
+            assert self.pump(), f"the connection ended before {kind.__name__}"
+
+    def wait_body(self, stream: int, data: bytes) -> None:
+        """Until this much of the body has come."""
+        while not self.bodies.get(stream, b"").startswith(data):
+            assert self.pump(), f"the connection ended after {self.bodies}"
+
+    def request(self, path: str, *, authority: str = "127.0.0.1", body: bytes | None = None) -> int:
+        """Send a request; returns its stream."""
+        stream = self.h2.get_next_available_stream_id()
+        method = "GET" if body is None else "POST"
+        head = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
+        head += [] if body is None else [("content-length", str(len(body)))]
+        self.h2.send_headers(stream, head, end_stream=body is None)
+        if body is not None:
+            self.h2.send_data(stream, body, end_stream=True)
+        self.flush()
+        return stream
+
+    def respond(self, stream: int, *chunks: bytes, end: bool = False) -> None:
+        """Send a response's head and these frames."""
+        self.h2.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
+        for chunk in chunks:
+            self.h2.send_data(stream, chunk)
+        if end:
+            self.h2.end_stream(stream)
+        self.flush()
+
+
+class Service:
+    """An HTTP/1.1 service: what it does with a request for a path, a test says."""
+
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self.connections = 0
+        self._behaviours: dict[str, Callable[..., object]] = {}
+        self._context = context
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=200)
+        self.port: int = self._listener.getsockname()[1]
+        self.authority = f"127.0.0.1:{self.port}"
+        self.url = f"{'https' if context else 'http'}://{self.authority}"
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def on(self, path: str, behaviour: Callable[..., object]) -> str:
+        """Do this with a request for this path.  For HTTP/2, it gets the stream as well."""
+        self._behaviours[path] = behaviour
+        return path
+
+    def close(self) -> None:
+        # Closing alone would leave the thread in accept().
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                sock, _ = self._listener.accept()
+                self.connections += 1
+                threading.Thread(target=self._serve, args=(sock,), daemon=True).start()
+
+    def _serve(self, sock: socket.socket) -> None:
+        with contextlib.suppress(OSError, AssertionError), sock:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            with self._context.wrap_socket(sock, server_side=True) if self._context else sock as wrapped:
+                self.converse(wrapped)
+
+    def converse(self, sock: socket.socket) -> None:
+        """One request after the other, until the connection ends."""
+        peer = Peer(sock)
+        while peer.sock.fileno() >= 0:
+            self._behaviours[peer.read_head()](peer)
+
+
+class H2Service(Service):
+    """The same for HTTP/2, over TLS."""
+
+    def converse(self, sock: socket.socket) -> None:
+        peer = H2Peer(sock, client=False)
+        seen = 0
+        while peer.pump():
+            for event in peer.events[seen:]:
+                seen += 1
+                if isinstance(event, h2.events.RequestReceived):
+                    self._behaviours[dict(event.headers)[":path"]](peer, event.stream_id)
+            if peer.sock.fileno() < 0:
+                return
+
+
+class Proxy:
+    """A running `wiretape proxy`."""
+
+    def __init__(self, folder: Path, *arguments: str, output: str = "run.db", cwd: Path | None = None) -> None:
+        self.file = folder / output
+        self.lines: list[str] = []
+        self.address = ""
+        self._peers: list[Peer] = []
+        command = [sys.executable, "-m", "wiretape", "proxy", "--listen", "127.0.0.1:0", "--output", str(self.file)]
+        self.process = start(*command, *arguments, cwd=cwd or folder)
+        self._reading = threading.Thread(target=self._read, daemon=True)
+        self._reading.start()
+        self.wait_line("Listening on ")
+        self.address = self.lines[0].split("http://", 1)[1].split(",", 1)[0]
+        self.port = int(self.address.rsplit(":", 1)[1])
+
+    def _read(self) -> None:
+        for line in self.process.stderr:
+            self.lines.append(line.rstrip("\n"))
+
+    def wait_line(self, part: str) -> str:
+        """The first line on standard error with this in it."""
+
+        def look() -> str | None:
+            assert self.process.poll() is None or any(part in line for line in self.lines), self.lines
+            return next((line for line in self.lines if part in line), None)
+
+        return _eventually(look, f"{part!r} among {self.lines}")
+
+    def connect(self) -> Peer:
+        """A plain connection to the proxy."""
+        return self._met(Peer(socket.create_connection(("127.0.0.1", self.port))))
+
+    def _met(self, peer: _P) -> _P:
+        self._peers.append(peer)
+        return peer
+
+    def get(self, path: str, *headers: str) -> Peer:
+        """A connection on which a request was sent."""
+        peer = self.connect()
+        head = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers]
+        peer.send("\r\n".join([*head, "", ""]).encode())
+        return peer
+
+    def connect_h2(self) -> H2Peer:
+        """An HTTP/2 connection to the proxy."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        context.set_alpn_protocols(["h2"])
+        sock = context.wrap_socket(socket.create_connection(("127.0.0.1", self.port)), server_hostname="127.0.0.1")
+        return self._met(H2Peer(sock, client=True))
+
+    def find(self, path: str) -> Exchange | None:
+        """The exchange whose request was for this path, as far as it is on disk."""
+        with open_recording(self.file) as recording:
+            return next((seen for seen in recording.exchanges() if seen.request.target == path), None)
+
+    def ended(self, path: str) -> Exchange:
+        """The same, once it has ended."""
+
+        def look() -> Exchange | None:
+            seen = self.find(path)
+            return seen if seen is not None and seen.ending is not Ending.OPEN else None
+
+        return _eventually(look, f"the end of {path}")
+
+    def body(self, path: str, side: Side = Side.RESPONSE) -> bytes:
+        """What is recorded of a body."""
+        exchange = self.find(path)
+        assert exchange is not None
+        with open_recording(self.file) as recording:
+            return b"".join(run.data for run in recording.body(exchange.number, side))
+
+    def stop(self, number: int = signal.SIGINT) -> int:
+        """Send a signal and wait for the end; returns the exit status."""
+        self.process.send_signal(number)
+        status = self.process.wait(PATIENCE_S)
+        self._reading.join(PATIENCE_S)
+        return status
+
+    def kill(self) -> None:
+        """Whatever it does, end it."""
+        for peer in self._peers:
+            peer.sock.close()
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self._reading.join(PATIENCE_S)
+        self.process.stderr.close()
+
+
+def start(*command: str, cwd: Path, **env: str) -> "subprocess.Popen[str]":
+    """Start a program that finds wiretape."""
+    path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
+    return subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=os.environ | {"PYTHONPATH": path} | env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="session")
+def eventually() -> Callable[..., object]:
+    """Look again and again until there is something to see."""
+    return _eventually
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory) -> Path:
+    """A key and its certificate for 127.0.0.1, its own authority, in one PEM file."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    now = datetime.now(UTC)
+    names = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ip_address("127.0.0.1"))])
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(x509.random_serial_number())
+    builder = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=1))
+    builder = builder.add_extension(names, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    public = builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    path = tmp_path_factory.mktemp("tls") / "service.pem"
+    path.write_bytes(private + public)
+    return path
+
+
+def _context(certificate: Path, *protocols: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    context.set_alpn_protocols(list(protocols))
+    return context
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[Service]:
+    """An HTTP/1.1 service."""
+    service = Service()
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def tls_service(certificate) -> Iterator[Service]:
+    """An HTTP/1.1 service over TLS."""
+    service = Service(_context(certificate, "http/1.1"))
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def h2_service(certificate) -> Iterator[H2Service]:
+    """An HTTP/2 service."""
+    service = H2Service(_context(certificate, "h2"))
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def start_proxy(tmp_path) -> Iterator[Callable[..., Proxy]]:
+    """Starts proxies for one test."""
+    proxies: list[Proxy] = []
+
+    def start_one(*arguments: str, **keywords) -> Proxy:
+        proxies.append(Proxy(tmp_path, *arguments, **keywords))
+        return proxies[-1]
+
+    yield start_one
+    for proxy in proxies:
+        proxy.kill()
+
+
+@pytest.fixture(scope="module")
+def start_module_proxy(tmp_path_factory) -> Iterator[Callable[..., Proxy]]:
+    """Starts proxies that serve all tests of a module."""
+    proxies: list[Proxy] = []
+
+    def start_one(*arguments: str) -> Proxy:
+        proxies.append(Proxy(tmp_path_factory.mktemp("proxy"), *arguments))
+        return proxies[-1]
+
+    yield start_one
+    for proxy in proxies:
+        proxy.kill()
+
+
+@pytest.fixture(scope="module")
+def proxy(start_module_proxy, service) -> Proxy:
+    """A proxy before the HTTP/1.1 service."""
+    return start_module_proxy(service.url)

@@ -1,0 +1,305 @@
+"""How exchanges end over HTTP/1.1, each seen on real sockets: its name, and the bytes that came before it."""
+
+import contextlib
+import socket
+import time
+
+import pytest
+
+from wiretape.observe import Ending, Side
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+LENGTH = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\n"
+UNFRAMED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+ONE = b"7\r\ndata: 1\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+def sends(*parts):
+    """A behaviour: send bytes; "FIN", "RST" and "seen" (wait until the client has what came before) in between."""
+
+    def behave(peer):
+        for part in parts:
+            if part == "FIN":
+                peer.close()
+            elif part == "RST":
+                # A reset overtakes what the other side has not read yet.
+                time.sleep(0.05)
+                peer.reset()
+            else:
+                peer.send(part)
+
+    return behave
+
+
+CUT = {
+    "chunked, FIN": (CHUNKED + ONE, "FIN", Ending.SERVICE_CLOSED, b"data: 1"),
+    "chunked, RST": (CHUNKED + ONE, "RST", Ending.SERVICE_RESET, b"data: 1"),
+    "within a chunk, FIN": (CHUNKED + ONE + b"9\r\ndata", "FIN", Ending.SERVICE_CLOSED, b"data: 1data"),
+    "with a length, FIN": (LENGTH + b"data: 1", "FIN", Ending.SERVICE_CLOSED, b"data: 1"),
+    "with a length, RST": (LENGTH + b"data: 1", "RST", Ending.SERVICE_RESET, b"data: 1"),
+    "until close, FIN": (UNFRAMED + b"data: 1", "FIN", Ending.COMPLETE, b"data: 1"),
+    "until close, RST": (UNFRAMED + b"data: 1", "RST", Ending.SERVICE_RESET, b"data: 1"),
+    "before the head, FIN": (b"", "FIN", Ending.SERVICE_CLOSED, b""),
+    "before the head, RST": (b"", "RST", Ending.SERVICE_RESET, b""),
+    "within the head, FIN": (b"HTTP/1.1 200 OK\r\nSet-Cookie: secret=1", "FIN", Ending.SERVICE_CLOSED, b""),
+    "no HTTP": (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "FIN", Ending.SERVICE_INVALID, b""),
+    "no HTTP, cut off": (b"SSH-2.0-OpenSSH_9.2\r\n", "FIN", Ending.SERVICE_INVALID, b""),
+    "no chunk": (CHUNKED + ONE + b"secret\r\n", "FIN", Ending.SERVICE_INVALID, b"data: 1"),
+    "no header": (b"HTTP/1.1 200 OK\r\nsecret\r\n\r\n", "FIN", Ending.SERVICE_INVALID, b""),
+    "two framings": (CHUNKED[:-2] + b"Content-Length: 7\r\n\r\n" + ONE, "FIN", Ending.SERVICE_INVALID, b""),
+}
+
+
+@pytest.mark.parametrize("how", CUT)
+def test_what_the_service_does_to_a_response_is_told_apart(proxy, service, how):
+    answer, end, ending, body = CUT[how]
+    path = service.on(f"/{how.replace(' ', '-')}", sends(answer, end))
+
+    proxy.get(path).rest()
+
+    seen = proxy.ended(path)
+    assert (seen.ending, proxy.body(path)) == (ending, body)
+    assert "secret" not in seen.detail
+    assert (seen.detail == "") == (ending is Ending.COMPLETE)
+
+
+def test_a_response_that_is_whole_is_complete(proxy, service):
+    path = service.on("/whole", sends(CHUNKED, ONE, b"0\r\n\r\n"))
+
+    client = proxy.get(path)
+    client.until(b"0\r\n\r\n")
+
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.detail, proxy.body(path)) == (Ending.COMPLETE, "", b"data: 1")
+    assert seen.request_ended_ns < seen.response.time_ns < seen.ended_ns
+
+
+def test_what_the_client_sees_of_a_cut_response_is_cut(proxy, service):
+    path = service.on("/cut", sends(CHUNKED, ONE, "FIN"))
+
+    received = proxy.get(path).rest()
+
+    assert received.endswith(ONE)
+
+
+LEAVING = {"FIN": "close", "RST": "reset", "half-close": "half_close"}
+
+
+@pytest.mark.parametrize("how", LEAVING)
+def test_a_client_that_leaves_is_seen_by_the_service_at_once(proxy, service, how):
+    left = []
+
+    def behave(peer):
+        peer.send(CHUNKED + ONE)
+        left.append(peer.rest())
+
+    path = service.on(f"/client-{how}", behave)
+    client = proxy.get(path)
+    client.until(b"data: 1")
+    getattr(client, LEAVING[how])()
+
+    seen = proxy.ended(path)
+    assert (seen.ending, proxy.body(path)) == (Ending.CLIENT_CLOSED, b"data: 1")
+    assert seen.detail == "The client closed the connection."
+    assert left == [b""]
+
+
+def test_an_upload_that_is_cut_off_keeps_what_had_come(proxy, service, eventually):
+    path = service.on("/upload-cut", lambda peer: peer.rest())
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n".encode() + b"x" * 80_000)
+    eventually(lambda: proxy.find(path) and len(proxy.body(path, Side.REQUEST)) == 80_000, "what was sent")
+    client.close()
+
+    seen = proxy.ended(path)
+    assert seen.ending is Ending.CLIENT_CLOSED
+    assert seen.request_ended_ns is None
+    assert proxy.body(path, Side.REQUEST) == b"x" * 80_000
+    assert "received 80000 bytes, expected 200000" in seen.detail
+
+
+def test_a_request_that_is_no_http_ends_as_the_clients_doing(proxy, service):
+    """mitmproxy answers for the service; it never sees the request."""
+    client = proxy.connect()
+    client.send(b"POST /both-framings HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
+    assert client.rest().startswith(b"HTTP/1.1 400")
+
+    assert proxy.ended("/both-framings").ending is Ending.CLIENT_CLOSED
+
+
+def test_a_response_that_comes_before_its_request_is_whole_ends_with_the_later_of_them(proxy, service):
+    def behave(peer):
+        peer.send(OK)
+        peer.exactly(6)
+
+    path = service.on("/early", behave)
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc".encode())
+    client.until(b"ok")
+    client.send(b"def")
+
+    seen = proxy.ended(path)
+    assert seen.ending is Ending.COMPLETE
+    assert seen.response.time_ns < seen.request_ended_ns < seen.ended_ns
+    assert proxy.body(path, Side.REQUEST) == b"abcdef"
+
+
+def test_a_client_that_leaves_after_an_early_response_has_had_it_whole(proxy, service):
+    path = service.on("/early-left", lambda peer: (peer.send(OK), peer.rest()))
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc".encode())
+    client.until(b"ok")
+    client.close()
+
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.request_ended_ns) == (Ending.COMPLETE, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "status", "head"),
+    [
+        ("HEAD", 200, b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"),
+        ("GET", 204, b"HTTP/1.1 204 No Content\r\n\r\n"),
+        ("GET", 304, b"HTTP/1.1 304 Not Modified\r\nContent-Length: 99\r\n\r\n"),
+        ("GET", 200, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
+    ],
+)
+def test_a_response_without_a_body_is_complete_with_its_head(proxy, service, method, status, head):
+    path = service.on(f"/empty-{method}-{head.split()[1].decode()}-{len(head)}", sends(head))
+    client = proxy.connect()
+    client.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    assert client.read_head()
+
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.response.status, seen.response_bytes) == (Ending.COMPLETE, status, 0)
+
+
+def test_trailers_neither_hang_the_client_nor_lose_the_body(proxy, service):
+    """mitmproxy alone gives up on such a response, and its client waits for ever."""
+    path = service.on("/trailers", sends(CHUNKED, ONE, b"0\r\nX-Checksum: 1\r\nX-More: 2\r\n\r\n"))
+
+    client = proxy.get(path)
+
+    assert client.until(b"0\r\n\r\n").endswith(b"\r\n\r\n" + ONE + b"0\r\n\r\n")
+    assert (proxy.ended(path).ending, proxy.body(path)) == (Ending.COMPLETE, b"data: 1")
+    proxy.wait_line("trailers")
+
+
+def test_trailers_of_a_request_do_not_hang_either(proxy, service):
+    def behave(peer):
+        peer.until(b"0\r\n\r\n")
+        peer.send(OK)
+
+    path = service.on("/request-trailers", behave)
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    client.send(b"3\r\nabc\r\n0\r\nX-Checksum: 1\r\n\r\n")
+
+    assert client.until(b"ok")
+    assert (proxy.ended(path).ending, proxy.body(path, Side.REQUEST)) == (Ending.COMPLETE, b"abc")
+
+
+def test_exchanges_on_one_connection_are_exchanges_of_their_own(proxy, service):
+    paths = [service.on(f"/kept-alive-{number}", sends(OK)) for number in range(3)]
+    client = proxy.connect()
+    for path in paths:
+        client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.until(b"ok")
+
+    numbers = [proxy.ended(path).number for path in paths]
+    assert numbers == list(range(numbers[0], numbers[0] + 3))
+
+
+def test_a_service_over_tls_that_resets_is_told_from_one_that_closes(start_module_proxy, tls_service):
+    proxy = start_module_proxy(tls_service.url, "--insecure")
+    for end, ending in (("FIN", Ending.SERVICE_CLOSED), ("RST", Ending.SERVICE_RESET)):
+        path = tls_service.on(f"/tls-{end}", sends(CHUNKED, ONE, end))
+        proxy.get(path).rest()
+        assert (proxy.ended(path).ending, proxy.body(path)) == (ending, b"data: 1")
+
+
+def test_a_service_whose_certificate_is_not_trusted_is_unreachable(start_module_proxy, tls_service):
+    proxy = start_module_proxy(tls_service.url)
+
+    answer = proxy.get("/untrusted").rest()
+
+    assert answer.startswith(b"HTTP/1.1 502")
+    seen = proxy.ended("/untrusted")
+    assert seen.ending is Ending.SERVICE_UNREACHABLE
+    assert "verify failed" in seen.detail
+
+
+def test_an_authority_of_ones_own_can_be_trusted(start_module_proxy, tls_service, certificate):
+    proxy = start_module_proxy(tls_service.url, "--ca", str(certificate))
+    path = tls_service.on("/trusted", sends(OK))
+
+    assert proxy.get(path).until(b"ok")
+
+
+@pytest.fixture(scope="module")
+def closed_port():
+    """A port on which nobody listens, and nobody will."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+def test_a_service_that_nobody_answers_at_is_unreachable(start_proxy, closed_port):
+    proxy = start_proxy(f"http://127.0.0.1:{closed_port}", "--no-upstream-check")
+
+    answer = proxy.get("/nobody").rest()
+
+    assert answer.startswith(b"HTTP/1.1 502")
+    seen = proxy.ended("/nobody")
+    assert (seen.ending, seen.response) == (Ending.SERVICE_UNREACHABLE, None)
+    assert "Connect call failed" in seen.detail
+
+
+def test_an_upload_to_nobody_is_unreachable_too(start_proxy, closed_port):
+    proxy = start_proxy(f"http://127.0.0.1:{closed_port}", "--no-upstream-check")
+    client = proxy.connect()
+    client.send(b"POST /nobody HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
+
+    assert client.rest().startswith(b"HTTP/1.1 502")
+    assert proxy.ended("/nobody").ending is Ending.SERVICE_UNREACHABLE
+
+
+@pytest.fixture
+def busy_port():
+    """A port at which connections are neither accepted nor refused."""
+    with contextlib.ExitStack() as stack:
+        busy = stack.enter_context(socket.socket())
+        busy.bind(("127.0.0.1", 0))
+        busy.listen(0)
+        for _ in range(4):  # fill the queue of those who wait to be accepted
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(busy.getsockname())
+        yield busy.getsockname()[1]
+
+
+def test_a_client_that_leaves_before_the_service_was_reached_is_the_one_that_left(start_proxy, busy_port, eventually):
+    """Of such requests, mitmproxy reports no end at all where they are streams of one HTTP/2 connection."""
+    proxy = start_proxy(f"http://127.0.0.1:{busy_port}", "--no-upstream-check")
+    plain, many = proxy.get("/waits"), proxy.connect_h2()
+    paths = [f"/waits-{number}" for number in range(8)]
+    for path in paths:
+        many.request(path)
+    eventually(lambda: all(proxy.find(path) for path in ["/waits", *paths]), "the requests")
+
+    plain.close()
+    many.reset()
+
+    assert {proxy.ended(path).ending for path in ["/waits", *paths]} == {Ending.CLIENT_CLOSED}
+
+
+def test_an_exchange_on_which_nothing_comes_is_timed_out_when_asked_for(start_proxy, service):
+    path = service.on("/idle", lambda peer: (peer.send(CHUNKED + ONE), peer.rest()))
+    proxy = start_proxy(service.url, "--idle-timeout", "0.3")
+
+    client = proxy.get(path)
+    client.rest()
+
+    seen = proxy.ended(path)
+    assert (seen.ending, proxy.body(path)) == (Ending.TIMED_OUT, b"data: 1")

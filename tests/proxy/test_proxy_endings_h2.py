@@ -1,0 +1,216 @@
+"""How exchanges end where HTTP/2 differs: streams end alone, or with their connection, and both sides can reset."""
+
+import threading
+
+import h2.errors
+import h2.events
+import pytest
+
+from wiretape.observe import Ending, Side
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+ONE = b"data: 1"
+MANY = 12
+
+
+def holds(peer):
+    """A behaviour over HTTP/1.1: one event, then nothing until the other side ends it."""
+    peer.send(CHUNKED + b"7\r\n" + ONE + b"\r\n")
+    peer.rest()
+    peer.close()
+
+
+@pytest.fixture(scope="module")
+def h2_proxy(start_module_proxy, h2_service):
+    """A proxy before the HTTP/2 service."""
+    return start_module_proxy(h2_service.url, "--insecure")
+
+
+# An HTTP/2 client, an HTTP/1.1 service
+
+
+def test_twelve_streams_of_one_client_flow_at_the_same_time(proxy, service):
+    """mitmproxy alone opens five connections and lets the others wait for ever."""
+    client = proxy.connect_h2()
+    paths = [service.on(f"/many-{number}", holds) for number in range(MANY)]
+    streams = [client.request(path) for path in paths]
+
+    for stream in streams:
+        client.wait_body(stream, ONE)
+    client.close()
+
+    for path in paths:
+        seen = proxy.ended(path)
+        assert (seen.ending, proxy.body(path)) == (Ending.CLIENT_CLOSED, ONE)
+        assert seen.request.http_version == "HTTP/2.0"
+
+
+def test_a_stream_that_the_client_resets_ends_alone(proxy, service):
+    client = proxy.connect_h2()
+    for path in ("/h2-reset", "/h2-kept"):
+        service.on(path, holds)
+    gone, kept = client.request("/h2-reset"), client.request("/h2-kept")
+    client.wait_body(gone, ONE)
+    client.wait_body(kept, ONE)
+    client.h2.reset_stream(gone, h2.errors.ErrorCodes.CANCEL)
+    client.flush()
+
+    seen = proxy.ended("/h2-reset")
+    assert (seen.ending, seen.detail) == (Ending.CLIENT_CLOSED, "The client reset the HTTP/2 stream (CANCEL).")
+    assert proxy.body("/h2-reset") == ONE
+    assert proxy.find("/h2-kept").ending is Ending.OPEN
+
+
+@pytest.mark.parametrize(("end", "ending"), [("close", Ending.SERVICE_CLOSED), ("reset", Ending.SERVICE_RESET)])
+def test_a_service_that_ends_its_connection_ends_the_one_stream(proxy, service, end, ending):
+    now = threading.Event()
+
+    def behave(peer):
+        peer.send(CHUNKED + b"7\r\n" + ONE + b"\r\n")
+        now.wait(10)
+        getattr(peer, end)()
+
+    path = service.on(f"/h2-to-h1-{end}", behave)
+    client = proxy.connect_h2()
+    stream = client.request(path)
+    client.wait_body(stream, ONE)
+    now.set()
+    client.wait(h2.events.StreamReset, stream)
+
+    assert (proxy.ended(path).ending, proxy.body(path)) == (ending, ONE)
+
+
+def test_a_request_with_a_body_passes_from_http2_to_http1(proxy, service):
+    def behave(peer):
+        assert peer.exactly(6) == b"abcdef"
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+
+    path = service.on("/h2-upload", behave)
+    client = proxy.connect_h2()
+    stream = client.request(path, body=b"abcdef")
+    client.wait(h2.events.StreamEnded, stream)
+
+    assert proxy.ended(path).ending is Ending.COMPLETE
+    assert (proxy.body(path, Side.REQUEST), proxy.body(path)) == (b"abcdef", b"ok")
+
+
+# HTTP/2 on both sides
+
+
+def test_a_response_over_http2_is_complete(h2_proxy, h2_service):
+    path = h2_service.on("/whole", lambda peer, stream: peer.respond(stream, ONE, b"data: 2", end=True))
+    client = h2_proxy.connect_h2()
+    stream = client.request(path)
+    client.wait(h2.events.StreamEnded, stream)
+
+    assert client.bodies[stream] == b"data: 1data: 2"
+    seen = h2_proxy.ended(path)
+    assert (seen.ending, h2_proxy.body(path)) == (Ending.COMPLETE, b"data: 1data: 2")
+
+
+@pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
+def test_a_stream_that_the_service_resets_is_not_taken_for_the_clients_doing(h2_proxy, h2_service, code):
+    """mitmproxy says "stream reset by client" of both."""
+
+    def behave(peer, stream):
+        peer.respond(stream, ONE)
+        peer.h2.reset_stream(stream, code)
+        peer.flush()
+
+    path = h2_service.on(f"/service-resets-{code.name}", behave)
+    client = h2_proxy.connect_h2()
+    stream = client.request(path)
+    client.wait(h2.events.StreamReset, stream)
+
+    seen = h2_proxy.ended(path)
+    assert seen.ending is Ending.SERVICE_RESET
+    assert seen.detail == f"The service reset the HTTP/2 stream ({code.name})."
+    assert h2_proxy.body(path) == ONE
+
+
+@pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
+def test_a_stream_that_the_client_resets_is_reset_before_the_service(h2_proxy, h2_service, code):
+    path = h2_service.on(f"/client-resets-{code.name}", lambda peer, stream: peer.respond(stream, ONE))
+    client = h2_proxy.connect_h2()
+    stream = client.request(path)
+    client.wait_body(stream, ONE)
+    client.h2.reset_stream(stream, code)
+    client.flush()
+
+    seen = h2_proxy.ended(path)
+    assert (seen.ending, h2_proxy.body(path)) == (Ending.CLIENT_CLOSED, ONE)
+    assert seen.detail == f"The client reset the HTTP/2 stream ({code.name})."
+
+
+def test_a_client_whose_connection_is_lost_ends_all_its_streams(h2_proxy, h2_service):
+    paths = [h2_service.on(f"/lost-{number}", lambda peer, stream: peer.respond(stream, ONE)) for number in range(MANY)]
+    client = h2_proxy.connect_h2()
+    streams = [client.request(path) for path in paths]
+    for stream in streams:
+        client.wait_body(stream, ONE)
+    client.reset()
+
+    assert {h2_proxy.ended(path).ending for path in paths} == {Ending.CLIENT_CLOSED}
+
+
+GONE = {
+    "close": (Ending.SERVICE_CLOSED, "The service closed the connection."),
+    "reset": (Ending.SERVICE_RESET, "The service reset the connection."),
+    "goaway": (Ending.SERVICE_CLOSED, "The service ended the HTTP/2 connection (NO_ERROR)."),
+}
+
+
+@pytest.mark.parametrize("how", GONE)
+def test_a_service_whose_connection_ends_ends_all_its_streams(h2_proxy, h2_service, how):
+    def behave(peer, stream):
+        peer.respond(stream, ONE)
+        if stream == 3:  # the second request of the connection
+            if how == "goaway":
+                peer.h2.close_connection()
+                peer.flush()
+            else:
+                getattr(peer, how)()
+
+    paths = [h2_service.on(f"/gone-{how}-{number}", behave) for number in range(2)]
+    client = h2_proxy.connect_h2()
+    first = client.request(paths[0])
+    client.wait_body(first, ONE)
+    client.request(paths[1])
+
+    for path in paths:
+        seen = h2_proxy.ended(path)
+        assert (seen.ending, seen.detail) == GONE[how]
+    assert h2_proxy.body(paths[0]) == ONE
+
+
+def test_empty_frames_within_a_body_end_nothing(h2_proxy, h2_service):
+    """mitmproxy hands them to a tap as it does the end of the body."""
+
+    def behave(peer, stream):
+        peer.respond(stream, b"", ONE, b"", b"", b"data: 2")
+        peer.h2.send_data(stream, b"", end_stream=True)
+        peer.flush()
+
+    path = h2_service.on("/empty-frames", behave)
+    client = h2_proxy.connect_h2()
+    stream = client.request(path)
+    client.wait(h2.events.StreamEnded, stream)
+
+    assert client.bodies[stream] == b"data: 1data: 2"
+    seen = h2_proxy.ended(path)
+    assert (seen.ending, h2_proxy.body(path)) == (Ending.COMPLETE, b"data: 1data: 2")
+
+
+def test_trailers_pass_over_http2(h2_proxy, h2_service):
+    def behave(peer, stream):
+        peer.respond(stream, ONE)
+        peer.h2.send_headers(stream, [("x-checksum", "1")], end_stream=True)
+        peer.flush()
+
+    path = h2_service.on("/h2-trailers", behave)
+    client = h2_proxy.connect_h2()
+    stream = client.request(path)
+    trailers = client.wait(h2.events.TrailersReceived, stream)
+
+    assert dict(trailers.headers) == {"x-checksum": "1"}
+    assert (h2_proxy.ended(path).ending, h2_proxy.body(path)) == (Ending.COMPLETE, ONE)
