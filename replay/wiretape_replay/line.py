@@ -28,9 +28,14 @@ class Line:
 
     async def write(self, data: bytes) -> None:
         """Send `data` in one piece.  Raises ConnectionError when the client has left."""
-        await self._writer.write(data)
+        if self._transport is None or self._transport.is_closing():
+            raise ConnectionResetError("The client has left")
+        self._transport.write(data)
+        self._writer.output_size += len(data)  # so that aiohttp knows that the answer has begun
         self._writes += 1
-        if self._writes % _WRITES_BETWEEN_BREAKS == 0:
+        if self._transport.get_write_buffer_size():
+            await self._writer.drain()
+        elif self._writes % _WRITES_BETWEEN_BREAKS == 0:
             await asyncio.sleep(0)
 
     def close(self) -> None:

@@ -43,10 +43,14 @@ class Clock:
     began: float
     """Seconds, on the event loop's clock."""
 
+    def left(self, delay_ns: int) -> float:
+        """Seconds until `delay_ns` of recorded time after the beginning; 0 or less when that is over."""
+        if self.speed == math.inf:
+            return 0
+        return self.began + delay_ns / 1e9 / self.speed - asyncio.get_running_loop().time()
+
     async def reach(self, delay_ns: int) -> None:
         """Return `delay_ns` of recorded time after the beginning, or at once when that is over."""
-        if self.speed == math.inf:
-            return
-        left = self.began + delay_ns / 1e9 / self.speed - asyncio.get_running_loop().time()
+        left = self.left(delay_ns)
         if left > 0:
             await asyncio.sleep(left)

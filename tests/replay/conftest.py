@@ -48,7 +48,7 @@ class Reel:
         method: str = "GET",
         target: str = STREAM,
         request_headers: Headers = (),
-        body: bytes | None = b"",
+        body: bytes | BytesLost | None = b"",
         status: int | None = 200,
         reason: str = "OK",
         version: str = "HTTP/1.1",
@@ -58,14 +58,17 @@ class Reel:
     ) -> int:
         """Record an exchange; returns its number.
 
-        A chunk is its bytes, or the milliseconds since what came before and its bytes.  `status` None: no
-        response; `body` None: a request that never became whole; `wait_ms`: from the last chunk to the end.
+        A chunk is its bytes, or the milliseconds since what came before and its bytes.  `body` is None for a
+        request that never became whole, or what was lost of it.  `status` None means no response.  `wait_ms` is
+        the time from the last chunk to the end.
         """
         self._count += 1
         number, feed = self._count, self._writer.feed
         head = (number, self._after(1), "127.0.0.1", method, "http", "service.test", target)
         feed([RequestStarted(*head, "HTTP/1.1", request_headers)])
-        if body:
+        if isinstance(body, BytesLost):
+            feed([BytesLost(number, self._after(1), Side.REQUEST, 0, body.count, body.why)])
+        elif body:
             feed([BytesArrived(number, Side.REQUEST, 0, body, (len(body),), (self._after(1),))])
         if body is not None:
             feed([RequestEnded(number, self._after(1))])

@@ -1,8 +1,10 @@
 """Clients that we did not write get what was recorded: httpx, curl, and the library's own handle in asyncio."""
 
 import asyncio
+import contextlib
 import hashlib
 import shutil
+import sqlite3
 import subprocess
 import time
 
@@ -144,3 +146,16 @@ async def test_a_port_in_use_is_refused_and_the_first_server_goes_on(reel):
                 pass
         async with httpx.AsyncClient(base_url=tape.url) as client:
             assert (await client.get(STREAM)).content == b"".join(PINGED)
+
+
+async def test_a_damaged_recording_ends_the_answer_and_is_said_in_the_log(reel):
+    reel.exchange(PINGED)
+    path = reel.close()
+    with contextlib.closing(sqlite3.connect(path)) as database, database:
+        database.execute("UPDATE segment SET chunks = 'nonsense'")
+    lines = []
+    async with serve_tape(path, log=lines.append) as tape, httpx.AsyncClient(base_url=tape.url) as client:
+        with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
+            await client.get(STREAM)
+
+    assert lines[1].startswith(f"Error: {path} is damaged: ")

@@ -157,6 +157,22 @@ def test_a_redacted_piece_of_a_path_matches_any(asked, same):
     assert taken(tape(("GET", f"/s/{FINGERPRINT}/runs?page=1")), "GET", asked) == (1 if same else None)
 
 
+@pytest.mark.parametrize(
+    ("asked", "same"),
+    [
+        ("/s?key=a-one-b-two-c", True),
+        ("/s?key=a--b--c", True),
+        ("/s?key=a-one-b-two-d", False),
+        ("/s?key=a-one-two-c", False),
+        ("/s?key=a-c", False),
+    ],
+)
+def test_several_redacted_pieces_match_any_between_what_is_known(asked, same):
+    recorded = tape(("GET", f"/s?key=a-{FINGERPRINT}-b-{OTHER_FINGERPRINT}-c"))
+
+    assert taken(recorded, "GET", asked) == (1 if same else None)
+
+
 def test_a_masked_credential_in_a_body_matches_any():
     masked = b'{"note": "use ********************, please", "n": 1}'
     recorded = tape(("POST", "/runs", masked), ("POST", "/runs", b"else"))

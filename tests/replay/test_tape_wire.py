@@ -6,7 +6,7 @@ from contextlib import closing
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observe import BytesLost, Ending, Side
 
 HEADERS = (
     ("X-b", "2"),
@@ -229,6 +229,19 @@ def test_a_post_is_matched_by_its_body_however_it_is_framed(reel, serve, call):
     assert caller.read_past(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
     caller.socket.sendall(b'{"n": 1}')
     assert caller.read_past(b"\r\n\r\n1").startswith(b"HTTP/1.1 200 OK\r\n")
+
+
+@pytest.mark.parametrize("body", [None, BytesLost(0, 0, Side.REQUEST, 0, 9, "disk full")], ids=["cut", "lost"])
+def test_a_request_body_that_is_not_recorded_whole_matches_any(reel, serve, call, body):
+    for recorded in (b"one", body, b"two"):
+        reel.exchange(method="POST", target="/runs", body=recorded, headers=(("Content-Length", "0"),))
+    tape = serve(reel.close())
+    caller = call(tape.url)
+    for asked in (b"two", b"other"):
+        caller.post("/runs", asked)
+        caller.read_past(b"\r\n\r\n")
+
+    assert [served.exchange for served in tape.served] == [3, 2]
 
 
 def test_an_encoded_request_body_is_compared_as_it_came(reel, serve, call):
