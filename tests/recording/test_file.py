@@ -174,6 +174,27 @@ def test_garbage_in_the_middle_is_damage_not_a_traceback(begin, path, new_talk) 
         list(recording.observations())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        "request_headers = '[[1, 2]]'",
+        "request_headers = '[[\"a\"]]'",
+        "request_headers = 'no json'",
+        "ending = 'somehow'",
+        "method = CAST(x'ff' AS TEXT)",
+    ],
+)
+def test_a_row_that_says_nonsense_is_damage(change: str, begin, path, new_talk) -> None:
+    """What a recording from somebody else holds is checked when it is read."""
+    writer, talk = begin()
+    writer.feed(talk.stream(b"data: 1\n\n"))
+    writer.close(talk.tick())
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"UPDATE exchange SET {change}")
+    with open_recording(path) as recording, pytest.raises(RecordingError, match="damaged"):
+        list(recording.exchanges())
+
+
 def test_a_full_disk_loses_bytes_but_never_silently(begin, path, new_talk) -> None:
     """What does not fit is counted and placed; what comes when there is room again is kept."""
     writer, talk = begin()

@@ -186,4 +186,7 @@ def lost(row: sqlite3.Row) -> BytesLost:
 
 
 def _headers(text: str) -> Headers:
-    return tuple((name, value) for name, value in orjson.loads(text))
+    headers = tuple((name, value) for name, value in orjson.loads(text))
+    if not all(isinstance(part, str) for pair in headers for part in pair):
+        raise TypeError("a header is no text")
+    return headers
