@@ -52,6 +52,17 @@ def test_a_body_that_is_no_envelope_is_one_finding(wire, body):
     assert wire.answer(body) == ["ERR001"]
 
 
+def test_what_is_no_envelope_brings_up_nothing_about_envelopes(wire):
+    wire.answer(b"{}")
+    assert [wire.verdict(code) for code in CODES] == [Verdict.FAIL] + [Verdict.NOT_EXERCISED] * 3
+
+
+def test_an_unknown_code_brings_up_no_status(wire):
+    wire.answer(envelope(code="nope"))
+    assert wire.verdict("ERR004") is Verdict.NOT_EXERCISED
+    assert wire.verdict("ERR003") is Verdict.FAIL
+
+
 def test_each_bad_field_is_a_finding_and_nothing_else_is_said(wire):
     assert wire.answer(envelope(code=None, message=5, request_id=...)) == ["ERR002"] * 3
     assert [f.message for f in wire.findings] == [
@@ -64,6 +75,11 @@ def test_each_bad_field_is_a_finding_and_nothing_else_is_said(wire):
 def test_a_code_in_the_wrong_case_names_the_right_one_and_no_status(wire):
     assert wire.answer(envelope(code="Session_Busy"), 400) == ["ERR003"]
     assert "`SESSION_BUSY`" in wire.findings[0].message
+
+
+def test_an_envelope_may_hold_text_of_any_script(wire):
+    body = json.dumps({"error": ENVELOPE["error"] | {"message": "n\u00e9ant \u4f1a\u8bdd"}}, ensure_ascii=False)
+    assert wire.answer(body) == []
 
 
 def test_of_a_repeated_key_the_last_counts(wire):

@@ -8,6 +8,7 @@ import pytest
 from wiretape.observe import Ending
 from wiretape.rules import Verdict
 
+PLAIN = "GET /v1/sessions/ses_1/events/stream"
 DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"Hi"}}\n\n'
 
 
@@ -72,6 +73,7 @@ def test_order_is_not_judged_across_a_gap(wire, event):
     assert wire.codes == []
     assert wire.verdict("SEQ001") is Verdict.INCONCLUSIVE
     assert wire.verdict("SEQ004") is Verdict.INCONCLUSIVE
+    assert wire.verdict("SEQ005") is Verdict.INCONCLUSIVE
     assert wire.verdict("SSE001") is Verdict.INCONCLUSIVE
     assert wire.verdict("SEQ003") is Verdict.PASS
 
@@ -96,6 +98,20 @@ def test_data_that_is_not_one_json_object_is_nothing_to_durability_and_order(wir
 @pytest.mark.parametrize("sequence", ["2", True, 2.0, None, [2], {}])
 def test_a_sequence_of_a_wrong_type_takes_no_part_in_order(wire, event, sequence):
     assert wire.stream(event(5), event(2, sequence=sequence), event(6)) == []
+
+
+def test_an_event_without_a_readable_sequence_makes_no_gap(wire, event):
+    assert wire.stream(event(1), event(2, sequence=...), event(3)) == ["DUR001"]
+
+
+def test_an_event_without_an_id_takes_no_part_in_ids(wire, event):
+    nameless = event(1, "session.error").replace("id: evt_1\n", "")
+    assert wire.stream(event(1), nameless) == ["DUR002", "SEQ001"]
+
+
+def test_a_delta_that_was_not_asked_for_is_found_behind_other_events(wire, event):
+    assert wire.stream(event(1), DELTA, event(2), DELTA, request=PLAIN) == ["DUR007"]
+    assert wire.findings[0].event == 2
 
 
 @pytest.mark.parametrize("sequence", [2**63, 2**64, 10**30])
@@ -170,6 +186,11 @@ def test_bad_utf8_in_the_json_id_alone_is_one_defect(wire, event):
     assert wire.stream(broken) == ["SSE001"]
 
 
+def test_bad_utf8_elsewhere_hides_no_other_defect(wire, event):
+    broken = event(1, id="other", sse_id="evt_1").encode().replace(b"run_1", b"run_\xff")
+    assert wire.stream(broken) == ["DUR003", "SSE001"]
+
+
 def test_bad_utf8_in_a_comment_inside_a_message_is_found(wire):
     assert wire.stream(DELTA.encode().replace(b"data:", b": \xe9\ndata:")) == ["SSE001"]
 
@@ -179,7 +200,11 @@ def test_nul_and_no_sequence_are_two_defects(wire, event):
 
 
 def test_the_last_id_without_nul_counts(wire, event):
-    assert wire.stream(event(1).replace("id: evt_1\n", "id: evt_1\nid: a\0\n")) == ["SSE004", "SSE005"]
+    ids = "id: first\nid: evt_1\nid: a\0\n"
+    assert wire.stream(event(1).replace("id: evt_1\n", ids)) == ["SSE004", "SSE005"]
+    wire.findings.clear()
+    assert wire.stream(event(2, id="a\0", sse_id="x").replace("id: x\n", ids)) == ["DUR003", "SSE004", "SSE005"]
+    assert wire.findings[0].message == "Expected the SSE id `evt_1` as JSON `id`, got the string `a\\x00`."
 
 
 def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
@@ -189,6 +214,12 @@ def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
         "Expected the fields event, id, data and retry only, got `foo`.",
         "Expected the fields event, id, data and retry only, got `bar`.",
     ]
+
+
+def test_a_message_of_many_unknown_fields_is_not_as_many_findings(wire):
+    fields = "".join(f"field{number}\n" for number in range(50_000))
+    assert wire.stream(fields + DELTA) == ["SSE003"] * 21
+    assert wire.findings[-1].message == "Expected the fields event, id, data and retry only, got 49980 more besides."
 
 
 @pytest.mark.parametrize(
@@ -336,6 +367,92 @@ def test_observations_of_exchanges_that_never_began_are_passed_over(wire):
     wire.lose(5, exchange=9)
     wire.end(exchange=9)
     assert wire.codes == []
+
+
+SEEN_BY_EVERY_MESSAGE = {"SSE001", "SSE003", "SSE005", "SSE008"}
+SEEN_BY_EVERY_STREAM = SEEN_BY_EVERY_MESSAGE | {"SSE002", "SSE007", "SSE009"}
+
+
+@pytest.mark.parametrize(
+    ("body", "exercised"),
+    [
+        ("", {"SSE002", "SSE007", "SSE009"}),
+        (": keep-alive\n\n", {"SSE002", "SSE007", "SSE009"}),
+        ("retry: 10\n\n", SEEN_BY_EVERY_STREAM | {"SSE010"}),
+        ("id: a\n\n", SEEN_BY_EVERY_STREAM | {"SSE004", "SSE011"}),
+        ("id: a\0\n\n", SEEN_BY_EVERY_STREAM | {"SSE004"}),
+        ("data: no object\n\n", SEEN_BY_EVERY_STREAM | {"SSE006"}),
+        ('event: x\ndata: {"type":"x"}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006"}),
+        (DELTA, SEEN_BY_EVERY_STREAM | {"SSE006", "DUR004", "DUR005", "DUR007"}),
+        ('event: x\ndata: {"sequence":1}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006", "DUR002"}),
+        (
+            'event: x\nid: a\0\ndata: {"sequence":1}\n\n',
+            SEEN_BY_EVERY_STREAM | {"SSE006", "SSE004", "DUR001", "DUR002"},
+        ),
+        (
+            'event: x\nid: a\ndata: {"sequence":1,"id":"a"}\n\n',
+            SEEN_BY_EVERY_STREAM | {"SSE006", "SSE004", "SSE011", "DUR001", "DUR002", "DUR003", "SEQ002"},
+        ),
+        ('event: x\ndata: {"type":"tool.started"}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006", "DUR006"}),
+    ],
+)
+def test_a_rule_counts_as_exercised_by_what_it_is_about_only(wire, body, exercised):
+    wire.stream(body)
+    verdicts = wire.checker.verdicts()
+    assert {code for code, verdict in verdicts.items() if verdict is not Verdict.NOT_EXERCISED} == exercised
+
+
+@pytest.mark.parametrize(
+    ("second", "exercised"),
+    [
+        ('event: x\nid: b\ndata: {"sequence":2,"id":"b"}\n\n', {"SEQ001", "SEQ002", "SEQ003", "SEQ004"}),
+        ('event: x\nid: b\ndata: {"id":"b"}\n\n', {"SEQ002", "SEQ003"}),
+        (
+            'event: x\ndata: {"sequence":2,"created_at":"2025-01-01T00:00:00Z"}\n\n',
+            {"SEQ001", "SEQ002", "SEQ004", "SEQ005"},
+        ),
+        (DELTA, {"SEQ002"}),
+    ],
+)
+def test_order_comes_up_with_the_second_event_that_takes_part(wire, second, exercised):
+    first = 'event: x\nid: a\ndata: {"sequence":1,"id":"a","created_at":"2025-01-01T00:00:00Z"}\n\n'
+    wire.stream(first, second)
+    verdicts = wire.checker.verdicts()
+    found = {code for code, verdict in verdicts.items() if verdict is not Verdict.NOT_EXERCISED}
+    assert {code for code in found if code.startswith("SEQ")} == exercised
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("id: a\0\n\n", "Expected an id without U+0000, got `a\\x00`."),
+        ("id: ä\n\n", "got one that is not printable ASCII: `ä`."),
+        ("id: \x1b\n\n", "got one that is not printable ASCII: `\\x1b`."),
+        ("id:  a\n\n", "got one with space or tab at its end or beginning: ` a`."),
+        ("id: a\tb\n\n", "got one with a tab in it: `a\\tb`."),
+        (f"id: {'a' * 2000}\n\n", "got one of 2000 bytes."),
+        ('event: x\nid: a\ndata: {"type":"x"}\n\n', "Expected a JSON `sequence` beside the SSE id `a`, got none."),
+        ('event: x\ndata: {"sequence":"1"}\n\n', "which is the string `1`, got none."),
+        ('event: x\nid\ndata: {"sequence":1}\n\n', "which is the number 1, got an empty one."),
+        ('id: a\nevent: x\ndata: {"type":"message.delta"}\n\n', "got the id `a`."),
+        ('id\nevent: x\ndata: {"type":"message.delta"}\n\n', "got an empty one."),
+        ('data: {"type":"x"}\n\n', "Expected the line `event: x`, got none."),
+        ("data: {}\n\n", "Expected an `event` line, got none."),
+    ],
+)
+def test_a_message_says_what_was_expected_and_what_came(wire, body, message):
+    wire.stream(body)
+    assert any(finding.message.endswith(message) for finding in wire.findings)
+
+
+@pytest.mark.parametrize(
+    ("headers", "got"), [({}, "none"), ({"Content-Type": ""}, "``"), ({"content-type": "a"}, "`a`")]
+)
+def test_a_wrong_content_type_is_named(wire, headers, got):
+    assert wire.stream(DELTA, headers=headers) == ["SSE007"]
+    assert wire.findings[0].message == f"Expected the Content-Type `text/event-stream`, got {got}."
+    assert wire.verdict("SSE009") is Verdict.NOT_EXERCISED
+    assert wire.verdict("SSE001") is Verdict.NOT_EXERCISED
 
 
 def test_a_finding_tells_its_place(wire, event):

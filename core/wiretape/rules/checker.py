@@ -164,7 +164,7 @@ class Checker:
             else:
                 self._frames(stream, [seen])
         end = StreamEnd(stream, ended.ending, ended.time_ns, tail)
-        self._ask(STREAM_END, (end,), end.place)
+        self._ask(STREAM_END, (end,), Place(ended.exchange, ended.time_ns))
 
     def _frames(self, stream: Stream, frames: list[SeenFrame]) -> None:
         for seen in frames:

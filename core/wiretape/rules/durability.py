@@ -50,7 +50,7 @@ def id_disagrees(message: Message, _stream: Stream) -> Outcome:
     other = message.document["id"]
     if other == identity:
         return HELD
-    if type(other) is str and "\ufffd" in other and not message.utf8:
+    if type(other) is str and "\ufffd" in other and message.bad_byte is not None:
         # What it was meant to be is lost; that is SSE001.
         return None
     return problem(f"Expected the SSE id {quoted(identity)} as JSON `id`, got {described(other)}.")

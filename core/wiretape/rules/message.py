@@ -8,7 +8,7 @@ import orjson
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.rules.finding import Place
-from wiretape.rules.jsontext import Unread, read, read_long_integers
+from wiretape.rules.jsontext import read, read_long_integers
 from wiretape.sse import Frame
 from wiretape.stream import SeenFrame
 
@@ -52,7 +52,6 @@ class Message:
         "time_ns",
         "type",
         "unknown",
-        "unreadable",
     )
 
     def __init__(self, seen: SeenFrame) -> None:
@@ -127,8 +126,6 @@ class Message:
         """The JSON `sequence`, when it is an integer (neither a boolean nor a float)."""
         self.carries_sequence = False
         """Whether there is a sequence, of whatever kind; null is none."""
-        self.unreadable = False
-        """Whether the data may be one JSON object, but is too deep or too long to tell."""
         if self.data is None:
             self.shape = Shape.BARE
             return
@@ -136,7 +133,6 @@ class Message:
             document = orjson.loads(self.data)
         except orjson.JSONDecodeError:
             document = read(self.data)
-            self.unreadable = document is Unread.TOO_MUCH
         if type(document) is dict:
             self._read_document(document)
         else:
@@ -160,9 +156,16 @@ class Message:
         self.shape = Shape.DURABLE if self.carries_sequence or self.carries_id else Shape.EPHEMERAL
 
     @property
-    def utf8(self) -> bool:
-        """Whether all bytes of the message, its comments included, are UTF-8."""
-        return self.frame.raw.isascii() or _decodes(self.frame.raw)
+    def bad_byte(self) -> int | None:
+        """Where in the message, its comments included, the first byte stands that is no UTF-8."""
+        raw = self.frame.raw
+        if raw.isascii():
+            return None
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            return error.start
+        return None
 
     @property
     def created_at(self) -> datetime | None:
@@ -195,11 +198,3 @@ def utc_instant(value: object) -> datetime | None:
     except ValueError:
         return None
     return instant if instant.utcoffset() == _NO_OFFSET else None
-
-
-def _decodes(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

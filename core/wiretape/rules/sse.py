@@ -28,6 +28,7 @@ _ENDED_BY_SERVICE = {
     Ending.COMPLETE: "the response ended",
 }
 _LONGEST_ID = 1024
+_MOST_UNKNOWN = 20
 _RETRY_LIMIT = 2**31
 
 
@@ -39,15 +40,10 @@ _RETRY_LIMIT = 2**31
 )
 def invalid_utf8(message: Message, _stream: Stream) -> Outcome:
     """The bytes of a message are not UTF-8."""
-    if message.utf8:
+    at = message.bad_byte
+    if at is None:
         return HELD
-    raw = message.frame.raw
-    try:
-        raw.decode()
-    except UnicodeDecodeError as error:
-        at = error.start
-        return problem(f"Expected UTF-8, got the byte 0x{raw[at]:02x} at byte {at} of the message.")
-    return HELD
+    return problem(f"Expected UTF-8, got the byte 0x{message.frame.raw[at]:02x} at byte {at} of the message.")
 
 
 @rule(
@@ -69,7 +65,10 @@ def message_cut_off(end: StreamEnd) -> Outcome:
         return INCONCLUSIVE
     if end.tail is None:
         return HELD
-    return problem(f"Expected a blank line to end the last message, but {how} after {len(end.tail.raw)} bytes of it.")
+    return problem(
+        f"Expected a blank line to end the last message, but {how} after {len(end.tail.raw)} bytes of it.",
+        end.place_of(end.tail),
+    )
 
 
 @rule(
@@ -83,10 +82,13 @@ def unknown_field(message: Message, _stream: Stream) -> Outcome:
     """A field is none of `event`, `id`, `data` and `retry`."""
     if not message.unknown:
         return HELD
-    return [
-        Problem(f"Expected the fields event, id, data and retry only, got {quoted_bytes(name)}.")
-        for name in message.unknown
+    shown, more = message.unknown[:_MOST_UNKNOWN], len(message.unknown) - _MOST_UNKNOWN
+    problems = [
+        Problem(f"Expected the fields event, id, data and retry only, got {quoted_bytes(name)}.") for name in shown
     ]
+    if more > 0:
+        problems.append(Problem(f"Expected the fields event, id, data and retry only, got {more} more besides."))
+    return problems
 
 
 @rule(

@@ -132,7 +132,6 @@ class StreamEnd:
     tail: Frame | None
     """The unfinished message at its end, if there is one."""
 
-    @property
-    def place(self) -> Place:
-        """Where the unfinished message stands, or else the end of the stream."""
-        return Place(self.stream.exchange.number, self.time_ns, byte_offset=self.tail.start if self.tail else None)
+    def place_of(self, tail: Frame) -> Place:
+        """Where the unfinished message stands."""
+        return Place(self.stream.exchange.number, self.time_ns, byte_offset=tail.start)
