@@ -5,6 +5,7 @@ import ipaddress
 import os
 import re
 import signal
+import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -131,7 +132,7 @@ def proxy(  # noqa: PLR0917 - click passes them by name
     Bodies are streamed through unchanged and checked against the specification as they pass; each finding is
     one line on standard error.  Ctrl-C closes the recording; a second one exits at once.
     """
-    service = _upstream(upstream)
+    service, address = _upstream(upstream), _address(listen)
     recording = {
         "output": output or settings.dated_name(),
         "append": str(append).lower(),
@@ -148,7 +149,7 @@ def proxy(  # noqa: PLR0917 - click passes them by name
     with _confdir(confdir, regular=regular) as folder:
         plan = Plan(
             mode="regular" if regular else f"reverse:{service.url}",
-            listen=_address(listen),
+            listen=address,
             confdir=folder,
             recording=recording,
             only=[f"^{re.escape(service.authority)}$"] if regular else [],
@@ -223,12 +224,19 @@ async def _knock(service: Upstream) -> None:
     try:
         async with asyncio.timeout(_UPSTREAM_PATIENCE_S):
             _, writer = await asyncio.open_connection(service.host, service.port)
-    except (OSError, TimeoutError) as error:
-        reason = error.strerror or "no answer in time"
-        raise InputError(
-            f"{service.url} does not answer ({reason}): start the service first, or pass --no-upstream-check."
-        ) from None
+    except OSError as error:
+        hint = "start the service first, or pass --no-upstream-check."
+        raise InputError(f"{service.url} does not answer ({_reason(error)}): {hint}") from None
     writer.close()
+
+
+def _reason(error: OSError) -> str:
+    """Why a connection could not be made, in the words of the operating system, which asyncio replaces."""
+    if isinstance(error, socket.gaierror):
+        return "its name is not known"
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 @contextmanager

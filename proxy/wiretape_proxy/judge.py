@@ -1,6 +1,7 @@
 """The live checks, and the account of each exchange that goes with them."""
 
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 
 from wiretape.contract import is_event_stream
 from wiretape.observe import (
@@ -15,6 +16,9 @@ from wiretape.observe import (
 from wiretape.rules import Checker, Finding
 from wiretape_proxy.reports import Ended, Found
 
+SHOWN = 3
+"""How many findings of a rule are shown for each exchange while it lasts; all are stored."""
+
 
 @dataclass(slots=True)
 class _Account:
@@ -25,6 +29,7 @@ class _Account:
     is_stream: bool = False
     bytes: int = 0
     events: int = 0
+    findings: Counter[str] = field(default_factory=Counter)
 
     def close(self, ended: ExchangeEnded) -> Ended:
         return Ended(
@@ -37,6 +42,7 @@ class _Account:
             seconds=(ended.time_ns - self.request.time_ns) / 1e9,
             bytes=self.bytes,
             events=self.events if self.is_stream else None,
+            findings=self.findings.total(),
         )
 
 
@@ -59,12 +65,15 @@ class Judge:
         """How many events the service's streams carried."""
         return self._checker.events
 
-    def feed(self, seen: Observation) -> tuple[list[Finding], Ended | None]:
-        """What the observation makes certain: findings, and the end of an exchange."""
+    def feed(self, seen: Observation) -> list[Finding]:
+        """The findings that the observation makes certain."""
+        if isinstance(seen, RequestStarted):
+            self._accounts[seen.exchange] = _Account(seen)
         before = self._checker.events
         found = self._checker.feed(seen)
         self.findings += len(found)
-        return found, self._count(seen, self._checker.events - before)
+        self._count(self._accounts[seen.exchange], seen, self._checker.events - before)
+        return found
 
     def finish(self) -> list[Finding]:
         """The findings that the end of the recording makes certain."""
@@ -72,11 +81,23 @@ class Judge:
         self.findings += len(found)
         return found
 
-    def _count(self, seen: Observation, events: int) -> Ended | None:
-        if isinstance(seen, RequestStarted):
-            self._accounts[seen.exchange] = _Account(seen)
+    def tell(self, finding: Finding) -> Found | None:
+        """What to say of a finding; None of one that is like many before."""
+        account = self._accounts.get(finding.exchange)
+        count = 1
+        if account is not None:
+            account.findings[finding.code] += 1
+            count = account.findings[finding.code]
+        if count > SHOWN:
             return None
-        account = self._accounts[seen.exchange]
+        more = count == SHOWN
+        return Found(finding.code, finding.severity, finding.exchange, finding.event, finding.message, more=more)
+
+    def end(self, ended: ExchangeEnded) -> Ended:
+        """What to say of the end of an exchange."""
+        return self._accounts.pop(ended.exchange).close(ended)
+
+    def _count(self, account: _Account, seen: Observation, events: int) -> None:
         account.events += events
         if isinstance(seen, ResponseStarted):
             account.response = seen
@@ -84,11 +105,3 @@ class Judge:
             self.streams += account.is_stream
         elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
             account.bytes += len(seen.data)
-        elif isinstance(seen, ExchangeEnded):
-            return self._accounts.pop(seen.exchange).close(seen)
-        return None
-
-    @staticmethod
-    def report(finding: Finding) -> Found:
-        """A finding as the proxy is told of it."""
-        return Found(finding.code, finding.severity, finding.exchange, finding.event, finding.message)

@@ -7,7 +7,8 @@ from wiretape_proxy.reports import Closed, Ended, Found
 def finding(found: Found) -> str:
     """A finding."""
     where = f"exchange {found.exchange}" + (f", event {found.event}" if found.event is not None else "")
-    return printable(f"{found.severity} {found.code} ({where}): {found.message}")
+    more = " (more of these in this exchange are recorded, but not shown here)" if found.more else ""
+    return printable(f"{found.severity} {found.code} ({where}): {found.message}{more}")
 
 
 def ending(ended: Ended) -> str:
@@ -15,8 +16,9 @@ def ending(ended: Ended) -> str:
     status = f" {ended.status}" if ended.status is not None else ""
     events = f"{counted(ended.events, 'event')}, " if ended.events else ""
     what = f"{ended.method} {ended.path}{status}: {events}{volume(ended.bytes)} in {duration(ended.seconds)}"
+    findings = f", {counted(ended.findings, 'finding')}" if ended.findings else ""
     detail = f". {ended.detail}" if ended.detail else ""
-    return printable(f"exchange {ended.exchange}: {what}, {ended.ending}{detail}")
+    return printable(f"exchange {ended.exchange}: {what}, {ended.ending}{findings}{detail}")
 
 
 def summary(closed: Closed, path: str) -> str:

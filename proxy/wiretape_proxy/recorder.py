@@ -17,7 +17,9 @@ from contextlib import suppress
 import orjson
 
 from wiretape.errors import RecordingError
+from wiretape.observe import ExchangeEnded
 from wiretape.recording import Writer
+from wiretape.rules import Finding
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import Order
 from wiretape_proxy.reports import Closed, Losing, Opened, Refused, Report, write
@@ -116,22 +118,27 @@ class _Recorder:
             _say(Losing(self._unstored, self._writer.trouble or "for no known reason"))
 
     def _derive(self) -> None:
+        found: list[Finding] = []
         for seen in self._writer.derive():
-            found, ended = self._judge.feed(seen)
-            self._writer.add_findings(found)
-            for finding in found:
-                _say(Judge.report(finding))
-            if ended is not None:
-                _say(ended)
+            here = self._judge.feed(seen)
+            self._tell(here)
+            found += here
+            if isinstance(seen, ExchangeEnded):
+                _say(self._judge.end(seen))
+        self._writer.add_findings(found)
+
+    def _tell(self, findings: list[Finding]) -> None:
+        for finding in findings:
+            if (report := self._judge.tell(finding)) is not None:
+                _say(report)
 
     def _close(self) -> None:
         self._commit()
         while self._writer.behind:
             self._derive()
-        found = self._judge.finish()
-        self._writer.add_findings(found)
-        for finding in found:
-            _say(Judge.report(finding))
+        left = self._judge.finish()
+        self._writer.add_findings(left)
+        self._tell(left)
         self._writer.close(self._assembler.now(time.monotonic_ns()) if self._assembler.stopped else None)
         _say(
             Closed(

@@ -26,6 +26,8 @@ class Found:
     exchange: int
     event: int | None
     message: str
+    more: bool
+    """Whether more like it, of the same exchange, will not be told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class Ended:
     """Of the response's body, as they crossed the wire."""
     events: int | None
     """How many events there were; None where the response is no event stream."""
+    findings: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,13 +231,13 @@ class H2Service(Service):
 class Proxy:
     """A running `wiretape proxy`."""
 
-    def __init__(self, folder: Path, *arguments: str, output: str = "run.db", cwd: Path | None = None) -> None:
-        self.file = folder / output
+    def __init__(self, folder: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+        self.file = folder / "run.db"
         self.lines: list[str] = []
         self.address = ""
         self._peers: list[Peer] = []
         command = [sys.executable, "-m", "wiretape", "proxy", "--listen", "127.0.0.1:0", "--output", str(self.file)]
-        self.process = start(*command, *arguments, cwd=cwd or folder)
+        self.process = start(*command, *arguments, cwd=folder, env=env or {})
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         self.wait_line("Listening on ")
@@ -319,7 +319,7 @@ class Proxy:
         self.process.stderr.close()
 
 
-def start(*command: str, cwd: Path, **env: str) -> "subprocess.Popen[str]":
+def start(*command: str, cwd: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
     """Start a program that finds wiretape."""
     path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
     return subprocess.Popen(

@@ -1,0 +1,325 @@
+"""`wiretape proxy` as a command: what it says, what it refuses, and how it ends."""
+
+import asyncio
+import os
+import signal
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.observe import Ending, Side
+from wiretape.recording import Writer, open_recording
+from wiretape_proxy.cli import proxy as command
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+STREAM = "/v1/sessions/s1/events/stream"
+
+
+def holds(peer):
+    peer.send(CHUNKED + b"7\r\ndata: 1\r\n")
+    peer.rest()
+
+
+def test_it_says_where_it_listens_what_it_forwards_to_and_what_it_records_to(start_proxy, service):
+    proxy = start_proxy(service.url)
+
+    assert proxy.lines == [
+        f"Listening on http://127.0.0.1:{proxy.port}, forwarding to {service.url}, recording to {proxy.file}; "
+        "Ctrl-C to stop."
+    ]
+    assert stat.S_IMODE(proxy.file.stat().st_mode) == 0o600
+
+
+def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service, eventually):
+    def behave(peer):
+        peer.send(CHUNKED)
+        for number in (1, 3):
+            data = b'id: e%d\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\n\n' % ((number,) * 3)
+            peer.send(b"%x\r\n%s\r\n" % (len(data), data))
+        peer.send(b"0\r\n\r\n")
+
+    proxy = start_proxy(service.url)
+    service.on(STREAM + "?key=secret", behave)
+    service.on("/quiet", lambda peer: peer.send(OK))
+    proxy.get(STREAM + "?key=secret", "Authorization: Bearer sk-1").until(b"0\r\n\r\n")
+    proxy.get("/quiet").until(b"ok")
+    proxy.ended("/quiet")
+
+    assert proxy.stop() == 0
+    found = [line for line in proxy.lines if "(exchange 1, event" in line]
+    assert found
+    with open_recording(proxy.file) as recording:
+        stored = list(recording.findings())
+    assert len(found) == len(stored)
+    (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
+    assert ending.startswith(f"exchange 1: GET {STREAM} 200: 2 events, ")
+    assert "complete" in ending
+    total = f"{len(stored)} finding" + "s" * (len(stored) != 1)
+    assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 2 events, {total} to {proxy.file}"
+    assert "secret" not in "".join(proxy.lines)
+
+
+def test_recorded_text_cannot_move_the_cursor(start_proxy, service):
+    proxy = start_proxy(service.url)
+    path = service.on("/\x1b[2J", lambda peer: (peer.send(CHUNKED), peer.close()))
+
+    proxy.get(path).rest()
+
+    assert "GET /\\x1b[2J 200" in proxy.wait_line("exchange 1:")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_recording_with_streams_open(start_proxy, service, number):
+    proxy = start_proxy(service.url)
+    service.on("/held", holds)
+    plain, other = proxy.get("/held"), proxy.connect_h2()
+    plain.until(b"data: 1")
+    other.wait_body(other.request("/held"), b"data: 1")
+
+    assert proxy.stop(number) == 0
+
+    assert plain.rest() == b"\r\n"
+    with open_recording(proxy.file) as recording:
+        assert recording.info.ended_ns is not None
+        assert [seen.ending for seen in recording.exchanges()] == [Ending.PROXY_STOPPED] * 2
+        bodies = [[run.data for run in recording.body(exchange, Side.RESPONSE)] for exchange in (1, 2)]
+        assert bodies == [[b"data: 1"]] * 2
+    assert not list(proxy.file.parent.glob("*-wal"))
+    assert "Recorded 2 exchanges, 2 streams" in proxy.lines[-1]
+
+
+def test_a_second_signal_exits_at_once_and_the_recording_opens_all_the_same(start_proxy, service, eventually):
+    proxy = start_proxy(service.url)
+    service.on("/held", holds)
+    proxy.get("/held").until(b"data: 1")
+    # Both are delivered before the loop can do anything about the first.
+    proxy.process.send_signal(signal.SIGSTOP)
+    proxy.process.send_signal(signal.SIGINT)
+    proxy.process.send_signal(signal.SIGTERM)
+    proxy.process.send_signal(signal.SIGCONT)
+
+    assert proxy.process.wait(10) == 130
+    eventually(lambda: not list(proxy.file.parent.glob("*-wal")), "the recorder to tidy up")
+    with open_recording(proxy.file) as recording:
+        assert recording.info.ended_ns is None
+
+
+def test_a_recording_is_gone_on_with_when_told_to(start_proxy, service):
+    for number in range(2):
+        path = service.on(f"/run-{number}", lambda peer: peer.send(OK))
+        proxy = start_proxy(service.url, *["--append"] * number)
+        proxy.get(path).until(b"ok")
+        assert proxy.stop() == 0
+
+    with open_recording(proxy.file) as recording:
+        exchanges = list(recording.exchanges())
+    assert [(seen.number, seen.request.target) for seen in exchanges] == [(1, "/run-0"), (2, "/run-1")]
+    assert exchanges[0].ended_ns < exchanges[1].request.time_ns
+
+
+# What cannot be
+
+
+def refused(*arguments: str) -> str:
+    """Run the command until it gives up; returns the one sentence."""
+    result = CliRunner().invoke(command, arguments)
+    assert result.exit_code == 2, result.output
+    assert "Traceback" not in result.output
+    return result.output
+
+
+def refused_when_running(tmp_path: Path, *arguments: str) -> str:
+    """The same, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "wiretape", "proxy", *arguments],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+def test_a_port_in_use_is_said_and_no_recording_is_begun(tmp_path, service):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = "127.0.0.1:%d" % taken.getsockname()[1]
+
+        line = refused_when_running(tmp_path, service.url, "--listen", address)
+
+    assert line == f"Error: {address} is in use: choose another address with --listen."
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_address_of_another_machine_is_said(tmp_path, service):
+    line = refused_when_running(tmp_path, service.url, "--listen", "192.0.2.1:0")
+
+    assert line.startswith("Error: Cannot listen on 192.0.2.1:0: ")
+
+
+def test_a_service_that_does_not_answer_is_said(tmp_path):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        url = "http://127.0.0.1:%d" % unused.getsockname()[1]
+
+        line = refused_when_running(tmp_path, url)
+
+    assert line == (
+        f"Error: {url} does not answer (Connection refused): start the service first, or pass --no-upstream-check."
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_name_that_leads_nowhere_is_said(tmp_path):
+    line = refused_when_running(tmp_path, "http://no-such-host.invalid:80")
+
+    assert "http://no-such-host.invalid:80 does not answer" in line
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def a_recording(path: Path) -> None:
+    Writer.create(path, upstream="http://service.test").close(1)
+
+
+def a_newer_recording(path: Path) -> None:
+    a_recording(path)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+
+def a_text(path: Path) -> None:
+    path.write_text("not a recording")
+
+
+@pytest.mark.parametrize(
+    ("make", "append", "part"),
+    [
+        (a_recording, False, "already holds a recording"),
+        (a_text, False, "is not a wiretape recording"),
+        (a_text, True, "is not a wiretape recording"),
+        (a_newer_recording, False, "newer"),
+        (a_newer_recording, True, "newer"),
+    ],
+)
+def test_an_output_that_must_not_be_written_to_is_left_as_it_was(tmp_path, service, make, append, part):
+    make(tmp_path / "run.db")
+    before = files(tmp_path)
+
+    arguments = ["--listen", "127.0.0.1:0", "--output", "run.db", *["--append"] * append]
+    line = refused_when_running(tmp_path, service.url, *arguments)
+
+    assert part in line
+    assert files(tmp_path) == before
+
+
+def test_an_output_in_a_folder_that_does_not_exist_is_said(tmp_path, service):
+    line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--output", "none/run.db")
+
+    assert line == "Error: Cannot record to none/run.db: No such file or directory."
+
+
+def test_an_output_that_somebody_else_records_to_is_said(tmp_path, start_proxy, service):
+    proxy = start_proxy(service.url)
+
+    arguments = ["--listen", "127.0.0.1:0", "--output", str(proxy.file), "--append"]
+    line = refused_when_running(tmp_path, service.url, *arguments)
+
+    assert "another process" in line
+
+
+def test_a_folder_for_keys_that_cannot_be_made_is_said(tmp_path, service):
+    (tmp_path / "file").touch()
+
+    line = refused_when_running(tmp_path, service.url, "--confdir", "file/conf")
+
+    assert line == "Error: Cannot keep certificates in file/conf: Not a directory; choose another --confdir."
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["service.test", "ftp://service.test", "http://", "http://a:b@service.test", "http://service.test/v1", "http://[::1"],
+)
+def test_an_upstream_that_is_no_http_url_is_said(url):
+    assert refused(url).startswith("Error: ")
+
+
+@pytest.mark.parametrize("address", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "::1:8080"])
+def test_an_address_that_is_none_is_said(address):
+    assert "is no address to listen on" in refused("http://service.test", "--listen", address)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [("--idle-timeout", "soon"), ("--memory", "much"), ("--memory", "0"), ("--on-overload", "crash"), ("--mode", "x")],
+)
+def test_an_option_that_makes_no_sense_is_said(option):
+    assert f"Invalid value for '{option[0]}'" in refused("http://service.test", *option)
+
+
+# Where it listens, and with what keys
+
+
+def test_an_address_that_others_can_reach_is_warned_of(start_proxy, service):
+    proxy = start_proxy(service.url, "--listen", "0.0.0.0:0")
+
+    assert proxy.wait_line("Other machines can reach 0.0.0.0")
+
+
+def test_no_keys_are_left_behind_in_reverse_mode(start_proxy, service, tmp_path):
+    home, scratch = tmp_path / "home", tmp_path / "scratch"
+    home.mkdir()
+    scratch.mkdir()
+    proxy = start_proxy(service.url, env={"HOME": str(home), "TMPDIR": str(scratch)})
+    assert stat.S_IMODE(next(scratch.iterdir()).stat().st_mode) == 0o700
+
+    proxy.stop()
+
+    assert list(home.iterdir()) == list(scratch.iterdir()) == []
+
+
+def test_keys_are_kept_where_one_says(start_proxy, service, tmp_path):
+    folder = tmp_path / "keys"
+    start_proxy(service.url, "--confdir", str(folder))
+
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / "mitmproxy-ca-cert.pem").exists()
+
+
+def test_help_and_the_path_of_the_addon_need_no_upstream():
+    assert "UPSTREAM" in CliRunner().invoke(command, ["--help"]).output
+    assert Path(CliRunner().invoke(command, ["--addon-path"]).output.strip()).name == "script.py"
+
+
+def test_nothing_is_on_standard_output(service, tmp_path):
+    async def run():
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "wiretape", "proxy", service.url, "--listen", "127.0.0.1:0"),
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        await process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        return await process.communicate(), process.returncode
+
+    (out, err), status = asyncio.run(run())
+
+    assert (out, status) == (b"", 0)
+    assert err.startswith(b"Recorded 0 exchanges, 0 streams, 0 events, 0 findings to wiretape-")
+    assert len(list(tmp_path.glob("wiretape-*.db"))) == 1

@@ -1,0 +1,251 @@
+"""What passes is passed on as it came and when it came, and the recording holds the same bytes."""
+
+import asyncio
+import gzip
+import hashlib
+import socket
+import subprocess
+import threading
+import time
+import zlib
+
+import brotli
+import httpx
+import pytest
+import uvicorn
+import zstandard
+from sse_starlette.sse import EventSourceResponse
+
+from wiretape.observe import Ending, Side
+from wiretape.recording import open_recording
+
+STREAM = "/v1/sessions/s1/events/stream"
+EVENTS = 30
+
+
+async def service_app(scope, receive, send):
+    """A service that we did not write the framing of: events and pings end in CRLF."""
+    if scope["type"] != "http":
+        return
+
+    async def events():
+        for number in range(EVENTS):
+            yield {"id": f"e{number}", "event": "run.started", "data": f'{{"sequence":{number},"text":"ü\\u2028"}}'}
+            await asyncio.sleep(0.02)
+
+    # A ping for each event or so: the service's own are 15 s apart.
+    await EventSourceResponse(events(), ping=0.05)(scope, receive, send)
+
+
+@pytest.fixture(scope="module")
+def uvicorn_url():
+    sock = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(service_app, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [sock]}, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{sock.getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+    sock.close()
+
+
+@pytest.fixture(scope="module")
+def before_uvicorn(start_module_proxy, uvicorn_url):
+    return start_module_proxy(uvicorn_url)
+
+
+def with_curl(url, *arguments):
+    return subprocess.run(["curl", "-sN", *arguments, url], capture_output=True, check=True, timeout=30).stdout
+
+
+def with_httpx(url):
+    with httpx.stream("GET", url, timeout=30) as response:
+        return b"".join(response.iter_raw())
+
+
+def normal(body):
+    """Pings say when they were sent: make those the same that can differ from run to run."""
+    return [line for line in body.split(b"\r\n\r\n") if not line.startswith(b": ping")]
+
+
+@pytest.mark.parametrize("get", [with_curl, with_httpx])
+def test_a_stream_of_sse_starlette_is_the_same_with_and_without_the_proxy(before_uvicorn, uvicorn_url, get):
+    path = f"{STREAM}?client={get.__name__}"
+    direct = get(uvicorn_url + path)
+
+    through = get(f"http://{before_uvicorn.address}{path}")
+
+    assert before_uvicorn.ended(path).ending is Ending.COMPLETE
+    recorded = before_uvicorn.body(path)
+    assert hashlib.sha256(recorded).digest() == hashlib.sha256(through).digest()
+    assert b": ping" in through
+    assert normal(through) == normal(direct)
+    assert len(normal(through)) == EVENTS + 1
+
+
+def test_curl_over_http2_gets_the_same(before_uvicorn, uvicorn_url):
+    path = f"{STREAM}?client=h2"
+
+    through = with_curl(f"https://{before_uvicorn.address}{path}", "--insecure", "--http2")
+
+    assert before_uvicorn.ended(path).request.http_version == "HTTP/2.0"
+    assert before_uvicorn.body(path) == through
+    assert len(normal(through)) == EVENTS + 1
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def test_an_event_of_an_endless_stream_passes_at_once(proxy, service):
+    """From the service's send to the client's receive; the fastest of several, for the machine may be busy."""
+    sent = []
+
+    def behave(peer):
+        peer.send(CHUNKED)
+        while True:
+            peer.exactly(1)  # the client asks for the next one
+            sent.append(time.monotonic())
+            peer.send(b"7\r\ndata: 1\r\n")
+
+    path = service.on("/endless", behave)
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n".encode())
+    took = []
+    for _ in range(5):
+        client.send(b"x")
+        client.until(b"data: 1\r\n")
+        took.append(time.monotonic() - sent[-1])
+
+    assert min(took) < 0.05
+    assert proxy.find(path) is None or proxy.find(path).ending is Ending.OPEN
+
+
+def test_the_head_of_a_response_does_not_wait_for_its_body(proxy, service):
+    path = service.on("/head-only", lambda peer: (peer.send(CHUNKED), peer.rest()))
+
+    assert proxy.get(path).until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
+
+
+def test_times_of_chunks_are_those_of_their_arrival(proxy, service):
+    def behave(peer):
+        peer.send(CHUNKED)
+        for _ in range(3):
+            peer.send(b"7\r\ndata: 1\r\n")
+            time.sleep(0.1)
+        peer.send(b"0\r\n\r\n")
+
+    path = service.on("/timed", behave)
+    proxy.get(path).until(b"0\r\n\r\n")
+
+    with open_recording(proxy.file) as recording:
+        number = proxy.ended(path).number
+        times = [time_ns for run in recording.body(number, Side.RESPONSE) for time_ns, _ in run.chunks()]
+    gaps = [(after - before) / 1e9 for before, after in zip(times, times[1:], strict=False)]
+    assert gaps == [pytest.approx(0.1, abs=0.06)] * 2
+
+
+CODERS = {
+    "gzip": (gzip.compress, gzip.decompress),
+    "deflate": (zlib.compress, zlib.decompress),
+    "br": (brotli.compress, brotli.decompress),
+    "zstd": (zstandard.compress, zstandard.decompress),
+}
+
+
+@pytest.mark.parametrize("coding", CODERS)
+def test_an_encoded_body_passes_and_is_stored_as_it_came(proxy, service, coding):
+    encode, _decode = CODERS[coding]
+    data = b'id: e1\r\ndata: {"sequence": 1}\r\n\r\n'
+    body = encode(data)
+    head = HEAD + f"Content-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    path = service.on(f"/coded-{coding}", lambda peer: peer.send(head + body))
+
+    client = proxy.get(path, "Accept-Encoding: gzip, br, zstd")
+
+    client.until(b"\r\n\r\n")
+    assert client.exactly(len(body)) == body
+    seen = proxy.ended(path)
+    assert proxy.body(path) == body
+    assert ("Accept-Encoding", "gzip, br, zstd") in seen.request.headers
+    with open_recording(proxy.file) as recording:
+        assert [frame.frame.data for frame in recording.frames(seen.number)] == [b'{"sequence": 1}']
+
+
+def test_no_encoding_is_asked_for_when_told_so_and_the_record_keeps_what_the_client_asked(start_proxy, service):
+    heads = []
+    path = service.on("/identity", lambda peer: (heads.append(peer.head), peer.send(CHUNKED + b"0\r\n\r\n")))
+    proxy = start_proxy(service.url, "--identity")
+
+    proxy.get(path, "Accept-Encoding: gzip").until(b"0\r\n\r\n")
+
+    assert b"accept-encoding: identity\r\n" in heads[0].lower()
+    assert ("Accept-Encoding", "gzip") in proxy.ended(path).request.headers
+
+
+def test_nothing_of_a_request_is_altered_but_the_host(proxy, service):
+    heads = []
+    path = service.on("/a%2Fb;c?q=%20x", lambda peer: (heads.append(peer.head), peer.send(CHUNKED + b"0\r\n\r\n")))
+    headers = ["X-Odd:  two  spaces", "x-CASE: 1", "X-Twice: a", "X-Twice: b", "X-Byte: \xff"]
+    client = proxy.connect()
+    head = "\r\n".join([f"GET {path} HTTP/1.1", "Host: service.test", *headers, "", ""])
+    client.send(head.encode("latin-1"))
+    client.until(b"0\r\n\r\n")
+
+    expected = head.replace("service.test", service.authority).replace(":  two", ": two")
+    assert heads[0].decode("latin-1") == expected
+    request = proxy.ended(path).request
+    assert (request.target, request.authority) == (path, service.authority)
+    assert [f"{name}: {value}" for name, value in request.headers] == expected.split("\r\n")[1:-2]
+
+
+SIZE = 20_000_000
+
+
+def test_large_bodies_pass_both_ways_and_are_recorded_whole(proxy, service):
+    upload, download = bytes(range(256)) * (SIZE // 256), b"".join(b"%08d" % i for i in range(SIZE // 8))
+    received = []
+
+    def behave(peer):
+        received.append(hashlib.sha256(peer.exactly(len(upload))).hexdigest())
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(download))
+        peer.send(download)
+
+    path = service.on("/large", behave)
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(upload)}\r\n\r\n".encode())
+    client.send(upload)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(len(download)) == download
+
+    assert received == [hashlib.sha256(upload).hexdigest()]
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.request_bytes, seen.response_bytes) == (Ending.COMPLETE, len(upload), len(download))
+    assert proxy.body(path) == download
+    assert proxy.body(path, Side.REQUEST) == upload
+
+
+def test_a_chunked_upload_keeps_its_chunks(proxy, service):
+    def behave(peer):
+        assert peer.until(b"0\r\n\r\n") == b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
+        peer.send(CHUNKED + b"0\r\n\r\n")
+
+    path = service.on("/chunked-upload", behave)
+    client = proxy.connect()
+    client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n".encode())
+    client.send(b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
+    client.until(b"0\r\n\r\n")
+
+    with open_recording(proxy.file) as recording:
+        runs = recording.body(proxy.ended(path).number, Side.REQUEST)
+        assert [data for run in runs for _, data in run.chunks()] == [b"abc", b"de"]
+
+
+def test_times_of_a_recording_strictly_increase(proxy):
+    with open_recording(proxy.file) as recording:
+        times = []
+        for seen in recording.observations():
+            times += getattr(seen, "times", None) or [seen.time_ns]
+
+    assert times == sorted(set(times))
+    assert len(times) > 20
