@@ -150,6 +150,36 @@ def test_compressed_evidence_is_shown_decoded(record, run):
     assert "         | so sorry\n" in text
 
 
+def test_evidence_that_cannot_be_decoded_or_is_long_does_no_harm(record, run):
+    text = run(
+        "report",
+        record(f"""
+        [[exchange]]
+        request = "GET /v1/sessions/s/events/stream"
+        response_headers = ["Content-Type: text/html", "Content-Encoding: br"]
+        body = "no brotli"
+
+        [[exchange]]
+        request = "GET /{"x" * 500}"
+        status = 500
+        part = [{{ text = "{"y" * 200}" }}, {{ text = "{"z" * 5000}" }}]
+
+        [[exchange]]
+        request = "GET /v1/sessions/s/events/stream"
+        response_headers = ["Content-Type: text/html"]
+        part = [{{ text = "before" }}, {{ lost = 10 }}, {{ text = "after" }}]
+        """),
+    ).stdout
+    assert [line.split()[0] for line in text.splitlines() if line and line[0] != " "][:3] == [
+        "SSE007",
+        "ERR001",
+        "SSE007",
+    ]
+    assert "         | before\n" in text
+    assert "after" not in text
+    assert max(map(len, text.splitlines())) < 200
+
+
 def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, run):
     body = "data: {}\\n\\n" * 12
     path = record(f"""

@@ -52,6 +52,21 @@ def test_a_body_that_is_no_envelope_is_one_finding(wire, body):
     assert wire.answer(body) == ["ERR001"]
 
 
+@pytest.mark.parametrize(
+    ("body", "got"),
+    [
+        ("", "an empty body"),
+        ("oops", "a body that is not JSON"),
+        ("[]", "an array"),
+        ("{}", "an object without `error`"),
+        ('{"error":true}', "true under `error`"),
+    ],
+)
+def test_what_came_instead_of_an_envelope_is_said(wire, body, got):
+    wire.answer(body)
+    assert wire.findings[0].message.endswith(f", got {got}.")
+
+
 def test_what_is_no_envelope_brings_up_nothing_about_envelopes(wire):
     wire.answer(b"{}")
     assert [wire.verdict(code) for code in CODES] == [Verdict.FAIL] + [Verdict.NOT_EXERCISED] * 3
