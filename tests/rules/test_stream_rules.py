@@ -394,6 +394,10 @@ SEEN_BY_EVERY_STREAM = SEEN_BY_EVERY_MESSAGE | {"SSE002", "SSE007", "SSE009"}
             'event: x\nid: a\ndata: {"sequence":1,"id":"a"}\n\n',
             SEEN_BY_EVERY_STREAM | {"SSE006", "SSE004", "SSE011", "DUR001", "DUR002", "DUR003", "SEQ002"},
         ),
+        (
+            'event: x\nid: a\ndata: {"id":"a"}\n\n',
+            SEEN_BY_EVERY_STREAM | {"SSE006", "SSE004", "SSE011", "DUR001", "DUR003"},
+        ),
         ('event: x\ndata: {"type":"tool.started"}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006", "DUR006"}),
     ],
 )
