@@ -15,4 +15,4 @@ def event(session: bytes, number: int, now_ns: int) -> bytes:
     """Event `number` (from 0) of a session, carrying the time at which it was made."""
     if number % 5 < 4:
         return DELTA % (number, now_ns)
-    return DURABLE % (number, number, number, session, now_ns)
+    return DURABLE % (number, number, number // 5 + 1, session, now_ns)
