@@ -39,6 +39,7 @@ class Capture:
         self._master = master
         self._notes = notes
         self._exchanges = Exchanges()
+        self._gate = internals.Gate()
 
     # Connections
 
@@ -48,6 +49,8 @@ class Capture:
         visitor = self._exchanges.arrive(client.id, handler)
         if handler is not None:
             internals.lift_limits(handler, partial(self._give_up, visitor))
+            if self._gate.closed:
+                self._gate.put_before(handler)
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
         """Keep what tells a reset from an orderly close."""
@@ -130,11 +133,12 @@ class Capture:
 
     def slow_down(self, slow: bool) -> None:
         """Stop reading from all connections, or go on."""
-        for handler in internals.handlers(self._master):
-            internals.pause(handler, paused=slow)
+        self._gate.set(internals.handlers(self._master), closed=slow)
 
     async def close_idle(self) -> None:
-        """Close the connections on which no byte came for too long."""
+        """Close the connections on which no byte came for too long, though nothing kept it from coming."""
+        if self._gate.closed:
+            return
         now = time.time()
         for visitor in self._exchanges.visitors:
             limit = self.settings.idle_timeout if visitor.exchanges else RESTING_S

@@ -7,7 +7,7 @@ with what the public interface gives.  Tried with 11.0.2 and 12.2.3.
 import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Iterable
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -68,13 +68,43 @@ def reader_of(handler: ConnectionHandler, connection: Connection) -> asyncio.Str
     return reader if isinstance(reader, asyncio.StreamReader) else None
 
 
-def pause(handler: ConnectionHandler, *, paused: bool) -> None:
-    """Stop reading what comes from the client and the service, or go on with it."""
-    for io in handler.transports.values():
-        if isinstance(io.writer, asyncio.StreamWriter) and not io.writer.transport.is_closing():
-            transport = io.writer.transport
-            step = transport.pause_reading if paused else transport.resume_reading  # type: ignore[attr-defined]
-            step()
+class Gate:
+    """Stops reading on all connections, and lets it go on.
+
+    After each read, mitmproxy waits for its writers to have room; while the gate is closed, they have none.
+    (Pausing the transports would not do: asyncio's readers resume them as they see fit.)
+    """
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing is read."""
+        return not self._open.is_set()
+
+    def set(self, handlers: Iterable[ConnectionHandler], *, closed: bool) -> None:
+        """Close it, also for these connections, or open it."""
+        if not closed:
+            self._open.set()
+            return
+        self._open.clear()
+        for handler in handlers:
+            self.put_before(handler)
+
+    def put_before(self, handler: ConnectionHandler) -> None:
+        """Have a connection heed the gate until it opens."""
+        original = getattr(handler, "drain_writers", None)
+        if original is None or "drain_writers" in vars(handler):
+            return
+
+        async def drain_writers() -> None:
+            await self._open.wait()
+            vars(handler).pop("drain_writers", None)
+            await original()
+
+        vars(handler)["drain_writers"] = drain_writers
 
 
 def until_close(flow: HTTPFlow) -> bool:

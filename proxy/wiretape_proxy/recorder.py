@@ -113,8 +113,9 @@ class _Recorder:
     def _commit(self) -> None:
         self._writer.commit()
         self._commit_at = _NEVER
-        if self._writer.lost_bytes > self._unstored:
-            self._unstored = self._writer.lost_bytes
+        unstored = self._writer.lost_bytes - self._assembler.lost_bytes
+        if unstored > self._unstored:
+            self._unstored = unstored
             _say(Losing(self._unstored, self._writer.trouble or "for no known reason"))
 
     def _derive(self) -> None:
@@ -146,7 +147,7 @@ class _Recorder:
                 streams=self._judge.streams,
                 events=self._judge.events,
                 findings=self._judge.findings,
-                lost_bytes=self._writer.lost_bytes,
+                lost_bytes=self._unstored,
                 redacted=self._writer.redacted,
             )
         )

@@ -121,6 +121,8 @@ class Assembler:
         """`base_ns`: what the monotonic clock said at time 0 of the recording; `last_ns`: its latest time so far."""
         self.stopped = False
         """Whether the proxy said that it ends in good order."""
+        self.lost_bytes = 0
+        """How many bytes the proxy left out."""
         self.last_ns = last_ns
         self._base_ns = base_ns
         self._before = first_exchange - 1
@@ -180,6 +182,7 @@ class Assembler:
     def _gap(self, about: int, count: int) -> dict[str, Any]:
         start = self._ends.get(about, 0)
         self._ends[about] = start + count
+        self.lost_bytes += count
         return {"side": body_of(about)[1], "start": start}
 
 

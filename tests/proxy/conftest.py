@@ -49,7 +49,7 @@ class Peer:
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(PATIENCE_S)
         self.sock = sock
-        self.buffer = b""
+        self.buffer = bytearray()
         self.head = b""
 
     def send(self, data: bytes) -> None:
@@ -58,28 +58,31 @@ class Peer:
     def until(self, end: bytes) -> bytes:
         """Read up to and with `end`."""
         while end not in self.buffer:
-            data = self.sock.recv(65536)
-            assert data, f"the connection ended before {end!r}, after {self.buffer!r}"
-            self.buffer += data
-        found, _, self.buffer = self.buffer.partition(end)
-        return found + end
+            assert self._read(), f"the connection ended before {end!r}, after {self.buffer!r}"
+        return self._take(self.buffer.index(end) + len(end))
 
     def exactly(self, count: int) -> bytes:
         """Read this many bytes."""
         while len(self.buffer) < count:
-            data = self.sock.recv(65536)
-            assert data, f"the connection ended after {len(self.buffer)} of {count} bytes"
-            self.buffer += data
-        found, self.buffer = self.buffer[:count], self.buffer[count:]
-        return found
+            assert self._read(), f"the connection ended after {len(self.buffer)} of {count} bytes"
+        return self._take(count)
 
     def rest(self) -> bytes:
         """Read until the other side closes or resets."""
         with contextlib.suppress(ConnectionResetError):
-            while data := self.sock.recv(65536):
-                self.buffer += data
-        found, self.buffer = self.buffer, b""
-        return found
+            while self._read():
+                pass
+        return self._take(len(self.buffer))
+
+    def _read(self) -> bool:
+        data = self.sock.recv(65536)
+        self.buffer += data
+        return bool(data)
+
+    def _take(self, count: int) -> bytes:
+        taken = bytes(self.buffer[:count])
+        del self.buffer[:count]
+        return taken
 
     def read_head(self) -> str:
         """Read a request's head; returns its target."""
@@ -231,12 +234,16 @@ class H2Service(Service):
 class Proxy:
     """A running `wiretape proxy`."""
 
-    def __init__(self, folder: Path, *arguments: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, folder: Path, *arguments: str, env: dict[str, str] | None = None, file_limit: int | None = None
+    ) -> None:
         self.file = folder / "run.db"
         self.lines: list[str] = []
         self.address = ""
         self._peers: list[Peer] = []
         command = [sys.executable, "-m", "wiretape", "proxy", "--listen", "127.0.0.1:0", "--output", str(self.file)]
+        if file_limit is not None:
+            command = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", *command]
         self.process = start(*command, *arguments, cwd=folder, env=env or {})
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()

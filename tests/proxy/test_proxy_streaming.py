@@ -8,6 +8,7 @@ import subprocess
 import threading
 import time
 import zlib
+from itertools import pairwise
 
 import brotli
 import httpx
@@ -141,7 +142,7 @@ def test_times_of_chunks_are_those_of_their_arrival(proxy, service):
     with open_recording(proxy.file) as recording:
         number = proxy.ended(path).number
         times = [time_ns for run in recording.body(number, Side.RESPONSE) for time_ns, _ in run.chunks()]
-    gaps = [(after - before) / 1e9 for before, after in zip(times, times[1:], strict=False)]
+    gaps = [(after - before) / 1e9 for before, after in pairwise(times)]
     assert gaps == [pytest.approx(0.1, abs=0.06)] * 2
 
 

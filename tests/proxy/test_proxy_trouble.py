@@ -1,0 +1,189 @@
+"""Whatever happens to the recording, traffic passes on; and whatever happens to the proxy, the recording holds."""
+
+import os
+import signal
+import sqlite3
+import time
+from pathlib import Path
+
+import pytest
+
+from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import open_recording
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+BLOCK = b"x" * 50_000
+
+
+def recorder_of(proxy) -> int:
+    """The process of a proxy's recorder."""
+    task = Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children")
+    (child,) = task.read_text().split()
+    return int(child)
+
+
+def counts(peer):
+    """A behaviour: number events, one every 5 ms, until the connection ends."""
+    peer.send(CHUNKED)
+    for number in range(100_000):
+        peer.send(b"10\r\ndata: %08d\n\n\r\n" % number)
+        time.sleep(0.005)
+
+
+def blocks(count):
+    """A behaviour: send so many blocks, as fast as they are taken."""
+
+    def behave(peer):
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (count * len(BLOCK)))
+        for _ in range(count):
+            peer.send(BLOCK)
+
+    return behave
+
+
+@pytest.mark.parametrize("victims", ["the proxy", "the proxy and its recorder"])
+def test_after_a_kill_all_but_the_last_moment_is_there(start_proxy, service, eventually, victims):
+    proxy = start_proxy(service.url)
+    recorder = recorder_of(proxy)
+    path = service.on("/kill", counts)
+    client = proxy.get(path)
+    received = []
+    until = time.monotonic() + 0.8
+    while time.monotonic() < until:
+        client.until(b"data: ")
+        received.append((time.monotonic(), client.exactly(8)))
+    killed = time.monotonic()
+    os.kill(proxy.process.pid, signal.SIGKILL)
+    if "recorder" in victims:
+        os.kill(recorder, signal.SIGKILL)
+
+    seen = proxy.find(path)
+    assert seen is not None  # it opens at once
+    if "recorder" not in victims:
+        eventually(lambda: not list(proxy.file.parent.glob("*-wal")), "the recorder to tidy up")
+    body = proxy.body(path)
+    assert proxy.find(path).ending is Ending.OPEN
+    missing = [number for when, number in received if number not in body and when < killed - 0.2]
+    assert missing == []
+    with sqlite3.connect(proxy.file) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    connection.close()
+    with open_recording(proxy.file) as recording:
+        assert recording.info.ended_ns is None
+
+
+def test_no_key_is_in_the_recording_its_journal_or_the_log(start_proxy, service, eventually):
+    """Wherever a key can turn up: in a head, in a cut head, in what is no HTTP, in a path, in a log line."""
+    proxy = start_proxy(service.url)
+    key = "sk-" + "q7" * 16
+    echo = b"HTTP/1.1 200 OK\r\nSet-Cookie: session=%s\r\nTransfer-Encoding: chunked\r\n\r\n" % key.encode()
+    service.on("/held", lambda peer: (peer.send(echo + b"7\r\ndata: 1\r\n"), peer.rest()))
+    service.on("/cut", lambda peer: (peer.send(b"HTTP/1.1 200 OK\r\nSet-Cookie: s=" + key.encode()), peer.close()))
+    service.on("/odd", lambda peer: (peer.send(b"Bearer %s\r\n\r\n" % key.encode()), peer.close()))
+    header = f"Authorization: Bearer {key}"
+    proxy.get("/held", header, f"Cookie: session={key}").until(b"data: 1")
+    for path in ("/cut", "/odd"):
+        proxy.get(path, header).rest()
+        proxy.ended(path)
+    half = proxy.connect()
+    half.send(f"GET /never HTTP/1.1\r\n{header}\r\n".encode())
+    half.close()
+
+    everything = b"".join(path.read_bytes() for path in proxy.file.parent.iterdir())
+    assert b"/held" in everything
+    assert key.encode() not in everything
+    proxy.stop()
+    assert key.encode() not in b"".join(path.read_bytes() for path in proxy.file.parent.iterdir())
+    assert key not in "".join(proxy.lines)
+
+
+def test_when_the_recorder_dies_traffic_passes_on_and_it_is_said(start_proxy, service):
+    proxy = start_proxy(service.url)
+    service.on("/blocks", blocks(4))
+    os.kill(recorder_of(proxy), signal.SIGKILL)
+    proxy.wait_line("The recorder died: traffic passes on unrecorded.")
+
+    client = proxy.get("/blocks")
+    client.until(b"\r\n\r\n")
+    assert client.exactly(4 * len(BLOCK)) == BLOCK * 4
+
+    assert proxy.stop() == 2
+    assert proxy.lines[-1] == "200,000 bytes passed unrecorded."
+
+
+def test_when_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(start_proxy, service):
+    """The recorder is stopped for a while, as it would be by a busy machine."""
+    count = 800
+    proxy = start_proxy(service.url, "--memory", "1M")
+    recorder = recorder_of(proxy)
+    path = service.on("/slow", blocks(count))
+    os.kill(recorder, signal.SIGSTOP)
+    client = proxy.get(path)
+    proxy.wait_line("Recording cannot keep up: streams are slowed down until it can again.")
+    os.kill(recorder, signal.SIGCONT)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(count * len(BLOCK)) == BLOCK * count
+
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.response_bytes, seen.lost_bytes) == (Ending.COMPLETE, count * len(BLOCK), 0)
+    proxy.wait_line("Recording keeps up again.")
+
+
+def test_a_stream_that_is_slowed_down_stands_still(start_proxy, service):
+    proxy = start_proxy(service.url, "--memory", "1M")
+    service.on("/still", blocks(2000))
+    recorder = recorder_of(proxy)
+    os.kill(recorder, signal.SIGSTOP)
+    client = proxy.get("/still")
+    client.sock.settimeout(0.5)
+    with pytest.raises(TimeoutError):
+        client.rest()
+    os.kill(recorder, signal.SIGCONT)
+
+    assert 1_000_000 < len(client.buffer) < len(BLOCK) * 1500
+    assert client.sock.recv(1) == b"x"
+
+
+def test_when_told_to_drop_streams_go_on_and_what_is_missing_is_counted(start_proxy, service):
+    count = 800
+    proxy = start_proxy(service.url, "--memory", "1M", "--on-overload", "drop")
+    recorder = recorder_of(proxy)
+    paths = [service.on(f"/drop-{number}", blocks(count)) for number in range(2)]
+    os.kill(recorder, signal.SIGSTOP)
+    for path in paths:
+        client = proxy.get(path)
+        client.until(b"\r\n\r\n")
+        assert client.exactly(count * len(BLOCK)) == BLOCK * count
+    proxy.wait_line("Recording cannot keep up: bytes pass unrecorded until it can again.")
+    os.kill(recorder, signal.SIGCONT)
+
+    seen = [proxy.ended(path) for path in paths]
+    assert [one.ending for one in seen] == [Ending.COMPLETE] * 2
+    assert [one.response_bytes + one.lost_bytes for one in seen] == [count * len(BLOCK)] * 2
+    lost = sum(one.lost_bytes for one in seen)
+    assert lost > 0
+    with open_recording(proxy.file) as recording:
+        parts = list(recording.body(seen[0].number, Side.RESPONSE))
+    assert {part.why for part in parts if isinstance(part, BytesLost)} == {"recording could not keep up"}
+    proxy.wait_line(f"Recording keeps up again; {lost:,} bytes passed unrecorded.")
+    assert proxy.stop() == 0
+    assert proxy.lines[-1] == f"{lost:,} bytes passed unrecorded."
+
+
+def test_when_the_disk_is_full_traffic_passes_on_and_the_loss_is_counted(start_proxy, service):
+    """A limit on the size of files is what stands in for a full disk here."""
+    count = 100
+    proxy = start_proxy(service.url, file_limit=2_000_000)
+    path = service.on("/full", blocks(count))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(count * len(BLOCK)) == BLOCK * count
+
+    assert "traffic passes on unrecorded" in proxy.wait_line("The recording cannot be written (")
+    proxy.stop()
+    assert proxy.lines[-1].endswith(" bytes passed unrecorded.")
+    assert len([line for line in proxy.lines if "cannot be written" in line]) == 1
+    lost = int(proxy.lines[-1].split(" ", 1)[0].replace(",", ""))
+    with open_recording(proxy.file) as recording:
+        stored = sum(len(part.data) for part in recording.body(1, Side.RESPONSE) if not isinstance(part, BytesLost))
+    assert stored + lost == count * len(BLOCK)
