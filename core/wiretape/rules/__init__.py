@@ -4,6 +4,7 @@ from wiretape.rules import durability, envelope, sequence, sse  # noqa: F401 - t
 from wiretape.rules.catalogue import CATALOGUE, Basis, Rule, Scope
 from wiretape.rules.checker import Checker
 from wiretape.rules.finding import Finding, Party, Place, Severity, Tally, Verdict
+from wiretape.rules.settings import Settings
 
 __all__ = [
     "CATALOGUE",
@@ -14,6 +15,7 @@ __all__ = [
     "Place",
     "Rule",
     "Scope",
+    "Settings",
     "Severity",
     "Tally",
     "Verdict",

@@ -29,8 +29,9 @@ from wiretape.rules.catalogue import (
     Outcome,
     Rule,
 )
-from wiretape.rules.finding import Finding, Place, Tally, Verdict
+from wiretape.rules.finding import Finding, Place, Severity, Tally, Verdict
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.settings import DEFAULT, Settings
 from wiretape.rules.state import ExchangeState, Session, SessionKey, Stream, StreamEnd
 from wiretape.sse import Frame, FrameKind
 from wiretape.stream import SeenFrame
@@ -43,6 +44,7 @@ class _Entry:
     rule: Rule
     check: Callable[..., Outcome]
     tally: Tally
+    severity: Severity
 
 
 class Checker:
@@ -51,13 +53,18 @@ class Checker:
     Feed it the observations of a recording in order of time.  A finding is given out as soon as it is certain.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings or DEFAULT
         self.exchanges = 0
         """How many exchanges were seen."""
         self.events = 0
         """How many messages of the service's streams were seen."""
         self._tallies = {code: Tally() for code in CATALOGUE}
-        entries = [_Entry(rule, rule.check, self._tallies[code]) for code, rule in CATALOGUE.items()]
+        entries = [
+            _Entry(rule, rule.check, self._tallies[code], self.settings.severities.get(code, rule.severity))
+            for code, rule in CATALOGUE.items()
+            if code not in self.settings.off
+        ]
         messages = [entry for entry in entries if entry.rule.occasion is MESSAGE]
         self._of_shape = [[entry for entry in messages if shape in entry.rule.shapes] for shape in Shape]
         self._of_all = [entry for entry in messages if entry.rule.shapes == EVERY_MESSAGE]
@@ -214,7 +221,7 @@ class Checker:
             self._found.append(
                 Finding(
                     entry.rule.code,
-                    entry.rule.severity,
+                    entry.severity,
                     entry.rule.side,
                     at.exchange,
                     at.event,
