@@ -48,6 +48,7 @@ class Wiretape:
 
     def load(self, loader: Loader) -> None:
         """Declare the options, as text: a value that mitmproxy cannot convert would switch the addon off in silence."""
+        internals.as_text(loader.master.options, [PREFIX + option.name for option in OPTIONS])
         for option in OPTIONS:
             loader.add_option(f"{PREFIX}{option.name}", str, option.default, option.help)
         self._master = loader.master
@@ -64,6 +65,8 @@ class Wiretape:
         try:
             settings = self._read()
         except ValueError as error:
+            if self not in self._master.addons.chain and not self.begun.is_set():
+                return  # mitmproxy, when it loads a script, shows a traceback; `running` will say it in one sentence
             raise exceptions.OptionsError(str(error)) from None
         if self.recording and settings.output != self._settings.output:
             raise exceptions.OptionsError(f"{PREFIX}output cannot change while {self.recording} is being recorded.")

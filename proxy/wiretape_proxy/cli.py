@@ -4,6 +4,7 @@ import asyncio
 import ipaddress
 import os
 import re
+import shutil
 import signal
 import socket
 import tempfile
@@ -146,7 +147,7 @@ def proxy(  # noqa: PLR0917 - click passes them by name
     from wiretape_proxy.master import Plan  # noqa: PLC0415
 
     regular = mode == "regular"
-    with _confdir(confdir, regular=regular) as folder:
+    with _keys(confdir, regular=regular) as (folder, forget):
         plan = Plan(
             mode="regular" if regular else f"reverse:{service.url}",
             listen=address,
@@ -156,10 +157,10 @@ def proxy(  # noqa: PLR0917 - click passes them by name
             insecure=insecure,
             ca=ca,
         )
-        ctx.exit(asyncio.run(_run(plan, service, check=not no_upstream_check)))
+        ctx.exit(asyncio.run(_run(plan, service, forget, check=not no_upstream_check)))
 
 
-async def _run(plan: "Plan", service: Upstream, *, check: bool) -> int:
+async def _run(plan: "Plan", service: Upstream, forget_keys: Callable[[], None], *, check: bool) -> int:
     from wiretape_proxy.master import serve  # noqa: PLC0415 - see above
 
     output = stderr.install()
@@ -176,6 +177,7 @@ async def _run(plan: "Plan", service: Upstream, *, check: bool) -> int:
         await _knock(service)
 
     def ready(address: tuple[str, int], addon: "Wiretape") -> None:
+        forget_keys()
         output.open()
         _announce(address, plan, service, addon)
 
@@ -240,14 +242,15 @@ def _reason(error: OSError) -> str:
 
 
 @contextmanager
-def _confdir(wanted: Path | None, *, regular: bool) -> Iterator[Path]:
-    """Where mitmproxy keeps its certificate authority, which it makes at each start that finds none.
+def _keys(wanted: Path | None, *, regular: bool) -> Iterator[tuple[Path, Callable[[], None]]]:
+    """Where mitmproxy keeps its certificate authority, and what to call once it has read it.
 
-    In reverse mode, few clients speak TLS to the proxy: unless asked to, it leaves no keys behind.
+    In reverse mode, few clients speak TLS to the proxy: unless asked to, it leaves no keys behind, not even when
+    it is killed.
     """
     if wanted is None and not regular:
         with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-            yield Path(folder)
+            yield Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)
         return
     keys = (wanted or Path("~/.mitmproxy")).expanduser()
     reason = "it cannot be written to"
@@ -258,4 +261,4 @@ def _confdir(wanted: Path | None, *, regular: bool) -> Iterator[Path]:
         usable, reason = False, str(error.strerror)
     if not usable:
         raise InputError(f"Cannot keep certificates in {printable(str(keys))}: {reason}; choose another --confdir.")
-    yield keys
+    yield keys, lambda: None

@@ -16,6 +16,7 @@ from mitmproxy.connection import Client, Connection
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 from mitmproxy.net.http.http1 import expected_http_body_size
+from mitmproxy.optmanager import OptManager
 from mitmproxy.proxy.layers.http import HttpStream, _http1
 from mitmproxy.proxy.layers.http._events import ResponseProtocolError
 from mitmproxy.proxy.server import ConnectionHandler
@@ -30,6 +31,21 @@ log = logging.getLogger(__name__)
 
 _origins: WeakKeyDictionary[HTTPFlow, Origin] = WeakKeyDictionary()
 _connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
+
+
+def as_text(options: OptManager, names: Iterable[str]) -> None:
+    """Make what was given for these options one text each, before they are declared.
+
+    What mitmproxy cannot convert (an option given twice, or `--set NAME` alone, or a number in its config.yaml)
+    would switch the addon off in silence.  As usual on command lines, the last one counts.
+    """
+    for name in names:
+        given = options.deferred.get(name)
+        values = getattr(given, "val", given)
+        if isinstance(values, list):
+            values = values[-1] if values else "true"
+        if values is not None:
+            options.deferred[name] = str(values).lower() if isinstance(values, bool) else str(values)
 
 
 def handler_of(master: Master, client: Client) -> ConnectionHandler | None:

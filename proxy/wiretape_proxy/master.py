@@ -8,9 +8,12 @@ from pathlib import Path
 
 from mitmproxy import options
 from mitmproxy.addons import block, core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.certs import CertStore
 from mitmproxy.master import Master
+from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
 from wiretape.errors import InputError
+from wiretape.text import printable
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.settings import PREFIX
 
@@ -66,6 +69,7 @@ class RecordingMaster(Master):
 
 async def serve(plan: Plan, stop: asyncio.Event, on_ready: Callable[[tuple[str, int], Wiretape], None]) -> Wiretape:
     """Run the proxy until `stop` is set.  Raises InputError when it cannot listen or record."""
+    _check_keys(plan.confdir)
     addon = Wiretape()
     master = RecordingMaster(plan, addon)
     await addon.feed.spawn()
@@ -81,6 +85,14 @@ async def serve(plan: Plan, stop: asyncio.Event, on_ready: Callable[[tuple[str, 
         master.shutdown()  # type: ignore[no-untyped-call]
         await running
     return addon
+
+
+def _check_keys(folder: Path) -> None:
+    """Have mitmproxy make or read its keys now: later, it would only log that it cannot."""
+    try:
+        CertStore.from_store(folder, CONF_BASENAME, KEY_SIZE)
+    except (OSError, ValueError):
+        raise InputError(f"Cannot use the keys in {printable(str(folder))}: choose another --confdir.") from None
 
 
 async def _either(running: asyncio.Task[None], stop: asyncio.Event) -> None:

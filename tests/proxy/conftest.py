@@ -10,10 +10,11 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from types import MappingProxyType
 from typing import TypeVar
 
 import h2.config
@@ -244,7 +245,14 @@ class Proxy:
         command = [sys.executable, "-m", "wiretape", "proxy", "--listen", "127.0.0.1:0", "--output", str(self.file)]
         if file_limit is not None:
             command = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", *command]
-        self.process = start(*command, *arguments, cwd=folder, env=env or {})
+        self.process = _start(
+            [*command, *arguments],
+            env=env or {},
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         self.wait_line("Listening on ")
@@ -326,24 +334,22 @@ class Proxy:
         self.process.stderr.close()
 
 
-def start(*command: str, cwd: Path, env: dict[str, str]) -> "subprocess.Popen[str]":
+def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType({}), **options) -> subprocess.Popen:
     """Start a program that finds wiretape."""
     path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(
-        command,
-        cwd=cwd,
-        env=os.environ | {"PYTHONPATH": path} | env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, stdin=subprocess.DEVNULL, **options)
 
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., object]:
     """Look again and again until there is something to see."""
     return _eventually
+
+
+@pytest.fixture(scope="session")
+def start() -> Callable[..., subprocess.Popen]:
+    """Start a program that finds wiretape."""
+    return _start
 
 
 @pytest.fixture(scope="session")

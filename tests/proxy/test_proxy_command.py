@@ -291,9 +291,7 @@ def test_no_keys_are_left_behind_in_reverse_mode(start_proxy, service, tmp_path)
     home.mkdir()
     scratch.mkdir()
     proxy = start_proxy(service.url, env={"HOME": str(home), "TMPDIR": str(scratch)})
-    assert stat.S_IMODE(next(scratch.iterdir()).stat().st_mode) == 0o700
-
-    proxy.stop()
+    assert proxy.connect_h2()  # they are in memory only
 
     assert list(home.iterdir()) == list(scratch.iterdir()) == []
 
@@ -304,6 +302,15 @@ def test_keys_are_kept_where_one_says(start_proxy, service, tmp_path):
 
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert (folder / "mitmproxy-ca-cert.pem").exists()
+
+
+def test_keys_that_are_none_are_said(tmp_path, service):
+    (tmp_path / "mitmproxy-ca.pem").write_text("no key")
+
+    line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--confdir", ".")
+
+    assert line == "Error: Cannot use the keys in .: choose another --confdir."
+    assert not list(tmp_path.glob("*.db"))
 
 
 def test_help_and_the_path_of_the_addon_need_no_upstream():

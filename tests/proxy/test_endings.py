@@ -1,0 +1,94 @@
+"""The rules that tell endings apart, each row of what was measured with both mitmproxies."""
+
+import pytest
+
+from wiretape.observe import Ending
+from wiretape_proxy.endings import Facts, Origin, classify
+
+CUT = "HTTP/1 protocol error: peer closed connection without sending complete message body (incomplete chunked read)"
+RST = "stream reset by client (CANCEL)"
+CLIENT, SERVICE = Origin.CLIENT, Origin.SERVICE
+
+ROWS = [
+    (Facts(None), Ending.COMPLETE),
+    (Facts(None, until_close=True), Ending.COMPLETE),
+    (Facts(None, service_fault="ConnectionResetError"), Ending.COMPLETE),  # its framing said that it was whole
+    (Facts(None, until_close=True, service_fault="ConnectionResetError"), Ending.SERVICE_RESET),
+    (Facts(None, stopping=True), Ending.COMPLETE),
+    (Facts(CUT, SERVICE), Ending.SERVICE_CLOSED),
+    (Facts(CUT, SERVICE, service_fault="ConnectionResetError"), Ending.SERVICE_RESET),
+    (Facts(CUT, CLIENT), Ending.CLIENT_CLOSED),
+    (Facts(CUT, SERVICE, stopping=True), Ending.PROXY_STOPPED),
+    (Facts("Client disconnected.", CLIENT), Ending.CLIENT_CLOSED),
+    (Facts("Client disconnected.", CLIENT, stopping=True), Ending.PROXY_STOPPED),
+    (Facts("Client disconnected.", CLIENT, timed_out=True), Ending.TIMED_OUT),
+    (Facts(RST, CLIENT), Ending.CLIENT_CLOSED),
+    (Facts(RST, SERVICE), Ending.SERVICE_RESET),
+    (Facts("peer closed connection", CLIENT), Ending.CLIENT_CLOSED),
+    (Facts("peer closed connection", SERVICE), Ending.SERVICE_CLOSED),
+    (Facts("server closed connection", SERVICE), Ending.SERVICE_CLOSED),
+    (Facts("[Errno 111] Connect call failed", SERVICE, connecting=True), Ending.SERVICE_UNREACHABLE),
+    (Facts("Certificate verify failed: x", SERVICE, connecting=True), Ending.SERVICE_UNREACHABLE),
+    (Facts("Client disconnected.", CLIENT, connecting=True), Ending.CLIENT_CLOSED),
+    (Facts("Cannot parse HTTP response: x", SERVICE), Ending.SERVICE_INVALID),
+    (Facts("unexpected server response: b'HTTP/1.1 20'", SERVICE), Ending.SERVICE_CLOSED),
+    (Facts("unexpected server response: b'SSH-2.0'", SERVICE), Ending.SERVICE_INVALID),
+    (Facts("HTTP/2 protocol error: x", SERVICE), Ending.SERVICE_INVALID),
+    (Facts("HTTP/2 protocol error: x", CLIENT), Ending.CLIENT_CLOSED),
+    (Facts("Connection killed."), Ending.PROXY_STOPPED),
+    (Facts("Response body exceeds mitmproxy's body_size_limit."), Ending.PROXY_STOPPED),
+    (Facts("Received invalid header name: b'x' from client, refusing to prevent x."), Ending.CLIENT_CLOSED),
+    (Facts("Received invalid header name: b'x' from server, refusing to prevent x."), Ending.SERVICE_INVALID),
+]
+
+
+@pytest.mark.parametrize(("facts", "ending"), ROWS)
+def test_endings_are_told_apart(facts, ending):
+    found, detail = classify(facts)
+
+    assert found is ending
+    assert (detail == "") == (ending is Ending.COMPLETE)
+
+
+UNSEEN = [
+    (Facts("Client disconnected.", client_open=False), Ending.CLIENT_CLOSED),
+    (Facts("Client disconnected."), Ending.CLIENT_CLOSED),
+    (Facts(RST), Ending.CLIENT_CLOSED),
+    (Facts(RST, service_open=False), Ending.CLIENT_CLOSED),
+    (Facts("stream reset by client (INTERNAL_ERROR)"), Ending.SERVICE_RESET),
+    (Facts(CUT, service_open=False), Ending.SERVICE_CLOSED),
+    (Facts("peer closed connection", service_open=False), Ending.SERVICE_CLOSED),
+]
+
+
+@pytest.mark.parametrize(("facts", "ending"), UNSEEN)
+def test_without_a_look_into_mitmproxy_the_states_of_the_connections_decide(facts, ending):
+    assert classify(facts)[0] is ending
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "unexpected server response: b'Bearer sk-1'",
+        "Cannot parse HTTP response: Invalid header line: b'Bearer sk-1'",
+        "HTTP/1 protocol error: illegal chunk header: bytearray(b'sk-1')",
+        "HTTP/1 protocol error: malformed chunk footer: b'sk-1' (expected b'\\r\\n')",
+        "Received invalid header name: b'sk-1' from server, refusing to prevent request smuggling attacks.",
+        "Received invalid header name: b'sk-1' from client, refusing to prevent request smuggling attacks.",
+        "Received unexpected HTTP transfer-encoding b'sk-1' for HTTP/1.0 from server, refusing to prevent.",
+        "Received b'sk-1' from server, refusing to prevent.",
+        "HTTP/2 connection closed: <ConnectionTerminated error_code:0, last_stream_id:1, additional_data:sk-1>",
+    ],
+)
+@pytest.mark.parametrize("origin", Origin)
+def test_a_detail_repeats_nothing_of_the_traffic(error, origin):
+    assert "sk-1" not in classify(Facts(error, origin))[1]
+
+
+def test_details_say_how_far_it_came():
+    counted = "HTTP/1 protocol error: peer closed connection without sending complete message body "
+    counted += "(received 17 bytes, expected 1000)"
+
+    assert classify(Facts(counted, SERVICE))[1] == (
+        "The service closed the connection (received 17 bytes, expected 1000)."
+    )

@@ -1,0 +1,85 @@
+"""As the proxy that clients are configured to use: only the one service is recorded, TLS and all."""
+
+import socket
+import ssl
+import subprocess
+import threading
+
+import pytest
+
+from wiretape.observe import Ending
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+
+@pytest.fixture(scope="module")
+def regular(start_module_proxy, tls_service, tmp_path_factory):
+    """A forward proxy that records the service behind TLS."""
+    folder = tmp_path_factory.mktemp("keys")
+    proxy = start_module_proxy(tls_service.url, "--mode", "regular", "--confdir", str(folder), "--insecure")
+    proxy.keys = folder
+    return proxy
+
+
+def curl(proxy, *arguments):
+    done = subprocess.run(
+        ["curl", "-sS", "--proxy", f"http://{proxy.address}", *arguments], capture_output=True, timeout=20, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_it_says_which_certificate_clients_must_trust(regular, tls_service):
+    assert regular.wait_line(f"as a proxy for {tls_service.url}, recording to ")
+    assert regular.wait_line(f"must trust {regular.keys}/mitmproxy-ca-cert.pem")
+
+
+def test_a_tunnel_to_the_service_is_opened_and_recorded(regular, tls_service):
+    path = tls_service.on("/inside", lambda peer: peer.send(OK))
+
+    body = curl(regular, "--cacert", regular.keys / "mitmproxy-ca-cert.pem", tls_service.url + path)
+
+    assert body == b"ok"
+    seen = regular.ended(path)
+    assert (seen.ending, regular.body(path)) == (Ending.COMPLETE, b"ok")
+    assert (seen.request.scheme, seen.request.authority) == ("https", tls_service.authority)
+
+
+@pytest.fixture
+def other(certificate):
+    """Another service behind TLS, which presents its own certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def answer(listener):
+        sock, _ = listener.accept()
+        with sock, context.wrap_socket(sock, server_side=True) as wrapped:
+            wrapped.recv(65536)
+            wrapped.sendall(OK)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(10)
+
+
+def test_tls_to_others_passes_through_untouched(regular, other, certificate):
+    body = curl(regular, "--cacert", certificate, f"{other}/elsewhere")
+
+    assert body == b"ok"
+    assert regular.find("/elsewhere") is None
+
+
+def test_plain_requests_to_others_pass_unrecorded_and_unbuffered(regular, service, tls_service):
+    chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n"
+    service.on("/plain", lambda peer: (peer.send(chunked), peer.rest()))
+    client = regular.connect()
+    client.send(f"GET {service.url}/plain HTTP/1.1\r\nHost: {service.authority}\r\n\r\n".encode())
+    client.until(b"data: 1\r\n")
+    client.close()
+
+    path = tls_service.on("/after", lambda peer: peer.send(OK))
+    curl(regular, "--insecure", tls_service.url + path)
+    regular.ended(path)
+    assert regular.find("/plain") is None
