@@ -15,6 +15,7 @@ from mitmproxy.master import Master
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from wiretape.errors import InputError
+from wiretape.text import printable
 from wiretape_proxy import internals, lines
 from wiretape_proxy.capture import Capture
 from wiretape_proxy.drain import drain
@@ -115,6 +116,7 @@ class Wiretape:
         self._capture.views = Views.of(self._master)
         await self.feed.open(replace(settings, output=path), self._upstream())
         self.recording = path
+        log.info("Recording to %s.", printable(path))
         self._looking = asyncio.create_task(self._look())
 
     def _upstream(self) -> str:

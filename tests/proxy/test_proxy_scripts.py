@@ -168,7 +168,7 @@ def test_mitmweb_records_and_shows_a_stream_while_it_is_open(program, service, e
             return b""
 
     # An error that is logged while mitmweb starts ends it, be it only that a page was asked for too early.
-    eventually(mitmweb.file.exists, "the recording")
+    eventually(lambda: "Recording to run.db." in mitmweb.said, "the recording to begin")
     with mitmweb.connect() as client:
         client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         read_until(client, b"data: 1\r\n")
