@@ -9,7 +9,7 @@ from wiretape_proxy import lines
 from wiretape_proxy.notes import Notes, volume, without_chunks
 from wiretape_proxy.order import Order
 from wiretape_proxy.process import RecorderProcess
-from wiretape_proxy.reports import Closed, Ended, Found, Losing, Report
+from wiretape_proxy.reports import Closed, Ended, Found, Losing, Report, Unchecked
 from wiretape_proxy.settings import Settings
 from wiretape_proxy.wire import pack, put_stop
 
@@ -111,6 +111,8 @@ class Feed:
                 log.warning("The recording cannot be written (%s): traffic passes on unrecorded.", report.why)
             self.lost_bytes += report.lost_bytes - self._unstored
             self._unstored = report.lost_bytes
+        elif isinstance(report, Unchecked):
+            log.warning("The live checks failed (%s): what passes is recorded, but not checked.", report.why)
         elif isinstance(report, Closed):
             self.closed = report
 

@@ -1,7 +1,10 @@
 """The live checks, and the account of each exchange that goes with them."""
 
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from wiretape.contract import is_event_stream
 from wiretape.observe import (
@@ -50,15 +53,13 @@ class Judge:
     """Feeds the checker and keeps count."""
 
     def __init__(self) -> None:
+        self.exchanges = 0
         self.streams = 0
         self.findings = 0
+        self.failed: str | None = None
+        """What kept the checks from going on.  Capture does not depend on them."""
         self._checker = Checker()
         self._accounts: dict[int, _Account] = {}
-
-    @property
-    def exchanges(self) -> int:
-        """How many exchanges there were."""
-        return self._checker.exchanges
 
     @property
     def events(self) -> int:
@@ -68,18 +69,16 @@ class Judge:
     def feed(self, seen: Observation) -> list[Finding]:
         """The findings that the observation makes certain."""
         if isinstance(seen, RequestStarted):
+            self.exchanges += 1
             self._accounts[seen.exchange] = _Account(seen)
         before = self._checker.events
-        found = self._checker.feed(seen)
-        self.findings += len(found)
+        found = self._check(lambda: self._checker.feed(seen))
         self._count(self._accounts[seen.exchange], seen, self._checker.events - before)
         return found
 
     def finish(self) -> list[Finding]:
         """The findings that the end of the recording makes certain."""
-        found = self._checker.finish()
-        self.findings += len(found)
-        return found
+        return self._check(self._checker.finish)
 
     def tell(self, finding: Finding) -> Found | None:
         """What to say of a finding; None of one that is like many before."""
@@ -97,6 +96,17 @@ class Judge:
         """What to say of the end of an exchange."""
         return self._accounts.pop(ended.exchange).close(ended)
 
+    def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+        if self.failed is not None:
+            return []
+        try:
+            found = check()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a rule must not end the recording
+            self.failed = f"{type(error).__name__} in {_where(error)}"
+            return []
+        self.findings += len(found)
+        return found
+
     def _count(self, account: _Account, seen: Observation, events: int) -> None:
         account.events += events
         if isinstance(seen, ResponseStarted):
@@ -105,3 +115,9 @@ class Judge:
             self.streams += account.is_stream
         elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
             account.bytes += len(seen.data)
+
+
+def _where(error: Exception) -> str:
+    """The place in our code, without what passed through it."""
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(place.filename).name}:{place.lineno}"

@@ -22,7 +22,7 @@ from wiretape.recording import Writer
 from wiretape.rules import Finding
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import Order
-from wiretape_proxy.reports import Closed, Losing, Opened, Refused, Report, write
+from wiretape_proxy.reports import Closed, Losing, Opened, Refused, Report, Unchecked, write
 from wiretape_proxy.wire import Assembler, Unpacker
 
 COMMIT_EVERY_S = 0.1
@@ -120,6 +120,7 @@ class _Recorder:
 
     def _derive(self) -> None:
         found: list[Finding] = []
+        unchecked = self._judge.failed
         for seen in self._writer.derive():
             here = self._judge.feed(seen)
             self._tell(here)
@@ -127,6 +128,8 @@ class _Recorder:
             if isinstance(seen, ExchangeEnded):
                 _say(self._judge.end(seen))
         self._writer.add_findings(found)
+        if unchecked is None and self._judge.failed is not None:
+            _say(Unchecked(self._judge.failed))
 
     def _tell(self, findings: list[Finding]) -> None:
         for finding in findings:

@@ -1,6 +1,7 @@
 """What the recorder says to the proxy, one line of JSON each: `{"Opened": {"first_exchange": 1}}`."""
 
 from dataclasses import asdict, dataclass
+from typing import get_args
 
 import orjson
 
@@ -60,6 +61,13 @@ class Losing:
 
 
 @dataclass(frozen=True, slots=True)
+class Unchecked:
+    """The checks failed, and what is recorded from now on is not checked."""
+
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The recording is complete and closed."""
 
@@ -72,8 +80,8 @@ class Closed:
     redacted: int
 
 
-Report = Opened | Refused | Found | Ended | Losing | Closed
-_KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in (Opened, Refused, Found, Ended, Losing, Closed)}
+Report = Opened | Refused | Found | Ended | Losing | Unchecked | Closed
+_KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in get_args(Report)}
 
 
 def write(report: Report) -> bytes:
