@@ -36,6 +36,7 @@ _ENTRIES = (
     _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
     _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
     _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),
+    _Entry("rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are judged by."),
     _Entry("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
     _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
     _Entry("export", "wiretape_inspect.commands.export:export", "Write recorded streams as files of other formats."),

@@ -1,7 +1,7 @@
-"""The conformance report: a recording judged by every rule, and what came of it as text or JSON."""
+"""The conformance report: recordings judged by every rule, and what came of it in several forms."""
 
-from wiretape_inspect.report.json_form import json_lines
+from wiretape_inspect.report.forms import FORMS, Form
 from wiretape_inspect.report.judging import Report, judge
-from wiretape_inspect.report.text_form import text_lines
+from wiretape_inspect.report.options import Options
 
-__all__ = ["Report", "json_lines", "judge", "text_lines"]
+__all__ = ["FORMS", "Form", "Options", "Report", "judge"]

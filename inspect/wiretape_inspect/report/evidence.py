@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from wiretape.contract import CURSOR_HEADER
 from wiretape.encoding import DecodingError, decoder
 from wiretape.observe import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
@@ -17,6 +18,7 @@ _LINES = 6
 _WIDTH = 110
 _BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
+_ASKED = ("Authorization", CURSOR_HEADER)
 _HEADERS = ("Content-Type", "Content-Encoding", "Retry-After")
 
 
@@ -94,24 +96,31 @@ def _of_answer(recording: Recording, exchange: Exchange) -> Evidence:
     lines = [("<", f"{response.status} {response.reason}".rstrip())]
     lines += [("<", f"{name}: {value}") for name in _HEADERS if (value := header(response.headers, name)) is not None]
     if not exchange.is_stream:
-        lines += [("", line) for line in _excerpt(_beginning(recording, exchange))]
+        lines += [("", line) for line in _excerpt(beginning(recording, exchange, _BODY + 1))]
     return Evidence(None, [(mark, _short(line)) for mark, line in lines])
 
 
-def _beginning(recording: Recording, exchange: Exchange) -> bytes:
-    """The first bytes of a body, decoded as far as that goes."""
+def beginning(recording: Recording, exchange: Exchange, most: int) -> bytes:
+    """The first `most` bytes of a response body, decoded as far as that goes."""
     body = b""
     try:
         coding = decoder(exchange.content_encoding)
         for run in recording.body(exchange.number, Side.RESPONSE):
             if not isinstance(run, BytesArrived):
                 break
-            body += coding.feed(run.data[:_BODY])
-            if len(run.data) > _BODY or len(body) > _BODY:
+            body += coding.feed(run.data[:most])
+            if len(run.data) > most or len(body) > most:
                 break
     except DecodingError:
         pass
-    return body[: _BODY + 1]
+    return body[:most]
+
+
+def asked(exchange: Exchange) -> list[str]:
+    """The headers of a request that clients are judged by, safe to print."""
+    headers = exchange.request.headers
+    found = [(name, header(headers, name)) for name in _ASKED]
+    return [_short(f"{name}: {value}") for name, value in found if value is not None]
 
 
 def _short(line: str) -> str:

@@ -1,14 +1,15 @@
 """A recording judged: the observations folded by the checker."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from wiretape.observe import Observation
 from wiretape.recording import Recording, RecordingInfo
-from wiretape.rules import CATALOGUE, Checker, Finding, Severity, Tally, Verdict
+from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
 
 _SEVERITIES = list(Severity)
+_EVERY = frozenset(CATALOGUE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,46 +18,86 @@ class Report:
 
     file: str
     """The name of the recording's file, as the user gave it."""
-    info: RecordingInfo
+    recording: Recording
+    """Open as long as the report is to be written."""
     findings: list[Finding]
     """Sorted by exchange, event, offset and code."""
     tallies: dict[str, Tally]
     """For every rule of the catalogue how often it came up, and what came of it."""
     exchanges: int
     events: int
+    selected: frozenset[str] = _EVERY
+    """The codes of the rules that were asked."""
+    settings: Settings = field(default_factory=Settings)
+    suppressed: Mapping[int, str] = field(default_factory=dict)
+    """For findings that a baseline knows, by their place in `findings`, the reason it gives."""
+
+    @property
+    def info(self) -> RecordingInfo:
+        """What the recording says about itself."""
+        return self.recording.info
+
+    @property
+    def standing(self) -> list[Finding]:
+        """The findings that no baseline knows."""
+        if not self.suppressed:
+            return self.findings
+        return [finding for place, finding in enumerate(self.findings) if place not in self.suppressed]
 
     @property
     def severities(self) -> dict[Severity, int]:
-        """How many findings there are of each severity, worst first."""
-        counts = Counter(finding.severity for finding in self.findings)
+        """How many findings stand of each severity, worst first."""
+        counts = Counter(finding.severity for finding in self.standing)
         return {severity: counts[severity] for severity in Severity}
 
     @property
     def verdicts(self) -> dict[Verdict, list[str]]:
-        """The codes of the rules that each verdict was given to."""
-        return {verdict: [code for code in CATALOGUE if self.tallies[code].verdict is verdict] for verdict in Verdict}
+        """The codes of the selected rules that each verdict was given to."""
+        codes = [code for code in CATALOGUE if code in self.selected]
+        return {verdict: [code for code in codes if self.tallies[code].verdict is verdict] for verdict in Verdict}
 
     @property
     def exercised(self) -> int:
         """How many rules came up and were decided every time, or broken."""
-        return len(self.verdicts[Verdict.PASS]) + len(self.verdicts[Verdict.FAIL])
+        verdicts = self.verdicts
+        return len(verdicts[Verdict.PASS]) + len(verdicts[Verdict.FAIL])
+
+    def severity_of(self, code: str) -> Severity:
+        """How bad breaking a rule is, as the catalogue or the project has it."""
+        return self.settings.severities.get(code, CATALOGUE[code].severity)
 
     def reaches(self, threshold: Severity) -> bool:
-        """Whether there is a finding as bad as `threshold`, or worse."""
-        worst = _SEVERITIES.index(threshold)
-        return any(_SEVERITIES.index(finding.severity) <= worst for finding in self.findings)
+        """Whether a finding stands that is as bad as `threshold`, or worse."""
+        return any(as_bad(finding.severity, threshold) for finding in self.standing)
+
+
+def as_bad(severity: Severity, threshold: Severity | None) -> bool:
+    """Whether `severity` is `threshold` or worse; nothing is as bad as None."""
+    return threshold is not None and _SEVERITIES.index(severity) <= _SEVERITIES.index(threshold)
 
 
 Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
 """Passes observations on, and may show how far it is."""
 
 
-def judge(recording: Recording, file: str, watch: Watch = iter) -> Report:
-    """Judge a recording by every rule.  Raises RecordingError on a damaged file."""
-    checker = Checker()
+def judge(
+    recording: Recording,
+    file: str,
+    watch: Watch = iter,
+    *,
+    settings: Settings | None = None,
+    selected: frozenset[str] = _EVERY,
+) -> Report:
+    """Judge a recording by the rules of `selected` that are not off.  Raises RecordingError on a damaged file."""
+    settings = settings or Settings()
+    selected -= settings.off
+    checker = Checker(replace(settings, off=_EVERY - selected))
     findings = list(_found(checker, watch(recording.observations())))
     findings.sort(key=_place)
-    return Report(file, recording.info, findings, checker.tallies(), checker.exchanges, checker.events)
+    tallies = checker.tallies()
+    return Report(
+        file, recording, findings, tallies, checker.exchanges, checker.events, selected=selected, settings=settings
+    )
 
 
 def _found(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:

@@ -2,13 +2,14 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
-from wiretape.recording import Exchange, Recording
-from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
+from wiretape.recording import Exchange
+from wiretape.rules import CATALOGUE, Finding, Party, Rule, Severity, Verdict
 from wiretape.text import printable
-from wiretape_inspect.report.evidence import Evidence, gather, spot
+from wiretape_inspect.report.evidence import Evidence, asked, gather, spot
 from wiretape_inspect.report.judging import Report
+from wiretape_inspect.report.options import Options, Paint
 from wiretape_inspect.words import count, moment
 
 BLOCKS = 5
@@ -16,34 +17,38 @@ BLOCKS = 5
 
 _NOTHING = Evidence(None, [])
 
-Paint = Callable[[str, str], str]
-"""Gives a text a style: the name of a severity, `head` or `dim`."""
 
-
-def plain(text: str, _style: str) -> str:
-    """No style at all."""
-    return text
-
-
-def text_lines(
-    report: Report, recording: Recording, *, everything: bool = False, paint: Paint = plain
-) -> Iterator[str]:
-    """The lines of the report; with `everything` each finding is shown, however many there are of a rule."""
-    shown, left = _chosen(report.findings, None if everything else BLOCKS)
-    evidence = gather(recording, shown)
-    for finding in shown:
-        seen = evidence.get(spot(finding), _NOTHING)
-        yield from _block(report, recording.exchange(finding.exchange), finding, seen, paint)
-    for code, number in left.items():
-        rule = CATALOGUE[code]
-        head = paint(f"… and {number:,} more of {rule.code} {rule.name}", rule.severity)
-        yield f"{head} ({rule.severity}); --all shows them"
-    if left:
+def text_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
+    """The lines of the reports; with several a last line sums all of them up."""
+    for number, report in enumerate(reports):
+        if number:
+            yield ""
+        yield from _statistics(report, options.paint) if options.statistics else _blocks(report, options)
+        yield summary(report, options.paint)
+    if len(reports) > 1:
         yield ""
-    yield _summary(report, paint)
+        yield _total(reports, options.paint)
 
 
-def _chosen(findings: list[Finding], most: int | None) -> tuple[list[Finding], Counter[str]]:
+def concise_lines(reports: Sequence[Report], _options: Options) -> Iterator[str]:
+    """A line for each finding that stands: `run.db:2:57: SEQ001 error Expected …`."""
+    for report in reports:
+        for finding in report.standing:
+            place = f"{finding.exchange}" if finding.event is None else f"{finding.exchange}:{finding.event}"
+            name = CATALOGUE[finding.code].name
+            yield (
+                f"{printable(report.file)}:{place}: {finding.code} {name} {finding.severity}: "
+                f"{printable(finding.message)}"
+            )
+
+
+def see(file: str, finding: Finding) -> str:
+    """The command that shows the place of a finding in a recording."""
+    place = f"--exchange {finding.exchange}" if finding.event is None else f"--at {finding.exchange}:{finding.event}"
+    return f"wiretape show {printable(shlex.quote(file))} {place}"
+
+
+def chosen(findings: list[Finding], most: int | None) -> tuple[list[Finding], Counter[str]]:
     """The first `most` findings of each rule, and how many are left of it."""
     seen: Counter[str] = Counter()
     shown = []
@@ -54,6 +59,21 @@ def _chosen(findings: list[Finding], most: int | None) -> tuple[list[Finding], C
     return shown, seen - Counter(finding.code for finding in shown)
 
 
+def _blocks(report: Report, options: Options) -> Iterator[str]:
+    shown, left = chosen(report.standing, None if options.everything else BLOCKS)
+    evidence = gather(report.recording, shown)
+    for finding in shown:
+        seen = evidence.get(spot(finding), _NOTHING)
+        exchange = report.recording.exchange(finding.exchange)
+        yield from _block(report, exchange, finding, seen, options.paint)
+    for code, number in left.items():
+        severity = report.severity_of(code)
+        head = options.paint(f"… and {number:,} more of {code} {CATALOGUE[code].name}", severity)
+        yield f"{head} ({severity}); --all shows them"
+    if left:
+        yield ""
+
+
 def _block(report: Report, exchange: Exchange, finding: Finding, evidence: Evidence, paint: Paint) -> Iterator[str]:
     rule = CATALOGUE[finding.code]
     yield f"{paint(f'{rule.code} {rule.name}', finding.severity)}  {finding.severity} of the {finding.side}"
@@ -61,6 +81,8 @@ def _block(report: Report, exchange: Exchange, finding: Finding, evidence: Evide
     yield paint(f"  --> {', '.join(_where(report, finding, evidence))}", "dim")
     request = exchange.request
     yield paint(f"      {request.method} {_cut(request.target)}", "dim")
+    if finding.side is Party.CLIENT:
+        yield from (f"{'>':>8} | {line}" for line in asked(exchange))
     for margin, line in evidence.lines:
         yield f"{margin:>8} | {line}"
     yield from (paint(line, "dim") for line in _footer(report, finding, rule))
@@ -79,7 +101,8 @@ def _where(report: Report, finding: Finding, evidence: Evidence) -> Iterator[str
 
 def _footer(report: Report, finding: Finding, rule: Rule) -> Iterator[str]:
     yield f"    = clause: {rule.clause} ({rule.basis})"
-    yield f"    = see: wiretape show {printable(shlex.quote(report.file))} --exchange {finding.exchange}"
+    yield f"    = see: {see(report.file, finding)}"
+    yield f"    = explain: wiretape rule {rule.code}"
 
 
 def _cut(target: str) -> str:
@@ -87,15 +110,45 @@ def _cut(target: str) -> str:
     return shown if len(shown) <= 100 else f"{shown[:99]}…"
 
 
-def _summary(report: Report, paint: Paint) -> str:
-    found = {severity: number for severity, number in report.severities.items() if number}
-    worst = next(iter(found), None)
-    said = paint(count(len(report.findings), "finding"), worst) if worst else "no findings"
-    if found:
-        said += f" ({', '.join(count(number, severity) for severity, number in found.items())})"
-    parts = [said, f"{report.exercised} of {count(len(CATALOGUE), 'rule')} exercised"]
+def _statistics(report: Report, paint: Paint) -> Iterator[str]:
+    """A line for each rule that was broken: how often, how bad, which."""
+    counts = Counter(finding.code for finding in report.standing)
+    wide = max((len(f"{number:,}") for number in counts.values()), default=0)
+    for code, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        severity = report.severity_of(code)
+        yield f"{number:>{wide},}  {paint(f'{severity:<7}', severity)}  {code:<7}  {CATALOGUE[code].name}"
+    if counts:
+        yield ""
+
+
+def summary(report: Report, paint: Paint) -> str:
+    """The line that sums a report up."""
+    parts = [findings_said(report.severities, paint)]
+    if report.suppressed:
+        parts.append(f"{len(report.suppressed):,} known to the baseline")
+    parts.append(f"{report.exercised} of {count(len(report.selected), 'rule')} exercised")
     unsure = report.verdicts[Verdict.INCONCLUSIVE]
     if unsure:
         parts.append(f"{len(unsure)} inconclusive ({', '.join(unsure)})")
     parts.append(f"{count(report.events, 'event')} in {count(report.exchanges, 'exchange')}")
     return f"{printable(report.file)}: {' · '.join(parts)}"
+
+
+def findings_said(severities: dict[Severity, int], paint: Paint) -> str:
+    """`3 findings (1 error, 2 notes)`, or that there are none."""
+    found = {severity: number for severity, number in severities.items() if number}
+    worst = next(iter(found), None)
+    if worst is None:
+        return "no findings"
+    said = paint(count(sum(found.values()), "finding"), worst)
+    return f"{said} ({', '.join(count(number, severity) for severity, number in found.items())})"
+
+
+def _total(reports: Sequence[Report], paint: Paint) -> str:
+    severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
+    parts = [findings_said(severities, paint)]
+    suppressed = sum(len(report.suppressed) for report in reports)
+    parts += [f"{suppressed:,} known to the baseline"] if suppressed else []
+    never = sum(all(code in report.verdicts[Verdict.NOT_EXERCISED] for report in reports) for code in CATALOGUE)
+    parts += [f"{count(never, 'rule')} not exercised by any"] if never else []
+    return f"{len(reports)} recordings: {' · '.join(parts)}"

@@ -1,0 +1,170 @@
+"""One event of a stream, looked at closely: its bytes, fields, times and findings, and what is around it."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from wiretape.errors import InputError
+from wiretape.observe import BytesArrived, Side
+from wiretape.recording import Exchange, Recording
+from wiretape.rules import Finding
+from wiretape.stream import SeenFrame
+from wiretape.text import printable
+from wiretape_inspect import lines
+from wiretape_inspect.facts import facts_of
+from wiretape_inspect.lines import Span
+from wiretape_inspect.rows import EventRow
+from wiretape_inspect.words import amount, count, moment
+
+SIZE = 4096
+"""How many bytes of an event are shown."""
+_PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
+_ROW = 16
+_BLANK: list[Span] = [("", "")]
+_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """An event, and its neighbours on the same connection."""
+
+    seen: SeenFrame
+    before: SeenFrame | None
+    earlier_ns: int | None
+    """When the message before `before` came, or the response began."""
+    after: SeenFrame | None
+
+
+def parsed(place: str) -> tuple[int, int]:
+    """`2:57` as the numbers of an exchange and of an event.  Raises InputError."""
+    match = _PLACE.fullmatch(place.strip())
+    if match is None:
+        raise InputError(f"{printable(place)!r} is no place: write EXCHANGE:EVENT, like 2:57.")
+    return int(match[1]), int(match[2])
+
+
+def find(recording: Recording, exchange: Exchange, event: int) -> Around:
+    """The event of this number.  Raises InputError saying how many there are when there is none."""
+    if not exchange.is_stream:
+        raise InputError(
+            f"Exchange {exchange.number} is no event stream, so it has no event {event}; "
+            f"look at it with --exchange {exchange.number}."
+        )
+    before = earlier = None
+    number = 0
+    messages = (seen for seen in recording.frames(exchange.number) if seen.event is not None)
+    for seen in messages:
+        number = seen.event or 0
+        if number == event:
+            return Around(seen, before, earlier.time_ns if earlier else None, next(messages, None))
+        before, earlier = seen, before
+    there = f"they go from 1 to {number}" if number else "it has none"
+    raise InputError(f"Exchange {exchange.number} has no event {event}: {there}.")
+
+
+def spans(
+    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding]
+) -> Iterator[list[Span]]:
+    """The lines about an event; `findings` are those of its exchange."""
+    seen = around.seen
+    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    yield lines.head(exchange)
+    yield lines.columns()
+    if around.before is not None:
+        yield lines.stream(_row(around.before, around.earlier_ns or began))
+    yield _marked(lines.stream(_row(seen, around.before.time_ns if around.before else began)))
+    here = [found for found in findings if found.event == seen.event]
+    yield from lines.findings(here)
+    if around.after is not None:
+        yield lines.stream(_row(around.after, seen.time_ns))
+    yield _BLANK
+    yield from _facts(recording, exchange, seen)
+    yield _BLANK
+    yield from _text(seen.frame.raw)
+    yield _BLANK
+    yield from _hex(seen.frame.raw, seen.frame.start)
+
+
+def _marked(row: list[Span]) -> list[Span]:
+    """The row that the question is about: with a mark, and never cut."""
+    text, style = row[0]
+    return [("▶", "finding"), (text[1:], style), *row[1:]]
+
+
+def _row(seen: SeenFrame, since_ns: int) -> EventRow:
+    frame, facts = seen.frame, facts_of(seen.frame)
+    return EventRow(
+        event=seen.event or 0,
+        time_ns=seen.time_ns,
+        gap_ns=seen.time_ns - since_ns,
+        type=facts.type,
+        standing=facts.standing,
+        id=facts.id,
+        sequence=facts.sequence,
+        run_id=facts.run_id,
+        tool_call_id=facts.tool_call_id,
+        preview=facts.text,
+        note=facts.note,
+        start=frame.start,
+        end=frame.end,
+    )
+
+
+def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[list[Span]]:
+    frame = seen.frame
+    yield _fact("bytes", f"{frame.start}-{frame.end} of the decoded body, {amount(len(frame.raw))}")
+    yield _fact("time", f"{moment(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
+    if exchange.content_encoding is None:
+        yield _fact("chunks", _chunks(recording, exchange, frame.start, frame.end))
+    else:
+        yield _fact("chunks", f"not told for a body that came encoded ({exchange.content_encoding})")
+    cursor = frame.last_event_id.decode("utf-8", "replace")
+    yield _fact("cursor", f"{cursor} after this event" if cursor else "none after this event")
+    for name, value in islice(frame.fields, 50):
+        yield _fact("field", f"{_shown(name)}: {_shown(value)}")
+
+
+def _fact(name: str, value: str) -> list[Span]:
+    return [(f"{name:>8}  ", "dim"), (value, "finding")]
+
+
+def _shown(value: bytes) -> str:
+    cut = value[:SIZE].decode("utf-8", "backslashreplace")
+    return cut if len(value) <= SIZE else f"{cut}… ({amount(len(value))})"
+
+
+def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> str:
+    """In which chunks the bytes from `start` to `end` came, and when."""
+    pieces = []
+    for part in recording.body(exchange.number, Side.RESPONSE):
+        if not isinstance(part, BytesArrived) or part.end <= start:
+            continue
+        if part.start >= end:
+            break
+        at = part.start
+        for time_ns, data in part.chunks():
+            if at < end and at + len(data) > start:
+                pieces.append(f"{at}-{at + len(data)} at {moment(time_ns)}")
+            at += len(data)
+    shown = ", ".join(pieces[:4]) + (f" … {pieces[-1]}" if len(pieces) > 4 else "")
+    return f"{count(len(pieces), 'chunk')}: {shown}"
+
+
+def _text(raw: bytes) -> Iterator[list[Span]]:
+    """The bytes as lines; line ends that are not LF and bytes that are no UTF-8 as escapes."""
+    for line in _LINE.findall(raw[:SIZE]):
+        text = line.removesuffix(b"\n").decode("utf-8", "backslashreplace")
+        yield [("    text  ", "dim"), (text, "finding")]
+    if len(raw) > SIZE:
+        yield [("    text  ", "dim"), (f"… and {amount(len(raw) - SIZE)} more; wiretape export has them all", "dim")]
+
+
+def _hex(raw: bytes, start: int) -> Iterator[list[Span]]:
+    """The bytes in hexadecimal, sixteen a line, with their offsets."""
+    for at in range(0, min(len(raw), SIZE), _ROW):
+        part = raw[at : at + _ROW]
+        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        yield [(f"{start + at:>8}  ", "dim"), (f"{part.hex(' '):<{3 * _ROW}}", "finding"), (f" {shown}", "dim")]
+    if len(raw) > SIZE:
+        yield [(f"{start + SIZE:>8}  ", "dim"), ("…", "dim")]

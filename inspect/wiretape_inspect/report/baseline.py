@@ -1,0 +1,146 @@
+"""Findings that are known: a file says how many there may be of each kind, and why.
+
+The file is JSON, so that it can be read, edited and written again without losing anything that a person put into it.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.rules.selection import nearest
+from wiretape.text import printable
+from wiretape_inspect.report.details import details
+from wiretape_inspect.report.fingerprint import Kind
+from wiretape_inspect.report.judging import Report
+
+FORMAT = 1
+_TEXTS = ("fingerprint", "code", "request", "about", "tool", "expected", "reason")
+_OPTIONAL = {"request", "about", "tool", "expected", "reason"}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One kind of finding that is known."""
+
+    fingerprint: str
+    code: str
+    count: int
+    """How many there may be in all recordings of a run."""
+    reason: str = ""
+    """Why it is let pass; for people to write."""
+    request: str = ""
+    about: str = ""
+    tool: str = ""
+    expected: str = ""
+
+    @classmethod
+    def of(cls, kind: Kind, count: int, reason: str) -> "Entry":
+        """The entry for `count` findings of a kind."""
+        texts = map(printable, (kind.request, kind.about, kind.tool, kind.expected))
+        return cls(kind.fingerprint, kind.code, count, reason, *texts)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """What a baseline did to the reports of a run."""
+
+    reports: list[Report]
+    unneeded: list[Entry]
+    """For entries that know more findings than there were, the entry with the number that was not needed."""
+
+
+def load(path: Path) -> list[Entry]:
+    """The entries of a baseline.  Raises InputError."""
+    said = printable(str(path))
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        hint = "; make it with --write-baseline" if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{said} cannot be read: {error.strerror}{hint}.") from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{said} is no baseline: {printable(str(error))}.") from None
+    if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
+        raise InputError(f"{said} is no baseline: it has no list `findings`.")
+    if document.get("format") != FORMAT:
+        raise InputError(f"{said} has format {document.get('format')!r:.20}; this version of wiretape reads {FORMAT}.")
+    entries = [_entry(said, number, item) for number, item in enumerate(document["findings"], 1)]
+    if repeated := [print_ for print_, times in Counter(e.fingerprint for e in entries).items() if times > 1]:
+        raise InputError(f"{said} has two entries with the fingerprint {printable(repeated[0])}: make them one.")
+    return entries
+
+
+def _entry(said: str, number: int, item: Any) -> Entry:
+    where = f"{said}, entry {number}"
+    if not isinstance(item, dict):
+        raise InputError(f"{where} is no object.")
+    known = [*_TEXTS, "count"]
+    for key in item:
+        if key not in known:
+            similar = nearest(key, known)
+            hint = f"; did you mean `{similar}`?" if similar else "."
+            raise InputError(f"{where}: there is no key `{printable(key)}`{hint}")
+    for key in _TEXTS:
+        if not isinstance(item.get(key, "" if key in _OPTIONAL else None), str):
+            raise InputError(f"{where}: `{key}` has to be a text.")
+    count = item.get("count")
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        raise InputError(f"{where}: `count` has to be a whole number, 1 or more.")
+    return Entry(**item)
+
+
+def dumped(entries: Iterable[Entry]) -> str:
+    """The text of a baseline: entries in a stable order, one key a line, so that changes are easy to review."""
+    ordered = sorted(entries, key=lambda e: (e.code, e.request, e.about, e.tool, e.expected, e.fingerprint))
+    found = [{name: getattr(entry, name) for name in _ORDER if getattr(entry, name) != ""} for entry in ordered]
+    for item in found:
+        item.setdefault("reason", "")
+    return json.dumps({"format": FORMAT, "findings": found}, indent=2, ensure_ascii=False) + "\n"
+
+
+_ORDER = ("code", "request", "about", "tool", "expected", "fingerprint", "count", "reason")
+
+
+def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> Applied:
+    """Mark the findings that the entries know, the first ones of each kind in the order of the reports."""
+    left = {entry.fingerprint: entry.count for entry in entries}
+    reasons = {entry.fingerprint: entry.reason for entry in entries}
+    marked = []
+    for report in reports:
+        suppressed = {}
+        for detail in details(report):
+            print_ = detail.fingerprint
+            if left.get(print_, 0) > 0:
+                left[print_] -= 1
+                suppressed[detail.number] = reasons[print_]
+        marked.append(replace(report, suppressed=suppressed))
+    asked = frozenset(code for report in reports for code in report.selected)
+    unneeded = [
+        replace(entry, count=left[entry.fingerprint])
+        for entry in entries
+        if left[entry.fingerprint] and entry.code in asked
+    ]
+    return Applied(marked, unneeded)
+
+
+def pruned(entries: Iterable[Entry], unneeded: Iterable[Entry]) -> list[Entry]:
+    """The entries without what was not needed."""
+    spare = {entry.fingerprint: entry.count for entry in unneeded}
+    lowered = [replace(entry, count=entry.count - spare.get(entry.fingerprint, 0)) for entry in entries]
+    return [entry for entry in lowered if entry.count > 0]
+
+
+def of_reports(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
+    """Entries for all findings of the reports.
+
+    Reasons that `earlier` entries give are kept, and so are entries of rules that were not asked this time.
+    """
+    kinds: Counter[Kind] = Counter(detail.kind for report in reports for detail in details(report))
+    earlier = list(earlier)
+    reasons: Mapping[str, str] = {entry.fingerprint: entry.reason for entry in earlier}
+    asked = frozenset(code for report in reports for code in report.selected)
+    made = [Entry.of(kind, number, reasons.get(kind.fingerprint, "")) for kind, number in kinds.items()]
+    return made + [entry for entry in earlier if entry.code not in asked]

@@ -1,0 +1,267 @@
+"""What there is to know about a rule, for people: on a terminal, as a page, as JSON.
+
+Everything comes from the catalogue, from `wiretape.rules.explained` and from the vectors, which are tests too.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from textwrap import wrap
+from typing import Any
+
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.rules import CATALOGUE, Checker, Rule
+from wiretape.rules.explained import explained
+from wiretape.rules.vectors import Vector, vectors_of
+from wiretape.text import printable
+from wiretape_inspect.words import duration, moment
+
+_WIDTH = 100
+_LONGEST = 600
+"""Characters of a line of traffic that are shown."""
+_PAUSE_NS = 100_000_000
+"""From this long on, a pause within an exchange is told."""
+_PARTS = {
+    "message": "one message of a stream",
+    "stream": "one connection",
+    "exchange": "one request and its response",
+    "session": "all traffic of one session",
+    "client": "all traffic of one client",
+    "recording": "the whole recording",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A vector as it can be read."""
+
+    name: str
+    breaks: bool
+    shows: str
+    traffic: list[str]
+    """What passes, line for line; bytes that are no plain text are escaped."""
+    found: list[str]
+    """What the checker says of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One rule explained."""
+
+    rule: Rule
+    why: str
+    unexercised: str
+    examples: list[Example]
+
+    @classmethod
+    def of(cls, rule: Rule) -> "Explanation":
+        """Everything about `rule`; parts that nobody has written yet are empty."""
+        said = explained().get(rule.code)
+        examples = [_example(vector) for vector in vectors_of(rule.code)]
+        # The plain ones first: `breaks` before `breaks-in-a-line`.
+        examples.sort(key=lambda example: (not example.breaks, example.name))
+        return cls(rule, said.why if said else "", said.unexercised if said else "", examples)
+
+    def main(self) -> list[Example]:
+        """One example that breaks the rule, and one that keeps it."""
+        breaking = [example for example in self.examples if example.breaks]
+        keeping = [example for example in self.examples if not example.breaks]
+        return breaking[:1] + keeping[:1]
+
+
+def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
+    """All rules, one a line."""
+    rules = list(rules)
+    wide = max(len(rule.name) for rule in rules)
+    for rule in rules:
+        yield f"{rule.code:<8} {rule.name:<{wide}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
+
+
+def text_lines(explanation: Explanation, *, everything: bool = False) -> Iterator[str]:
+    """A rule for a terminal."""
+    rule = explanation.rule
+    yield f"{rule.code} {rule.name}"
+    yield ""
+    yield from _wrapped(rule.about)
+    yield ""
+    for name, value in _facts(rule):
+        yield from _hanging(f"{name + ':':<11} ", value)
+    for head, text in _sections(explanation):
+        yield from ["", head, *_wrapped(text, "  ")]
+    for example in explanation.examples if everything else explanation.main():
+        yield from ["", f"{_verb(example)}: {example.shows}", ""]
+        yield from (f"    {line}".rstrip() for line in example.traffic)
+        yield from (f"  => {line}" for line in example.found)
+
+
+def markdown_lines(explanation: Explanation) -> Iterator[str]:
+    """A rule as a page."""
+    rule = explanation.rule
+    yield f"# {rule.code} {rule.name}"
+    yield ""
+    yield rule.about
+    yield ""
+    yield from ["| | |", "|---|---|"]
+    for name, value in _facts(rule):
+        yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
+    for head, text in _sections(explanation):
+        yield from ["", f"## {head}", "", text]
+    for example in explanation.examples:
+        yield from ["", f"## {_verb(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
+        yield from (f"\n> {line}" for line in example.found)
+
+
+def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
+    """The page that lists all others."""
+    yield "# The rules"
+    yield ""
+    yield "`wiretape rule --all --format markdown` writes these pages; do not edit them (`make docs-rules`)."
+    family = None
+    for rule in rules:
+        if (prefix := rule.code.rstrip("0123456789")) != family:
+            family = prefix
+            yield from ["", f"## {family}", "", "| Code | Name | Severity | Side | Basis | What breaks it |"]
+            yield "|---|---|---|---|---|---|"
+        about = rule.about.replace("\n", " ").replace("|", "\\|")
+        cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, about)
+        yield f"| {' | '.join(cells)} |"
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """A rule for programs."""
+    rule = explanation.rule
+    return {
+        "code": rule.code,
+        "name": rule.name,
+        "severity": rule.severity,
+        "side": rule.side,
+        "scope": rule.scope,
+        "basis": rule.basis,
+        "clause": rule.clause,
+        "about": rule.about,
+        "why": explanation.why,
+        "not_exercised": explanation.unexercised,
+        "examples": [
+            {
+                "name": each.name,
+                "breaks": each.breaks,
+                "shows": each.shows,
+                "traffic": each.traffic,
+                "found": each.found,
+            }
+            for each in explanation.examples
+        ],
+    }
+
+
+def pages() -> dict[str, str]:
+    """Every page of docs/rules by the name of its file."""
+    rules = list(CATALOGUE.values())
+    made = {"README.md": index_lines(rules)}
+    made |= {f"{rule.code}.md": markdown_lines(Explanation.of(rule)) for rule in rules}
+    return {name: "".join(f"{line}\n" for line in lines) for name, lines in made.items()}
+
+
+def _facts(rule: Rule) -> Iterator[tuple[str, str]]:
+    yield "severity", rule.severity
+    yield "broken by", f"the {rule.side}"
+    yield "decided on", _PARTS[rule.scope]
+    yield "clause", rule.clause
+    yield "basis", rule.basis + (": the specification says so" if rule.basis == "stated" else ": it follows from that")
+
+
+def _sections(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    if explanation.why:
+        yield "Why it matters", explanation.why
+    if explanation.unexercised:
+        yield "When it is not exercised", explanation.unexercised
+
+
+def _verb(example: Example) -> str:
+    return "This breaks it" if example.breaks else "This keeps it"
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+
+
+def _hanging(head: str, text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
+
+
+def _example(vector: Vector) -> Example:
+    checker = Checker()
+    findings = [found for seen in vector.observations() for found in checker.feed(seen)] + checker.finish()
+    found = [f"{finding.code} {finding.severity}: {finding.message}" for finding in findings]
+    return Example(vector.name, vector.breaks, vector.shows, list(_traffic(vector.observations())), found)
+
+
+def _traffic(observations: Iterable[Observation]) -> Iterator[str]:
+    """What passes, as lines: `>` before what the client sends, `<` before what the service answers."""
+    shown = list(observations)
+    several = len({seen.exchange for seen in shown}) > 1
+    speaking, last_ns = None, shown[0].time_ns
+    for seen in shown:
+        lines = list(_said(seen))
+        if lines and several and speaking != seen.exchange:
+            yield from ([] if speaking is None else [""])
+            yield f"# exchange {seen.exchange}, {moment(seen.time_ns)}"
+            speaking = seen.exchange
+        elif lines and seen.time_ns - last_ns >= _PAUSE_NS:
+            yield f"({duration(seen.time_ns - last_ns)} later)"
+        yield from map(_cut, lines)
+        last_ns = seen.time_ns
+
+
+def _said(seen: Observation) -> Iterator[str]:
+    match seen:
+        case RequestStarted():
+            yield printable(f"> {seen.method} {seen.target}")
+            yield from _headers(">", seen.headers)
+        case ResponseStarted():
+            yield printable(f"< {seen.status} {seen.reason}")
+            yield from _headers("<", seen.headers)
+        case BytesArrived():
+            mark = ">" if seen.side is Side.REQUEST else "<"
+            yield from (f"{mark} {line}".rstrip() for line in _body(seen.data))
+        case BytesLost():
+            yield f"({seen.count} bytes passed that were not recorded)"
+        case ExchangeEnded() if seen.ending is not Ending.COMPLETE:
+            yield f"({_ENDED[seen.ending]})"
+
+
+_ENDED = {
+    Ending.SERVICE_CLOSED: "the service closes the connection before the answer is whole",
+    Ending.SERVICE_RESET: "the service resets the connection",
+    Ending.SERVICE_UNREACHABLE: "no connection to the service can be made",
+    Ending.SERVICE_INVALID: "the service answers something that is no HTTP",
+    Ending.CLIENT_CLOSED: "the client closes the connection",
+    Ending.TIMED_OUT: "nothing comes any more",
+    Ending.PROXY_STOPPED: "the proxy stops",
+    Ending.OPEN: "the recording ends here",
+}
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}… ({len(line) - _LONGEST:,} characters more)"
+
+
+def _headers(mark: str, headers: Headers) -> Iterator[str]:
+    yield from (printable(f"{mark} {name}: {value}") for name, value in headers)
+    yield mark
+
+
+def _body(data: bytes) -> list[str]:
+    """The lines of a body; what is no text, and line ends that are not LF, as escapes."""
+    text = data.decode("utf-8", "backslashreplace")
+    lines = [printable(line) for line in text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]}  (no line end)"]

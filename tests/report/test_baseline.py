@@ -1,0 +1,220 @@
+"""Baselines: what is known passes, what is new fails, and what is gone is told."""
+
+import json
+import tomllib
+
+import pytest
+
+from wiretape.recording import open_recording
+from wiretape.rules.vectors import vectors_of
+from wiretape.rules.vectors.traffic import observations
+from wiretape_inspect.report import judge
+from wiretape_inspect.report.details import details
+from wiretape_inspect.report.fingerprint import expectation, expected_kind, template
+
+(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
+(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+ONLY = ("--select", "SEQ001", "--no-config")
+
+
+SAME = '{"fingerprint": "a", "code": "S", "count": 1}'
+TWICE = f'{{"format": 1, "findings": [{SAME}, {SAME}]}}'
+
+
+def many(number):
+    """Traffic with so many streams that break SEQ001, each in a session of its own."""
+    text = ""
+    for session in range(number):
+        text += BROKEN.text.partition("\n\n")[2].replace("ses_1", f"ses_{session}").replace("evt_", f"evt_{session}x")
+    return observations(tomllib.loads(text), None)
+
+
+@pytest.fixture
+def base(run, record, tmp_path):
+    """A baseline that knows two findings."""
+    path = tmp_path / "known.json"
+    result = run("report", record(many(2), name="two.db"), *ONLY, "--write-baseline", path)
+    assert (result.exit_code, "known.json knows 2 findings." in result.stderr) == (0, True)
+    return path
+
+
+def entries(path):
+    return json.loads(path.read_text())["findings"]
+
+
+def test_what_the_baseline_knows_passes_and_is_counted(run, record, base):
+    result = run("report", record(many(2)), *ONLY, "--baseline", base)
+    assert result.exit_code == 0
+    assert "no findings · 2 known to the baseline" in result.stdout
+    assert result.stderr == ""
+
+
+def test_more_than_the_baseline_knows_fails(run, record, base):
+    result = run("report", record(many(3)), *ONLY, "--baseline", base)
+    assert result.exit_code == 1
+    assert "1 finding (1 error) · 2 known to the baseline" in result.stdout
+
+
+def test_the_counts_are_those_of_all_recordings_of_a_run(run, record, base):
+    one, two = record(many(1), name="a.db"), record(many(2), name="b.db")
+    result = run("report", one, two, *ONLY, "--baseline", base)
+    assert result.exit_code == 1
+    assert "2 recordings: 1 finding (1 error) · 2 known to the baseline" in result.stdout
+
+
+def test_suppressed_findings_stay_in_the_json_with_the_reason(run, record, base):
+    document = json.loads(base.read_text())
+    document["findings"][0]["reason"] = "the service is being mended"
+    base.write_text(json.dumps(document))
+    result = run("report", record(many(3)), *ONLY, "--baseline", base, "--format", "json")
+    found = json.loads(result.stdout)
+    reasons = [finding["suppressed_by"] for finding in found["findings"]]
+    known = {"kind": "baseline", "reason": "the service is being mended"}
+    assert reasons == [known, known, None]
+    assert found["summary"]["findings"] == {"total": 3, "error": 1, "warning": 0, "note": 0, "suppressed": 2}
+
+
+def test_sarif_and_junit_know_of_the_baseline(run, record, base):
+    path = record(many(2))
+    sarif = json.loads(run("report", path, *ONLY, "--baseline", base, "--format", "sarif").stdout)
+    assert all(result["suppressions"][0]["kind"] == "external" for result in sarif["runs"][0]["results"])
+    junit = run("report", path, *ONLY, "--baseline", base, "--format", "junit").stdout
+    assert 'failures="0"' in junit
+    assert "known to the baseline" in junit
+
+
+def test_what_is_no_longer_needed_is_told_pruned_or_fails(run, record, base):
+    path = record(many(1))
+    told = run("report", path, *ONLY, "--baseline", base)
+    assert (told.exit_code, "1 entry of the baseline is no longer needed (SEQ001)" in told.stderr) == (0, True)
+    assert run("report", path, *ONLY, "--baseline", base, "--strict-baseline").exit_code == 1
+    pruned = run("report", path, *ONLY, "--baseline", base, "--prune-baseline")
+    assert (pruned.exit_code, "pruned" in pruned.stderr) == (0, True)
+    assert [entry["count"] for entry in entries(base)] == [1]
+    assert run("report", path, *ONLY, "--baseline", base, "--strict-baseline").exit_code == 0
+    run("report", record(KEPT.observations(), name="kept.db"), *ONLY, "--baseline", base, "--prune-baseline")
+    assert entries(base) == []
+
+
+def test_entries_of_rules_that_were_not_asked_are_left_alone(run, record, base):
+    path = record(KEPT.observations())
+    result = run("report", path, "--select", "SSE", "--no-config", "--baseline", base, "--strict-baseline")
+    assert (result.exit_code, result.stderr) == (0, "")
+    before = entries(base)
+    run("report", path, "--select", "SSE", "--no-config", "--write-baseline", base)
+    assert entries(base) == before
+
+
+def test_reasons_are_kept_when_a_baseline_is_written_again(run, record, base):
+    document = json.loads(base.read_text())
+    document["findings"][0]["reason"] = "bekannt, wird behoben: ä"
+    base.write_text(json.dumps(document))
+    result = run("report", record(many(3)), *ONLY, "--write-baseline", base)
+    assert result.exit_code == 0
+    assert [(entry["count"], entry["reason"]) for entry in entries(base)] == [(3, "bekannt, wird behoben: ä")]
+    assert "ä" in base.read_text("utf-8")
+
+
+def test_a_baseline_is_written_in_the_same_order_every_time(run, record, all_vectors, tmp_path):
+    path = record(all_vectors)
+    first, second = tmp_path / "1.json", tmp_path / "2.json"
+    for to in (first, second):
+        run("report", path, "--no-config", "--write-baseline", to)
+    assert first.read_bytes() == second.read_bytes()
+    codes = [entry["code"] for entry in entries(first)]
+    assert codes == sorted(codes)
+    assert (
+        run("report", path, "--no-config", "--baseline", first, "--strict-baseline", "--fail-on", "note").exit_code == 0
+    )
+
+
+def test_a_recording_is_never_replaced_by_a_baseline(run, record):
+    path = record(KEPT.observations())
+    before = path.read_bytes()
+    result = run("report", path, "--write-baseline", path)
+    assert (result.exit_code, path.read_bytes()) == (2, before)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is no baseline: "),
+        ("[]", "it has no list `findings`"),
+        ('{"format": 2, "findings": []}', "has format 2; this version of wiretape reads 1"),
+        ('{"format": 1, "findings": [3]}', "entry 1 is no object"),
+        ('{"format": 1, "findings": [{"fingerprint": "a", "code": "SEQ001"}]}', "entry 1: `count` has to be a whole"),
+        ('{"format": 1, "findings": [{"code": "SEQ001", "count": 1}]}', "entry 1: `fingerprint` has to be a text"),
+        ('{"format": 1, "findings": [{"resaon": ""}]}', "there is no key `resaon`; did you mean `reason`?"),
+        (
+            TWICE,
+            "two entries with the fingerprint a",
+        ),
+        ("[" * 100_000, "is no baseline"),
+        ("\udcff", "is no baseline"),
+    ],
+)
+def test_a_slip_in_a_baseline_is_told(run, record, tmp_path, text, said):
+    path = tmp_path / "known.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    result = run("report", record(KEPT.observations()), "--baseline", path)
+    assert result.exit_code == 2
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def fingerprints(path):
+    with open_recording(path) as recording:
+        return [detail.fingerprint for detail in details(judge(recording, "x"))]
+
+
+def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, traffic):
+    text = BROKEN.text.replace("ses_1", "ses_9").replace("evt_", "e").replace("run_1", "run_2")
+    again = text.replace("2025-01", "2026-02").replace("[[exchange]]", "[[exchange]]\nat = 77", 1)
+    assert fingerprints(record(BROKEN.text)) == fingerprints(record(again, name="again.db"))
+
+
+def test_the_fingerprints_of_the_vectors_tell_rules_apart(record, all_vectors):
+    with open_recording(record(all_vectors)) as recording:
+        found = list(details(judge(recording, "x")))
+    assert [detail.number for detail in found] == list(range(len(found)))
+    assert len({detail.fingerprint for detail in found}) >= len({detail.finding.code for detail in found})
+
+
+@pytest.mark.parametrize(
+    ("message", "parts"),
+    [
+        ("Expected a sequence above 4, got 3.", ("a sequence above 4", "3")),
+        ("Expected the SSE id `a, got b.` as JSON `id`, got null.", ("the SSE id `a, got b.` as JSON `id`", "null")),
+        ("Something else.", None),
+    ],
+)
+def test_a_sentence_is_split_into_what_was_expected_and_what_came(message, parts):
+    assert expectation(message) == parts
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ("Expected a sequence above 4,000, got 3.", "a sequence above #"),
+        ("Expected the SSE id `evt_3` as JSON `id`, got null.", "the SSE id `…` as JSON `id`"),
+        ("Expected a string as `error.request_id`, got no value.", "a string as `error.request_id`"),
+        ("Expected status 409 for `SESSION_BUSY`, got 400.", "status # for `SESSION_BUSY`"),
+        ("The client left `x`.", "The client left `…`."),
+    ],
+)
+def test_recorded_values_are_no_part_of_a_kind(message, kind):
+    assert expected_kind(message) == kind
+
+
+@pytest.mark.parametrize(
+    ("request_", "path"),
+    [
+        ("GET /base/v1/sessions/abc/events/stream?x=1", "GET /v1/sessions/{session_id}/events/stream"),
+        ("POST /v1/sessions/42/runs/7/resume", "POST /v1/sessions/{session_id}/runs/{run_id}/resume"),
+        ("GET /v1/things/8f14e45f?q=2", "GET /v1/things/{}"),
+        ("GET /v2/things#3", "GET /v2/things"),
+    ],
+)
+def test_identifiers_are_no_part_of_a_request(request_, path):
+    method, _, target = request_.partition(" ")
+    assert template(method, target) == path

@@ -1,0 +1,146 @@
+"""What of a recording is reported, in which forms, and where it goes."""
+
+import json
+
+import pytest
+
+from wiretape.rules import CATALOGUE
+from wiretape.rules.vectors import vectors_of
+
+(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
+
+
+@pytest.fixture
+def path(record):
+    return record(BROKEN.observations())
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """Tests stand in a folder without configuration above it."""
+    monkeypatch.chdir(tmp_path)
+
+
+def codes(result):
+    document = json.loads(result.stdout)
+    return {rule["code"] for rule in document["rules"] if rule["selected"]}
+
+
+def test_each_output_belongs_to_the_format_before_it(run, path, tmp_path):
+    junit, page = tmp_path / "r.xml", tmp_path / "r.html"
+    result = run(
+        "report", path, "--format", "junit", "--output", junit, "--format", "text", "--format", "html", "--output", page
+    )
+    assert result.stdout.startswith("SEQ001 ")
+    assert junit.read_text().startswith("<?xml")
+    assert page.read_text().startswith("<!doctype html>")
+
+
+def test_the_one_without_an_output_may_come_first(run, path, tmp_path):
+    to = tmp_path / "r.json"
+    result = run("report", path, "--format=concise", "--format=json", f"--output={to}")
+    assert "SEQ001" in result.stdout
+    assert json.loads(to.read_text())["format"] == 1
+
+
+def test_a_single_pair_may_come_in_any_order(run, path, tmp_path):
+    to = tmp_path / "r.json"
+    assert run("report", "--output", to, path, "--format", "json").stdout == ""
+    assert json.loads(to.read_text())["format"] == 1
+
+
+def test_a_dash_is_standard_output(run, path):
+    assert json.loads(run("report", path, "--format", "json", "--output", "-").stdout)["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ("--output a --format json --format text", "--output a has no --format before it"),
+        ("--output a --output b", "--output a has no --format before it"),
+        ("--format json --output a --output b", "--format json has two outputs"),
+        ("--format json --output a --output - --format text", "--format json has two outputs"),
+        ("--format json --format text", "json and text would both go to standard output"),
+        ("--format json --output - --format text", "json and text would both go to standard output"),
+        ("--format json --output a --format text --output ./a", "Two formats would be written to a."),
+        ("--format json --all", "--all goes with"),
+        ("--format json --statistics", "--statistics goes with --format text"),
+        ("--select SEQQ", "No rule's code begins with 'SEQQ'; did you mean SEQ?"),
+        ("--ignore seq01", "did you mean SEQ001?"),
+        ("--select SEQ --ignore SEQ", "No rule is left"),
+        ("--strict-baseline", "--strict-baseline needs a --baseline."),
+        ("--prune-baseline", "--prune-baseline needs a --baseline."),
+        ("--baseline nowhere.json", "nowhere.json cannot be read: No such file or directory; make it with"),
+        ("--config a --no-config", "not both"),
+        ("--config nowhere.toml", "nowhere.toml cannot be read"),
+    ],
+)
+def test_what_does_not_fit_together_is_told(run, path, tmp_path, arguments, said):
+    result = run("report", path, *arguments.split())
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["run.db"]
+
+
+def test_rules_are_selected_by_the_beginnings_of_their_codes(run, path):
+    def of(*arguments):
+        return codes(run("report", path, "--format", "json", *arguments))
+
+    sequence = {code for code in CATALOGUE if code.startswith("SEQ")}
+    assert of() == set(CATALOGUE)
+    assert of("--select", "SEQ") == sequence
+    assert of("--select", "seq,SSE001", "--select", "ERR001") == sequence | {"SSE001", "ERR001"}
+    assert of("--ignore", "SEQ") == set(CATALOGUE) - sequence
+    assert of("--select", "SEQ", "--ignore", "SEQ004") == sequence - {"SEQ004"}
+    assert of("--select", "SEQ004", "--ignore", "SEQ") == {"SEQ004"}
+    assert of("--select", "ALL", "--ignore", "SEQ") == set(CATALOGUE) - sequence
+
+
+def test_what_is_not_selected_is_not_found(run, path):
+    result = run("report", path, "--ignore", "SEQ001")
+    assert result.exit_code == 0
+    assert "no findings · " in result.stdout
+    assert f"of {len(CATALOGUE) - 1} rules exercised" in result.stdout
+
+
+def test_exit_zero_shows_all_and_fails_never(run, path):
+    result = run("report", path, "--exit-zero")
+    assert (result.exit_code, "SEQ001" in result.stdout) == (0, True)
+
+
+def test_statistics_count_instead_of_showing(run, record, all_vectors):
+    path = record(all_vectors)
+    result = run("report", path, "--statistics")
+    assert result.exit_code == 1
+    lines = result.stdout.split("\n\n")[0].splitlines()
+    assert {line.split()[2] for line in lines} == set(CATALOGUE)
+    numbers = [int(line.split()[0]) for line in lines]
+    assert numbers == sorted(numbers, reverse=True)
+    assert "-->" not in result.stdout
+
+
+def test_severities_and_more_come_from_the_configuration(run, path, tmp_path):
+    (tmp_path / "wiretape.toml").write_text('[severity]\nSEQ001 = "warning"\nSSE = "off"\n')
+    result = run("report", path, "--format", "json")
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["findings"][0]["severity"] == "warning"
+    assert {rule["severity"] for rule in document["rules"] if rule["code"] == "SEQ001"} == {"warning"}
+    assert not any(code.startswith("SSE") for code in codes(result))
+    assert run("report", path, "--no-config").exit_code == 1
+    assert run("report", path, "--fail-on", "warning").exit_code == 1
+
+
+def test_the_command_line_counts_for_more_than_the_configuration(run, path, tmp_path):
+    (tmp_path / "pyproject.toml").write_text('[tool.wiretape]\nselect = ["SSE"]\nfail-on = "never"\n')
+    assert run("report", path).exit_code == 0
+    assert run("report", path, "--select", "SEQ").exit_code == 0
+    assert run("report", path, "--select", "SEQ", "--fail-on", "error").exit_code == 1
+
+
+def test_a_mistake_in_the_configuration_is_told_with_its_place(run, path, tmp_path):
+    (tmp_path / "wiretape.toml").write_text('\nfail_on = "error"\n')
+    result = run("report", path)
+    assert result.exit_code == 2
+    said = "wiretape.toml, line 2: fail_on: there is no such setting, did you mean fail-on?\n"
+    assert result.stderr.endswith(said)

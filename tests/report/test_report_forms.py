@@ -1,0 +1,284 @@
+"""The forms of `wiretape report`: each is what its readers expect, whatever was recorded."""
+
+import base64
+import hashlib
+import json
+import re
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+import xmlschema
+
+from wiretape.rules import CATALOGUE
+from wiretape.rules.vectors import vectors_of
+from wiretape_inspect.report import FORMS
+from wiretape_inspect.report.json_form import schema
+
+SCHEMAS = Path(__file__).parent / "schemas"
+(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
+(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+HOSTILE = '''
+[[exchange]]
+request = "GET /v1/sessions/\\u001b]0;x\\u0007/events/stream?x=]]></script>%0A::error::"
+response_headers = ["Content-Type: text/event-stream", "Content-Encoding: \\u001b[31m"]
+body = "data: x\\n\\n"
+
+[[exchange]]
+request = "GET /v1/sessions/s/events/stream"
+latin1 = true
+body = """
+event: \\u001b[31m</script>]]>\\u0000
+id: \\u001b[2J`@octocat` <img src=x onerror=alert(1)>
+\\u001b[1m</pre><script>: x%0A%25
+data: {"id":"\\\\ud800\\\\u001b]]><b>","sequence":99999999999999999999999,"type":"\\\\u202e"}
+
+data: \\u00ff\\u001b[0m\\u0000
+
+"""
+
+[[exchange]]
+request = "GET /\\u001b[1A|#1"
+status = 500
+response_headers = ["Content-Type: \\u001b[1A"]
+body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
+'''
+
+
+def parsed(text):
+    return ET.fromstring(text)  # noqa: S314 - it was written a line before
+
+
+def shown(run, path, form, *more):
+    result = run("report", path, "--format", form, "--no-config", "--exit-zero", *more)
+    assert result.exit_code == 0, result.stderr
+    return result.stdout
+
+
+@pytest.fixture
+def hostile(record):
+    return record(HOSTILE, name="it's <b>%0A`x`,y::z.db")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_hostile_recordings_leave_no_control_character_in_any_form(run, hostile, form):
+    text = shown(run, hostile, form)
+    assert len(text.splitlines()) > 5
+    assert all(line.isprintable() for line in text.split("\n"))
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_json_keeps_to_its_published_schema(run, record, hostile, all_vectors, several):
+    jsonschema.Draft202012Validator.check_schema(schema())
+    paths = [record(all_vectors), *([hostile] if several else [])]
+    result = run("report", *paths, "--format", "json", "--no-config")
+    document = json.loads(result.stdout)
+    jsonschema.validate(document, schema(), format_checker=jsonschema.FormatChecker())
+    assert ("reports" in document) is several
+
+
+def test_json_shows_the_evidence_of_a_finding(run, record):
+    (found,) = json.loads(shown(run, record(BROKEN.observations()), "json"))["findings"]
+    assert base64.b64decode(found["bytes_b64"]).startswith(b"event: message.completed\nid: evt_0\n")
+    assert found["byte_length"] == len(base64.b64decode(found["bytes_b64"]))
+    assert (found["type"], found["sse_id"], found["sequence"]) == ("message.completed", "evt_0", 0)
+    assert (found["expected"], found["actual"]) == ("a sequence above 1", "0")
+    assert found["related"][0]["sse_id"] == "evt_1"
+    assert found["see"] == "wiretape show run.db --at 1:2"
+    assert found["at"].startswith("20")
+    assert found["suppressed_by"] is None
+
+
+def test_json_holds_the_digest_of_the_file(run, record):
+    path = record(KEPT.observations())
+    document = json.loads(shown(run, path, "json"))
+    assert document["recording"]["sha256"] == hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_json_bytes_are_bounded(run, record, traffic):
+    seen = traffic(BROKEN.text.replace('"text":"Hi"', f'"text":"{"x" * 100_000}"'))
+    (found,) = json.loads(shown(run, record(seen), "json"))["findings"]
+    assert len(base64.b64decode(found["bytes_b64"])) == 1024
+    assert found["byte_length"] > 100_000
+
+
+def test_ndjson_is_the_same_as_json_line_by_line(run, record, all_vectors):
+    path = record(all_vectors)
+    lines = [json.loads(line) for line in shown(run, path, "ndjson").splitlines()]
+    document = json.loads(shown(run, path, "json"))
+    assert [line["kind"] for line in lines[:2]] == ["recording", "rule"]
+    found = [
+        {k: v for k, v in line.items() if k not in {"kind", "file"}} for line in lines if line["kind"] == "finding"
+    ]
+    assert found == document["findings"]
+    assert sum(line["kind"] == "rule" for line in lines) == len(CATALOGUE)
+    assert lines[-1]["kind"] == "summary"
+
+
+def test_concise_is_a_line_for_each_finding(run, record, all_vectors):
+    path = record(all_vectors)
+    lines = shown(run, path, "concise").splitlines()
+    assert len(lines) == len(json.loads(shown(run, path, "json"))["findings"])
+    assert all(re.match(re.escape(str(path)) + r":\d+(:\d+)?: [A-Z]+\d{3} [a-z0-9-]+ \w+: ", line) for line in lines)
+
+
+@pytest.mark.parametrize("which", ["all", "hostile"])
+def test_junit_keeps_to_the_schema_of_jenkins(run, record, hostile, all_vectors, which):
+    text = shown(run, hostile if which == "hostile" else record(all_vectors), "junit", "--fail-on", "note")
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
+
+
+def test_junit_has_a_case_for_each_rule_and_all_findings_of_a_rule_in_one_failure(run, record, all_vectors):
+    path = record(all_vectors)
+    suite = parsed(shown(run, path, "junit", "--fail-on", "note")).find("testsuite")
+    cases = suite.findall("testcase")
+    assert [case.get("name") for case in cases] == [f"{rule.code} {rule.name}" for rule in CATALOGUE.values()]
+    (case,) = [case for case in cases if case.get("name").startswith("SSE005")]
+    assert case.get("classname") == "contract.SSE"
+    (failure,) = case.findall("failure")
+    assert failure.text.count("see: wiretape show") == 2
+    assert suite.get("failures") == str(len(cases))
+
+
+def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
+    suite = parsed(shown(run, record(KEPT.observations()), "junit")).find("testsuite")
+    cases = {case.get("name").split()[0]: case for case in suite.findall("testcase")}
+    assert list(cases["SEQ001"]) == []
+    assert cases["ERR001"].find("skipped").get("message").startswith("not exercised")
+    assert suite.get("failures") == "0"
+
+
+def test_junit_fails_from_the_severity_that_fail_on_names(run, record):
+    (vector,) = [vector for vector in vectors_of("SSE003") if vector.name == "breaks"]
+    path = record(vector.observations())
+
+    def case(*more):
+        root = parsed(run("report", path, "--no-config", "--format", "junit", *more).stdout)
+        return root.find("testsuite/testcase[@name='SSE003 unknown-field']")
+
+    assert case().find("failure") is None
+    assert "SSE003" in case().find("system-out").text
+    assert case("--fail-on", "note").find("failure") is not None
+
+
+def test_xml_survives_what_it_cannot_hold(run, hostile):
+    root = parsed(shown(run, hostile, "junit", "--fail-on", "note"))
+    text = "".join(root.itertext())
+    assert "]]>" in text
+    assert "\\x1b[2J" in text
+
+
+@pytest.mark.parametrize("which", ["all", "hostile"])
+def test_sarif_keeps_to_its_official_schema(run, record, hostile, all_vectors, which):
+    official = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
+    log = json.loads(shown(run, hostile if which == "hostile" else record(all_vectors), "sarif"))
+    jsonschema.Draft7Validator(official, format_checker=jsonschema.FormatChecker()).validate(log)
+    (taped,) = log["runs"]
+    assert [rule["id"] for rule in taped["tool"]["driver"]["rules"]] == list(CATALOGUE)
+    for result in taped["results"]:
+        assert taped["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+
+
+def test_sarif_points_at_the_line_and_the_bytes_of_the_exported_stream(run, record):
+    path = record(BROKEN.observations())
+    (result,) = json.loads(shown(run, path, "sarif"))["runs"][0]["results"]
+    place = result["locations"][0]["physicalLocation"]
+    assert place["artifactLocation"]["uri"] == "run.exchange-1.sse"
+    to = path.parent / place["artifactLocation"]["uri"]
+    assert run("export", path, "--format", "sse", "--exchange", 1, "--output", to).exit_code == 0
+    region = place["region"]
+    data = to.read_bytes()
+    assert data[region["byteOffset"] :][: region["byteLength"]].startswith(b"event: message.completed")
+    assert data.split(b"\n")[region["startLine"] - 1] == b"event: message.completed"
+    assert result["locations"][0]["logicalLocations"][0]["fullyQualifiedName"] == "exchange/1/event/2"
+    assert re.fullmatch("[0-9a-f]{32}", result["partialFingerprints"]["wiretape/v1"])
+
+
+def test_sarif_links_to_the_published_pages_of_the_rules(run, record, tmp_path):
+    config = tmp_path / "wiretape.toml"
+    config.write_text('docs-url = "https://docs.example/rules/"')
+    result = run("report", record(BROKEN.observations()), "--format", "sarif", "--config", config)
+    rules = json.loads(result.stdout)["runs"][0]["tool"]["driver"]["rules"]
+    assert rules[0]["helpUri"] == f"https://docs.example/rules/{rules[0]['id']}.md"
+
+
+def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record, hostile):
+    (line, summary) = shown(run, record(BROKEN.observations()), "github").splitlines()
+    assert line.startswith("::error title=SEQ001 sequence-not-increasing,file=")
+    assert "::Expected a sequence above 1, got 0.%0Asee: wiretape show " in line
+    assert "1 finding" in summary
+    lines = shown(run, hostile, "github").splitlines()
+    commands = [line for line in lines if line.startswith("::")]
+    assert commands == lines[:-1]
+    for command in commands:
+        head = command[2:].partition("::")[0]
+        assert re.fullmatch(r"(error|warning|notice) title=[A-Z]+\d+ [a-z0-9-]+,file=[^,:]*", head)
+        # What the recording spells %0A stays as it is.
+        assert re.fullmatch(r"(?:[^%]|%0A|%25)*", command.partition("::")[2].partition("::")[2])
+        assert command.count("%0A") == 2
+
+
+def test_markdown_shows_recorded_text_in_code_spans_only(run, hostile):
+    text = shown(run, hostile, "markdown")
+    spans = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+    for wild in ("<img", "@octocat", "script>", "|#1"):
+        assert wild not in spans
+    assert "<details>" in spans
+    assert "| 🔴 error |" in text
+
+
+def test_markdown_fits_into_a_comment(run, record):
+    body = "".join(f"data: {{}}{' ' * 100}\\n{'x' * 50}{number}: y\\n\\n" for number in range(60))
+    traffic = f'[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "{body}"\n'
+    paths = [record(traffic, name=f"{'n' * 150}{number}.db") for number in range(60)]
+    text = run("report", *paths, "--format", "markdown", "--no-config").stdout
+    assert len(text) < 65_536
+    assert "cut to fit" in text
+
+
+TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "section", "article", "p", "br"}
+TAGS |= {"pre", "code", "details", "summary", "table", "tr", "th", "td"}
+
+
+class Page(HTMLParser):
+    """Collects the tags and attributes of a page."""
+
+    def __init__(self):
+        super().__init__()
+        self.tags = []
+        self.attributes = []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def test_html_is_one_file_without_scripts_addresses_or_recorded_markup(run, hostile):
+    text = shown(run, hostile, "html")
+    page = Page()
+    page.feed(text)
+    assert set(page.tags) <= TAGS
+    assert {name for name, _ in page.attributes} <= {"lang", "charset", "name", "content", "http-equiv", "class"}
+    assert "http://" not in text.replace("http://service.test", "")
+    assert "https://" not in text
+    assert "default-src 'none'" in text
+    assert "&lt;/script&gt;" in text
+
+
+def test_html_shows_every_rule_and_every_finding(run, record, all_vectors):
+    text = shown(run, record(all_vectors), "html")
+    assert all(f"{rule.code} {rule.name}" in text for rule in CATALOGUE.values())
+    assert text.count("<article") == len(json.loads(shown(run, record(all_vectors, name="b.db"), "json"))["findings"])
+
+
+def test_several_recordings_are_reported_one_after_the_other(run, record):
+    one, two = record(BROKEN.observations(), name="one.db"), record(KEPT.observations(), name="two.db")
+    lines = shown(run, one, "text", two).splitlines()
+    assert [line.split(":")[0] for line in lines if "exercised ·" in line] == [str(one), str(two)]
+    assert lines[-1].startswith("2 recordings: 1 finding (1 error)")
+    suites = parsed(shown(run, one, "junit", two)).findall("testsuite")
+    assert [suite.get("name") for suite in suites] == [str(one), str(two)]
+    kinds = [json.loads(line)["kind"] for line in shown(run, one, "ndjson", two).splitlines()]
+    assert kinds.count("recording") == 2
