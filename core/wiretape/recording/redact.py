@@ -13,6 +13,7 @@ import hmac
 import re
 from dataclasses import dataclass, replace
 
+from wiretape.credentials import CREDENTIAL_PARAMETERS
 from wiretape.observe import Headers, RequestStarted, ResponseStarted
 
 _REDACTED = re.compile(r"\[redacted:[0-9a-f]{16}\]")
@@ -26,18 +27,7 @@ class Policy:
     """Headers whose credential is redacted, its scheme (`Bearer`) kept, and looked for in bodies too."""
     secret_headers: tuple[str, ...] = ("cookie", "set-cookie")
     """Headers whose whole value is redacted."""
-    query_parameters: tuple[str, ...] = (
-        "access_token",
-        "api-key",
-        "api_key",
-        "apikey",
-        "auth",
-        "authorization",
-        "key",
-        "password",
-        "secret",
-        "token",
-    )
+    query_parameters: tuple[str, ...] = CREDENTIAL_PARAMETERS
     """Parameters of the request target whose value is redacted."""
 
 
