@@ -7,10 +7,10 @@ ARGS ?=
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format bench lock clean
+.PHONY: help venv demo test lint format bench docs-rules lock clean
 
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-7s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "PYTHON=... and VENV=... choose the Python and the virtual environment ($(PYTHON), $(VENV)); ARGS=... is passed on."
 
 venv: ## make the virtual environment, or bring it up to date
@@ -34,6 +34,9 @@ format: venv ## put the code into the common form
 
 bench: venv ## measure wiretape beside stock mitmdump and no proxy at all
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs-rules: venv ## write docs/rules anew, from the catalogue and its examples
+	@$(BIN)/wiretape rule --all --format markdown --output docs/rules
 
 # uv reads no configuration here, so that nothing of this machine gets into the lock.
 # The versions that are there stay where they fit; ARGS=--upgrade takes the newest.

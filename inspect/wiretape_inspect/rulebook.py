@@ -30,6 +30,10 @@ _LONGEST = 600
 """Characters of a line of traffic that are shown."""
 _PAUSE_NS = 100_000_000
 """From this long on, a pause within an exchange is told."""
+_BASES = {
+    "stated": "the specification says so",
+    "inferred": "it follows from what the specification says, or is plainly meant",
+}
 _PARTS = {
     "message": "one message of a stream",
     "stream": "one connection",
@@ -176,7 +180,7 @@ def _facts(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "broken by", f"the {rule.side}"
     yield "decided on", _PARTS[rule.scope]
     yield "clause", rule.clause
-    yield "basis", rule.basis + (": the specification says so" if rule.basis == "stated" else ": it follows from that")
+    yield "basis", f"{rule.basis}: {_BASES[rule.basis]}"
 
 
 def _sections(explanation: Explanation) -> Iterator[tuple[str, str]]:

@@ -1,0 +1,125 @@
+"""`wiretape show --at`: one event looked at closely."""
+
+import gzip
+
+import pytest
+
+from wiretape.rules import Finding, Party, Severity
+
+HOSTILE = b"event: \x1b]0;x\x07\r\ndata: \xff\x00\xe2\x80\xae\rid: a\n\n"
+
+
+def hex_of(output):
+    """The bytes of the hexadecimal dump."""
+    lines = output.rpartition("\n\n")[2].splitlines()
+    return bytes.fromhex("".join(line[10:58] for line in lines))
+
+
+@pytest.fixture
+def stream(tape, message):
+    """Three events, the second of which comes in two chunks."""
+    second = message("run.completed", id="e2", sequence=2, run_id="r1")
+    tape.exchange(
+        chunks=[
+            (1, message("run.started", id="e1", sequence=1, run_id="r1")),
+            (1, b": keep-alive\n\n"),
+            (5, second[:10]),
+            (5, second[10:]),
+            (1, message("session.status_idle", id="e3", sequence=3)),
+        ]
+    )
+    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 0, 5, "It is the second."))
+    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 3, 3, 0, 5, "It is the third."))
+    return tape.close(), second
+
+
+def test_an_event_is_shown_with_its_bytes_as_text_and_in_hexadecimal(run, stream):
+    path, second = stream
+    result = run("show", path, "--at", "1:2")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert hex_of(result.output) == second
+    assert "    text  event: run.completed\n    text  id: e2\n    text  data: {" in result.output
+    assert "   field  id: e2\n" in result.output
+
+
+def test_it_is_shown_between_its_neighbours_with_its_findings(run, stream):
+    lines = run("show", stream[0], "--at", "1:2").output.splitlines()
+    assert lines[0].startswith("#1 ")
+    assert "run.started" in lines[2]
+    assert lines[3].startswith("▶     2")
+    assert lines[4].strip() == "└ SEQ001 error  It is the second."
+    assert "session.status_idle" in lines[5]
+    assert "It is the third." not in "".join(lines)
+
+
+def test_it_is_shown_with_its_time_and_its_chunks(run, stream):
+    output = run("show", stream[0], "--at", "1:2").output
+    assert "  chunks  2 chunks: " in output
+    assert "  cursor  e2 after this event" in output
+    assert " ns since the recording began)" in output
+
+
+def test_the_first_and_the_last_event_have_one_neighbour(run, stream):
+    assert len(run("show", stream[0], "--at", "1:1").output.split("\n\n")[0].splitlines()) == 4
+    assert len(run("show", stream[0], "--at", "1:3").output.split("\n\n")[0].splitlines()) == 5
+
+
+def test_hostile_bytes_are_escaped(run, tape):
+    tape.exchange(chunks=[(1, HOSTILE)])
+    output = run("show", tape.close(), "--at", "1:1").output
+    assert all(line.isprintable() for line in output.splitlines())
+    assert hex_of(output) == HOSTILE
+    assert r"    text  event: \x1b]0;x\x07\r" in output
+
+
+def test_an_encoded_event_is_shown_decoded(run, tape, message):
+    event = message("run.started", id="e1", sequence=1)
+    headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+    tape.exchange(chunks=[(1, gzip.compress(event))], headers=headers)
+    output = run("show", tape.close(), "--at", "1:1").output
+    assert hex_of(output) == event
+    assert "not told for a body that came encoded (gzip)" in output
+
+
+def test_a_large_event_is_cut(run, tape, message):
+    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1, text="x" * 1_000_000))])
+    output = run("show", tape.close(), "--at", "1:1").output
+    assert len(output) < 50_000
+    assert "more; wiretape export has them all" in output
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("2:1", "has no exchange 2: they go from 1 to 1."),
+        ("1:4", "Exchange 1 has no event 4: they go from 1 to 3."),
+        ("1:0", "Exchange 1 has no event 0"),
+        ("1", "'1' is no place: write EXCHANGE:EVENT, like 2:57."),
+        ("1:2:3", "is no place"),
+        ("a:b", "is no place"),
+        ("-1:2", "is no place"),
+        ("\x1b[31m", "is no place"),
+        ("9" * 30 + ":1", "is no place"),
+        ("", "is no place"),
+    ],
+)
+def test_a_place_that_is_not_there_is_told(run, stream, place, said):
+    result = run("show", stream[0], "--at", place)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
+    tape.exchange("/x", [(1, b"{}")], headers=())
+    tape.exchange()
+    path = tape.close()
+    assert "Exchange 1 is no event stream" in run("show", path, "--at", "1:1").stderr
+    assert "Exchange 2 has no event 1: it has none." in run("show", path, "--at", "2:1").stderr
+
+
+@pytest.mark.parametrize("more", [("--json",), ("--exchange", 1), ("--session", "s1")])
+def test_a_place_stands_alone(run, stream, more):
+    result = run("show", stream[0], "--at", "1:1", *more)
+    assert result.exit_code == 2
+    assert "--at names one place" in result.stderr

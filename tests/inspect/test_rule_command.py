@@ -1,0 +1,139 @@
+"""`wiretape rule`, and the pages of docs/rules that it makes."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from wiretape.rules import CATALOGUE
+from wiretape.rules.explained import explained
+from wiretape.rules.vectors import vectors, vectors_of
+from wiretape_inspect import rulebook
+
+PAGES = Path(__file__).parents[2] / "docs" / "rules"
+
+
+def test_without_a_code_all_rules_are_listed(run):
+    result = run("rule")
+    assert result.exit_code == 0
+    assert [line.split()[0] for line in result.output.splitlines()] == list(CATALOGUE)
+
+
+def test_a_rule_is_explained_with_both_examples(run):
+    output = run("rule", "SEQ001").output
+    for part in (
+        "SEQ001 sequence-not-increasing\n",
+        "severity:   error\n",
+        "clause:     Durable event, sequence: ",
+        "Why it matters\n",
+        "When it is not exercised\n",
+        "This breaks it: ",
+        '    < data: {"id":"evt_0","sequence":0,',
+        "  => SEQ001 error: Expected a sequence above 1, got 0.\n",
+        "This keeps it: ",
+    ):
+        assert part in output
+
+
+@pytest.mark.parametrize("code", ["seq001", "sequence-not-increasing", " SEQ001"])
+def test_a_rule_is_found_by_its_code_in_any_case_and_by_its_name(run, code):
+    assert run("rule", code).output == run("rule", "SEQ001").output
+
+
+def test_a_family_is_listed_and_explained_with_all(run):
+    listed = run("rule", "SEQ").output.splitlines()
+    assert listed
+    assert all(line.startswith("SEQ") for line in listed)
+    explained_ = run("rule", "SEQ", "--all").output
+    assert explained_.count("Why it matters") == len(listed)
+
+
+def test_with_all_every_example_of_a_rule_is_shown(run):
+    assert run("rule", "ERR001").output.count("This breaks it") == 1
+    breaking = sum(vector.breaks for vector in vectors_of("ERR001"))
+    assert run("rule", "ERR001", "--all").output.count("This breaks it") == breaking > 1
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("SEQ01", "did you mean SEQ001?"),
+        ("sequence-gapp", "There is no rule 'sequence-gapp'; did you mean sequence-gap?"),
+        ("XXXX", "the families are"),
+        ("\x1b[31m", "No rule's code begins with"),
+    ],
+)
+def test_a_misspelt_code_is_told_with_the_nearest(run, code, said):
+    result = run("rule", code)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert said in result.stderr
+    assert "\x1b" not in result.stderr
+
+
+def test_json_holds_all_there_is_to_know(run):
+    rules = json.loads(run("rule", "--all", "--format", "json").stdout)
+    assert [rule["code"] for rule in rules] == list(CATALOGUE)
+    one = json.loads(run("rule", "SEQ001", "--format", "json").stdout)
+    assert one == rules[list(CATALOGUE).index("SEQ001")]
+    assert {example["breaks"] for example in one["examples"]} == {True, False}
+    assert one["examples"][0]["found"] == ["SEQ001 error: Expected a sequence above 1, got 0."]
+
+
+def test_markdown_is_the_page_of_the_rule(run):
+    assert run("rule", "SEQ001", "--format", "markdown").stdout == rulebook.pages()["SEQ001.md"]
+
+
+@pytest.mark.parametrize("form", ["text", "json", "markdown"])
+def test_examples_hold_no_control_characters(run, form):
+    output = run("rule", "--all", "--format", form).stdout
+    assert all(line.isprintable() for line in output.splitlines())
+
+
+@pytest.mark.parametrize("arguments", [("SEQ001",), ("--format", "markdown"), ("--all", "--format", "json")])
+def test_pages_are_written_of_all_rules_only(run, tmp_path, arguments):
+    result = run("rule", *arguments, "--output", tmp_path / "pages")
+    assert result.exit_code == 2
+    assert "--output goes with --all --format markdown" in result.stderr
+
+
+def test_pages_are_written_and_those_of_no_rule_removed(run, tmp_path):
+    for name in ("SEQ999.md", "NOTES.md", "SEQ001.md"):
+        (tmp_path / name).write_text("old")
+    assert run("rule", "--all", "--format", "markdown", "--output", tmp_path).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} == {*rulebook.pages(), "NOTES.md"}
+    assert (tmp_path / "SEQ001.md").read_text() == rulebook.pages()["SEQ001.md"]
+
+
+def test_docs_has_a_page_for_each_rule_and_no_other():
+    assert {path.name for path in PAGES.iterdir()} == {"README.md", *(f"{code}.md" for code in CATALOGUE)}
+
+
+@pytest.mark.parametrize("name", rulebook.pages())
+def test_no_page_is_stale(name):
+    """`make docs-rules` writes them anew."""
+    assert (PAGES / name).read_text("utf-8") == rulebook.pages()[name]
+
+
+def test_every_rule_is_explained_and_nothing_else():
+    assert set(explained()) == set(CATALOGUE)
+    for code, said in explained().items():
+        assert said.why.endswith("."), code
+        assert said.unexercised.endswith("."), code
+
+
+@pytest.mark.parametrize("code", CATALOGUE)
+def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code):
+    page = rulebook.pages()[f"{code}.md"]
+    assert page.count("## This breaks it") == sum(vector.breaks for vector in vectors_of(code)) > 0
+    assert page.count("## This keeps it") == sum(not vector.breaks for vector in vectors_of(code)) > 0
+    assert f"> {code} {CATALOGUE[code].severity}: " in page
+    assert re.search(r"^\| Clause \| .*\"", page, re.MULTILINE)
+
+
+def test_pauses_and_exchanges_of_an_example_are_told():
+    lost = [vector for vector in vectors() if "lost" in vector.text]
+    two = [vector for vector in vectors() if vector.text.count("[[exchange]]") > 1]
+    shown = rulebook.pages()
+    assert "# exchange 2, " in shown[f"{two[0].code}.md"]
+    assert all("bytes passed that were not recorded" in shown[f"{vector.code}.md"] for vector in lost)

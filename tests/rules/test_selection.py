@@ -1,0 +1,53 @@
+"""Choosing rules by the beginnings of their codes."""
+
+import pytest
+
+from wiretape.rules import CATALOGUE
+from wiretape.rules.selection import UnknownCodeError, codes_of, families, nearest, selected
+
+SEQUENCE = frozenset(code for code in CATALOGUE if code.startswith("SEQ"))
+
+
+@pytest.mark.parametrize("prefix", ["SEQ", "seq", " SEQ ", "SE"])
+def test_a_prefix_names_the_codes_that_begin_so(prefix):
+    assert codes_of(prefix) >= SEQUENCE
+    assert all(code.startswith(prefix.strip().upper()) for code in codes_of(prefix))
+
+
+def test_all_names_every_rule():
+    assert codes_of("ALL") == codes_of("all") == CATALOGUE.keys()
+
+
+@pytest.mark.parametrize(
+    ("prefix", "hint"),
+    [("SEQ01", "did you mean SEQ001?"), ("SSQ", "did you mean S"), ("", "the families are "), ("XYZ9", "families are")],
+)
+def test_a_prefix_of_nothing_is_told_with_the_nearest(prefix, hint):
+    with pytest.raises(UnknownCodeError, match="No rule's code begins with") as caught:
+        codes_of(prefix)
+    assert hint in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("select", "ignore", "expected"),
+    [
+        ((), (), frozenset(CATALOGUE)),
+        (("SEQ",), (), SEQUENCE),
+        ((), ("SEQ",), frozenset(CATALOGUE) - SEQUENCE),
+        (("SEQ",), ("SEQ001",), SEQUENCE - {"SEQ001"}),
+        (("SEQ001",), ("SEQ",), {"SEQ001"}),
+        (("SEQ",), ("SEQ",), frozenset()),
+        (("SEQ",), ("ALL",), SEQUENCE),
+    ],
+)
+def test_the_longer_prefix_decides(select, ignore, expected):
+    assert selected(select, ignore) == expected
+
+
+def test_families_are_what_stands_before_the_number():
+    assert {"SSE", "DUR", "SEQ", "ERR"} <= set(families())
+    assert all(family.isalpha() for family in families())
+
+
+def test_nothing_is_near_to_what_looks_like_nothing():
+    assert nearest("qqqq", ["SEQ001"]) is None
