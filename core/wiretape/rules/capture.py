@@ -1,7 +1,18 @@
 """REC: where the recording itself falls short.  Never an error of either side."""
 
 from wiretape.observe import Ending
-from wiretape.rules.catalogue import EXCHANGE_END, HELD, INCONCLUSIVE, MESSAGE, Basis, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import (
+    EXCHANGE_END,
+    HELD,
+    INCONCLUSIVE,
+    MESSAGE,
+    Basis,
+    Outcome,
+    Problem,
+    Scope,
+    problem,
+    rule,
+)
 from wiretape.rules.finding import Party, Place, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
@@ -53,5 +64,7 @@ def capture_began_mid_session(message: Message, stream: Stream) -> Outcome:
     if stream.course.cursor is not None:
         return problem("Expected the session from its first event on, got a connection opened with a cursor.")
     if past.begun_late:
-        return problem(f"Expected the session from its first event on, got sequence {number(message.sequence or 0)} first.")
+        return problem(
+            f"Expected the session from its first event on, got sequence {number(message.sequence or 0)} first."
+        )
     return HELD

@@ -2,8 +2,15 @@
 
 from urllib.parse import unquote_plus
 
-from wiretape.contract import AUTHORIZATION, CANCEL, CURSOR_HEADER, ERROR_CODES, RESUME, AUTHENTICATION_REQUIRED
-from wiretape.contract import RETRY_AFTER
+from wiretape.contract import (
+    AUTHENTICATION_REQUIRED,
+    AUTHORIZATION,
+    CANCEL,
+    CURSOR_HEADER,
+    ERROR_CODES,
+    RESUME,
+    RETRY_AFTER,
+)
 from wiretape.credentials import CREDENTIAL_PARAMETERS
 from wiretape.observe import Ending
 from wiretape.rules.auth import is_keyless
@@ -22,7 +29,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.clients import Resync
 from wiretape.rules.conduct import ALREADY_RESOLVED, INVALID_CURSOR, is_stream_request
-from wiretape.rules.course import CUSTOM_TOOL_USE, RESYNC
+from wiretape.rules.facts import CUSTOM_TOOL_USE, RESYNC
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream

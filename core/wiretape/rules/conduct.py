@@ -1,6 +1,6 @@
 """What changes in what is known of a client, after the rules have seen what changes it."""
 
-from wiretape.contract import RATE_LIMITED, RETRY_AFTER, STREAM, ERROR_CODES, is_event_stream
+from wiretape.contract import ERROR_CODES, RATE_LIMITED, RETRY_AFTER, STREAM, is_event_stream
 from wiretape.observe import BytesLost, Ending
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Refusal, Wait

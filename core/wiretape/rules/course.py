@@ -10,57 +10,14 @@ comes before that.
 from wiretape.contract import EVENT_TYPES, STORED_TYPES, TERMINAL_RUN_TYPES, TOOL_TYPES
 from wiretape.observe import Ending
 from wiretape.rules.clients import Delivery, Reader, Resync
-from wiretape.rules.log import EventLog
+from wiretape.rules.facts import OF_A_RUN, OUTPUT_TYPES, RESYNC, RUN_STARTED, STATUS_IDLE, run_of
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.past import Past
 from wiretape.rules.resumption import Resumption
-from wiretape.rules.work import Call, Run, Work
+from wiretape.rules.work import Run
 
-RUN_STARTED = "run.started"
-STATUS_IDLE = "session.status_idle"
-RESYNC = "stream.resync"
-TOOL_STARTED, CUSTOM_TOOL_USE, *OUTCOMES = TOOL_TYPES
-START_TYPES = frozenset({TOOL_STARTED, CUSTOM_TOOL_USE})
-OUTCOME_TYPES = frozenset(OUTCOMES)
-OF_A_RUN = frozenset(name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream"})
-"""The types of events that belong to a run."""
+_LIFE = frozenset(TOOL_TYPES)
 _NEEDS_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
-
-
-class Past:
-    """What is known of a session from all its connections."""
-
-    __slots__ = ("begun_late", "clear", "first_message", "first_stream", "log", "returned", "work")
-
-    def __init__(self, log: EventLog, *, returned: bool = False) -> None:
-        self.log = log
-        self.work = Work()
-        self.returned = returned
-        """Whether it is a session that was forgotten before."""
-        self.first_stream: int | None = None
-        """The exchange on which its first stream was opened."""
-        self.first_message: Message | None = None
-        """Its first durable event."""
-        self.begun_late = returned
-        """Whether it had begun before the recording."""
-        self.clear = True
-        """Whether all that was seen of it was understood."""
-
-    @property
-    def from_start(self) -> bool:
-        """Whether it was recorded from its first event, as far as can be told."""
-        return self.first_message is not None and not self.begun_late
-
-    def open(self, cursor: str | None, exchange: int) -> None:
-        """A stream of it was opened."""
-        if self.first_stream is None:
-            self.first_stream = exchange
-            self.begun_late |= cursor is not None
-
-    def begin(self, message: Message) -> None:
-        """Its first durable event came; the rules have not seen it yet."""
-        self.first_message = message
-        # An order number counts from 1, or from 0.
-        self.begun_late |= message.sequence is not None and message.sequence > 1
 
 
 class Course:
@@ -72,8 +29,8 @@ class Course:
         "cursor",
         "delivery",
         "ended",
-        "gone_ns",
         "exchange",
+        "gone_ns",
         "live",
         "lossy",
         "opened_ns",
@@ -121,7 +78,7 @@ class Course:
 
     def is_live(self, message: Message) -> bool:
         """Whether the message is known to be live output."""
-        return self.live or (message.shape is not Shape.DURABLE and _is_output(message))
+        return self.live or (message.shape is not Shape.DURABLE and message.type in OUTPUT_TYPES)
 
     def is_new(self, message: Message) -> bool:
         """Whether the message is not known from before; that an ephemeral one is a copy cannot be told."""
@@ -263,27 +220,33 @@ class Course:
 
     def _learn(self, message: Message, *, new: bool) -> None:
         """Take in what an event says that was not replayed."""
-        kind, run_id = message.type, run_of(message)
+        kind, run_id = message.type or "", run_of(message)
         if kind == RESYNC:
             self._resync(message)
         elif kind == STATUS_IDLE:
             self._idle()
-        elif run_id is None:
-            if kind in _NEEDS_RUN:
-                self._blur()
-        elif kind == RUN_STARTED:
+        elif run_id is not None:
+            self._run(message, kind, run_id, new=new)
+        elif kind in _NEEDS_RUN:
+            self._blur()
+        if kind in _LIFE:
+            self.past.work.take_call(message, run_id, self.exchange if self.live else None)
+
+    def _run(self, message: Message, kind: str, run_id: str, *, new: bool) -> None:
+        """An event of a run."""
+        if kind == RUN_STARTED:
             self._start(self.past.work.run(run_id), run_id, message)
         elif kind in OF_A_RUN:
-            if self.is_stray(message, run_id) and kind not in TERMINAL_RUN_TYPES:
-                self.past.work.run(run_id).stray = True
+            stray = self.is_stray(message, run_id)
             self._note(message)
+            run = self.past.work.run(run_id)
             if kind in TERMINAL_RUN_TYPES:
-                self._finish(self.past.work.run(run_id), run_id, message)
+                self._finish(run, run_id, message)
                 self._tell(message)
-            elif new and self.live and message.shape is Shape.DURABLE:
-                self._go_on(self.past.work.run(run_id), run_id)
-        if kind in TOOL_TYPES:
-            self._call(message, run_id)
+                return
+            run.stray |= bool(stray)
+            if new and self.live and message.shape is Shape.DURABLE:
+                self._go_on(run, run_id)
 
     def _start(self, run: Run, run_id: str, message: Message) -> None:
         others = any(other is not run and other.ended_ns is None for other in self.runs.values())
@@ -318,74 +281,9 @@ class Course:
             run.idled = True
         self.runs.clear()
 
-    def _call(self, message: Message, run_id: str | None) -> None:
-        work = self.past.work
-        ids = call_ids(message)
-        run = work.run(run_id) if run_id is not None else None
-        if run is not None and not ids:
-            run.unclear = True
-        for call_id in ids:
-            call = work.call(call_id)
-            if message.type in START_TYPES:
-                self._begin_call(call, call_id, run, custom=message.type == CUSTOM_TOOL_USE)
-            elif not call.ended:
-                call.ended, call.outcome_id = True, message.id
-                if run is not None:
-                    run.calls.pop(call_id, None)
-            call.changed |= disagreement(call, message) is not None
-            call.name, call.run_id = call.name or tool_name(message), call.run_id or run_id
-
-    def _begin_call(self, call: Call, call_id: str, run: Run | None, *, custom: bool) -> None:
-        if not call.started and self.live:
-            call.exchange = self.exchange
-        call.started = True
-        if run is not None:
-            run.called = True
-            run.custom_uses += custom and not call.custom
-            if not call.ended:
-                run.calls[call_id] = call
-        call.custom |= custom
-
     def _resync(self, message: Message) -> None:
         if self.resync is not None:
             return
         last = self.delivery.last or self.cursor
         self.resync = Resync(message.time_ns, {last, message.id or last}, unsure=self.delivery.unsure)
         self.reader.resyncs.append(self.resync)
-
-
-def run_of(message: Message) -> str | None:
-    """The run that an event belongs to, when it says so."""
-    run_id = message.document.get("run_id")
-    return run_id if type(run_id) is str else None
-
-
-def call_ids(message: Message) -> list[str]:
-    """The ids of the tool call that an event belongs to: one, or two when it contradicts itself."""
-    return list(dict.fromkeys(_strings(message, "tool_call_id")))
-
-
-def tool_name(message: Message) -> str | None:
-    """The name of the tool, when the event says one and does not contradict itself."""
-    names = set(_strings(message, "name"))
-    return names.pop() if len(names) == 1 else None
-
-
-def disagreement(call: Call, message: Message) -> tuple[str, str, str] | None:
-    """What of a call an event says otherwise: what it is, how it was before, how it is now."""
-    pairs = (("tool name", call.name, tool_name(message)), ("run", call.run_id, run_of(message)))
-    for what, before, now in pairs:
-        if before is not None and now is not None and before != now:
-            return what, before, now
-    return None
-
-
-def _strings(message: Message, name: str) -> list[str]:
-    parts = (message.document.get("content"), message.document.get("data"))
-    found = [part.get(name) for part in parts if type(part) is dict]
-    return [value for value in found if type(value) is str]
-
-
-def _is_output(message: Message) -> bool:
-    """Whether an ephemeral message is output of the session, which is live."""
-    return message.type in EVENT_TYPES and message.type not in STORED_TYPES and message.type != RESYNC

@@ -82,9 +82,7 @@ def event_lost_on_resume(resumption: Resumption) -> Outcome:
         return HELD if resumption.replayed else None
     named = " and ".join(quoted(identity) for identity in missing[:_MOST_NAMED])
     more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
-    return problem(
-        f"Expected {named}{more} after the cursor {quoted(resumption.cursor)}, got a later event without."
-    )
+    return problem(f"Expected {named}{more} after the cursor {quoted(resumption.cursor)}, got a later event without.")
 
 
 @rule(

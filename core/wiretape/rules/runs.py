@@ -17,7 +17,8 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.course import OF_A_RUN, RUN_STARTED, STATUS_IDLE, Course, run_of
+from wiretape.rules.course import Course
+from wiretape.rules.facts import OF_A_RUN, RUN_STARTED, STATUS_IDLE, run_of
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
@@ -110,9 +111,7 @@ def run_ended_twice(message: Message, stream: Stream) -> Outcome:
     if run.ended_id is None:
         return None
     first = f"{run.ended_type} {quoted(run.ended_id)}"
-    return problem(
-        f"Expected {first} to be the end of run {quoted(run_id)}, got {message.type} {quoted(message.id)}."
-    )
+    return problem(f"Expected {first} to be the end of run {quoted(run_id)}, got {message.type} {quoted(message.id)}.")
 
 
 @rule(
@@ -238,5 +237,3 @@ def busy_with_ended_run(answer: Answer, exchange: ExchangeState) -> Outcome:
     if run.ended_ns + GRACE_NS >= request.time_ns:
         return HELD
     return problem(f"Expected run {quoted(run_id)} to block nothing {seconds:.1f} s after its {run.ended_type}.")
-
-

@@ -2,11 +2,12 @@
 
 from wiretape.contract import TERMINAL_RUN_TYPES, TOOL_TYPES
 from wiretape.rules.catalogue import HELD, INCONCLUSIVE, MESSAGE, Basis, Outcome, Problem, Scope, limited, problem, rule
-from wiretape.rules.course import OUTCOME_TYPES, TOOL_STARTED, call_ids, disagreement, run_of
+from wiretape.rules.facts import OUTCOME_TYPES, TOOL_STARTED, call_ids, run_of
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import Stream
 from wiretape.rules.words import quoted
+from wiretape.rules.work import disagreement
 
 _STORED_OR_NOT = frozenset({Shape.EPHEMERAL, Shape.DURABLE})
 _LIFE = frozenset(TOOL_TYPES)

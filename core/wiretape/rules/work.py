@@ -4,7 +4,9 @@ from collections.abc import Callable
 from itertools import islice
 from typing import TypeVar
 
+from wiretape.rules.facts import CUSTOM_TOOL_USE, START_TYPES, call_ids, run_of, tool_name
 from wiretape.rules.finding import Place
+from wiretape.rules.message import Message
 
 ClientKey = tuple[str, str | None]
 """Address and credential: what tells one client from all others."""
@@ -19,8 +21,8 @@ class Run:
     """What is known of one run."""
 
     __slots__ = (
-        "calls",
         "called",
+        "calls",
         "custom_uses",
         "early",
         "early_sequence",
@@ -61,6 +63,15 @@ class Run:
         self.told: set[ClientKey] = set()
         """The clients to whom a terminal event was delivered."""
 
+    def call(self, call_id: str, call: "Call", *, custom: bool) -> None:
+        """It calls a tool."""
+        self.called = True
+        if not call.ended:
+            self.calls[call_id] = call
+        if custom and not call.custom:
+            call.custom = True
+            self.custom_uses += 1
+
     @property
     def is_active(self) -> bool:
         """Whether it was seen to start, and not to end."""
@@ -90,6 +101,12 @@ class Call:
         """The id of the event that ended it."""
         self.changed = False
         """Whether its events were seen to disagree."""
+
+    def start(self, live: int | None) -> None:
+        """It started."""
+        if not self.started:
+            self.exchange = live
+        self.started = True
 
 
 Item = TypeVar("Item")
@@ -122,6 +139,34 @@ class Work:
             self.calls_forgotten |= _make_room(self.calls, MOST_CALLS, lambda old: old.ended)
             call = self.calls[call_id] = Call()
         return call
+
+    def take_call(self, message: Message, run_id: str | None, live: int | None) -> None:
+        """A tool lifecycle event came; `live` is the exchange on which it came, if it is known to have come live."""
+        ids = call_ids(message)
+        run = self.run(run_id) if run_id is not None else None
+        if run is not None and not ids:
+            run.unclear = True
+        for call_id in ids:
+            call = self.call(call_id)
+            if message.type in START_TYPES:
+                call.start(live)
+                if run is not None:
+                    run.call(call_id, call, custom=message.type == CUSTOM_TOOL_USE)
+            elif not call.ended:
+                call.ended, call.outcome_id = True, message.id
+                if run is not None:
+                    run.calls.pop(call_id, None)
+            call.changed |= disagreement(call, message) is not None
+            call.name, call.run_id = call.name or tool_name(message), call.run_id or run_id
+
+
+def disagreement(call: Call, message: Message) -> tuple[str, str, str] | None:
+    """What of a call an event says otherwise: what it is, how it was before, how it is now."""
+    pairs = (("tool name", call.name, tool_name(message)), ("run", call.run_id, run_of(message)))
+    for what, before, now in pairs:
+        if before is not None and now is not None and before != now:
+            return what, before, now
+    return None
 
 
 def _make_room(items: dict[str, Item], most: int, is_over: Callable[[Item], bool]) -> bool:

@@ -1,0 +1,38 @@
+"""What an event says of runs and tool calls, wherever it stands in its JSON."""
+
+from wiretape.contract import EVENT_TYPES, STORED_TYPES, TOOL_TYPES
+from wiretape.rules.message import Message
+
+RUN_STARTED = "run.started"
+STATUS_IDLE = "session.status_idle"
+RESYNC = "stream.resync"
+TOOL_STARTED, CUSTOM_TOOL_USE, *_OUTCOMES = TOOL_TYPES
+START_TYPES = frozenset({TOOL_STARTED, CUSTOM_TOOL_USE})
+OUTCOME_TYPES = frozenset(_OUTCOMES)
+OF_A_RUN = frozenset(name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream"})
+"""The types of events that belong to a run."""
+OUTPUT_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {RESYNC}
+"""The types of which an ephemeral event is live output of the session."""
+
+
+def run_of(message: Message) -> str | None:
+    """The run that an event belongs to, when it says so."""
+    run_id = message.document.get("run_id")
+    return run_id if type(run_id) is str else None
+
+
+def call_ids(message: Message) -> list[str]:
+    """The ids of the tool call that an event belongs to: one, or two when it contradicts itself."""
+    return list(dict.fromkeys(_strings(message, "tool_call_id")))
+
+
+def tool_name(message: Message) -> str | None:
+    """The name of the tool, when the event says one and does not contradict itself."""
+    names = set(_strings(message, "name"))
+    return names.pop() if len(names) == 1 else None
+
+
+def _strings(message: Message, name: str) -> list[str]:
+    parts = (message.document.get("content"), message.document.get("data"))
+    found = [part.get(name) for part in parts if type(part) is dict]
+    return [value for value in found if type(value) is str]
