@@ -66,7 +66,7 @@ def frames(body: list[BytesArrived]) -> Iterator[SeenFrame]:
 def check(body: list[BytesArrived]) -> None:
     """Check the body as the answer to a stream request; nothing must be found."""
     checker = Checker()
-    target = "/v1/sessions/ses_1/events/stream?event_deltas=true"
+    target = "/v1/sessions/ses_0123456789abcdef/events/stream?event_deltas=true"
     checker.feed(RequestStarted(1, 1, "127.0.0.1", "GET", "http", "service", target, "HTTP/1.1", ()))
     checker.feed(ResponseStarted(1, 2, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)))
     assert not [finding for run in body for finding in checker.feed(run)]

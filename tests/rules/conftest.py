@@ -1,7 +1,6 @@
 """Traffic of one exchange, for tests that say in a line what passes."""
 
 import json
-from itertools import count
 
 import pytest
 
@@ -14,46 +13,58 @@ from wiretape.observe import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import Checker
+from wiretape.rules import CATALOGUE, Checker, Settings
 
+KEY = (("authorization", "Bearer key_1"),)
 STREAM = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
 
 
 class Wire:
     """A checker, and the means to let exchanges pass before it."""
 
-    def __init__(self):
-        self.checker = Checker()
+    def __init__(self, families=None):
+        off = frozenset() if families is None else frozenset(code for code in CATALOGUE if code[:-3] not in families)
+        self.checker = Checker(Settings(off=off))
         self.findings = []
-        self._time = count(1)
+        self._now = 0
         self._ends = {}
+
+    def wait(self, seconds):
+        """Let time pass in which nothing is seen."""
+        self._now += round(seconds * 1e9)
+
+    def _tick(self):
+        self._now += 1
+        return self._now
 
     def feed(self, observation):
         self.findings += self.checker.feed(observation)
 
-    def ask(self, exchange=1, request=STREAM, authority="service.test"):
+    def ask(self, exchange=1, request=STREAM, authority="service.test", asked=KEY):
         method, _, target = request.partition(" ")
         self._ends[exchange] = 0
-        self.feed(RequestStarted(exchange, next(self._time), "::1", method, "http", authority, target, "HTTP/1.1", ()))
+        self.feed(
+            RequestStarted(exchange, self._tick(), "::1", method, "http", authority, target, "HTTP/1.1", tuple(asked))
+        )
 
-    def begin(self, exchange=1, request=STREAM, status=200, headers=None, authority="service.test"):
-        self.ask(exchange, request, authority)
+    def begin(self, exchange=1, request=STREAM, status=200, headers=None, authority="service.test", asked=KEY):
+        self.ask(exchange, request, authority, asked)
         kind = "text/event-stream" if status == 200 else "application/json"
         headers = {"content-type": kind} if headers is None else headers
-        self.feed(ResponseStarted(exchange, next(self._time), status, "", "HTTP/1.1", tuple(headers.items())))
+        self.feed(ResponseStarted(exchange, self._tick(), status, "", "HTTP/1.1", tuple(headers.items())))
 
     def body(self, data, exchange=1):
         data = data.encode() if isinstance(data, str) else data
         start = self._ends[exchange]
         end = self._ends[exchange] = start + len(data)
-        self.feed(BytesArrived(exchange, Side.RESPONSE, start, data, (end,), (next(self._time),)))
+        self.feed(BytesArrived(exchange, Side.RESPONSE, start, data, (end,), (self._tick(),)))
 
     def lose(self, number, exchange=1):
-        self.feed(BytesLost(exchange, next(self._time), Side.RESPONSE, self._ends[exchange], number, "disk full"))
+        self.feed(BytesLost(exchange, self._tick(), Side.RESPONSE, self._ends[exchange], number, "disk full"))
         self._ends[exchange] += number
 
     def end(self, exchange=1, ending=Ending.COMPLETE):
-        self.feed(ExchangeEnded(exchange, next(self._time), ending))
+        self.feed(ExchangeEnded(exchange, self._tick(), ending))
 
     def stream(self, *parts, **begin):
         """A whole stream answer; returns the codes found."""
@@ -63,11 +74,13 @@ class Wire:
         self.end()
         return self.codes
 
-    def answer(self, body, status=404, request="GET /v1/anything", headers=None, ending=Ending.COMPLETE):
-        """A whole error answer; returns the codes found."""
-        self.begin(request=request, status=status, headers=headers)
-        self.body(body)
-        self.end(ending=ending)
+    def answer(self, body, status=404, request="GET /v1/anything", headers=None, ending=Ending.COMPLETE, **begin):
+        """A whole answer, typed as JSON unless `headers` say otherwise; returns the codes found."""
+        headers = {"content-type": "application/json"} | (headers or {})
+        exchange = begin.get("exchange", 1)
+        self.begin(request=request, status=status, headers=headers, **begin)
+        self.body(body, exchange)
+        self.end(exchange, ending)
         return self.codes
 
     @property
@@ -79,9 +92,9 @@ class Wire:
 
 
 @pytest.fixture
-def wire():
-    """A checker before which traffic can pass."""
-    return Wire()
+def wire(request):
+    """A checker before which traffic can pass; it knows the `FAMILIES` of rules that the test's module names, or all."""
+    return Wire(getattr(request.module, "FAMILIES", None))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from wiretape.contract import ERROR_CODES
 from wiretape.observe import Ending
 from wiretape.rules import Verdict
 
+FAMILIES = {"ERR"}
 ENVELOPE = {"error": {"code": "resource_not_found", "message": "No.", "request_id": "req_1"}}
 CODES = ("ERR001", "ERR002", "ERR003", "ERR004")
 

@@ -8,6 +8,7 @@ import pytest
 from wiretape.observe import Ending
 from wiretape.rules import Verdict
 
+FAMILIES = {"SSE", "DUR", "SEQ"}
 PLAIN = "GET /v1/sessions/ses_1/events/stream"
 DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"Hi"}}\n\n'
 

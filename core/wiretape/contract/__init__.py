@@ -4,10 +4,14 @@ Everything that needs a fact of it takes it from here: checks, proxy, replay, re
 What the specification marks "not shown" is not here, or says so.
 """
 
+from wiretape.contract.authentication import AUTHORIZATION, bearer_key
 from wiretape.contract.error_codes import (
+    AUTHENTICATION_REQUIRED,
     ENVELOPE_FIELDS,
     ENVELOPE_KEY,
     ERROR_CODES,
+    RATE_LIMITED,
+    SESSION_BUSY,
     ErrorCode,
     code_in_other_case,
 )
@@ -20,7 +24,7 @@ from wiretape.contract.event_types import (
     Durability,
     EventType,
 )
-from wiretape.contract.limits import KEEP_ALIVE_SECONDS, LIMITS, Limit
+from wiretape.contract.limits import KEEP_ALIVE_SECONDS, LIMITS, RETRY_AFTER, Limit
 from wiretape.contract.operations import (
     CANCEL,
     CURSOR_HEADER,
@@ -34,9 +38,12 @@ from wiretape.contract.operations import (
     deltas_requested,
     is_event_stream,
     operation_of,
+    session_in,
 )
 
 __all__ = [
+    "AUTHENTICATION_REQUIRED",
+    "AUTHORIZATION",
     "CANCEL",
     "CURSOR_HEADER",
     "DELTA_TYPES",
@@ -49,7 +56,10 @@ __all__ = [
     "KEEP_ALIVE_SECONDS",
     "LIMITS",
     "OPERATIONS",
+    "RATE_LIMITED",
     "RESUME",
+    "RETRY_AFTER",
+    "SESSION_BUSY",
     "STORED_TYPES",
     "STREAM",
     "TERMINAL_RUN_TYPES",
@@ -60,8 +70,10 @@ __all__ = [
     "Limit",
     "Match",
     "Operation",
+    "bearer_key",
     "code_in_other_case",
     "deltas_requested",
     "is_event_stream",
     "operation_of",
+    "session_in",
 ]

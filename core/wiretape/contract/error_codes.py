@@ -8,6 +8,10 @@ ENVELOPE_KEY = "error"
 ENVELOPE_FIELDS = ("code", "message", "request_id")
 """What `error` always holds; each is a string."""
 
+AUTHENTICATION_REQUIRED = "authentication_required"
+SESSION_BUSY = "SESSION_BUSY"
+RATE_LIMITED = "RATE_LIMITED"
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorCode:

@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 
+RETRY_AFTER = "Retry-After"
+"""The response header that says how many seconds to wait after too many requests."""
+
 KEEP_ALIVE_SECONDS = 15
 """How often a keep-alive comment comes on an open stream (stream rule 3)."""
 

@@ -1,6 +1,7 @@
 """The operations whose paths are shown, and what belongs to their requests (part *Endpoints*)."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 CURSOR_HEADER = "Last-Event-ID"
@@ -57,6 +58,13 @@ def operation_of(method: str, target: str) -> Match | None:
     return None
 
 
+def session_in(target: str) -> str | None:
+    """The session that a path names, whether it is one of an operation shown here or of any other."""
+    segments = [_decoded(segment) for segment in _path(target).split("/")]
+    found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
+    return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
+
+
 def deltas_requested(target: str) -> bool:
     """Whether the query of a stream request asks for deltas."""
     query = target.partition("#")[0].partition("?")[2]
@@ -68,6 +76,9 @@ def is_event_stream(content_type: str | None) -> bool:
     """Whether the value of a Content-Type header names server-sent events."""
     return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM
 
+
+_SESSIONS = tuple(STREAM.path.split("/")[1:3])
+"""What stands before the id of a session."""
 
 _PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
 

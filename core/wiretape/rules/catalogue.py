@@ -16,10 +16,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Generic, ParamSpec
 
-from wiretape.rules.answer import Answer
+from wiretape.observe import Ending
+from wiretape.rules.answer import Answer, GoodAnswer
 from wiretape.rules.finding import Party, Place, Severity
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.pauses import Pause
+from wiretape.rules.resumption import Resumption
 from wiretape.rules.state import ExchangeState, Stream, StreamEnd
+from wiretape.sse import FrameKind
 
 
 class Basis(StrEnum):
@@ -54,20 +58,43 @@ class Problem:
     """What was expected and what came, as one sentence."""
     place: Place | None = None
     """Where, when that is not the place of the occasion itself."""
+    severity: Severity | None = None
+    """How bad this way is, when that is not what the catalogue says of the rule."""
 
 
 class Inconclusive:
     """The type of `INCONCLUSIVE`."""
 
 
-Outcome = Sequence[Problem] | Inconclusive | None
+@dataclass(frozen=True, slots=True)
+class Later:
+    """The outcome of a rule that has to wait for a time."""
+
+    due_ns: int
+    decide: Callable[[int], "Outcome"]
+    """Asked when that time has passed, or at the end of the recording; given the time of what was seen last.
+
+    What was seen in between may be later than `due_ns`, so it has to look at times.
+    """
+
+
+Outcome = Sequence[Problem] | Inconclusive | Later | None
 HELD: Final[tuple[Problem, ...]] = ()
 INCONCLUSIVE: Final = Inconclusive()
+_MOST_PROBLEMS = 20
 
 
 def problem(message: str, place: Place | None = None) -> Outcome:
     """The outcome of a rule that was broken in one way."""
     return (Problem(message, place),)
+
+
+def limited(problems: Sequence[Problem], kind: str) -> Outcome:
+    """The outcome of a rule broken in so many ways, or kept in all; of very many `kind` only the number is told."""
+    if len(problems) <= _MOST_PROBLEMS:
+        return problems
+    more = Problem(f"Expected no problems, got {len(problems) - _MOST_PROBLEMS} more {kind} like these.")
+    return [*problems[:_MOST_PROBLEMS], more]
 
 
 P = ParamSpec("P")
@@ -83,14 +110,40 @@ class Occasion(Generic[P]):
 MESSAGE: Occasion[[Message, Stream]] = Occasion("message")
 """A message of a stream of the service arrived."""
 RESPONSE: Occasion[[ExchangeState]] = Occasion("response")
-"""The head of a response arrived."""
+"""The head of a response arrived, with status 200 and to a stream request."""
+ANY_RESPONSE: Occasion[[ExchangeState]] = Occasion("any response")
+"""The head of a response arrived, whatever was asked."""
+AFTER_COMMENT: Occasion[[Stream, FrameKind]] = Occasion("after a comment")
+"""Something followed a comment on a stream of the service: a frame of that kind."""
+PAUSE: Occasion[[Pause]] = Occasion("pause")
+"""A stream of the service was silent for too long, or could have been, but ended without."""
+REQUEST: Occasion[[ExchangeState]] = Occasion("request")
+"""The head of a request arrived, whatever it asks for."""
+REPLAYED: Occasion[[Resumption]] = Occasion("replayed")
+"""The replay on a stream with a cursor is over, or the stream has ended."""
+EXCHANGE_END: Occasion[[ExchangeState, Ending]] = Occasion("exchange end")
+"""An exchange ended, and all other rules about its answer have been asked."""
 STREAM_END: Occasion[[StreamEnd]] = Occasion("stream end")
 """A stream of the service ended."""
-ERROR_ANSWER: Occasion[[Answer]] = Occasion("error answer")
+ERROR_ANSWER: Occasion[[Answer, ExchangeState]] = Occasion("error answer")
 """An answer with a status of 400 or above ended."""
+GOOD_ANSWER: Occasion[[GoodAnswer, ExchangeState]] = Occasion("good answer")
+"""An answer with a status of 2xx, and with a body that is no event stream, ended."""
 
 EVERY_MESSAGE = frozenset(Shape)
 """For rules that look at messages of any shape."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """When a rule is asked, and what it then does."""
+
+    occasion: Occasion[Any]
+    shapes: frozenset[Shape]
+    """For rules about messages: those of other shapes are not shown to it."""
+    types: frozenset[str] | None
+    """For rules about messages of some types only: those; None when it is about all."""
+    check: Callable[..., Outcome]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +162,8 @@ class Rule:
     """Where the specification says it, and its words."""
     about: str
     """What breaks the rule."""
-    occasion: Occasion[Any] = field(repr=False)
-    shapes: frozenset[Shape] = field(repr=False)
-    """For rules about messages: those of other shapes are not shown to it."""
-    check: Callable[..., Outcome] = field(repr=False)
+    asks: list[Ask] = field(repr=False)
+    """When it is asked; most rules are asked on one occasion only."""
 
 
 CATALOGUE: dict[str, Rule] = {}
@@ -130,6 +181,7 @@ def rule(
     scope: Scope = Scope.MESSAGE,
     basis: Basis = Basis.STATED,
     shapes: frozenset[Shape] = EVERY_MESSAGE,
+    types: frozenset[str] | None = None,
 ) -> Callable[[Callable[P, Outcome]], Callable[P, Outcome]]:
     """Register the decorated function as the rule `code`; its docstring says what breaks it."""
 
@@ -137,7 +189,31 @@ def rule(
         about = (check.__doc__ or "").strip()
         if code in CATALOGUE or not about:
             raise ValueError(f"{code} is registered twice or has no docstring.")
-        CATALOGUE[code] = Rule(code, name, severity, side, scope, basis, clause, about, at, shapes, check)
+        asks = [Ask(at, shapes, types, check)]
+        CATALOGUE[code] = Rule(code, name, severity, side, scope, basis, clause, about, asks)
         return check
 
     return register
+
+
+def also(
+    code: str,
+    *,
+    at: Occasion[P],
+    shapes: frozenset[Shape] = EVERY_MESSAGE,
+    types: frozenset[str] | None = None,
+) -> Callable[[Callable[P, Outcome]], Callable[P, Outcome]]:
+    """Have the rule `code`, which is registered, asked on another occasion too."""
+
+    def register(check: Callable[P, Outcome]) -> Callable[P, Outcome]:
+        CATALOGUE[code].asks.append(Ask(at, shapes, types, check))
+        return check
+
+    return register
+
+
+def in_order() -> None:
+    """Put the catalogue into the order of its codes, whatever order the modules of rules were imported in."""
+    rows = sorted(CATALOGUE.items())
+    CATALOGUE.clear()
+    CATALOGUE.update(rows)

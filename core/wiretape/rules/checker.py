@@ -1,10 +1,10 @@
 """The checker: observations in, findings out, the same live and afterwards."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
-from wiretape.contract import STREAM, is_event_stream, operation_of
+from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, operation_of
 from wiretape.observe import (
     BytesArrived,
     BytesLost,
@@ -14,37 +14,34 @@ from wiretape.observe import (
     RequestStarted,
     ResponseStarted,
     Side,
+    header,
 )
-from wiretape.rules.answer import Answer
+from wiretape.rules import conduct
+from wiretape.rules.answer import Answer, GoodAnswer
+from wiretape.rules.asking import Asking
 from wiretape.rules.catalogue import (
-    CATALOGUE,
+    AFTER_COMMENT,
+    ANY_RESPONSE,
     ERROR_ANSWER,
-    EVERY_MESSAGE,
-    HELD,
-    MESSAGE,
+    EXCHANGE_END,
+    GOOD_ANSWER,
+    PAUSE,
+    REPLAYED,
+    REQUEST,
     RESPONSE,
     STREAM_END,
-    Inconclusive,
-    Occasion,
-    Outcome,
-    Rule,
 )
-from wiretape.rules.finding import Finding, Place, Severity, Tally, Verdict
+from wiretape.rules.clients import Clients
+from wiretape.rules.finding import Finding, Place, Tally, Verdict
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.pauses import Hearing, Pause
+from wiretape.rules.request_ids import RequestIds
+from wiretape.rules.resumption import Resumption
+from wiretape.rules.sessions import Sessions
 from wiretape.rules.settings import DEFAULT, Settings
-from wiretape.rules.state import ExchangeState, Session, SessionKey, Stream, StreamEnd
+from wiretape.rules.state import ExchangeState, Stream, StreamEnd
 from wiretape.sse import Frame, FrameKind
 from wiretape.stream import SeenFrame
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """A rule at work."""
-
-    rule: Rule
-    check: Callable[..., Outcome]
-    tally: Tally
-    severity: Severity
 
 
 class Checker:
@@ -59,22 +56,13 @@ class Checker:
         """How many exchanges were seen."""
         self.events = 0
         """How many messages of the service's streams were seen."""
-        self._tallies = {code: Tally() for code in CATALOGUE}
-        entries = [
-            _Entry(rule, rule.check, self._tallies[code], self.settings.severities.get(code, rule.severity))
-            for code, rule in CATALOGUE.items()
-            if code not in self.settings.off
-        ]
-        messages = [entry for entry in entries if entry.rule.occasion is MESSAGE]
-        self._of_shape = [[entry for entry in messages if shape in entry.rule.shapes] for shape in Shape]
-        self._of_all = [entry for entry in messages if entry.rule.shapes == EVERY_MESSAGE]
-        self._at = {
-            occasion: [entry for entry in entries if entry.rule.occasion is occasion]
-            for occasion in (RESPONSE, STREAM_END, ERROR_ANSWER)
-        }
+        self._asking = Asking(self.settings)
         self._open: dict[int, ExchangeState] = {}
-        self._sessions: dict[SessionKey, Session] = {}
-        self._found: list[Finding] = []
+        self._sessions = Sessions()
+        self._clients = Clients()
+        self._request_ids = RequestIds()
+        self._pause_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
+        self._now_ns = 0
         self._handlers: dict[type, Callable[[Any], None]] = {
             RequestStarted: self._request_started,
             ResponseStarted: self._response_started,
@@ -88,56 +76,70 @@ class Checker:
         handler = self._handlers.get(type(observation))
         if handler is not None:
             handler(observation)
-        return self._take()
+        self._now_ns = observation.times[-1] if isinstance(observation, BytesArrived) else observation.time_ns
+        if self._asking.due_ns < self._now_ns:
+            self._asking.decide(self._now_ns)
+        return self._asking.take()
 
     def finish(self) -> list[Finding]:
         """The findings that the end of the recording makes certain.  Exchanges still open stay undecided."""
         for state in list(self._open.values()):
-            self._exchange_ended(ExchangeEnded(state.number, 0, Ending.OPEN))
-        return self._take()
+            self._exchange_ended(ExchangeEnded(state.number, self._now_ns, Ending.OPEN))
+        self._asking.decide(self._now_ns, finished=True)
+        return self._asking.take()
 
     def tallies(self) -> dict[str, Tally]:
         """For each rule of the catalogue how often it came up, and what came of it."""
-        return dict(self._tallies)
+        return dict(self._asking.tallies)
 
     def verdicts(self) -> dict[str, Verdict]:
         """What the observations so far show about each rule of the catalogue."""
-        return {code: tally.verdict for code, tally in self._tallies.items()}
-
-    def _take(self) -> list[Finding]:
-        found = self._found
-        if found:
-            self._found = []
-            return found
-        return []
+        return {code: tally.verdict for code, tally in self._asking.tallies.items()}
 
     def _request_started(self, request: RequestStarted) -> None:
         self.exchanges += 1
         match = operation_of(request.method, request.target)
-        session = None
+        client = self._clients.of(request)
+        session = reader = None
         if match is not None:
-            key = (request.authority, match.base, match.session_id)
-            session = self._sessions.setdefault(key, Session())
-        self._open[request.exchange] = ExchangeState(request, match, session)
+            session = self._sessions.open((request.authority, match.base, match.session_id))
+            reader = session.reader(client.key)
+        key = header(request.headers, self.settings.idempotency_header)
+        state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, key)
+        self._open[request.exchange] = state
+        self._asking.ask(REQUEST, (state,), Place(request.exchange, request.time_ns))
+        conduct.asked(state)
 
     def _response_started(self, response: ResponseStarted) -> None:
         state = self._open.get(response.exchange)
         if state is None:
             return
         state.response = response
+        place = Place(response.exchange, response.time_ns)
+        self._asking.ask(ANY_RESPONSE, (state,), place)
         if response.status >= 400 and state.request.method != "HEAD":
             state.answer = Answer(response)
-        elif response.status == 200 and state.match is not None and state.match.operation is STREAM:
-            self._ask(RESPONSE, (state,), Place(response.exchange, response.time_ns))
-            if state.session is not None and is_event_stream(state.response_header("content-type")):
-                state.stream = Stream(state, state.session)
+        elif response.status == 200 and conduct.is_stream_request(state):
+            self._stream_answered(state, place)
+        if response.status // 100 == 2 and state.stream is None and _has_document(state):
+            state.answer = GoodAnswer(response)
+        conduct.answered(state)
+
+    def _stream_answered(self, state: ExchangeState, place: Place) -> None:
+        self._asking.ask(RESPONSE, (state,), place)
+        session, reader = state.session, state.reader
+        if session is not None and reader is not None and conduct.opened(state):
+            state.stream = Stream(state, session, reader, Hearing(place.time_ns, self._pause_ns))
+            session.courses.append(state.stream.course)
 
     def _bytes_arrived(self, run: BytesArrived) -> None:
         state = self._open.get(run.exchange)
         if state is None or run.side is not Side.RESPONSE:
             return
         if state.stream is not None:
-            self._frames(state.stream, state.stream.reader.feed(run))
+            for part in state.stream.hearing.parts(run):
+                self._pause(state.stream, state.stream.hearing.hear(part), part.time_ns)
+                self._frames(state.stream, state.stream.reader.feed(part))
             if state.stream.reader.undecodable is not None and not state.stream.unknown_end:
                 self._lose(state.stream)
         elif state.answer is not None:
@@ -145,9 +147,13 @@ class Checker:
 
     def _bytes_lost(self, lost: BytesLost) -> None:
         state = self._open.get(lost.exchange)
-        if state is None or lost.side is not Side.RESPONSE:
+        if state is None:
+            return
+        conduct.lost(state, lost)
+        if lost.side is not Side.RESPONSE:
             return
         if state.stream is not None:
+            state.stream.hearing.miss()
             self._frames(state.stream, state.stream.reader.skip(lost))
             self._lose(state.stream)
         elif state.answer is not None:
@@ -157,11 +163,18 @@ class Checker:
         state = self._open.pop(ended.exchange, None)
         if state is None:
             return
+        state.last_ns = ended.time_ns
+        place = Place(ended.exchange, ended.time_ns)
         if state.stream is not None:
             self._stream_ended(state.stream, ended)
         elif state.answer is not None:
             state.answer.close(ended.ending)
-            self._ask(ERROR_ANSWER, (state.answer,), Place(ended.exchange, ended.time_ns))
+            occasion = GOOD_ANSWER if isinstance(state.answer, GoodAnswer) else ERROR_ANSWER
+            self._asking.ask(occasion, (state.answer, state), place)
+            state.remember_request_id()
+            conduct.refused(state, state.answer)
+        self._asking.ask(EXCHANGE_END, (state, ended.ending), place)
+        conduct.ended(state, ended.ending, ended.time_ns)
 
     def _stream_ended(self, stream: Stream, ended: ExchangeEnded) -> None:
         tail: Frame | None = None
@@ -170,11 +183,19 @@ class Checker:
                 tail = seen.frame if seen.frame.fields else None
             else:
                 self._frames(stream, [seen])
+        self._pause(stream, stream.hearing.end(ended.time_ns), ended.time_ns)
         end = StreamEnd(stream, ended.ending, ended.time_ns, tail)
-        self._ask(STREAM_END, (end,), Place(ended.exchange, ended.time_ns))
+        self._asking.ask(STREAM_END, (end,), Place(ended.exchange, ended.time_ns))
+        resumption = stream.course.resumption
+        if resumption is not None and not resumption.asked:
+            self._replayed(resumption, Place(ended.exchange, ended.time_ns))
 
     def _frames(self, stream: Stream, frames: list[SeenFrame]) -> None:
         for seen in frames:
+            if stream.comment is not None:
+                self._commented(stream, stream.comment, seen.frame.kind)
+            if seen.frame.kind is FrameKind.COMMENT:
+                stream.comment = seen
             if seen.event is not None:
                 self._message(stream, seen)
             if seen.frame.kind is FrameKind.OVERSIZED:
@@ -183,51 +204,43 @@ class Checker:
             else:
                 stream.unknown_end = False
 
+    def _commented(self, stream: Stream, comment: SeenFrame, kind: FrameKind) -> None:
+        """Something followed a comment."""
+        place = Place(stream.exchange.number, comment.time_ns, byte_offset=comment.frame.start)
+        self._asking.ask(AFTER_COMMENT, (stream, kind), place)
+        stream.comment = None
+        stream.blank_comment |= kind is FrameKind.BLANK
+
+    def _pause(self, stream: Stream, pause: Pause | None, time_ns: int) -> None:
+        """A pause ended; its place is the message before it."""
+        if pause is not None:
+            number, last = stream.exchange.number, stream.last
+            place = Place(number, time_ns) if last is None else replace(last.place(number), time_ns=time_ns)
+            self._asking.ask(PAUSE, (pause,), place)
+
     def _message(self, stream: Stream, seen: SeenFrame) -> None:
         self.events += 1
         message = Message(seen)
-        for entry in self._of_shape[message.shape]:
-            outcome = entry.check(message, stream)
-            if outcome is HELD:
-                entry.tally.held += 1
-            elif outcome is not None:
-                self._settle(entry, outcome, message.place(stream.exchange.number))
+        past = stream.session.past
+        if past.first_message is None and message.shape is Shape.DURABLE:
+            past.begin(message)
+        self._asking.message(message, stream)
         stream.remember(message)
+        resumption = stream.course.resumption
+        if resumption is not None and resumption.over and not resumption.asked:
+            self._replayed(resumption, message.place(stream.exchange.number))
+
+    def _replayed(self, resumption: Resumption, place: Place) -> None:
+        """The replay on a stream is over."""
+        resumption.asked = True
+        self._asking.ask(REPLAYED, (resumption,), resumption.place or place)
 
     def _lose(self, stream: Stream) -> None:
-        """Messages of a stream passed unseen, and with them what every message brings up."""
+        """Messages of a stream passed unseen."""
         stream.lose()
-        for entry in self._of_all:
-            entry.tally.doubted += 1
+        self._asking.doubt()
 
-    def _ask(self, occasion: Occasion[Any], given: tuple[Any, ...], place: Place) -> None:
-        for entry in self._at[occasion]:
-            outcome = entry.check(*given)
-            if outcome is not None:
-                self._settle(entry, outcome, place)
 
-    def _settle(self, entry: _Entry, outcome: Outcome, place: Place) -> None:
-        """Count what a rule said, and make findings of its problems."""
-        if isinstance(outcome, Inconclusive):
-            entry.tally.doubted += 1
-            return
-        if not outcome:
-            entry.tally.held += 1
-            return
-        entry.tally.failed += 1
-        for problem in outcome:
-            entry.tally.findings += 1
-            at = problem.place or place
-            self._found.append(
-                Finding(
-                    entry.rule.code,
-                    entry.severity,
-                    entry.rule.side,
-                    at.exchange,
-                    at.event,
-                    at.sequence,
-                    at.byte_offset,
-                    at.time_ns,
-                    problem.message,
-                )
-            )
+def _has_document(state: ExchangeState) -> bool:
+    """Whether a body follows, and is no event stream."""
+    return state.request.method != "HEAD" and not is_event_stream(state.response_header("content-type"))

@@ -4,13 +4,14 @@ from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_i
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.jsontext import Unread
+from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import described, quoted
 
 _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
 
 
 @rule("ERR001", "not-an-envelope", at=ERROR_ANSWER, scope=Scope.EXCHANGE, clause=_ENVELOPE)
-def not_an_envelope(answer: Answer) -> Outcome:
+def not_an_envelope(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
     if not answer.whole or answer.document is Unread.TOO_MUCH:
         return INCONCLUSIVE
@@ -39,7 +40,7 @@ def _instead(answer: Answer) -> str:
     scope=Scope.EXCHANGE,
     clause='Envelope: "error.code | string", "error.message | string", "error.request_id | string"',
 )
-def envelope_field_malformed(answer: Answer) -> Outcome:
+def envelope_field_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """`code`, `message` or `request_id` is missing or is no string.  One finding a field."""
     if not answer.whole:
         return INCONCLUSIVE
@@ -60,7 +61,7 @@ def envelope_field_malformed(answer: Answer) -> Outcome:
     scope=Scope.EXCHANGE,
     clause='Envelope, error.code: "Case is exact: codes are partly lowercase and partly uppercase."',
 )
-def unknown_error_code(answer: Answer) -> Outcome:
+def unknown_error_code(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The code is none of the table's."""
     if not answer.whole:
         return INCONCLUSIVE
@@ -82,7 +83,7 @@ def unknown_error_code(answer: Answer) -> Outcome:
     scope=Scope.EXCHANGE,
     clause='Codes: the table\'s column "HTTP"',
 )
-def status_disagrees(answer: Answer) -> Outcome:
+def status_disagrees(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The HTTP status is not the one of the error code."""
     if not answer.whole:
         return INCONCLUSIVE

@@ -1,10 +1,18 @@
 """JSON as RFC 8259 has it, quickly where the text is ordinary and carefully where it is not."""
 
 import json
+import re
+from collections import Counter
 from enum import Enum
 from typing import Any
 
 import orjson
+
+_KEY_END = b'":'
+_SPACED = re.compile(rb'"[ \t\r\n]+:')
+"""Between a key and its colon may stand what hides that it is one."""
+_HIDDEN = re.compile(rb"\\u00(?:22|3[aA])")
+"""In a text the escapes of a quotation mark and a colon, which are counted only when read."""
 
 
 class Unread(Enum):
@@ -48,3 +56,37 @@ def _read_with_care(text: str) -> Any:
 def _refuse(constant: str) -> None:
     """NaN and the infinities, which the json module takes, are no JSON."""
     raise json.JSONDecodeError("no JSON value", constant, 0)
+
+
+def repeated_keys(data: bytes, document: dict[str, Any]) -> list[str] | None:
+    """The keys that the JSON object in `data` has more than once, each once; None when that cannot be told.
+
+    `document` is what was read from it.
+    """
+    try:
+        again = orjson.dumps(document)
+    except TypeError:
+        # A lone surrogate, or an integer beyond 64 bits.
+        return _read_keys(data)
+    if again == data:
+        return []
+    if data.count(_KEY_END) == again.count(_KEY_END) and not _SPACED.search(data) and not _HIDDEN.search(data):
+        # As many keys went in as come out: none was dropped.
+        return []
+    return _read_keys(data)
+
+
+def _read_keys(data: bytes) -> list[str] | None:
+    last: list[tuple[str, Any]] = []
+
+    def note(pairs: list[tuple[str, Any]]) -> None:
+        # The outermost object is the last to be whole.
+        nonlocal last
+        last = pairs
+
+    try:
+        json.loads(data, object_pairs_hook=note)
+    except (RecursionError, ValueError):
+        return None
+    counts = Counter(key for key, _ in last)
+    return [key for key, count in counts.items() if count > 1]

@@ -8,7 +8,8 @@ import orjson
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.rules.finding import Place
-from wiretape.rules.jsontext import read, read_long_integers
+from wiretape.rules.flaws import Flaws, flaws_of
+from wiretape.rules.jsontext import Unread, read, read_long_integers
 from wiretape.sse import Frame
 from wiretape.stream import SeenFrame
 
@@ -36,6 +37,8 @@ class Message:
     """A message with its fields told apart and its data read.  Nothing here changes once it is made."""
 
     __slots__ = (
+        "_created_at",
+        "_flaws",
         "carries_id",
         "carries_sequence",
         "data",
@@ -45,6 +48,7 @@ class Message:
         "id",
         "id_line",
         "number",
+        "other",
         "repeated",
         "retries",
         "sequence",
@@ -58,6 +62,8 @@ class Message:
         self.frame: Frame = seen.frame
         self.time_ns = seen.time_ns
         self.number = seen.event
+        self._flaws: Flaws | None = None
+        self._created_at: datetime | None | Unread = Unread.NOT_JSON
         self._read_fields(seen.frame.fields)
         self._read_data()
 
@@ -126,6 +132,8 @@ class Message:
         """The JSON `sequence`, when it is an integer (neither a boolean nor a float)."""
         self.carries_sequence = False
         """Whether there is a sequence, of whatever kind; null is none."""
+        self.other: Any = None
+        """For the shape OPAQUE what the data is instead of an object: a value, or an `Unread`."""
         if self.data is None:
             self.shape = Shape.BARE
             return
@@ -137,6 +145,7 @@ class Message:
             self._read_document(document)
         else:
             self.shape = Shape.OPAQUE
+            self.other = document
 
     def _read_document(self, document: dict[str, Any]) -> None:
         sequence = document.get("sequence")
@@ -170,7 +179,24 @@ class Message:
     @property
     def created_at(self) -> datetime | None:
         """The JSON `created_at`, when it is an ISO 8601 instant in UTC."""
-        return utc_instant(self.document.get("created_at"))
+        if isinstance(self._created_at, Unread):
+            self._created_at = utc_instant(self.document.get("created_at"))
+        return self._created_at
+
+    @property
+    def flaws(self) -> Flaws:
+        """What the schema of its shape finds wrong with its JSON; nothing where there is no such schema."""
+        if self._flaws is None:
+            self._flaws = flaws_of(self.document, self.type, is_delta=self.shape is Shape.DELTA)
+        return self._flaws
+
+    def workspace_of(self, session: str) -> str | None:
+        """The workspace that the event says it is of, unless it also says that it is of another session."""
+        workspace = self.document.get("workspace_id")
+        if type(workspace) is not str:
+            return None
+        other = self.document.get("session_id")
+        return None if type(other) is str and other != session else workspace
 
     def place(self, exchange: int) -> Place:
         """Where the message stands."""

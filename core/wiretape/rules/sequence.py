@@ -42,10 +42,11 @@ def sequence_reused(message: Message, stream: Stream) -> Outcome:
     sequence, identity = message.sequence, message.id
     if sequence is None or identity is None:
         return None
-    owner = stream.session.owners.get(sequence, identity)
+    log = stream.session.past.log
+    owner = log.owners.get(sequence, identity)
     if owner == identity:
-        return HELD
-    if identity in stream.session.intruders.get(sequence, ()):
+        return HELD if log.floor is None or sequence > log.floor else INCONCLUSIVE
+    if identity in log.intruders.get(sequence, ()):
         # It was found before, and is replayed here.
         return None
     return problem(
@@ -68,7 +69,7 @@ def id_reused(message: Message, stream: Stream) -> Outcome:
     if identity is None or not stream.events:
         return None
     if identity not in stream.events:
-        return HELD
+        return INCONCLUSIVE if stream.events_forgotten else HELD
     return problem(f"Expected a new id, got {quoted(identity)}, which event {stream.events[identity]} has already.")
 
 
@@ -90,6 +91,10 @@ def sequence_gap(message: Message, stream: Stream) -> Outcome:
         return None
     if sequence <= before + 1:
         return HELD
+    resumption = stream.course.resumption
+    if resumption is not None and resumption.skips(sequence):
+        # What was not replayed is RES002.
+        return None
     if stream.gap:
         return INCONCLUSIVE
     return problem(f"Expected sequence {number(before + 1)} after {number(before)}, got {number(sequence)}.")

@@ -7,33 +7,23 @@ connection may bring them again.
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import islice
 
-from wiretape.contract import Match, deltas_requested
-from wiretape.observe import Ending, RequestStarted, ResponseStarted, header
+from wiretape.contract import CURSOR_HEADER, Match, deltas_requested
+from wiretape.observe import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.answer import Answer
+from wiretape.rules.clients import Client, Reader, RequestKey
+from wiretape.rules.course import Course
 from wiretape.rules.finding import Place
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.pauses import Hearing
+from wiretape.rules.request_ids import RequestIds
+from wiretape.rules.sessions import Session, Sessions
 from wiretape.sse import Frame
-from wiretape.stream import FrameReader
+from wiretape.stream import FrameReader, SeenFrame
 
-SessionKey = tuple[str, str, str]
-"""Authority, base path and session id: what tells one session from all others."""
-
-
-@dataclass(slots=True)
-class Session:
-    """All traffic of one session."""
-
-    owners: dict[int, str] = field(default_factory=dict)
-    """For each sequence the first id that carried it."""
-    intruders: dict[int, set[str]] = field(default_factory=dict)
-    """For each sequence the other ids that were seen to carry it."""
-
-    def remember(self, message: Message) -> None:
-        """A durable message of this session passed."""
-        sequence, identity = message.sequence, message.id
-        if sequence is not None and identity is not None and self.owners.setdefault(sequence, identity) != identity:
-            self.intruders.setdefault(sequence, set()).add(identity)
+_MOST_IDS = 50_000
+"""How many ids of one connection are remembered."""
 
 
 @dataclass(slots=True)
@@ -43,6 +33,19 @@ class ExchangeState:
     request: RequestStarted
     match: Match | None
     session: Session | None
+    request_ids: RequestIds
+    """Those of the whole recording."""
+    sessions: Sessions
+    """Those of the whole recording."""
+    client: Client
+    reader: Reader | None
+    """The client as one that reads the session."""
+    idempotency_key: str | None = None
+    """The one that the request carries."""
+    last_ns: int = 0
+    """When it ended."""
+    lost: dict[Side, BytesLost] = field(default_factory=dict)
+    """What of its bodies passed without being recorded: the first place, and how many bytes in all."""
     response: ResponseStarted | None = None
     stream: "Stream | None" = None
     """For a stream of the service that is being read."""
@@ -54,6 +57,24 @@ class ExchangeState:
         """The number of the exchange."""
         return self.request.exchange
 
+    @property
+    def cursor(self) -> str | None:
+        """The cursor that the request carries; an empty one is none."""
+        value = header(self.request.headers, CURSOR_HEADER) or ""
+        # Headers are read as latin-1, events as UTF-8.
+        return value.encode("latin-1", "replace").decode("utf-8", "replace") or None
+
+    @property
+    def key(self) -> RequestKey:
+        """What a repeat of the request has in common with it."""
+        return self.request.method, self.request.authority, self.request.target.partition("?")[0]
+
+    def remember_request_id(self) -> None:
+        """The answer ended, and all rules have seen it."""
+        request_id = self.answer.request_id if self.answer is not None else None
+        if request_id is not None:
+            self.request_ids.remember(request_id, self.number)
+
     def response_header(self, name: str) -> str | None:
         """The value of the first response header called `name`."""
         return header(self.response.headers, name) if self.response else None
@@ -63,11 +84,17 @@ class Stream:
     """One connection on which the service streams events of a session."""
 
     __slots__ = (
+        "blank_comment",
+        "comment",
+        "course",
         "created_at",
         "deltas_requested",
         "events",
+        "events_forgotten",
         "exchange",
         "gap",
+        "hearing",
+        "last",
         "out_of_step",
         "reader",
         "sequence",
@@ -76,15 +103,25 @@ class Stream:
         "unrequested_delta",
     )
 
-    def __init__(self, exchange: ExchangeState, session: Session) -> None:
+    def __init__(self, exchange: ExchangeState, session: Session, reader: Reader, hearing: Hearing) -> None:
         self.exchange = exchange
         self.session = session
+        request = exchange.request
+        self.course = Course(session.past, reader, request.exchange, request.time_ns, exchange.cursor)
         self.reader = FrameReader(exchange.response_header("content-encoding"))
+        self.hearing = hearing
+        self.last: Message | None = None
+        """The last message."""
+        self.comment: SeenFrame | None = None
+        """The comment that came last, when nothing has followed it."""
+        self.blank_comment = False
+        """Whether a comment was followed by a blank line."""
         self.deltas_requested = deltas_requested(exchange.request.target)
         self.unrequested_delta = False
         """Whether a delta came that was not asked for."""
         self.events: dict[str, int | None] = {}
-        """The number of the message that first carried each id, by that id."""
+        """The number of the message that first carried each id, by that id; of very many the newest."""
+        self.events_forgotten = False
         self.sequence: int | None = None
         """The last integer sequence of a durable event."""
         self.out_of_step = False
@@ -98,6 +135,7 @@ class Stream:
 
     def remember(self, message: Message) -> None:
         """A message passed, and all rules have seen it."""
+        self.last = message
         if message.shape is Shape.DURABLE:
             self._remember_durable(message)
             self.session.remember(message)
@@ -105,10 +143,14 @@ class Stream:
             self.out_of_step = True
         elif message.shape is Shape.DELTA and not self.deltas_requested:
             self.unrequested_delta = True
+        self.course.follow(message)
 
     def _remember_durable(self, message: Message) -> None:
         if message.id is not None:
             self.events.setdefault(message.id, message.number)
+            if len(self.events) > _MOST_IDS:
+                self.events = dict(islice(self.events.items(), _MOST_IDS // 2, None))
+                self.events_forgotten = True
         if message.sequence is None:
             self.out_of_step = True
         else:
@@ -120,6 +162,8 @@ class Stream:
     def lose(self) -> None:
         """Bytes passed that were not seen, or not understood."""
         self.gap = self.unknown_end = True
+        self.course.lose()
+        self.comment = None
 
 
 @dataclass(frozen=True, slots=True)

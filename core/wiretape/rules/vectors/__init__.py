@@ -4,6 +4,8 @@ They are TOML files, `CODE/breaks*.toml` and `CODE/keeps*.toml`.  One that break
 finding, of that rule; one that keeps it brings the rule up and gives none.
 
     shows = "One sentence on what the traffic shows."
+    also = ["CLI001"]                      # what the traffic cannot be without: a defect of the other side
+    severity = "error"                     # of the finding, where it is not the one of the catalogue
 
     [[exchange]]                           # one or more, in order of time
     request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
@@ -13,6 +15,7 @@ finding, of that rule; one that keeps it brings the rule up and gives none.
     status = 200                           # the default; 0 for no response at all
     response_headers = ["Content-Type: text/event-stream"]     # the default for 200; else application/json
     ending = "complete"                    # the default; one of `wiretape.observe.Ending`
+    ends_after = 0.0                       # the default: seconds between the last byte and the end
     latin1 = false                         # true: each character of the body stands for one byte
     body = '''
     event: message.delta
@@ -31,6 +34,7 @@ from functools import cache
 from importlib.resources import files
 
 from wiretape.observe import Observation
+from wiretape.rules.finding import Severity
 from wiretape.rules.vectors.traffic import observations
 
 
@@ -53,6 +57,17 @@ class Vector:
     def shows(self) -> str:
         """What the traffic shows, in one sentence."""
         return str(tomllib.loads(self.text)["shows"])
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """Codes of findings of the other side, without which this traffic cannot be."""
+        return tuple(tomllib.loads(self.text).get("also", ()))
+
+    @property
+    def severity(self) -> Severity | None:
+        """How bad the finding is, where that is not what the catalogue says of the rule."""
+        severity = tomllib.loads(self.text).get("severity")
+        return None if severity is None else Severity(severity)
 
     def observations(self, piece: int | None = None) -> list[Observation]:
         """The traffic as observations.  With `piece`, bodies arrive in pieces of at most so many bytes."""

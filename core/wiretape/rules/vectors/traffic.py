@@ -47,6 +47,7 @@ class _Exchange:
     status: int = 200
     response_headers: Sequence[str] | None = None
     ending: str = "complete"
+    ends_after: float = 0.0
     latin1: bool = False
     body: str = ""
     part: Sequence[Mapping[str, Any]] = field(default_factory=list)
@@ -96,7 +97,7 @@ def _exchange(number: int, now: int, exchange: _Exchange, piece: int | None) -> 
             yield observation
             now = observation.time_ns
     if exchange.ending != Ending.OPEN:
-        yield ExchangeEnded(number, now + _STEP, Ending(exchange.ending))
+        yield ExchangeEnded(number, now + _STEP + round(exchange.ends_after * _SECOND), Ending(exchange.ending))
 
 
 def _body(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:

@@ -1,0 +1,113 @@
+"""BUSY: what the refusal of a second run has to tell."""
+
+from urllib.parse import quote
+
+from wiretape.contract import CANCEL, ENVELOPE_KEY, RESUME, SESSION_BUSY, Operation, session_in
+from wiretape.contract.schemas import ERROR_SCHEMAS
+from wiretape.rules.answer import Answer
+from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.finding import Severity
+from wiretape.rules.state import ExchangeState
+from wiretape.rules.words import described, quoted
+
+_SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
+_RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
+
+
+@rule(
+    "BUSY001",
+    "active-run-missing",
+    at=ERROR_ANSWER,
+    scope=Scope.EXCHANGE,
+    clause=f'{SESSION_BUSY}: "active_run_id | string", "active_run_status | string"',
+)
+def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
+    """The error does not say in strings which run is active and what its status is.  One finding a field."""
+    if not answer.whole:
+        return INCONCLUSIVE
+    if answer.code != SESSION_BUSY:
+        return None
+    flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:] in {(_RUN,), (_STATUS,)}]
+    return [Problem(f"Expected {flaw.expected} as {quoted(flaw.where)}, got {described(flaw.got)}.") for flaw in flaws]
+
+
+@rule(
+    "BUSY002",
+    "recovery-missing",
+    at=ERROR_ANSWER,
+    scope=Scope.EXCHANGE,
+    clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
+)
+def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
+    """`recovery` is no array of strings, or its strings do not name the cancel and the resume path of the active run."""
+    if not answer.whole:
+        return INCONCLUSIVE
+    if answer.code != SESSION_BUSY or answer.envelope is None:
+        return None
+    flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:2] == (_RECOVERY,)]
+    if flaws:
+        return problem(f"Expected {flaws[0].expected} as {quoted(flaws[0].where)}, got {described(flaws[0].got)}.")
+    hints, run = answer.envelope[_RECOVERY], answer.envelope.get(_RUN)
+    session = session_in(exchange.request.target)
+    missing = [path for path in (_path(of, session, run) for of in (CANCEL, RESUME)) if not _is_named(path, hints)]
+    if not missing:
+        return HELD
+    paths = " and ".join(quoted("…".join(path)) for path in missing)
+    return problem(f"Expected hints that name {paths} as `{ENVELOPE_KEY}.{_RECOVERY}`, got {len(hints)} without.")
+
+
+def _path(operation: Operation, session: str | None, run: object) -> list[str]:
+    """The pieces of a path between which stands what is not known; ids as they stand in it."""
+    path = operation.path
+    for name, value in (("{session_id}", session), ("{run_id}", run)):
+        path = path.replace(name, value if type(value) is str else "\0")
+    return path.split("\0")
+
+
+def _is_named(path: list[str], hints: list[str]) -> bool:
+    """Whether one of the hints holds the pieces of a path in their order, its ids plain or percent-encoded."""
+    encoded = [quote(piece, safe="/", errors="replace") for piece in path]
+    return any(_holds(hint, pieces) for hint in hints for pieces in (path, encoded))
+
+
+def _holds(hint: str, pieces: list[str]) -> bool:
+    at = 0
+    for piece in pieces:
+        at = hint.find(piece, at)
+        if at < 0:
+            return False
+        at += len(piece)
+    return True
+
+
+@rule(
+    "BUSY003",
+    "message-incomplete",
+    at=ERROR_ANSWER,
+    severity=Severity.WARNING,
+    scope=Scope.EXCHANGE,
+    clause=f'{SESSION_BUSY}: "The message names the session, the active run and its status."',
+)
+def message_incomplete(answer: Answer, exchange: ExchangeState) -> Outcome:
+    """The message does not name the active run and its status, or the session, where the path of the request tells it.
+
+    What BUSY001 misses is not looked for.
+    """
+    if not answer.whole:
+        return INCONCLUSIVE
+    envelope = answer.envelope
+    if answer.code != SESSION_BUSY or envelope is None or type(envelope.get("message")) is not str:
+        return None
+    wanted = [session_in(exchange.request.target), envelope.get(_RUN), envelope.get(_STATUS)]
+    names = [name for name in wanted if type(name) is str]
+    if not names:
+        return None
+    missing = [name for name in names if _plain(name) not in _plain(envelope["message"])]
+    if not missing:
+        return HELD
+    return problem(f"Expected a message that names {' and '.join(map(quoted, missing))}, got one without.")
+
+
+def _plain(text: str) -> str:
+    """A text without what people change when they put a status into a sentence: `waiting for input`."""
+    return text.casefold().replace("_", " ").replace("-", " ")

@@ -1,0 +1,85 @@
+"""How long a stream is silent: the time between its bytes."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from wiretape.observe import BytesArrived
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A time without a byte: one that was too long, or the longest of a stream that had none."""
+
+    length_ns: int
+    limit_ns: int
+    """How long it may be."""
+    lost: bool = False
+    """Whether bytes passed unseen in it, so that there may have been no silence at all."""
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it is longer than it may be."""
+        return self.length_ns > self.limit_ns
+
+
+class Hearing:
+    """Listens to one stream from its response head on.  Times are those of chunks as they came off the wire."""
+
+    __slots__ = ("_begun_ns", "_heard_ns", "_limit_ns", "_lost", "_told")
+
+    def __init__(self, begun_ns: int, limit_ns: int) -> None:
+        self._begun_ns = self._heard_ns = begun_ns
+        self._limit_ns = limit_ns
+        self._lost = False
+        self._told = False
+
+    def hear(self, run: BytesArrived) -> Pause | None:
+        """The pause that a run without pauses in it ends, when it is too long."""
+        end = run.ends[-1]
+        if end == run.start:
+            return None
+        pause = self._pause(run.times[0] if run.ends[0] > run.start else run.times[bisect_left(run.ends, run.start + 1)])
+        # Empty chunks may stand at the end of the run.
+        self._heard_ns = run.times[bisect_left(run.ends, end)]
+        self._lost = False
+        return pause
+
+    def miss(self) -> None:
+        """Bytes passed unseen."""
+        self._lost = True
+
+    def end(self, time_ns: int) -> Pause | None:
+        """The last pause, when it is too long; or else one that was not, when there could have been one."""
+        pause = self._pause(time_ns)
+        if pause is not None or self._told or time_ns - self._begun_ns <= self._limit_ns:
+            return pause
+        return Pause(0, self._limit_ns)
+
+    def parts(self, run: BytesArrived) -> Iterator[BytesArrived]:
+        """The run, cut where bytes were too long in coming."""
+        if run.times[-1] - run.times[0] <= self._limit_ns:
+            yield run
+            return
+        begin, heard_ns, end = 0, run.times[0], run.start
+        for place, (after, time_ns) in enumerate(zip(run.ends, run.times, strict=True)):
+            if after > end:
+                if time_ns - heard_ns > self._limit_ns:
+                    yield _part(run, begin, place)
+                    begin = place
+                heard_ns, end = time_ns, after
+        yield _part(run, begin, len(run.ends))
+
+    def _pause(self, until_ns: int) -> Pause | None:
+        pause = Pause(until_ns - self._heard_ns, self._limit_ns, self._lost)
+        if not pause.is_too_long:
+            return None
+        self._told = True
+        return pause
+
+
+def _part(run: BytesArrived, begin: int, end: int) -> BytesArrived:
+    """The chunks of a run from number `begin` up to `end`."""
+    start = run.ends[begin - 1] if begin else run.start
+    data = run.data[start - run.start : run.ends[end - 1] - run.start]
+    return BytesArrived(run.exchange, run.side, start, data, run.ends[begin:end], run.times[begin:end])
