@@ -11,7 +11,8 @@ from wiretape.rules.explained import explained
 from wiretape.rules.vectors import vectors, vectors_of
 from wiretape_inspect import rulebook
 
-PAGES = Path(__file__).parents[2] / "docs" / "rules"
+FOLDER = Path(__file__).parents[2] / "docs" / "rules"
+PAGES = rulebook.pages()
 
 
 def test_without_a_code_all_rules_are_listed(run):
@@ -81,7 +82,7 @@ def test_json_holds_all_there_is_to_know(run):
 
 
 def test_markdown_is_the_page_of_the_rule(run):
-    assert run("rule", "SEQ001", "--format", "markdown").stdout == rulebook.pages()["SEQ001.md"]
+    assert run("rule", "SEQ001", "--format", "markdown").stdout == PAGES["SEQ001.md"]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -101,18 +102,18 @@ def test_pages_are_written_and_those_of_no_rule_removed(run, tmp_path):
     for name in ("SEQ999.md", "NOTES.md", "SEQ001.md"):
         (tmp_path / name).write_text("old")
     assert run("rule", "--all", "--format", "markdown", "--output", tmp_path).exit_code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {*rulebook.pages(), "NOTES.md"}
-    assert (tmp_path / "SEQ001.md").read_text() == rulebook.pages()["SEQ001.md"]
+    assert {path.name for path in tmp_path.iterdir()} == {*PAGES, "NOTES.md"}
+    assert (tmp_path / "SEQ001.md").read_text() == PAGES["SEQ001.md"]
 
 
 def test_docs_has_a_page_for_each_rule_and_no_other():
-    assert {path.name for path in PAGES.iterdir()} == {"README.md", *(f"{code}.md" for code in CATALOGUE)}
+    assert {path.name for path in FOLDER.iterdir()} == {"README.md", *(f"{code}.md" for code in CATALOGUE)}
 
 
-@pytest.mark.parametrize("name", rulebook.pages())
+@pytest.mark.parametrize("name", PAGES)
 def test_no_page_is_stale(name):
     """`make docs-rules` writes them anew."""
-    assert (PAGES / name).read_text("utf-8") == rulebook.pages()[name]
+    assert (FOLDER / name).read_text("utf-8") == PAGES[name]
 
 
 def test_every_rule_is_explained_and_nothing_else():
@@ -124,7 +125,7 @@ def test_every_rule_is_explained_and_nothing_else():
 
 @pytest.mark.parametrize("code", CATALOGUE)
 def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code):
-    page = rulebook.pages()[f"{code}.md"]
+    page = PAGES[f"{code}.md"]
     assert page.count("## This breaks it") == sum(vector.breaks for vector in vectors_of(code)) > 0
     assert page.count("## This keeps it") == sum(not vector.breaks for vector in vectors_of(code)) > 0
     assert f"> {code} {CATALOGUE[code].severity}: " in page
@@ -134,6 +135,5 @@ def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code):
 def test_pauses_and_exchanges_of_an_example_are_told():
     lost = [vector for vector in vectors() if "lost" in vector.text]
     two = [vector for vector in vectors() if vector.text.count("[[exchange]]") > 1]
-    shown = rulebook.pages()
-    assert "# exchange 2, " in shown[f"{two[0].code}.md"]
-    assert all("bytes passed that were not recorded" in shown[f"{vector.code}.md"] for vector in lost)
+    assert "# exchange 2, " in PAGES[f"{two[0].code}.md"]
+    assert all("bytes passed that were not recorded" in PAGES[f"{vector.code}.md"] for vector in lost)

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import BytesArrived
+from wiretape.observe import BytesArrived, RequestStarted
 from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
 from wiretape.rules.vectors.traffic import observations
@@ -37,10 +37,13 @@ def record(tmp_path, traffic):
 
 @pytest.fixture(scope="session")
 def all_vectors():
-    """The traffic of all vectors, one after the other, as one conversation."""
+    """The traffic of all vectors, one after the other: as many services, each with clients of its own.
+
+    It breaks every rule but RES006, since ids that many sessions share say nothing about whose a cursor is.
+    """
     seen, exchange, time_ns = [], 0, 0
-    for vector in vectors():
-        seen += [_moved(item, exchange, time_ns) for item in vector.observations()]
+    for number, vector in enumerate(vectors()):
+        seen += [_elsewhere(_moved(item, exchange, time_ns), number) for item in vector.observations()]
         exchange = max(item.exchange for item in seen)
         time_ns = max(chain.from_iterable(item.times if _is_bytes(item) else [item.time_ns] for item in seen))
     return seen
@@ -54,6 +57,13 @@ def run():
 
 def _is_bytes(item):
     return isinstance(item, BytesArrived)
+
+
+def _elsewhere(item, number):
+    """The same observation at service `number`."""
+    if not isinstance(item, RequestStarted):
+        return item
+    return replace(item, authority=f"{number}.{item.authority}", client=f"{number}.{item.client}")
 
 
 def _moved(item, exchange, time_ns):
