@@ -93,7 +93,7 @@ class Wire:
 
 @pytest.fixture
 def wire(request):
-    """A checker before which traffic can pass; it knows the `FAMILIES` of rules that the test's module names, or all."""
+    """A checker before which traffic can pass; it knows the `FAMILIES` of rules that the module names, or all."""
     return Wire(getattr(request.module, "FAMILIES", None))
 
 

@@ -8,7 +8,7 @@ from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
-from wiretape.rules.words import described, quoted
+from wiretape.rules.words import quoted, sentence
 
 _SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
@@ -28,7 +28,7 @@ def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
     if answer.code != SESSION_BUSY:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:] in {(_RUN,), (_STATUS,)}]
-    return [Problem(f"Expected {flaw.expected} as {quoted(flaw.where)}, got {described(flaw.got)}.") for flaw in flaws]
+    return [Problem(sentence(flaw)) for flaw in flaws]
 
 
 @rule(
@@ -39,14 +39,14 @@ def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
     clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
 )
 def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
-    """`recovery` is no array of strings, or its strings do not name the cancel and the resume path of the active run."""
+    """`recovery` is no array of strings, or its strings do not name the cancel and resume paths of the active run."""
     if not answer.whole:
         return INCONCLUSIVE
     if answer.code != SESSION_BUSY or answer.envelope is None:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:2] == (_RECOVERY,)]
     if flaws:
-        return problem(f"Expected {flaws[0].expected} as {quoted(flaws[0].where)}, got {described(flaws[0].got)}.")
+        return problem(sentence(flaws[0]))
     hints, run = answer.envelope[_RECOVERY], answer.envelope.get(_RUN)
     session = session_in(exchange.request.target)
     missing = [path for path in (_path(of, session, run) for of in (CANCEL, RESUME)) if not _is_named(path, hints)]

@@ -20,7 +20,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import Severity
 from wiretape.rules.jsontext import Unread
 from wiretape.rules.state import ExchangeState
-from wiretape.rules.words import described, quoted
+from wiretape.rules.words import described, quoted, sentence
 
 _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOPE_KEY}`"'
 
@@ -43,9 +43,9 @@ def details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     envelope = answer.envelope
     if envelope is None or "details" not in envelope or has_own_details(answer.code or ""):
         return None
-    flaws = ERROR_ENVELOPE.violations({ENVELOPE_KEY: dict.fromkeys(ENVELOPE_FIELDS, "") | {"details": envelope["details"]}})
-    problems = [Problem(f"Expected {flaw.expected} as {quoted(flaw.where)}, got {described(flaw.got)}.") for flaw in flaws]
-    return limited(problems, "places")
+    error = dict.fromkeys(ENVELOPE_FIELDS, "") | {"details": envelope["details"]}
+    flaws = ERROR_ENVELOPE.violations({ENVELOPE_KEY: error})
+    return limited([Problem(sentence(flaw)) for flaw in flaws], "places")
 
 
 @rule("ERR006", "key-beside-error", at=ERROR_ANSWER, scope=Scope.EXCHANGE, clause=_ENVELOPE)

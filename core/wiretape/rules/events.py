@@ -22,12 +22,13 @@ from wiretape.rules.jsontext import Unread, repeated_keys
 from wiretape.rules.keepalive import event_name, is_keep_alive
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import Stream
-from wiretape.rules.words import described, quoted
+from wiretape.rules.words import described, quoted, sentence
 
 _DURABLE = frozenset({Shape.DURABLE})
 _DELTA = frozenset({Shape.DELTA})
 _ANY_EVENT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ENCODED = {name: name.encode() for name in EVENT_TYPES}
+_SUMMARY = ("tool_call_id", "name")
 _OF_DURABILITY = (id_without_sequence, sequence_without_id, id_disagrees)
 
 
@@ -118,7 +119,7 @@ def durable_field_malformed(message: Message, stream: Stream) -> Outcome:
     sequence = message.document.get("sequence", ...)
     if type(sequence) is float and message.sequence is None:
         found.setdefault("sequence", Violation(("sequence",), "an integer", sequence))
-    return [_problem(violation) for name, violation in found.items() if name not in told]
+    return [Problem(sentence(violation)) for name, violation in found.items() if name not in told]
 
 
 @rule(
@@ -176,7 +177,7 @@ def tool_started_malformed(message: Message, _stream: Stream) -> Outcome:
     """
     if message.type not in EVENT_SCHEMAS:
         return None
-    return [_problem(violation) for violation in message.flaws.special]
+    return [Problem(sentence(violation)) for violation in message.flaws.special]
 
 
 @rule(
@@ -195,14 +196,13 @@ def tool_summary_disagrees(message: Message, _stream: Stream) -> Outcome:
     content, data = message.document.get("content"), message.document.get("data")
     if type(content) is not dict or type(data) is not dict:
         return None
-    pairs = [(name, content.get(name), data.get(name)) for name in ("tool_call_id", "name")]
-    pairs = [(name, whole, short) for name, whole, short in pairs if type(whole) is type(short) is str]
-    if not pairs:
+    names = [name for name in _SUMMARY if type(content.get(name)) is type(data.get(name)) is str]
+    if not names:
         return None
     return [
-        Problem(f"Expected {quoted(whole)}, which is `content.{name}`, as `data.{name}`, got {quoted(short)}.")
-        for name, whole, short in pairs
-        if whole != short
+        Problem(f"Expected {quoted(content[name])}, as in `content`, as `data.{name}`, got {quoted(data[name])}.")
+        for name in names
+        if content[name] != data[name]
     ]
 
 
@@ -248,7 +248,7 @@ def workspace_changed(message: Message, stream: Stream) -> Outcome:
     if workspace in workspaces:
         # It was found before.
         return None
-    return problem(f"Expected the workspace {quoted(first)}, as in events of the session before, got {quoted(workspace)}.")
+    return problem(f"Expected the workspace {quoted(first)}, as in the events before, got {quoted(workspace)}.")
 
 
 @rule(
@@ -256,15 +256,18 @@ def workspace_changed(message: Message, stream: Stream) -> Outcome:
     "ephemeral-malformed",
     at=MESSAGE,
     shapes=_DELTA,
-    clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, a string fragment."',
+    clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
 )
 def ephemeral_malformed(message: Message, _stream: Stream) -> Outcome:
-    """A delta lacks a field or has it with a wrong type, for `message.delta` also `delta.text`.  One finding a field."""
+    """A delta lacks a field or has it with a wrong type; a `message.delta` has `delta.text` too.
+
+    One finding a field.
+    """
     flaws = message.flaws
     if flaws is NO_FLAWS:
         return HELD
     # That a delta has a sequence is DUR005.
-    return [_problem(v) for v in (*flaws.general, *flaws.special) if v.path[0] != "sequence"]
+    return [Problem(sentence(v)) for v in (*flaws.general, *flaws.special) if v.path[0] != "sequence"]
 
 
 @rule(
@@ -282,10 +285,6 @@ def duplicate_json_key(message: Message, _stream: Stream) -> Outcome:
     if not keys:
         return HELD if keys is not None else INCONCLUSIVE
     return limited([Problem(f"Expected the key {quoted(key)} once, got it again.") for key in keys], "keys")
-
-
-def _problem(violation: Violation) -> Problem:
-    return Problem(f"Expected {violation.expected} as {quoted(violation.where)}, got {described(violation.got)}.")
 
 
 def _is_damaged(message: Message, text: str) -> bool:

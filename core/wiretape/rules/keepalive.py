@@ -1,8 +1,18 @@
 """KAL: the keep-alive comment, and silence where it should have come."""
 
 from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
-from wiretape.rules.catalogue import AFTER_COMMENT, HELD, INCONCLUSIVE, MESSAGE, PAUSE, Basis, Outcome, Scope
-from wiretape.rules.catalogue import problem, rule
+from wiretape.rules.catalogue import (
+    AFTER_COMMENT,
+    HELD,
+    INCONCLUSIVE,
+    MESSAGE,
+    PAUSE,
+    Basis,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.pauses import Pause
@@ -33,7 +43,8 @@ def silent_too_long(pause: Pause) -> Outcome:
         return HELD
     if pause.lost:
         return INCONCLUSIVE
-    return problem(f"Expected a byte at least every {KEEP_ALIVE_SECONDS} s, got none for {pause.length_ns / 1e9:.1f} s.")
+    seconds = pause.length_ns / 1e9
+    return problem(f"Expected a byte at least every {KEEP_ALIVE_SECONDS} s, got none for {seconds:.1f} s.")
 
 
 @rule(

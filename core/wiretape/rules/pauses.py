@@ -39,7 +39,7 @@ class Hearing:
         end = run.ends[-1]
         if end == run.start:
             return None
-        pause = self._pause(run.times[0] if run.ends[0] > run.start else run.times[bisect_left(run.ends, run.start + 1)])
+        pause = self._pause(run.times[bisect_left(run.ends, run.start + 1)])
         # Empty chunks may stand at the end of the run.
         self._heard_ns = run.times[bisect_left(run.ends, end)]
         self._lost = False

@@ -2,15 +2,14 @@
 
 import re
 
-from wiretape.contract import LIMITS, RATE_LIMITED, RETRY_AFTER
-from wiretape.contract import ERROR_CODES, ENVELOPE_KEY
+from wiretape.contract import ENVELOPE_KEY, ERROR_CODES, LIMITS, RATE_LIMITED, RETRY_AFTER
 from wiretape.contract.schemas import ERROR_SCHEMAS
 from wiretape.observe import header
 from wiretape.rules.answer import Answer
-from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Basis, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
-from wiretape.rules.words import described, number, quoted
+from wiretape.rules.words import described, number, quoted, sentence
 
 _SCHEMA = ERROR_SCHEMAS[RATE_LIMITED]
 _DETAILS = (ENVELOPE_KEY, "details")
@@ -53,7 +52,7 @@ def limit_details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome
     if answer.code != RATE_LIMITED or answer.envelope is None:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[:2] == _DETAILS]
-    told = [Problem(f"Expected {flaw.expected} as {quoted(flaw.where)}, got {described(flaw.got)}.") for flaw in flaws]
+    told = [Problem(sentence(flaw)) for flaw in flaws]
     details = _details(answer)
     # To JSON Schema 1.0 is an integer.
     floats = [name for name in _FIELDS if type(value := details.get(name)) is float and value.is_integer()]

@@ -1,5 +1,6 @@
 """Recorded values put into sentences: cut short, and safe to print."""
 
+from wiretape.contract.schemas import Violation
 from wiretape.text import printable
 
 _LONGEST = 60
@@ -36,3 +37,8 @@ def described(value: object) -> str:
 def number(value: float) -> str:
     """A number in full, unless that would fill the line."""
     return repr(value) if abs(value) < 10**40 else "of more than 40 digits"
+
+
+def sentence(violation: Violation) -> str:
+    """What a schema expected at a place, and what came."""
+    return f"Expected {violation.expected} as {quoted(violation.where)}, got {described(violation.got)}."
