@@ -39,6 +39,9 @@ WORD: Final = 0
 _HEAD = struct.Struct("=IQ")
 _KINDS = {kind.__name__: kind for kind in (RequestStarted, RequestEnded, ResponseStarted, BytesLost, ExchangeEnded)}
 _STOP = "stop"
+_ENDS = frozenset({BytesLost.__name__, ExchangeEnded.__name__})
+_ROOM_NS = 2
+"""What the writer needs before an end or a loss, for the bytes that it held back (see `Writer.feed`)."""
 
 
 def subject(exchange: int, side: Side) -> int:
@@ -135,7 +138,7 @@ class Assembler:
             if about == WORD:
                 for _ in group:
                     end = at + batch.lengths[begin]
-                    yield from self._word(self._time(batch.times[begin]), batch.content[at:end])
+                    yield from self._word(batch.times[begin], batch.content[at:end])
                     begin, at = begin + 1, end
             else:
                 until = begin + sum(1 for _ in group)
@@ -161,13 +164,15 @@ class Assembler:
         moments = [self._time(time_ns) for time_ns in times]
         return BytesArrived(exchange + self._before, side, start, data, ends, moments)
 
-    def _word(self, time_ns: int, content: bytes) -> Iterator[Observation]:
+    def _word(self, clock_ns: int, content: bytes) -> Iterator[Observation]:
         name, fields = orjson.loads(content)
         if name == _STOP:
             self.stopped = True
             return
         number = fields["exchange"]
-        fields |= {"exchange": number + self._before, "time_ns": time_ns}
+        if name in _ENDS:
+            self.last_ns += _ROOM_NS
+        fields |= {"exchange": number + self._before, "time_ns": self._time(clock_ns)}
         if "headers" in fields:
             fields["headers"] = _headers(fields["headers"])
         if name == BytesLost.__name__:

@@ -121,12 +121,18 @@ def _cut(path: Path) -> None:
         connection.execute("DROP TABLE segment")
 
 
+def _shorten(path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    path.write_bytes(path.read_bytes()[:-4096])
+
+
 BAD_FILES = {
     "text": (lambda path: path.write_text("hello, I am a note\n" * 100), "is not a wiretape recording"),
     "foreign": (_foreign, "is not a wiretape recording"),
     "empty": (lambda path: path.touch(), "is not a wiretape recording"),
     "newer": (_newer, "has recording format 2, this wiretape reads up to 1"),
     "damaged": (_cut, "damaged: the tables segment are missing"),
+    "cut off": (_shorten, "is damaged or cut off"),
 }
 
 

@@ -27,10 +27,10 @@ def open_recording(path: Path | str) -> "Recording":
     Raises RecordingError when there is no such file, or it is no recording, or one of a newer format.
     """
     path = Path(path)
+    if not path.exists():
+        raise RecordingError(f"There is no file {path}.")
     if not path.is_file():
-        raise RecordingError(
-            f"{path} is a directory, not a recording." if path.is_dir() else f"There is no file {path}."
-        )
+        raise RecordingError(f"{path} is {'a directory' if path.is_dir() else 'no regular file'}, not a recording.")
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         connection.row_factory = sqlite3.Row
@@ -77,7 +77,9 @@ class Recording:
     def exchange(self, number: int) -> Exchange:
         """One exchange.  Raises RecordingError when there is none of that number."""
         with _damage(self.path):
-            row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (number,)).fetchone()
+            # A number that SQLite cannot hold is one that no exchange has.
+            known = min(max(number, -1), 2**62)
+            row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (known,)).fetchone()
             if row is not None:
                 return _exchange(row)
             first, last = self._connection.execute("SELECT min(id), max(id) FROM exchange").fetchone()

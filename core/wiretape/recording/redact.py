@@ -43,6 +43,8 @@ class Redactor:
         self.count = 0
         self._salt = salt
         self._fingerprints: dict[str, str] = {}
+        self._credentials: list[bytes] = []
+        self._letters: frozenset[int] = frozenset()
         self._secrets: re.Pattern[bytes] | None = None
         self.longest = 0
         """Length in bytes of the longest credential that is looked for in bodies."""
@@ -54,7 +56,7 @@ class Redactor:
 
     def response(self, seen: ResponseStarted) -> ResponseStarted:
         """The response head without its secrets."""
-        return replace(seen, headers=self._headers(seen.headers))
+        return replace(seen, headers=self._headers(seen.headers), reason=self._text(seen.reason))
 
     def body(self, data: bytes) -> bytes:
         """`data`, of the same length, with every credential seen so far overwritten."""
@@ -63,6 +65,12 @@ class Redactor:
         data, count = self._secrets.subn(lambda match: b"*" * len(match.group()), data)
         self.count += count
         return data
+
+    def begun(self, data: bytes) -> int:
+        """How many bytes at the end of `data` may be the beginning of a credential."""
+        if not data or data[-1] not in self._letters:
+            return 0
+        return max(_overlap(data, secret) for secret in self._credentials)
 
     def fingerprint(self, secret: str) -> str:
         """What stands for `secret` in this recording."""
@@ -117,6 +125,19 @@ class Redactor:
         if len(credential) < _SHORTEST or credential in self._fingerprints or _REDACTED.fullmatch(credential):
             return
         self.fingerprint(credential)
-        secrets = sorted((s for s in self._fingerprints if len(s) >= _SHORTEST), key=len, reverse=True)
-        self._secrets = re.compile(b"|".join(re.escape(s.encode("latin-1", "replace")) for s in secrets))
-        self.longest = len(secrets[0])
+        self._credentials.append(credential.encode("latin-1", "replace"))
+        # The longest first, so that one which begins another does not hide it.
+        self._credentials.sort(key=len, reverse=True)
+        self._secrets = re.compile(b"|".join(map(re.escape, self._credentials)))
+        self._letters = frozenset().union(*self._credentials)
+        self.longest = len(self._credentials[0])
+
+
+def _overlap(data: bytes, secret: bytes) -> int:
+    """The length of the longest end of `data` that is a beginning of `secret`, but not all of it."""
+    at = max(0, len(data) - len(secret) + 1)
+    while (at := data.find(secret[:1], at)) >= 0:
+        if secret.startswith(data[at:]):
+            return len(data) - at
+        at += 1
+    return 0

@@ -29,6 +29,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as error:
         if "locked" in str(error) or "unable to open" in str(error):
             raise RecordingError(f"{path} cannot be read just now: {error}.") from None
+        if _begins_like_sqlite(path):
+            raise RecordingError(f"{path} is damaged or cut off: {error}.") from None
         raise RecordingError(f"{path} is not a wiretape recording.") from None
     if application != APPLICATION_ID:
         raise RecordingError(f"{path} is not a wiretape recording.")
@@ -38,3 +40,8 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         )
     if not tables >= TABLES:
         raise RecordingError(f"{path} is damaged: the tables {', '.join(sorted(TABLES - tables))} are missing.")
+
+
+def _begins_like_sqlite(path: Path) -> bool:
+    with path.open("rb") as file:
+        return file.read(16) == b"SQLite format 3\0"

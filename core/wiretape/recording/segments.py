@@ -33,10 +33,15 @@ class Segment:
         """Offset in the body just after the last byte."""
         return self.ends[-1] if self.ends else self.start
 
-    def row(self, data: bytes) -> tuple[int, int, int, int, bytes | str | None, bytes]:
-        """The columns after `id`, holding `data` (the joined parts, masked where need be)."""
-        packed = None if len(self.ends) == 1 else pack(self.start, self.ends, self.times)
-        return (self.exchange, int(self.side is Side.RESPONSE), self.start, self.times[0], packed, data)
+    def run(self) -> BytesArrived:
+        """All its chunks."""
+        return BytesArrived(self.exchange, self.side, self.start, b"".join(self.parts), self.ends, self.times)
+
+
+def row(run: BytesArrived) -> tuple[int, int, int, int, str | None, bytes]:
+    """The columns of `segment` after `id`."""
+    packed = None if len(run.ends) == 1 else pack(run.start, run.ends, run.times)
+    return (run.exchange, int(run.side is Side.RESPONSE), run.start, run.times[0], packed, run.data)
 
 
 def pack(start: int, ends: Sequence[int], times: Sequence[int]) -> str:

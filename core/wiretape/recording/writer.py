@@ -26,7 +26,7 @@ from wiretape.recording.index import Indexer
 from wiretape.recording.mask import Masker
 from wiretape.recording.merge import Bounds
 from wiretape.recording.pending import Pending
-from wiretape.recording.segments import Segment, lay
+from wiretape.recording.segments import Segment, lay, row
 from wiretape.rules.finding import Finding
 
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -50,7 +50,7 @@ class Writer:
         self._filling: dict[tuple[int, Side], Segment] = {}
         self._losses: list[BytesLost] = []
         self._marks: list[Observation] = []
-        self._masker = Masker(file.redactor, self._connection)
+        self._masker = Masker(file.redactor)
         self._indexer = Indexer(self._connection)
         self._pending = Pending(self._connection)
         self._last_ns = self._stored_ns = file.last_ns
@@ -88,27 +88,31 @@ class Writer:
     def feed(self, observations: Iterable[Observation]) -> None:
         """Collect observations, their secrets redacted, for the next `commit`.
 
-        Raises ValueError when times do not increase: the order of a recording is its times.
+        Raises ValueError when times do not increase: the order of a recording is its times.  Before an exchange's
+        end and before a loss there must be 3 ns, for what was held back because it could have been a credential.
         """
         for seen in observations:
-            self._advance(seen)
             if isinstance(seen, BytesArrived):
-                self._collect_bytes(seen)
-            else:
-                self._marks.append(self._collect(seen))
+                self._advance(seen)
+                run = self._masker.arrive(seen)
+                if run is not None:
+                    self._collect_bytes(run)
+                continue
+            if isinstance(seen, ExchangeEnded | BytesLost):
+                self._collect_held(self._masker.release(seen.exchange, self._last_ns))
+            self._advance(seen)
+            self._marks.append(self._collect(seen))
 
     def commit(self) -> None:
         """Store everything collected.  Where the disk refuses, the bytes are counted as lost and life goes on."""
         if not (self._marks or self._segments or self._losses or self._changed):
             return
-        masked = self._masker.mask(self._segments)
+        runs = [segment.run() for segment in sorted(self._segments, key=lambda segment: segment.times[0])]
         before_segment = self._segment_id
-        error = self._store(masked)
+        error = self._store(runs)
         if error is not None:
             self._give_up(error)
-            masked, runs = [], []
-        else:
-            runs = [_run(segment, data) for segment, data in zip(self._segments, masked, strict=True)]
+            runs = []
         bounds = Bounds(self._stored_ns, self._last_ns, before_segment, self._segment_id, tuple(self._changed))
         self._pending.add(bounds, self._marks, runs, on_disk=error is None)
         self._stored_ns = self._last_ns
@@ -154,6 +158,7 @@ class Writer:
         if self._closed:
             return
         self._closed = True
+        self._collect_held(self._masker.release_all(self._last_ns))
         self.commit()
         while self.behind:
             self.derive()
@@ -192,6 +197,11 @@ class Writer:
             self._lose(exchange, seen)
         return seen
 
+    def _collect_held(self, runs: Iterable[BytesArrived]) -> None:
+        for run in runs:
+            self._advance(run)
+            self._collect_bytes(run)
+
     def _collect_bytes(self, run: BytesArrived) -> None:
         place = (run.exchange, run.side)
         for segment in lay(run, self._filling.get(place)):
@@ -200,15 +210,12 @@ class Writer:
         self._exchanges[run.exchange].stored[run.side] += len(run.data)
         self._changed.add(run.exchange)
 
-    def _store(self, masked: list[bytes]) -> sqlite3.Error | None:
+    def _store(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """One transaction; when it fails, nothing is stored."""
-        order = sorted(range(len(masked)), key=lambda index: self._segments[index].times[0])
-        numbered = enumerate(order, self._segment_id + 1)
-        rows = [(number, *self._segments[index].row(masked[index])) for number, index in numbered]
+        rows = [(number, *row(run)) for number, run in enumerate(runs, self._segment_id + 1)]
 
         def insert() -> None:
             store(self._connection, [self._exchanges[number] for number in self._changed])
-            self._masker.mend()
             self._connection.executemany(_INSERT_SEGMENT, rows)
             self._connection.executemany(_INSERT_LOST, [_lost_row(lost) for lost in self._losses])
 
@@ -226,7 +233,6 @@ class Writer:
         for number in self._changed:
             if self._exchanges[number].ended:
                 del self._exchanges[number]
-                self._masker.forget(number)
         self._changed.clear()
 
     def _give_up(self, error: sqlite3.Error) -> None:
@@ -243,10 +249,6 @@ class Writer:
         exchange.lost += lost.count
         self.lost_bytes += lost.count
         self._losses.append(lost)
-
-
-def _run(segment: Segment, data: bytes) -> BytesArrived:
-    return BytesArrived(segment.exchange, segment.side, segment.start, data, segment.ends, segment.times)
 
 
 def _lost_row(lost: BytesLost) -> tuple[object, ...]:
