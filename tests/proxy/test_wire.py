@@ -152,14 +152,23 @@ def test_a_tap_notes_and_hands_on():
 
 def test_leaving_chunks_out_leaves_one_loss_a_body_before_its_end():
     ended = ExchangeEnded(1, 0, Ending.COMPLETE)
-    notes = [*chunk(1, 1, b"ab"), *chunk(2, 2, b"x"), *chunk(3, 1, b"c"), *note(4, ended), *chunk(5, 2, b"y")]
+    notes = [*chunk(10, 1, b"ab"), *chunk(20, 2, b"x"), *chunk(30, 1, b"c"), *note(40, ended), *chunk(50, 2, b"y")]
 
     kept = without_chunks(notes, "why")
 
     seen, _ = assemble(pack(kept))
     assert seen == [
-        BytesLost(1, 1, Side.RESPONSE, 0, 3, "why"),
-        BytesLost(2, 2, Side.RESPONSE, 0, 2, "why"),
-        ExchangeEnded(1, 4, Ending.COMPLETE),
+        BytesLost(1, 10, Side.RESPONSE, 0, 3, "why"),
+        BytesLost(2, 20, Side.RESPONSE, 0, 2, "why"),
+        ExchangeEnded(1, 40, Ending.COMPLETE),
     ]
     assert volume(notes) == 5
+
+
+def test_before_an_end_there_is_room_for_what_the_writer_held_back():
+    """However coarse the clock, an end comes 3 ns after what came before it (see `Writer.feed`)."""
+    notes = [*chunk(10, 1, b"ab"), *note(10, ExchangeEnded(1, 0, Ending.COMPLETE))]
+
+    (run, ended), _ = assemble(pack(notes))
+
+    assert ended.time_ns - run.times[-1] >= 3
