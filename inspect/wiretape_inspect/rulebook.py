@@ -82,6 +82,11 @@ class Explanation:
         return breaking[:1] + keeping[:1]
 
 
+def about(rule: Rule) -> list[str]:
+    """What breaks the rule, as paragraphs without line breaks; the first says it in one sentence."""
+    return [" ".join(paragraph.split()) for paragraph in rule.about.split("\n\n")]
+
+
 def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
     """All rules, one a line."""
     rules = list(rules)
@@ -95,8 +100,8 @@ def text_lines(explanation: Explanation, *, everything: bool = False) -> Iterato
     rule = explanation.rule
     yield f"{rule.code} {rule.name}"
     yield ""
-    yield from _wrapped(rule.about)
-    yield ""
+    for paragraph in about(rule):
+        yield from [*_wrapped(paragraph), ""]
     for name, value in _facts(rule):
         yield from _hanging(f"{name + ':':<11} ", value)
     for head, text in _sections(explanation):
@@ -112,8 +117,8 @@ def markdown_lines(explanation: Explanation) -> Iterator[str]:
     rule = explanation.rule
     yield f"# {rule.code} {rule.name}"
     yield ""
-    yield rule.about
-    yield ""
+    for paragraph in about(rule):
+        yield from [paragraph, ""]
     yield from ["| | |", "|---|---|"]
     for name, value in _facts(rule):
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
@@ -135,8 +140,8 @@ def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
             family = prefix
             yield from ["", f"## {family}", "", "| Code | Name | Severity | Side | Basis | What breaks it |"]
             yield "|---|---|---|---|---|---|"
-        about = rule.about.replace("\n", " ").replace("|", "\\|")
-        cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, about)
+        what = about(rule)[0].replace("|", "\\|")
+        cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, what)
         yield f"| {' | '.join(cells)} |"
 
 
@@ -151,7 +156,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "scope": rule.scope,
         "basis": rule.basis,
         "clause": rule.clause,
-        "about": rule.about,
+        "about": "\n\n".join(about(rule)),
         "why": explanation.why,
         "not_exercised": explanation.unexercised,
         "examples": [
@@ -213,12 +218,16 @@ def _traffic(observations: Iterable[Observation]) -> Iterator[str]:
     """What passes, as lines: `>` before what the client sends, `<` before what the service answers."""
     shown = list(observations)
     several = len({seen.exchange for seen in shown}) > 1
+    clients = {seen.exchange: seen.client for seen in shown if isinstance(seen, RequestStarted)}
+    of_client = {
+        number: f", client {name}" if len(set(clients.values())) > 1 else "" for number, name in clients.items()
+    }
     speaking, last_ns = None, shown[0].time_ns
     for seen in shown:
         lines = list(_said(seen))
         if lines and several and speaking != seen.exchange:
             yield from ([] if speaking is None else [""])
-            yield f"# exchange {seen.exchange}, {moment(seen.time_ns)}"
+            yield f"# exchange {seen.exchange}{of_client[seen.exchange]}, {moment(seen.time_ns)}"
             speaking = seen.exchange
         elif lines and seen.time_ns - last_ns >= _PAUSE_NS:
             yield f"({duration(seen.time_ns - last_ns)} later)"

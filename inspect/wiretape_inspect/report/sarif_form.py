@@ -17,7 +17,7 @@ from wiretape_inspect.report.details import Detail, details
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import see
-from wiretape_inspect.rulebook import Explanation, markdown_lines, text_lines
+from wiretape_inspect.rulebook import Explanation, about, markdown_lines, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]
@@ -61,8 +61,8 @@ def _rule(rule: Rule, options: Options) -> dict[str, Any]:
     said: dict[str, Any] = {
         "id": rule.code,
         "name": rule.name,
-        "shortDescription": {"text": rule.about},
-        "fullDescription": {"text": explanation.why or rule.about},
+        "shortDescription": {"text": about(rule)[0]},
+        "fullDescription": {"text": " ".join([*about(rule), explanation.why])},
         "help": {
             "text": "\n".join(text_lines(explanation)),
             "markdown": "\n".join(markdown_lines(explanation)),
