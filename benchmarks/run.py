@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import judging
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -112,6 +113,7 @@ def main() -> None:
     finally:
         shutil.rmtree(folder)
     report(results, recorded, console)
+    judging.show(100_000 if options.quick else 1_000_000, console)
 
 
 if __name__ == "__main__":

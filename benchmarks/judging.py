@@ -1,0 +1,124 @@
+"""`wiretape report` over a long recording, beside what reading the same JSON costs anyway.
+
+    python benchmarks/judging.py [EVENTS]
+
+Prints events per second on one core, the peak of resident memory, and the ratio to two plain loops over the same
+data: `orjson.loads` alone, and `orjson.loads` with a prebuilt `jsonschema` validator for each event.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import accumulate
+from pathlib import Path
+
+import orjson
+from events import event
+from rich.console import Console
+from rich.table import Table
+
+from wiretape.contract.schemas import DURABLE_EVENT, MESSAGE_DELTA
+from wiretape.observe import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer, open_recording
+
+STREAMS = 10
+CHUNK_NS = 200_000
+RUN = 50
+
+
+def traffic(began_ns: int, events: int) -> Iterator[Observation]:
+    """Ten streams of ten sessions at once, each event a chunk, a comment every fifteen seconds where need be."""
+    clock = iter(range(began_ns + 1, 2**62, CHUNK_NS))
+    offsets = dict.fromkeys(range(1, STREAMS + 1), 0)
+    numbers = dict.fromkeys(offsets, 0)
+    key = (("Authorization", "Bearer wt-bench-0123456789"),)
+    for stream in offsets:
+        target = f"/v1/sessions/s{stream}/events/stream?event_deltas=true"
+        yield RequestStarted(stream, next(clock), "127.0.0.1", "GET", "http", "bench", target, "HTTP/1.1", key)
+        yield RequestEnded(stream, next(clock))
+        kind = (("Content-Type", "text/event-stream"),)
+        yield ResponseStarted(stream, next(clock), 200, "OK", "HTTP/1.1", kind)
+    for _ in range(events // STREAMS // RUN):
+        for stream, offset in offsets.items():
+            session = b"s%d" % stream
+            chunks = [event(session, numbers[stream] + number, 0) for number in range(RUN)]
+            ends = list(accumulate(map(len, chunks), initial=offset))[1:]
+            times = [next(clock) for _ in chunks]
+            yield BytesArrived(stream, Side.RESPONSE, offset, b"".join(chunks), ends, times)
+            numbers[stream] += RUN
+            offsets[stream] = ends[-1]
+    for stream in offsets:
+        yield ExchangeEnded(stream, next(clock), Ending.COMPLETE)
+
+
+def record(path: Path, events: int) -> None:
+    writer = Writer.create(path, upstream="http://bench")
+    for number, seen in enumerate(traffic(writer.began_ns, events)):
+        writer.feed([seen])
+        if number % 200 == 0:
+            writer.commit()
+            while writer.behind:
+                writer.derive()
+    writer.close(2**62)
+
+
+def plain_loops(path: Path) -> tuple[float, float]:
+    """Seconds for `orjson.loads` over all data, and for that with a jsonschema validator."""
+    with open_recording(path) as recording:
+        exchanges = [exchange.number for exchange in recording.exchanges()]
+        data = [seen.frame.data for number in exchanges for seen in recording.frames(number) if seen.event]
+    begin = time.process_time()
+    for text in data:
+        orjson.loads(text)
+    parsing = time.process_time() - begin
+    sample = data[:: max(1, len(data) // 20_000)]
+    begin = time.process_time()
+    for text in sample:
+        document = orjson.loads(text)
+        assert not (DURABLE_EVENT if "sequence" in document else MESSAGE_DELTA).explain(document)
+    return parsing, (time.process_time() - begin) * len(data) / len(sample)
+
+
+def run_report(path: Path) -> tuple[float, float]:
+    """CPU seconds and peak resident megabytes of the command."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    command = [sys.executable, "-m", "wiretape", "report", str(path), "--format", "json", "--output", os.devnull]
+    done = subprocess.run(command, check=False)
+    assert done.returncode == 0, "the traffic keeps the specification"
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return cpu, after.ru_maxrss / 1024
+
+
+def show(events: int, console: Console) -> None:
+    """Measure and print."""
+    with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as folder:
+        path = Path(folder, "bench.db")
+        record(path, events)
+        cpu, megabytes = run_report(path)
+        parsing, validating = plain_loops(path)
+    table = Table(title=f"report over {events:,} events", title_justify="left")
+    for title in ("figure", "measured", "to reach"):
+        table.add_column(title, justify="left" if title == "figure" else "right")
+    table.add_row("events/s on one core", f"{events / cpu:,.0f}", ">= 100,000")
+    table.add_row("time / orjson.loads alone", f"{cpu / parsing:.1f}", "<= 8")
+    table.add_row("time / orjson.loads and jsonschema", f"{cpu / validating:.2f}", "")
+    table.add_row("peak resident memory", f"{megabytes:,.0f} MB", "< 300 MB")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    show(int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000, Console(width=100))
