@@ -144,6 +144,8 @@ class Ask:
     types: frozenset[str] | None
     """For rules about messages of some types only: those; None when it is about all."""
     check: Callable[..., Outcome]
+    plain: bool = False
+    """For rules about messages: whether it answers the same, no problem, about all plain messages of one type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,7 @@ def rule(
     basis: Basis = Basis.STATED,
     shapes: frozenset[Shape] = EVERY_MESSAGE,
     types: frozenset[str] | None = None,
+    plain: bool = False,
 ) -> Callable[[Callable[P, Outcome]], Callable[P, Outcome]]:
     """Register the decorated function as the rule `code`; its docstring says what breaks it."""
 
@@ -189,7 +192,7 @@ def rule(
         about = (check.__doc__ or "").strip()
         if code in CATALOGUE or not about:
             raise ValueError(f"{code} is registered twice or has no docstring.")
-        asks = [Ask(at, shapes, types, check)]
+        asks = [Ask(at, shapes, types, check, plain)]
         CATALOGUE[code] = Rule(code, name, severity, side, scope, basis, clause, about, asks)
         return check
 

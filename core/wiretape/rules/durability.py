@@ -12,7 +12,7 @@ _ANY_EVENT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ID_AND_SEQUENCE = 'Events 1: "Durable events have an SSE `id` and a JSON `sequence`."'
 
 
-@rule("DUR001", "id-without-sequence", at=MESSAGE, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
+@rule("DUR001", "id-without-sequence", at=MESSAGE, plain=True, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
 def id_without_sequence(message: Message, _stream: Stream) -> Outcome:
     """An event has an SSE id, but its JSON has no `sequence`."""
     if not message.carries_id:
@@ -23,7 +23,7 @@ def id_without_sequence(message: Message, _stream: Stream) -> Outcome:
     return problem(f"Expected a JSON `sequence` beside the SSE id {_id_line(message)}, got none.")
 
 
-@rule("DUR002", "sequence-without-id", at=MESSAGE, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
+@rule("DUR002", "sequence-without-id", at=MESSAGE, plain=True, shapes=_DURABLE, clause=_ID_AND_SEQUENCE)
 def sequence_without_id(message: Message, _stream: Stream) -> Outcome:
     """An event's JSON has a `sequence`, but the message has no `id` line or an empty one."""
     if not message.carries_sequence:
@@ -39,6 +39,7 @@ def sequence_without_id(message: Message, _stream: Stream) -> Outcome:
     "DUR003",
     "id-disagrees",
     at=MESSAGE,
+    plain=True,
     shapes=_DURABLE,
     clause='Durable event, id: "Same value as the SSE `id` line."',
 )
@@ -60,6 +61,7 @@ def id_disagrees(message: Message, _stream: Stream) -> Outcome:
     "DUR004",
     "delta-with-id",
     at=MESSAGE,
+    plain=True,
     shapes=_DELTA,
     clause='Events 2: "Delta events … are ephemeral: no SSE `id`, …"',
 )
@@ -75,6 +77,7 @@ def delta_with_id(message: Message, _stream: Stream) -> Outcome:
     "DUR005",
     "delta-with-sequence",
     at=MESSAGE,
+    plain=True,
     shapes=_DELTA,
     clause='Ephemeral event: "An ephemeral event has no SSE `id` line and no `sequence`."',
 )
@@ -89,6 +92,7 @@ def delta_with_sequence(message: Message, _stream: Stream) -> Outcome:
     "DUR006",
     "stored-event-without-id",
     at=MESSAGE,
+    plain=True,
     shapes=_ANY_EVENT - _DELTA,
     clause='Event types: "The final assistant message is stored."; "A durable reasoning message is stored."',
 )

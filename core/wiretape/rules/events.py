@@ -21,13 +21,13 @@ from wiretape.rules.instants import is_utc_instant
 from wiretape.rules.jsontext import Unread, repeated_keys
 from wiretape.rules.keepalive import event_name, is_keep_alive
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.plain import ENCODED_TYPES
 from wiretape.rules.state import Stream
 from wiretape.rules.words import described, quoted, sentence
 
 _DURABLE = frozenset({Shape.DURABLE})
 _DELTA = frozenset({Shape.DELTA})
 _ANY_EVENT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
-_ENCODED = {name: name.encode() for name in EVENT_TYPES}
 _SUMMARY = ("tool_call_id", "name")
 _OF_DURABILITY = (id_without_sequence, sequence_without_id, id_disagrees)
 
@@ -36,6 +36,7 @@ _OF_DURABILITY = (id_without_sequence, sequence_without_id, id_disagrees)
     "EVT001",
     "data-not-one-json-object",
     at=MESSAGE,
+    plain=True,
     shapes=_ANY_EVENT | {Shape.OPAQUE},
     clause='Endpoints, stream response: "a `data:` line holding one JSON object"',
 )
@@ -60,6 +61,7 @@ def _instead(message: Message) -> str:
     "EVT002",
     "unknown-event-type",
     at=MESSAGE,
+    plain=True,
     shapes=_ANY_EVENT,
     clause='Durable event, type: "One of the event types in the Events part."',
 )
@@ -77,6 +79,7 @@ def unknown_event_type(message: Message, _stream: Stream) -> Outcome:
     "EVT003",
     "event-name-disagrees",
     at=MESSAGE,
+    plain=True,
     shapes=_ANY_EVENT,
     clause='Endpoints, stream response: "each message has an `event:` line naming the type"',
 )
@@ -85,7 +88,7 @@ def event_name_disagrees(message: Message, _stream: Stream) -> Outcome:
     line = message.event_line
     if line is None:
         return None
-    if line == _ENCODED.get(message.type or ""):
+    if line == ENCODED_TYPES.get(message.type or ""):
         return HELD
     name = event_name(message) or ""
     if name == message.type:
@@ -100,6 +103,7 @@ def event_name_disagrees(message: Message, _stream: Stream) -> Outcome:
     "EVT004",
     "durable-field-malformed",
     at=MESSAGE,
+    plain=True,
     shapes=_DURABLE,
     clause='Durable event: the table with the columns "Field", "Type", "Notes"',
 )
@@ -145,6 +149,7 @@ def created_at_not_utc(message: Message, _stream: Stream) -> Outcome:
     "EVT006",
     "content-malformed",
     at=MESSAGE,
+    plain=True,
     shapes=_DURABLE,
     clause='Events 4: "Text event `content` is a list of blocks; structured event `content` is a JSON object."',
 )
@@ -167,6 +172,7 @@ def content_malformed(message: Message, _stream: Stream) -> Outcome:
     "EVT007",
     "tool-started-malformed",
     at=MESSAGE,
+    plain=True,
     shapes=_DURABLE,
     clause='tool.started: "content.tool_call_id | string", "content.input | object", "data.name | string"',
 )
@@ -255,6 +261,7 @@ def workspace_changed(message: Message, stream: Stream) -> Outcome:
     "EVT011",
     "ephemeral-malformed",
     at=MESSAGE,
+    plain=True,
     shapes=_DELTA,
     clause='Ephemeral event: "run_id | string", "delta | object | For `message.delta`: `delta.text`, …"',
 )
@@ -274,6 +281,7 @@ def ephemeral_malformed(message: Message, _stream: Stream) -> Outcome:
     "EVT012",
     "duplicate-json-key",
     at=MESSAGE,
+    plain=True,
     shapes=_ANY_EVENT,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,

@@ -51,6 +51,7 @@ def silent_too_long(pause: Pause) -> Outcome:
     "KAL002",
     "keep-alive-not-a-comment",
     at=MESSAGE,
+    plain=True,
     shapes=_WITH_DATA,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,

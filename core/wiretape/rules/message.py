@@ -49,6 +49,7 @@ class Message:
         "id_line",
         "number",
         "other",
+        "rare",
         "repeated",
         "retries",
         "sequence",
@@ -63,7 +64,7 @@ class Message:
         self.time_ns = seen.time_ns
         self.number = seen.event
         self._flaws: Flaws | None = None
-        self._created_at: datetime | None | Unread = Unread.NOT_JSON
+        self._created_at: datetime | Unread | None = Unread.NOT_JSON
         self._read_fields(seen.frame.fields)
         self._read_data()
 
@@ -92,6 +93,8 @@ class Message:
         """The values of the `retry` lines."""
         self.unknown: tuple[bytes, ...] = ()
         """The names of all other fields, each once."""
+        self.rare = rare
+        """Whether there are other fields, or one of these comes again."""
         if rare:
             self._read_rare_fields(fields)
         self.id: str | None = self._usable_id(self.id_line) if identity else None

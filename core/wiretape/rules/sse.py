@@ -17,6 +17,7 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
+from wiretape.rules.plain import LONGEST_ID, is_fit_for_header
 from wiretape.rules.state import ExchangeState, Stream, StreamEnd
 from wiretape.rules.words import quoted, quoted_bytes
 
@@ -27,7 +28,6 @@ _ENDED_BY_SERVICE = {
     Ending.SERVICE_RESET: "the service reset the connection",
     Ending.COMPLETE: "the response ended",
 }
-_LONGEST_ID = 1024
 _MOST_UNKNOWN = 20
 _RETRY_LIMIT = 2**31
 
@@ -36,6 +36,7 @@ _RETRY_LIMIT = 2**31
     "SSE001",
     "invalid-utf8",
     at=MESSAGE,
+    plain=True,
     clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."',
 )
 def invalid_utf8(message: Message, _stream: Stream) -> Outcome:
@@ -75,6 +76,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     "SSE003",
     "unknown-field",
     at=MESSAGE,
+    plain=True,
     severity=Severity.NOTE,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
@@ -95,6 +97,7 @@ def unknown_field(message: Message, _stream: Stream) -> Outcome:
     "SSE004",
     "nul-in-id",
     at=MESSAGE,
+    plain=True,
     clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
     'field value. Otherwise, ignore the field."',
 )
@@ -112,6 +115,7 @@ def nul_in_id(message: Message, _stream: Stream) -> Outcome:
     "SSE005",
     "repeated-field",
     at=MESSAGE,
+    plain=True,
     severity=Severity.WARNING,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
@@ -129,6 +133,7 @@ def repeated_field(message: Message, _stream: Stream) -> Outcome:
     "SSE006",
     "missing-event-line",
     at=MESSAGE,
+    plain=True,
     shapes=_WITH_DATA,
     clause=f'{_STREAM_RESPONSE}: "each message has an `event:` line naming the type"',
 )
@@ -160,6 +165,7 @@ def wrong_content_type(exchange: ExchangeState) -> Outcome:
     "SSE008",
     "message-without-data",
     at=MESSAGE,
+    plain=True,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
     clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
@@ -195,6 +201,7 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     "SSE010",
     "unusable-retry",
     at=MESSAGE,
+    plain=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
     clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
@@ -219,6 +226,7 @@ def _usable_retry(value: bytes) -> bool:
     "SSE011",
     "id-unfit-for-header",
     at=MESSAGE,
+    plain=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
     clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
@@ -228,7 +236,7 @@ def id_unfit_for_header(message: Message, _stream: Stream) -> Outcome:
     identity = message.id
     if identity is None:
         return None
-    if identity.isascii() and identity.isprintable() and identity == identity.strip() and len(identity) <= _LONGEST_ID:
+    if is_fit_for_header(identity):
         return HELD
     return problem(f"Expected an id that comes back unharmed in a Last-Event-ID header, got {_unfit(identity)}.")
 
@@ -238,6 +246,6 @@ def _unfit(identity: str) -> str:
         return f"one that is not printable ASCII: {quoted(identity)}"
     if identity != identity.strip():
         return f"one with space or tab at its end or beginning: {quoted(identity)}"
-    if len(identity) > _LONGEST_ID:
+    if len(identity) > LONGEST_ID:
         return f"one of {len(identity)} bytes"
     return f"one with a tab in it: {quoted(identity)}"
