@@ -1,5 +1,7 @@
 """The steps of the demo, told as they happen."""
 
+import shutil
+import sys
 import time
 from hashlib import sha256
 from pathlib import Path
@@ -115,6 +117,9 @@ def _check_key(path: Path) -> None:
 
 def _close(path: Path, seconds: float) -> None:
     _say(f"\nDone in {seconds:.1f} s. The recording is {path}. Try next:\n")
+    program = Path(sys.prefix, "bin", "activate")
+    if shutil.which("wiretape") is None and program.exists():
+        _say(f"  . {_near(program)}    (so that the shell finds wiretape)")
     for command in (
         f"wiretape sessions {path}",
         f"wiretape show {path} --exchange 2",
@@ -123,6 +128,10 @@ def _close(path: Path, seconds: float) -> None:
         "wiretape proxy http://127.0.0.1:9000 --output run.db    (with a service of your own)",
     ):
         _say(f"  {command}")
+
+
+def _near(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _step(number: int, what: str) -> None:
