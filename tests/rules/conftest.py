@@ -1,6 +1,9 @@
 """Traffic of one exchange, for tests that say in a line what passes."""
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -119,3 +122,13 @@ def _event(sequence, kind="session.error", /, sse_id=None, **changes):
     identity = document.get("id") if sse_id is None else sse_id
     line = "" if identity is ... else f"id: {identity}\n"
     return f"event: {kind}\n{line}data: {json.dumps(document)}\n\n"
+
+
+@pytest.fixture(scope="session")
+def worlds():
+    """The module `world.py` beside this file: tests are no package, so it is not found by its name."""
+    spec = importlib.util.spec_from_file_location("wiretape_test_world", Path(__file__).with_name("world.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

@@ -149,6 +149,7 @@ class Reader:
             resync.cursor = cursor
             # While it reads elsewhere too, another reader of that client may have begun.
             others = self.streams - (resync.ending is None)
+            resync.unsure |= cursor in self.perhaps
             if resync.is_right or not others:
                 resync.answered_ns = time_ns
         self.resyncs = [resync for resync in self.resyncs if resync.answered_ns is None]
