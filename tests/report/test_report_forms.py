@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import jsonschema
 import pytest
 import xmlschema
 
+from wiretape.observe import BytesArrived
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
 from wiretape_inspect.report import FORMS
@@ -67,6 +69,28 @@ def test_hostile_recordings_leave_no_control_character_in_any_form(run, hostile,
     text = shown(run, hostile, form)
     assert len(text.splitlines()) > 5
     assert all(line.isprintable() for line in text.split("\n"))
+
+
+def test_extreme_events_break_no_form(run, record, traffic, tmp_path):
+    """An event of 10 MB, JSON nested 100,000 deep, a text with half a surrogate pair, numbers of many digits."""
+    deep = '{"type":"tool.started","content":' + "[" * 100_000 + "]" * 100_000 + "}"
+    large = '{"type":"message.completed","content":"' + "é" * 5_000_000 + '"}'
+    odd = r'{"type":"tool.started","sequence":1DIGITS,"content":{"name":"\ud800"}}'.replace("DIGITS", "0" * 5_000)
+    events = [f"event: tool.started\nid: e{len(data)}\ndata: {data}\n\n".encode() for data in (deep, large, odd)]
+    body = b"".join(events)
+    seen = traffic('[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "x"\n')
+    chunk = next(item for item in seen if isinstance(item, BytesArrived))
+    seen[seen.index(chunk)] = replace(chunk, data=body, ends=(len(body),))
+    path = record(seen)
+    pairs = [word for form in FORMS for word in ("--format", form, "--output", tmp_path / form)]
+    result = run("report", path, *pairs, "--no-config", "--write-baseline", tmp_path / "known.json")
+    assert (result.exit_code, result.exception) == (0, None), result.stderr
+    assert all(0 < (tmp_path / form).stat().st_size < 1_000_000 for form in FORMS)
+    parsed((tmp_path / "junit").read_text())
+    for form in ("json", "sarif"):
+        assert json.loads((tmp_path / form).read_text())
+    for event in (1, 2, 3):
+        assert run("show", path, "--at", f"1:{event}").exit_code == 0
 
 
 @pytest.mark.parametrize("several", [False, True])

@@ -12,9 +12,9 @@ GAP = """
 request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
 ending = "service-closed"
 part = [
-    { text = "event: message.delta\\nid: x\\ndata: {\\"type\\":\\"message.delta\\",\\"run_id\\":\\"r\\",\\"delta\\":{\\"text\\":\\"\\"}}\\n\\nevent: me" },
+    { text = "event: message.delta\\nid: x\\ndata: {\\"type\\":\\"message.delta\\"}\\n\\nevent: mess" },
     { lost = 777 },
-    { text = "ssage\\n\\ndata: {}\\n\\nevent: cut", after = 3 },
+    { text = "age\\n\\ndata: {}\\n\\nevent: cut", after = 3 },
 ]
 
 [[exchange]]

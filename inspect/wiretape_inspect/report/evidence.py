@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from wiretape.contract import CURSOR_HEADER
+from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
 from wiretape.encoding import DecodingError, decoder
 from wiretape.observe import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
@@ -19,7 +19,7 @@ _WIDTH = 110
 _BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ASKED = ("Authorization", CURSOR_HEADER)
-_HEADERS = ("Content-Type", "Content-Encoding", "Retry-After")
+_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
 
 
 @dataclass(frozen=True, slots=True)

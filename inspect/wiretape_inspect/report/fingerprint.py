@@ -3,7 +3,7 @@
 import json
 import re
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib.resources import files
 from typing import Any
@@ -35,22 +35,34 @@ class Kind:
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits."""
-        text = json.dumps(asdict(self), sort_keys=True, ensure_ascii=True)
-        return sha256(text.encode()).hexdigest()[:32]
+        return _hashed(self)
 
 
+# A recording with many findings has few kinds of them, so what is worked out for one is kept for a while.
+_REMEMBERED = 4096
+
+
+@lru_cache(_REMEMBERED)
+def _hashed(kind: Kind) -> str:
+    text = json.dumps(asdict(kind), sort_keys=True, ensure_ascii=True)
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+@lru_cache(_REMEMBERED)
 def expectation(message: str) -> tuple[str, str] | None:
     """What the sentence of a finding says was expected, and what came; None where it is built otherwise."""
     said = _SENTENCE.fullmatch(message)
     return (said[1], said[2]) if said else None
 
 
+@lru_cache(_REMEMBERED)
 def expected_kind(message: str) -> str:
     """What was expected, or all that is said, without recorded values and numbers."""
     said = expectation(message)
     return _NUMBER.sub("#", _QUOTED.sub(_kept, said[0] if said else message))
 
 
+@lru_cache(_REMEMBERED)
 def template(method: str, target: str) -> str:
     """A request with its identifiers replaced: `GET /v1/sessions/{session_id}/events/stream`."""
     match = operation_of(method, target)
@@ -77,7 +89,7 @@ def _kept(quoted: re.Match[str]) -> str:
 def _vocabulary() -> frozenset[str]:
     """The names that the specification gives to types, codes, fields and headers."""
     words = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
-    words |= {contract.CURSOR_HEADER, "Authorization", "Retry-After", "Content-Type"}
+    words |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
     words |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
     for path in _files(files(contract)):
         if path.name.endswith(".json"):
