@@ -8,9 +8,15 @@ ENVELOPE_KEY = "error"
 ENVELOPE_FIELDS = ("code", "message", "request_id")
 """What `error` always holds; each is a string."""
 
+# The codes that rules are about.
+INVALID_CURSOR = "invalid_cursor"
 AUTHENTICATION_REQUIRED = "authentication_required"
+EVENT_ALREADY_RESOLVED = "event_already_resolved"
 SESSION_BUSY = "SESSION_BUSY"
+RUN_NOT_CANCELLABLE = "RUN_NOT_CANCELLABLE"
 RATE_LIMITED = "RATE_LIMITED"
+SAME_KEY_CODES = frozenset({"tool_result_invalid", "runtime_resume_unavailable"})
+"""After these the request is repeated with the same idempotency key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,10 @@ STORED_TYPES = frozenset(row.name for row in _ROWS if row.durability is Durabili
 TERMINAL_RUN_TYPES = frozenset({"run.completed", "run.failed", "run.cancelled"})
 """After one of these its run has ended (part *States and transitions*)."""
 
+# The types that rules are about.
+RUN_STARTED = "run.started"
+STATUS_IDLE = "session.status_idle"
+STREAM_RESYNC = "stream.resync"
+
 TOOL_TYPES = ("tool.started", "agent.custom_tool_use", "tool.completed", "tool.failed")
 """The life of one tool call; its events share one `tool_call_id` (Events 5)."""

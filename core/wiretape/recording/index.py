@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import orjson
 
+from wiretape.contract import EVENT_STREAM
 from wiretape.observe import BytesArrived, BytesLost, ExchangeEnded, Observation, ResponseStarted, Side, header
 from wiretape.stream import FrameReader, SeenFrame
 
@@ -60,7 +61,7 @@ class Indexer:
 
     def _begin(self, seen: ResponseStarted) -> None:
         content_type = (header(seen.headers, "content-type") or "").partition(";")[0].strip().lower()
-        if content_type == "text/event-stream":
+        if content_type == EVENT_STREAM:
             encoding = header(seen.headers, "content-encoding")
             plain = (encoding or "identity").strip().lower() == "identity"
             self._streams[seen.exchange] = _Stream(FrameReader(encoding), plain)

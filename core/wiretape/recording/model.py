@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
+from wiretape.contract import EVENT_STREAM
 from wiretape.observe import Ending, RequestStarted, ResponseStarted, header
 
 
@@ -56,4 +57,4 @@ class Exchange:
     @property
     def is_stream(self) -> bool:
         """Whether the response is an event stream."""
-        return self.content_type == "text/event-stream"
+        return self.content_type == EVENT_STREAM

@@ -8,8 +8,11 @@ from wiretape.contract import (
     CANCEL,
     CURSOR_HEADER,
     ERROR_CODES,
+    EVENT_ALREADY_RESOLVED,
+    INVALID_CURSOR,
     RESUME,
     RETRY_AFTER,
+    STREAM_RESYNC,
 )
 from wiretape.credentials import CREDENTIAL_PARAMETERS
 from wiretape.observe import Ending
@@ -28,8 +31,8 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.clients import Resync
-from wiretape.rules.conduct import ALREADY_RESOLVED, INVALID_CURSOR, is_stream_request
-from wiretape.rules.facts import CUSTOM_TOOL_USE, RESYNC
+from wiretape.rules.conduct import is_stream_request
+from wiretape.rules.facts import CUSTOM_TOOL_USE
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
@@ -142,11 +145,11 @@ def retried_too_soon(exchange: ExchangeState) -> Outcome:
     "resync-ignored",
     at=MESSAGE,
     shapes=frozenset({Shape.EPHEMERAL, Shape.DURABLE}),
-    types=frozenset({RESYNC}),
+    types=frozenset({STREAM_RESYNC}),
     severity=Severity.WARNING,
     side=Party.CLIENT,
     scope=Scope.CLIENT,
-    clause=f'Events 6: "On `{RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects sending it …"',
+    clause=f'Events 6: "On `{STREAM_RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects …"',
 )
 def resync_ignored(message: Message, stream: Stream) -> Outcome:
     """After `stream.resync` the client does not reconnect within 60 s, or not with the last durable id."""
@@ -166,13 +169,15 @@ def _followed(resync: Resync, due_ns: int, now_ns: int) -> Outcome:
         if now_ns <= due_ns and resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}:
             # The client had no chance to.
             return INCONCLUSIVE
-        return problem(f"Expected a reconnect after {RESYNC}, got none.")
+        return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
     if resync.is_right:
         return HELD
     if resync.unsure:
         return INCONCLUSIVE
     wanted = " or ".join(sorted(quoted(identity) for identity in resync.right if identity is not None))
-    return problem(f"Expected a reconnect with {wanted or 'no cursor'} after {RESYNC}, got {_cursor(resync.cursor)}.")
+    return problem(
+        f"Expected a reconnect with {wanted or 'no cursor'} after {STREAM_RESYNC}, got {_cursor(resync.cursor)}."
+    )
 
 
 @rule(
@@ -229,7 +234,7 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
         return HELD
     if reader.losses > losses or (run is not None and run.waiting > 1):
         return INCONCLUSIVE
-    what = f"Expected no further resume after {ALREADY_RESOLVED} in exchange {refused_in}"
+    what = f"Expected no further resume after {EVENT_ALREADY_RESOLVED} in exchange {refused_in}"
     return problem(f"{what} without a new {CUSTOM_TOOL_USE}, got one.")
 
 

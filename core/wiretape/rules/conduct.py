@@ -1,6 +1,15 @@
 """What changes in what is known of a client, after the rules have seen what changes it."""
 
-from wiretape.contract import ERROR_CODES, RATE_LIMITED, RETRY_AFTER, STREAM, is_event_stream
+from wiretape.contract import (
+    ERROR_CODES,
+    EVENT_ALREADY_RESOLVED,
+    INVALID_CURSOR,
+    RATE_LIMITED,
+    RETRY_AFTER,
+    SAME_KEY_CODES,
+    STREAM,
+    is_event_stream,
+)
 from wiretape.observe import BytesLost, Ending
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Refusal, Wait
@@ -8,10 +17,6 @@ from wiretape.rules.state import ExchangeState
 
 _SECOND = 1_000_000_000
 _TOO_MANY = ERROR_CODES[RATE_LIMITED].status
-INVALID_CURSOR = "invalid_cursor"
-ALREADY_RESOLVED = "event_already_resolved"
-SAME_KEY = frozenset({"runtime_resume_unavailable", "tool_result_invalid"})
-"""After these the request is repeated with the same idempotency key."""
 
 
 def asked(exchange: ExchangeState) -> None:
@@ -51,14 +56,14 @@ def refused(exchange: ExchangeState, answer: Answer) -> None:
     if not answer.whole:
         return
     code, cursor = answer.code, exchange.cursor
-    if code in SAME_KEY:
+    if code in SAME_KEY_CODES:
         refusal = Refusal(exchange.number, code or "", exchange.idempotency_key, custom_uses(exchange))
         exchange.client.refuse(exchange.key, refusal)
     if exchange.reader is None or exchange.match is None:
         return
     if code == INVALID_CURSOR and cursor is not None and is_stream_request(exchange):
         exchange.reader.refuse(cursor)
-    elif code == ALREADY_RESOLVED and exchange.match.run_id is not None:
+    elif code == EVENT_ALREADY_RESOLVED and exchange.match.run_id is not None:
         exchange.reader.resolved[exchange.match.run_id] = (
             exchange.number,
             custom_uses(exchange),

@@ -7,10 +7,18 @@ first connection of a session from its beginning, on others from the first ephem
 comes before that.
 """
 
-from wiretape.contract import EVENT_TYPES, STORED_TYPES, TERMINAL_RUN_TYPES, TOOL_TYPES
+from wiretape.contract import (
+    EVENT_TYPES,
+    RUN_STARTED,
+    STATUS_IDLE,
+    STORED_TYPES,
+    STREAM_RESYNC,
+    TERMINAL_RUN_TYPES,
+    TOOL_TYPES,
+)
 from wiretape.observe import Ending
 from wiretape.rules.clients import Delivery, Reader, Resync
-from wiretape.rules.facts import OF_A_RUN, OUTPUT_TYPES, RESYNC, RUN_STARTED, STATUS_IDLE, run_of
+from wiretape.rules.facts import OF_A_RUN, OUTPUT_TYPES, run_of
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.past import Past
 from wiretape.rules.resumption import Resumption
@@ -156,7 +164,7 @@ class Course:
             # It may be one that was expected; that is DUR006.
             if self.resumption is not None:
                 self.resumption.lost = True
-        elif message.type != RESYNC:
+        elif message.type != STREAM_RESYNC:
             self.live = True
             if self.resumption is not None:
                 self.resumption.live = True
@@ -221,7 +229,7 @@ class Course:
     def _learn(self, message: Message, *, new: bool) -> None:
         """Take in what an event says that was not replayed."""
         kind, run_id = message.type or "", run_of(message)
-        if kind == RESYNC:
+        if kind == STREAM_RESYNC:
             self._resync(message)
         elif kind == STATUS_IDLE:
             self._idle()

@@ -1,17 +1,14 @@
 """What an event says of runs and tool calls, wherever it stands in its JSON."""
 
-from wiretape.contract import EVENT_TYPES, STORED_TYPES, TOOL_TYPES
+from wiretape.contract import EVENT_TYPES, STORED_TYPES, STREAM_RESYNC, TOOL_TYPES
 from wiretape.rules.message import Message
 
-RUN_STARTED = "run.started"
-STATUS_IDLE = "session.status_idle"
-RESYNC = "stream.resync"
 TOOL_STARTED, CUSTOM_TOOL_USE, *_OUTCOMES = TOOL_TYPES
 START_TYPES = frozenset({TOOL_STARTED, CUSTOM_TOOL_USE})
 OUTCOME_TYPES = frozenset(_OUTCOMES)
 OF_A_RUN = frozenset(name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream"})
 """The types of events that belong to a run."""
-OUTPUT_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {RESYNC}
+OUTPUT_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """The types of which an ephemeral event is live output of the session."""
 
 

@@ -1,6 +1,6 @@
 """RES: what comes on a connection that was opened with a cursor."""
 
-from wiretape.contract import CURSOR_HEADER
+from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,
@@ -16,7 +16,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.conduct import INVALID_CURSOR, is_stream_request
+from wiretape.rules.conduct import is_stream_request
 from wiretape.rules.log import fingerprint
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.resumption import Resumption

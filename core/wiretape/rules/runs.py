@@ -3,7 +3,7 @@
 What is decided here only where it is proven is said in `wiretape.rules.course`.
 """
 
-from wiretape.contract import CANCEL, SESSION_BUSY, TERMINAL_RUN_TYPES
+from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,
@@ -18,7 +18,7 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.course import Course
-from wiretape.rules.facts import OF_A_RUN, RUN_STARTED, STATUS_IDLE, run_of
+from wiretape.rules.facts import OF_A_RUN, run_of
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
@@ -27,7 +27,6 @@ from wiretape.rules.work import Run
 
 GRACE_NS = 2_000_000_000
 """How far apart in time two things have to be seen, at least, to be in order."""
-NOT_CANCELLABLE = "RUN_NOT_CANCELLABLE"
 
 _EVENT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
@@ -182,7 +181,7 @@ def active_run_not_cancellable(answer: Answer, exchange: ExchangeState) -> Outco
         return None
     if not answer.whole:
         return INCONCLUSIVE
-    if answer.code != NOT_CANCELLABLE:
+    if answer.code != RUN_NOT_CANCELLABLE:
         return None
     run = session.past.work.runs.get(match.run_id)
     if run is None or (run.started_ns is None and run.ended_ns is None):
@@ -205,7 +204,9 @@ def _wait_for_end(run: Run, run_id: str, exchange: ExchangeState) -> Outcome:
         watched = any(course.gone_ns is None or course.gone_ns > due_ns for course in courses)
         if now_ns < due_ns or not watched:
             return INCONCLUSIVE
-        return problem(f"Expected run {quoted(run_id)} to be cancellable while it is active, got {NOT_CANCELLABLE}.")
+        return problem(
+            f"Expected run {quoted(run_id)} to be cancellable while it is active, got {RUN_NOT_CANCELLABLE}."
+        )
 
     return Later(due_ns, decide)
 

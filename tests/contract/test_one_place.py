@@ -1,0 +1,48 @@
+"""A fact of the specification stands in `wiretape.contract`, and nowhere else."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from wiretape.contract import (
+    CURSOR_HEADER,
+    ERROR_CODES,
+    EVENT_DELTAS,
+    EVENT_STREAM,
+    EVENT_TYPES,
+    OPERATIONS,
+    RETRY_AFTER,
+)
+from wiretape.contract.schemas import SCHEMAS
+
+ROOT = Path(__file__).parents[2]
+# The demo's service sends the events, and its tour tells about them; vectors are traffic.
+ELSEWHERE = {"contract", "demo", "vectors"}
+SOURCES = [
+    path
+    for folder in ("core", "proxy", "replay", "inspect")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not ELSEWHERE & set(path.parts)
+]
+FACTS = {
+    *EVENT_TYPES,
+    *ERROR_CODES,
+    *(operation.path for operation in OPERATIONS.values()),
+    CURSOR_HEADER,
+    EVENT_DELTAS,
+    EVENT_STREAM,
+    RETRY_AFTER,
+}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_other_module_repeats_a_fact_of_the_specification(path):
+    constants = [node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Constant)]
+    assert [(node.lineno, node.value) for node in constants if node.value in FACTS] == []
+
+
+def test_the_tables_and_the_schemas_are_found_to_be_looked_for():
+    assert len(SOURCES) > 50
+    assert len(FACTS) == 18 + 16 + 3 + 4
+    assert len(SCHEMAS) == 9
