@@ -54,8 +54,15 @@ class Schema:
         """Of the file, without its ending."""
         self.document: dict[str, Any] = _DOCUMENTS[name]
         """The schema itself."""
-        self.is_valid = jsonschema_rs.Draft202012Validator(self.document, registry=_REGISTRY).is_valid
+        self._decide = jsonschema_rs.Draft202012Validator(self.document, registry=_REGISTRY).is_valid
+
+    def is_valid(self, value: Any) -> bool:
         """Whether a JSON value, as Python objects, keeps the schema."""
+        try:
+            return self._decide(value)
+        except UnicodeEncodeError:
+            # A lone surrogate, which JSON can escape but UTF-8 cannot hold.
+            return not self.explain(value)
 
     def violations(self, value: Any) -> tuple[Violation, ...]:
         """What is wrong with a JSON value, each place once and at most some hundred; empty when it is valid."""
