@@ -1,12 +1,17 @@
 """Whole conversations of services and clients: what keeps the specification gives nothing, one defect one finding."""
 
 import random
+from collections import Counter
+from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.rules import Checker, Severity
+from wiretape.observe import BytesLost, Ending, Side
+from wiretape.rules import CATALOGUE, Checker, Severity, Verdict
 
+SECOND = 1_000_000_000
 SEEDS = st.integers(0, 2**32)
 
 
@@ -25,3 +30,272 @@ def test_a_conversation_that_keeps_the_specification_gives_nothing_above_a_note(
     worlds.settle(world)
     found, _ = judged(world.seen)
     assert [finding for finding in found if finding.severity is not Severity.NOTE] == []
+
+
+# One defect each, in a session of its own while others go on.
+
+
+def some(worlds, world):
+    for _ in range(world.rng.randrange(4)):
+        worlds.step(world)
+
+
+class Stage:
+    """A session with one reader, in which everything is stored, and the world around it."""
+
+    def __init__(self, worlds, world, first=1):
+        self.worlds, self.world = worlds, world
+        self.session, self.reader, self.other = world.victim(first), world.stranger(), world.stranger()
+        self.stream = self.reader.open(self.session, deltas=True)
+        self.begin()
+
+    def begin(self):
+        self.session.start(stored=True)
+        self.pause()
+
+    def pause(self):
+        """What has happened is delivered, and others do something."""
+        self.world.flush(self.stream)
+        some(self.worlds, self.world)
+
+    def happen(self, kind, **document):
+        run = document.pop("run", None)
+        message = self.session.emit(kind, stored=True, run=run, document=document)
+        self.pause()
+        return message
+
+    def finish(self):
+        run = self.session.run
+        self.session.calls.clear()
+        self.happen("run.completed")
+        self.session.run = None
+        return run
+
+    def close(self):
+        self.reader.close(self.session, Ending.COMPLETE)
+        some(self.worlds, self.world)
+
+    def resume(self, client, cursor, replay):
+        stream = client.open(self.session, cursor, deltas=True, answer=False)
+        client.answer(self.session, stream, replay)
+        self.world.flush(stream)
+        return stream
+
+    def ask(self, what, code=None, headers=(), **more):
+        run = self.session.run or "run_vic_0_1"
+        target = f"{self.session.path}/runs/{run}/{what}"
+        if code is None:
+            self.world.exchange_json(self.reader, "POST", target, 200, {}, headers)
+        else:
+            self.world.error(self.reader, "POST", target, code, headers, **more)
+
+
+def plant_res001(stage):
+    stage.happen("sandbox.recreated")
+    stage.close()
+    stage.resume(stage.reader, ..., stage.session.log[-1:])
+
+
+def plant_res002(stage):
+    for _ in range(3):
+        stage.happen("sandbox.recreated")
+    log = stage.session.log
+    stage.resume(stage.other, log[0].id, [log[1], log[3]])
+
+
+def plant_res003(stage):
+    first = stage.session.log[0]
+    changed = replace(first, document=first.document | {"data": {"n": 1}})
+    stage.resume(stage.other, None, [changed])
+
+
+def plant_res004(stage):
+    stage.happen("sandbox.recreated")
+    log = stage.session.log
+    stage.resume(stage.other, log[0].id, [stage.session.speak(), log[1]])
+
+
+def plant_res005(stage):
+    headers = (("Last-Event-ID", stage.session.log[0].id),)
+    stage.world.error(stage.other, "GET", f"{stage.session.path}/events/stream", "invalid_cursor", headers)
+
+
+def plant_res006(stage):
+    elsewhere = Stage(stage.worlds, stage.world)
+    stage.resume(stage.other, elsewhere.session.log[0].id, [])
+
+
+def plant_run001(stage):
+    stage.happen("run.started", run="run_second")
+
+
+def plant_run002(stage):
+    run = stage.finish()
+    stage.happen("message.completed", run=run)
+
+
+def plant_run003(stage):
+    run = stage.finish()
+    stage.happen("run.failed", run=run)
+
+
+def plant_run004(stage):
+    stage.happen("session.status_idle")
+
+
+def plant_run005(stage):
+    stage.finish()
+    stage.happen("reasoning.message", run="run_next")
+    stage.happen("run.started", run="run_next")
+
+
+def plant_run006(stage):
+    stage.world.tick(3 * SECOND)
+    stage.ask("cancel", "RUN_NOT_CANCELLABLE")
+    stage.world.tick(5 * SECOND)
+    stage.finish()
+
+
+def plant_run007(stage):
+    run = stage.finish()
+    stage.world.tick(3 * SECOND)
+    stage.world.busy(stage.other, stage.session, run, stage.world.rng.choice([None, "/v1/anything"]))
+
+
+def plant_tool001(stage):
+    stage.happen("agent.custom_tool_use", content={"name": "app"})
+
+
+def plant_tool002(stage):
+    stage.happen("tool.completed", content={"tool_call_id": "call_x"})
+
+
+def plant_tool003(stage):
+    call = stage.session.call("agent.custom_tool_use", stored=True)
+    stage.session.outcome(call, stored=True)
+    stage.happen("tool.failed", data={"tool_call_id": call})
+
+
+def plant_tool004(stage):
+    stage.happen("agent.custom_tool_use", content={"tool_call_id": "call_x", "name": "app"})
+    stage.happen("tool.completed", data={"tool_call_id": "call_x", "name": "another"})
+
+
+def plant_tool005(stage):
+    stage.session.call(stored=True)
+    stage.finish()
+
+
+def plant_cli001(stage):
+    stage.world.error(stage.other, "GET", "/v1/things", "authentication_required", key=False)
+
+
+def plant_cli002(stage):
+    stage.happen("sandbox.recreated")
+    stage.close()
+    cursor = stage.world.rng.choice([None, stage.session.log[0].id])
+    stage.reader.open(stage.session, cursor)
+
+
+def plant_cli003(stage):
+    for _ in range(2):
+        headers = (("Last-Event-ID", "gone"),)
+        stage.world.error(stage.other, "GET", f"{stage.session.path}/events/stream", "invalid_cursor", headers)
+
+
+def plant_cli004(stage):
+    stage.ask("cancel", "RATE_LIMITED", seconds=30)
+    stage.ask("cancel")
+
+
+def plant_cli005(stage):
+    stage.happen("stream.resync")
+    stage.close()
+
+
+def plant_cli006(stage):
+    stage.ask("resume", "runtime_resume_unavailable", (("Idempotency-Key", "one"),))
+    stage.ask("resume", None, stage.world.rng.choice([(), (("Idempotency-Key", "two"),)]))
+
+
+def plant_cli007(stage):
+    stage.ask("resume", "event_already_resolved")
+    stage.ask("resume")
+
+
+def plant_cli008(stage):
+    stage.world.exchange_json(stage.other, "GET", "/v1/things?token=abc", 200, {})
+
+
+def plant_cli009(stage):
+    run = stage.finish()
+    stage.world.exchange_json(stage.reader, "POST", f"{stage.session.path}/runs/{run}/cancel", 200, {})
+
+
+def plant_rec001(stage):
+    world, stream = stage.world, stage.stream
+    world.tick()
+    world.note(BytesLost(stream.number, world.now, Side.RESPONSE, stream.sent, 100, "disk full"))
+    stream.sent += 100
+
+
+def plant_sse003(stage):
+    stage.stream.queue.append(stage.worlds.Message("message.delta", None, {}, raw=b"channel: x\n" + DELTA))
+    stage.pause()
+
+
+def plant_seq001(stage):
+    stage.happen("sandbox.recreated", sequence=-5)
+
+
+def plant_dur003(stage):
+    stage.happen("sandbox.recreated", id="another")
+
+
+def plant_dur006(stage):
+    stage.session.emit("message.completed", stored=False, document={"content": []})
+
+
+def plant_evt001(stage):
+    stage.stream.queue.append(
+        stage.worlds.Message("message.delta", None, {}, raw=b"event: message.delta\ndata: [1]\n\n")
+    )
+    stage.pause()
+
+
+def plant_evt009(stage):
+    stage.happen("sandbox.recreated", session_id="ses_other")
+
+
+DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_vic_0_1","delta":{"text":"Hi"}}\n\n'
+PLANTS = {name.removeprefix("plant_").upper(): plant for name, plant in globals().items() if name.startswith("plant_")}
+
+
+def planted(worlds, code, seed):
+    world = worlds.begin(random.Random(seed), quiet=True)
+    some(worlds, world)
+    PLANTS[code](Stage(worlds, world))
+    some(worlds, world)
+    worlds.settle(world)
+    return world
+
+
+@settings(max_examples=150)
+@given(st.sampled_from(sorted(PLANTS)), SEEDS)
+def test_one_planted_defect_gives_exactly_its_code(worlds, code, seed):
+    found, verdicts = judged(planted(worlds, code, seed).seen)
+    assert Counter(finding.code for finding in found) == {code: 1}
+    assert found[0].severity is CATALOGUE[code].severity
+    assert verdicts[code] is Verdict.FAIL
+
+
+def test_a_recording_that_begins_within_a_session_is_noted(worlds):
+    world = worlds.begin(random.Random(1), quiet=True)
+    Stage(worlds, world, first=5)
+    found, _ = judged(world.seen)
+    assert [finding.code for finding in found] == ["REC002"]
+
+
+def test_every_rule_across_connections_has_a_planted_defect():
+    families = {"RES", "RUN", "TOO", "CLI", "REC"}
+    assert {code for code in CATALOGUE if code[:3] in families} - set(PLANTS) == {"REC002"}

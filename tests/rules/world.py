@@ -162,7 +162,8 @@ class Session:
         """One step of an agent's work."""
         world = self.world
         if self.run is None:
-            return self.start() if world.chance(0.6) else self.emit("session.error")
+            self.start() if world.chance(0.6) else self.emit("session.error")
+            return
         match world.rng.choice(["speak", "speak", "speak", "say", "call", "outcome", "end", "error"]):
             case "speak":
                 self.speak()
@@ -204,15 +205,15 @@ class Client:
             self.answer(session, connection)
         return connection
 
-    def answer(self, session, connection):
-        """The service replays what is behind the cursor, and goes on live."""
+    def answer(self, session, connection, replay=None):
+        """The service replays what is behind the cursor, or what is given, and goes on live."""
         world = self.world
         world.tick()
         world.respond(connection.number, 200, STREAM_HEAD)
         connection.answered, connection.heard_ns = True, world.now
         known = [message.id for message in session.log]
         after = known.index(connection.cursor) + 1 if connection.cursor in known else 0
-        connection.queue.extend(session.log[after:])
+        connection.queue.extend(session.log[after:] if replay is None else replay)
         if connection.deltas and session.watched and world.chance(0.3):
             connection.queue.extend(session.recent)
         session.watched = True
@@ -257,7 +258,8 @@ class World:
         self.long_ids = quiet or rng.random() < 0.8
         self.sessions = []
         self.clients = []
-        self.lagging = True
+        self.victims = []
+        """Sessions that nobody touches by chance."""
 
     def chance(self, probability):
         return self.rng.random() < probability
@@ -280,6 +282,14 @@ class World:
         self.sessions.append(Session(self, f"ses_{len(self.sessions)}", first))
         return self.sessions[-1]
 
+    def victim(self, first=1):
+        self.victims.append(Session(self, f"vic_{len(self.victims)}", first))
+        return self.victims[-1]
+
+    def stranger(self):
+        """A client that does nothing by chance."""
+        return Client(self, "10.0.0.9", f"key_of_stranger_{self.number()}")
+
     def client(self, address=None):
         key = f"key_{len(self.clients)}"
         self.clients.append(Client(self, address or f"10.0.0.{self.rng.randrange(3)}", key))
@@ -299,7 +309,7 @@ class World:
             self.keep_up()
 
     def keep_up(self):
-        for session in self.sessions:
+        for session in [*self.sessions, *self.victims]:
             for connection in session.connections:
                 late = connection.queue and connection.queue[0].emitted_ns < self.now - SECOND // 2
                 if late or (connection.current and self.now - connection.heard_ns > SECOND // 2):
