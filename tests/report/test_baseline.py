@@ -103,6 +103,18 @@ def test_entries_of_rules_that_were_not_asked_are_left_alone(run, record, base):
     before = entries(base)
     run("report", path, "--select", "SSE", "--no-config", "--write-baseline", base)
     assert entries(base) == before
+    run("report", path, "--select", "SSE", "--no-config", "--baseline", base, "--write-baseline", base)
+    assert entries(base) == before
+
+
+def test_a_project_can_name_a_baseline_that_is_still_to_be_made(run, record, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wiretape.toml").write_text('baseline = "project.json"\nselect = ["SEQ001"]\n')
+    path = record(many(1))
+    missing = run("report", path)
+    assert (missing.exit_code, "make it with --write-baseline" in missing.stderr) == (2, True)
+    assert run("report", path, "--write-baseline", "project.json").exit_code == 0
+    assert run("report", path).exit_code == 0
 
 
 def test_reasons_are_kept_when_a_baseline_is_written_again(run, record, base):

@@ -139,8 +139,10 @@ def of_reports(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entr
     Reasons that `earlier` entries give are kept, and so are entries of rules that were not asked this time.
     """
     kinds: Counter[Kind] = Counter(detail.kind for report in reports for detail in details(report))
-    earlier = list(earlier)
-    reasons: Mapping[str, str] = {entry.fingerprint: entry.reason for entry in earlier}
+    known: Mapping[str, Entry] = {entry.fingerprint: entry for entry in earlier}
     asked = frozenset(code for report in reports for code in report.selected)
-    made = [Entry.of(kind, number, reasons.get(kind.fingerprint, "")) for kind, number in kinds.items()]
-    return made + [entry for entry in earlier if entry.code not in asked]
+    made = []
+    for kind, number in kinds.items():
+        before = known.get(kind.fingerprint)
+        made.append(Entry.of(kind, number, before.reason if before else ""))
+    return made + [entry for entry in known.values() if entry.code not in asked]

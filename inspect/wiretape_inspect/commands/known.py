@@ -1,0 +1,83 @@
+"""The options of `wiretape report` about baselines, and what they do."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from wiretape.config import Config
+from wiretape.errors import InputError
+from wiretape.text import printable
+from wiretape_inspect.report import baseline
+from wiretape_inspect.words import count
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What the command line says of a baseline."""
+
+    file: Path | None
+    write: Path | None
+    prune: bool
+    strict: bool
+
+
+def options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options about baselines."""
+    path = click.Path(path_type=Path)
+    for option in (
+        click.option("--strict-baseline", is_flag=True, help="Fail when the baseline knows more than there is."),
+        click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is no longer needed."),
+        click.option("--write-baseline", type=path, metavar="F", help="Write all findings into a baseline."),
+        click.option("--baseline", type=path, metavar="F", help="Let the findings pass that this file knows."),
+    ):
+        command = option(command)
+    return command
+
+
+def known_of(given: Mapping[str, Any], config: Config) -> Known:
+    """What the command line and the configuration say together.  Raises click.UsageError."""
+    known = Known(
+        given["baseline"] or config.baseline, given["write_baseline"], given["prune_baseline"], given["strict_baseline"]
+    )
+    if known.file is None and (known.prune or known.strict):
+        name = "--prune-baseline" if known.prune else "--strict-baseline"
+        raise click.UsageError(f"{name} needs a --baseline.")
+    if known.prune and known.strict:
+        raise click.UsageError("Give --prune-baseline or --strict-baseline: what is pruned is needed.")
+    if known.write and (known.prune or known.strict):
+        raise click.UsageError("--write-baseline writes a baseline that fits; give it alone.")
+    if known.write and known.file and not known.file.exists() and known.file.resolve() == known.write.resolve():
+        # It is only now being made.
+        return Known(None, known.write, prune=False, strict=False)
+    return known
+
+
+def keep(known: Known, entries: list[baseline.Entry], applied: baseline.Applied) -> bool:
+    """Write the baseline where that was asked for, say what of it is no longer needed; whether that is a failure."""
+    if known.write:
+        earlier = [*entries, *(baseline.load(known.write) if known.write.exists() else [])]
+        made = baseline.of_reports(applied.reports, earlier)
+        _save(known.write, made)
+        click.echo(f"{printable(str(known.write))} knows {count(sum(e.count for e in made), 'finding')}.", err=True)
+        return False
+    if not applied.unneeded or known.file is None:
+        return False
+    said = count(len(applied.unneeded), "entry").replace("entrys", "entries")
+    verb = "is" if len(applied.unneeded) == 1 else "are"
+    codes = ", ".join(sorted({printable(entry.code) for entry in applied.unneeded}))
+    if known.prune:
+        _save(known.file, baseline.pruned(entries, applied.unneeded))
+        click.echo(f"{said} of the baseline {verb} no longer needed and pruned ({codes}).", err=True)
+        return False
+    click.echo(f"{said} of the baseline {verb} no longer needed ({codes}); --prune-baseline removes them.", err=True)
+    return known.strict
+
+
+def _save(path: Path, entries: Sequence[baseline.Entry]) -> None:
+    try:
+        path.write_bytes(baseline.dumped(entries).encode("utf-8", "replace"))
+    except OSError as error:
+        raise InputError(f"{printable(str(path))} cannot be written: {error.strerror}.") from None
