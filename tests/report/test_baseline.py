@@ -211,6 +211,10 @@ def test_a_sentence_is_split_into_what_was_expected_and_what_came(message, parts
         ("Expected the SSE id `evt_3` as JSON `id`, got null.", "the SSE id `…` as JSON `id`"),
         ("Expected a string as `error.request_id`, got no value.", "a string as `error.request_id`"),
         ("Expected status 409 for `SESSION_BUSY`, got 400.", "status # for `SESSION_BUSY`"),
+        ("Expected a string as `error.details[3].reason`, got null.", "a string as `error.details[].reason`"),
+        ("Expected a string as `created_at`, got null.", "a string as `created_at`"),
+        ("Expected a blank line, but it ended after 1 byte.", "Expected a blank line, but it ended after # byte."),
+        ("Expected a blank line, but it ended after 20 bytes.", "Expected a blank line, but it ended after # byte."),
         ("The client left `x`.", "The client left `…`."),
     ],
 )

@@ -14,6 +14,7 @@ from wiretape.contract import operation_of
 _SENTENCE = re.compile(r"Expected ((?:`[^`]*`|[^`])*?), got (.*)\.", re.DOTALL)
 _QUOTED = re.compile(r"`([^`]*)`")
 _NUMBER = re.compile(r"\d[\d.,]*(?<![.,])")
+_INDEX = re.compile(r"\[\d+\]")
 _VERSION = re.compile(r"v\d+")
 _LONG_SEGMENT = 20
 
@@ -59,7 +60,7 @@ def expectation(message: str) -> tuple[str, str] | None:
 def expected_kind(message: str) -> str:
     """What was expected, or all that is said, without recorded values and numbers."""
     said = expectation(message)
-    return _NUMBER.sub("#", _QUOTED.sub(_kept, said[0] if said else message))
+    return _NUMBER.sub("#", _QUOTED.sub(_kept, said[0] if said else message)).replace("# bytes", "# byte")
 
 
 @lru_cache(_REMEMBERED)
@@ -80,9 +81,9 @@ def _segment(segment: str) -> str:
 
 def _kept(quoted: re.Match[str]) -> str:
     """A name of the specification stays; anything else may be a recorded value."""
-    name = quoted[1]
-    known = name in _vocabulary() or all(part in _vocabulary() for part in name.split("."))
-    return quoted[0] if known else "`…`"
+    name = _INDEX.sub("[]", quoted[1])
+    known = name in _vocabulary() or all(part in _vocabulary() for part in name.replace("[]", "").split("."))
+    return f"`{name}`" if known else "`…`"
 
 
 @cache

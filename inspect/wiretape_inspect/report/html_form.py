@@ -32,7 +32,9 @@ article { border-left: 3px solid var(--line); padding: .1rem 0 .1rem .9rem; marg
 .error { color: var(--error); } .warning { color: var(--warning); } .note { color: var(--note); }
 .pass { color: var(--pass); } .fail { color: var(--error); font-weight: 600; }
 .not-exercised, .inconclusive, .dim { opacity: .7; }
-article.error, article.warning, article.note { color: inherit; border-left-color: currentColor; }
+article.error { color: inherit; border-left-color: var(--error); }
+article.warning { color: inherit; border-left-color: var(--warning); }
+article.note { color: inherit; border-left-color: var(--note); }
 h3 { margin: 0; font-size: 1rem; } p { margin: .3rem 0; overflow-wrap: anywhere; }
 """
 
@@ -95,7 +97,7 @@ def _finding(report: Report, finding: Finding, evidence: Evidence) -> Iterator[s
     yield f'<p class="dim"><code>{_text(request.method)} {_text(request.target)}</code>'
     yield f"<br>{_where(finding, evidence)}</p>"
     if evidence.lines:
-        lines = "\n".join(f"{_text(margin):>6} | {escape(line)}" for margin, line in evidence.lines)
+        lines = "\n".join(escape(f"{margin:>6} | {line}") for margin, line in evidence.lines)
         yield f"<pre>{lines}</pre>"
     yield f'<p class="dim">{_text(rule.clause)} ({rule.basis})<br><code>{_text(see(report.file, finding))}</code>'
     yield f"<br><code>wiretape rule {rule.code}</code></p></article>"
