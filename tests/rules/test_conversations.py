@@ -3,13 +3,16 @@
 import random
 from collections import Counter
 from dataclasses import replace
+from uuid import uuid4
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Severity, Verdict
+from wiretape.rules.vectors import vectors
 
 SECOND = 1_000_000_000
 SEEDS = st.integers(0, 2**32)
@@ -299,3 +302,114 @@ def test_a_recording_that_begins_within_a_session_is_noted(worlds):
 def test_every_rule_across_connections_has_a_planted_defect():
     families = {"RES", "RUN", "TOO", "CLI", "REC"}
     assert {code for code in CATALOGUE if code[:3] in families} - set(PLANTS) == {"REC002"}
+
+
+# A long one.
+
+
+def converse(worlds, world, session, reader, events):
+    """Runs follow each other on one stream, as a model would give them."""
+    stream = reader.at[session]
+    while events > 0:
+        session.start(stored=True)
+        for _ in range(40):
+            session.speak("a few words")
+        call = session.call("agent.custom_tool_use", stored=True)
+        target = f"{session.path}/runs/{session.run}/resume"
+        world.exchange_json(reader, "POST", target, 200, {}, (("Idempotency-Key", f"k{world.number()}"),))
+        session.outcome(call, stored=True)
+        session.say("message.completed")
+        session.end("run.completed", stored=True)
+        world.flush(stream)
+        events -= 45
+
+
+@pytest.fixture(scope="module")
+def long_conversation(worlds):
+    """Three sessions, each read over five reconnects, with another client beside; ten thousand events."""
+    world = worlds.World(random.Random(7), quiet=True)
+    sessions = [world.session() for _ in range(3)]
+    readers = [world.client() for _ in sessions]
+    for turn in range(6):
+        for session, reader in zip(sessions, readers, strict=True):
+            reader.open(session, deltas=True)
+            converse(worlds, world, session, reader, 560)
+            if turn == 3:
+                session.start(stored=True)
+                world.busy(reader, session, session.run)
+                session.end("run.completed", stored=True)
+                world.flush(reader.at[session])
+                late = world.stranger()
+                late.open(session, None, deltas=False)
+                world.flush(late.at[session])
+                late.close(session, Ending.COMPLETE)
+            world.tick(20 * SECOND)
+            reader.close(session, Ending.COMPLETE)
+    return world.seen
+
+
+def test_ten_thousand_events_that_keep_the_specification_pass_every_rule_they_exercise(long_conversation):
+    checker = Checker()
+    found = [finding for seen in long_conversation for finding in checker.feed(seen)] + checker.finish()
+    assert found == []
+    assert checker.events > 10_000
+    verdicts = Counter(checker.verdicts().values())
+    assert set(verdicts) == {Verdict.PASS, Verdict.NOT_EXERCISED}
+    assert verdicts[Verdict.PASS] > 50
+
+
+# Live is afterwards.
+
+
+def recorded(path, seen, rng):
+    """Record what is seen with commits at any time, judged as it is derived."""
+    checker, found = Checker(), []
+    writer = Writer.create(path, upstream="http://service.test")
+
+    def derive():
+        for observation in writer.derive():
+            found.extend(checker.feed(observation))
+
+    for observation in seen:
+        writer.feed([observation])
+        if rng.random() < 0.3:
+            writer.commit()
+        if rng.random() < 0.3 and writer.behind:
+            derive()
+    writer.commit()
+    while writer.behind:
+        derive()
+    writer.close()
+    return found + checker.finish(), checker.verdicts()
+
+
+def afterwards(path):
+    with open_recording(path) as recording:
+        return judged(recording.observations())
+
+
+def in_order(findings):
+    return sorted(findings, key=lambda f: (f.exchange, f.event or 0, f.byte_offset or 0, f.code, f.message))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SEEDS, st.sampled_from([None, *sorted(PLANTS)]))
+def test_what_is_found_live_is_found_afterwards(worlds, tmp_path, seed, code):
+    rng = random.Random(seed)
+    world = worlds.begin(rng) if code is None else planted(worlds, code, seed)
+    for _ in range(rng.randrange(60)):
+        worlds.step(world)
+    path = tmp_path / f"{uuid4()}.db"
+    live, verdicts = recorded(path, world.seen, rng)
+    found, verdicts_afterwards = afterwards(path)
+    assert in_order(found) == in_order(live)
+    assert verdicts_afterwards == verdicts
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
+def test_what_is_found_live_in_a_vector_is_found_afterwards(tmp_path, vector):
+    path = tmp_path / "run.db"
+    live, verdicts = recorded(path, vector.observations(3), random.Random(vector.name))
+    found, verdicts_afterwards = afterwards(path)
+    assert in_order(found) == in_order(live)
+    assert verdicts_afterwards == verdicts

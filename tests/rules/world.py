@@ -383,7 +383,9 @@ class World:
         data, connection.rest = connection.rest[:count], connection.rest[count:]
         connection.sent = self.body(connection.number, connection.sent, data)
         connection.heard_ns = self.now
-        if not connection.rest:
+        # A line that ends with CR has ended, whether or not an LF follows.
+        ended = not connection.rest or (connection.rest == b"\n" and connection.line_end == "\r\n")
+        if ended and connection.current is not None:
             message, connection.current = connection.current, None
             if message.id is not None and message.kind not in DELTA_TYPES:
                 connection.received.append((self.now, message.id))

@@ -166,8 +166,8 @@ def resync_ignored(message: Message, stream: Stream) -> Outcome:
 
 def _followed(resync: Resync, due_ns: int, now_ns: int) -> Outcome:
     if resync.answered_ns is None or resync.answered_ns > due_ns:
-        if now_ns <= due_ns and resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}:
-            # The client had no chance to.
+        if resync.unread or (now_ns <= due_ns and resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}):
+            # The client had no chance to, or does not know.
             return INCONCLUSIVE
         return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
     if resync.is_right:

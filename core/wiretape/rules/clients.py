@@ -96,11 +96,18 @@ class Resync:
     """Whether it is unknown what it had received."""
     ending: Ending | None = None
     """How the stream ended, when it has."""
+    unread: bool = False
+    """Whether the connection broke so shortly after that the client may not have read it."""
 
     @property
     def is_right(self) -> bool:
         """Whether it reconnected with the last durable id."""
         return self.cursor in self.right or self.cursor in self.delivered
+
+    def end(self, ending: Ending, time_ns: int) -> None:
+        """Its stream ended."""
+        self.ending = ending
+        self.unread = ending not in _ORDERLY and time_ns - self.time_ns <= _IN_FLIGHT_NS
 
 
 class Reader:

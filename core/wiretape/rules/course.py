@@ -140,7 +140,7 @@ class Course:
         self.gone_ns = time_ns
         self.reader.close(self.delivery, self.cursor, ending, time_ns)
         if self.resync is not None:
-            self.resync.ending = ending
+            self.resync.end(ending, time_ns)
 
     def _delta(self, message: Message) -> None:
         self.live = True
