@@ -19,8 +19,8 @@ venv: ## make the virtual environment, or bring it up to date
 demo: venv ## record, judge and replay a small service on this machine
 	@$(BIN)/wiretape demo $(ARGS)
 
-test: venv ## run the tests, with branch coverage
-	@$(BIN)/python -m pytest --cov --cov-report=term $(ARGS)
+test: venv ## run the tests on all cores, with branch coverage
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term $(ARGS)
 
 lint: venv ## check style, types and which package imports which
 	$(BIN)/ruff check .
