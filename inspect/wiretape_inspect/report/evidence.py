@@ -30,6 +30,10 @@ class Evidence:
     """The offset just after the message, when the place is one."""
     lines: list[tuple[str, str]]
 
+    def span(self, offset: int) -> str:
+        """Which bytes a message is that begins at `offset`."""
+        return f"from byte {offset}" if self.end is None else f"bytes {offset}-{self.end}"
+
 
 Spot = tuple[int, int | None, int | None]
 """Exchange, event number and offset in the body."""

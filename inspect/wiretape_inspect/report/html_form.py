@@ -107,7 +107,7 @@ def _where(finding: Finding, evidence: Evidence) -> str:
     parts = [f"exchange {finding.exchange}"]
     parts += [f"event {finding.event}"] if finding.event is not None else []
     parts += [f"sequence {finding.sequence}"] if finding.sequence is not None else []
-    parts += [f"bytes {finding.byte_offset}-{evidence.end or '?'}"] if finding.byte_offset is not None else []
+    parts += [evidence.span(finding.byte_offset)] if finding.byte_offset is not None else []
     return ", ".join([*parts, moment(finding.time_ns)])
 
 

@@ -95,7 +95,7 @@ def _where(report: Report, finding: Finding, evidence: Evidence) -> Iterator[str
     if finding.event is not None:
         yield f"event {finding.event}"
     if finding.byte_offset is not None:
-        yield f"bytes {finding.byte_offset}-{evidence.end or '?'}"
+        yield evidence.span(finding.byte_offset)
     yield moment(finding.time_ns)
 
 
