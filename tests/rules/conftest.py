@@ -71,10 +71,11 @@ class Wire:
 
     def stream(self, *parts, **begin):
         """A whole stream answer; returns the codes found."""
+        exchange = begin.get("exchange", 1)
         self.begin(**begin)
         for part in parts:
-            self.body(part)
-        self.end()
+            self.body(part, exchange)
+        self.end(exchange)
         return self.codes
 
     def answer(self, body, status=404, request="GET /v1/anything", headers=None, ending=Ending.COMPLETE, **begin):

@@ -88,6 +88,11 @@ class Checker:
         self._asking.decide(self._now_ns, finished=True)
         return self._asking.take()
 
+    def sequence_of(self, exchange: int) -> int | None:
+        """The last sequence on the open stream of an exchange; None where there is none yet."""
+        state = self._open.get(exchange)
+        return state.stream.sequence if state is not None and state.stream is not None else None
+
     def tallies(self) -> dict[str, Tally]:
         """For each rule of the catalogue how often it came up, and what came of it."""
         return dict(self._asking.tallies)
@@ -138,7 +143,7 @@ class Checker:
             return
         if state.stream is not None:
             for part in state.stream.hearing.parts(run):
-                self._pause(state.stream, state.stream.hearing.hear(part), part.time_ns)
+                self._pause(state.stream, state.stream.hearing.hear(part))
                 self._frames(state.stream, state.stream.reader.feed(part))
             if state.stream.reader.undecodable is not None and not state.stream.unknown_end:
                 self._lose(state.stream)
@@ -183,7 +188,7 @@ class Checker:
                 tail = seen.frame if seen.frame.fields else None
             else:
                 self._frames(stream, [seen])
-        self._pause(stream, stream.hearing.end(ended.time_ns), ended.time_ns)
+        self._pause(stream, stream.hearing.end(ended.time_ns))
         end = StreamEnd(stream, ended.ending, ended.time_ns, tail)
         self._asking.ask(STREAM_END, (end,), Place(ended.exchange, ended.time_ns))
         resumption = stream.course.resumption
@@ -211,11 +216,12 @@ class Checker:
         stream.comment = None
         stream.blank_comment |= kind is FrameKind.BLANK
 
-    def _pause(self, stream: Stream, pause: Pause | None, time_ns: int) -> None:
+    def _pause(self, stream: Stream, pause: Pause | None) -> None:
         """A pause ended; its place is the message before it."""
         if pause is not None:
             number, last = stream.exchange.number, stream.last
-            place = Place(number, time_ns) if last is None else replace(last.place(number), time_ns=time_ns)
+            place = Place(number, 0) if last is None else last.place(number)
+            place = replace(place, time_ns=pause.ended_ns)
             self._asking.ask(PAUSE, (pause,), place)
 
     def _message(self, stream: Stream, seen: SeenFrame) -> None:

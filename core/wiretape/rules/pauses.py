@@ -9,8 +9,9 @@ from wiretape.observe import BytesArrived
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A time without a byte: one that was too long, or the longest of a stream that had none."""
+    """A time without a byte that was too long; or none, of a stream that could have had one."""
 
+    ended_ns: int
     length_ns: int
     limit_ns: int
     """How long it may be."""
@@ -54,7 +55,7 @@ class Hearing:
         pause = self._pause(time_ns)
         if pause is not None or self._told or time_ns - self._begun_ns <= self._limit_ns:
             return pause
-        return Pause(0, self._limit_ns)
+        return Pause(time_ns, 0, self._limit_ns)
 
     def parts(self, run: BytesArrived) -> Iterator[BytesArrived]:
         """The run, cut where bytes were too long in coming."""
@@ -71,7 +72,7 @@ class Hearing:
         yield _part(run, begin, len(run.ends))
 
     def _pause(self, until_ns: int) -> Pause | None:
-        pause = Pause(until_ns - self._heard_ns, self._limit_ns, self._lost)
+        pause = Pause(until_ns, until_ns - self._heard_ns, self._limit_ns, self._lost)
         if not pause.is_too_long:
             return None
         self._told = True

@@ -1,0 +1,342 @@
+"""The rules of answers beyond the envelope's own fields, where their edges are."""
+
+import gzip
+import json
+
+import pytest
+
+from wiretape.contract import ERROR_CODES, LIMITS
+from wiretape.observe import Ending
+from wiretape.rules import CATALOGUE, Severity, Verdict
+from wiretape.rules.request_ids import RequestIds
+
+FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}
+RUNS = "POST /v1/sessions/ses_1/runs"
+CANCEL, RESUME = (f"/v1/sessions/ses_1/runs/run_1/{name}" for name in ("cancel", "resume"))
+RETRY = {"Retry-After": "7"}
+DETAILS = {"limit": 60, "window_seconds": 60, "retry_after": 7}
+ANSWERED = [code for code in CATALOGUE if code[:-3] in FAMILIES and code not in {"AUTH001", "ERR010"}]
+
+
+def error(code="invalid_request", message="It is wrong.", request_id="req_1", **more):
+    fields = {"code": code, "message": message, "request_id": request_id, **more}
+    return {"error": {key: value for key, value in fields.items() if value is not ...}}
+
+
+def busy(**changes):
+    fields = {
+        "message": "Session ses_1 has run run_1 with status waiting_for_input.",
+        "active_run_id": "run_1",
+        "active_run_status": "waiting_for_input",
+        "recovery": [f"POST {CANCEL}", f"POST {RESUME}"],
+    }
+    return error("SESSION_BUSY", **fields | changes)
+
+
+def limited(**changes):
+    details = {key: value for key, value in (DETAILS | changes).items() if value is not ...}
+    return error("RATE_LIMITED", details=details)
+
+
+def ask(wire, document, status=400, request=RUNS, **more):
+    return wire.answer(json.dumps(document), status, request, **more)
+
+
+@pytest.mark.parametrize("details", [{}, [], {"a": 1}, [{"path": "a", "reason": "b", "more": 1}]])
+def test_details_may_be_any_object_or_a_list_of_places(wire, details):
+    assert ask(wire, error(details=details)) == []
+    assert wire.verdict("ERR005") is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("details", "found"),
+    [(None, 1), ("x", 1), (5, 1), ([5], 1), ([[]], 1), ([{}], 2), ([{"path": "a"}, {"path": 5, "reason": 5}], 3)],
+)
+def test_each_bad_place_in_details_is_a_finding(wire, details, found):
+    assert ask(wire, error(details=details)) == ["ERR005"] * found
+
+
+def test_of_very_many_bad_places_some_are_told(wire):
+    assert ask(wire, error(details=[1] * 10_000)) == ["ERR005"] * 21
+
+
+def test_without_details_there_are_none_to_judge(wire):
+    ask(wire, error())
+    assert wire.verdict("ERR005") is Verdict.NOT_EXERCISED
+
+
+def test_each_key_beside_the_error_is_a_finding(wire):
+    assert ask(wire, error() | {"status": 400, "trace": "x"}) == ["ERR006"] * 2
+
+
+@pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
+def test_a_field_that_is_not_shown_is_a_note_but_where_nothing_else_may_be(wire, row):
+    document = {"SESSION_BUSY": busy(), "RATE_LIMITED": limited()}.get(row.code, error(row.code))
+    document["error"]["hint"] = None
+    headers = RETRY if row.code == "RATE_LIMITED" else {}
+    assert ask(wire, document, row.status, headers=headers) == ["ERR007"]
+    worse = row.code == "SANDBOX_PROVISION_FAILED"
+    assert wire.findings[0].severity is (Severity.ERROR if worse else Severity.NOTE)
+
+
+@pytest.mark.parametrize("code", ["nope", "session_busy"])
+def test_of_an_unknown_code_nobody_knows_the_fields(wire, code):
+    assert ask(wire, error(code, active_run_id=5), 409) == ["ERR003"]
+
+
+def test_details_where_none_may_be_are_one_finding(wire):
+    assert ask(wire, error("SANDBOX_PROVISION_FAILED", details="x"), 503) == ["ERR007"]
+
+
+@pytest.mark.parametrize(
+    ("content_type", "found"),
+    [
+        ("application/json", 0),
+        (" Application/JSON ; charset=utf-8", 0),
+        ("application/problem+json", 0),
+        ("text/json", 1),
+        ("text/event-stream", 1),
+        ("", 1),
+    ],
+)
+def test_an_envelope_calls_itself_json(wire, content_type, found):
+    assert ask(wire, error(), headers={"content-type": content_type}) == ["ERR008"] * found
+
+
+def test_what_is_no_envelope_may_call_itself_anything(wire):
+    assert wire.answer("<h1>No</h1>", 502, headers={"content-type": "text/html"}) == ["ERR001"]
+
+
+def test_a_request_id_that_comes_again_names_who_had_it(wire):
+    ask(wire, error())
+    ask(wire, error(), exchange=2)
+    ask(wire, error(), exchange=3)
+    assert [f.exchange for f in wire.findings] == [2, 3]
+    assert all(f.message.endswith("`req_1`, which exchange 1 has already.") for f in wire.findings)
+
+
+def test_the_first_request_id_has_nothing_to_differ_from(wire):
+    ask(wire, error())
+    assert wire.verdict("ERR009") is Verdict.NOT_EXERCISED
+    ask(wire, error(request_id="b"), exchange=2)
+    assert wire.verdict("ERR009") is Verdict.PASS
+
+
+def test_request_ids_take_bounded_memory_and_what_was_forgotten_is_said():
+    ids = RequestIds(most=3)
+    long = "\ud800" * 1000
+    for number, name in enumerate(["a", "b", "a", long], 1):
+        ids.remember(name, number)
+    assert (len(ids), ids.forgotten) == (3, False)
+    assert (ids.owner("a"), ids.owner(long), ids.owner("x")) == (1, 4, None)
+    ids.remember("d", 5)
+    assert (len(ids), ids.forgotten, ids.owner("a")) == (3, True, None)
+    assert all(len(key) <= 64 for key in ids._exchanges)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        error(),
+        error("INVALID_REQUEST", message=..., request_id=...),
+        error("nope"),
+    ],
+)
+@pytest.mark.parametrize("status", [200, 201, 299])
+def test_an_envelope_with_a_good_status_is_found(wire, document, status):
+    assert wire.answer(f" \n{json.dumps(document)}", status) == ["ERR010"]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        '{"error":null}',
+        '{"error":{}}',
+        '{"error":{"code":"nope"}}',
+        '{"error":{"code":5,"message":"","request_id":""}}',
+        '{"id":"run_1","error":{"code":"invalid_request","message":"","request_id":""}}',
+        '{"error":{"code":"invalid_request","message":"","request_id":""},"id":"run_1"}',
+        '{"errors":[]}',
+        "[1]",
+        "plain text",
+        '{"error":',
+    ],
+)
+def test_other_answers_are_fine_and_count(wire, body):
+    assert wire.answer(body, 200) == []
+    assert wire.verdict("ERR010") is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    ("body", "ending", "verdict"),
+    [
+        ('{"error":{"code', Ending.SERVICE_CLOSED, Verdict.INCONCLUSIVE),
+        ('{"er', Ending.SERVICE_CLOSED, Verdict.INCONCLUSIVE),
+        ('{"id', Ending.SERVICE_CLOSED, Verdict.PASS),
+        ("", Ending.COMPLETE, Verdict.NOT_EXERCISED),
+    ],
+)
+def test_what_was_seen_of_a_good_answer_may_tell_or_not(wire, body, ending, verdict):
+    assert wire.answer(body, 200, ending=ending) == []
+    assert wire.verdict("ERR010") is verdict
+
+
+def test_of_a_good_answer_no_more_is_kept_than_tells(wire):
+    wire.begin(request="GET /", status=200, headers={"content-encoding": "gzip"})
+    wire.body(gzip.compress(b"x" * 50_000_000))
+    assert not wire.checker._open[1].answer._body
+    wire.end()
+    assert wire.verdict("ERR010") is Verdict.PASS
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/sessions/ses_1/runs", "/api/v1/sessions/ses_1/runs", "/v1/sessions/ses%5F1/runs"]
+)
+def test_a_refusal_that_tells_all_is_fine_on_any_path_of_the_session(wire, path):
+    assert ask(wire, busy(), 409, f"POST {path}") == []
+    assert {wire.verdict(f"BUSY00{n}") for n in (1, 2, 3)} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("path", ["/runs", "/v1/runs", "/v1/sessions"])
+def test_on_other_paths_the_session_need_not_be_named(wire, path):
+    document = busy(message="Run run_1 is waiting for input.", recovery=[CANCEL.replace("ses_1", "s"), RESUME])
+    assert ask(wire, document, 409, f"POST {path}") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "codes"),
+    [
+        ({"active_run_id": ...}, ["BUSY001"]),
+        ({"active_run_status": 5}, ["BUSY001"]),
+        ({"active_run_id": None, "active_run_status": ...}, ["BUSY001"] * 2),
+        ({"recovery": ...}, ["BUSY002"]),
+        ({"recovery": "x"}, ["BUSY002"]),
+        ({"recovery": []}, ["BUSY002"]),
+        ({"recovery": [CANCEL, RESUME, 5]}, ["BUSY002"]),
+        ({"recovery": [CANCEL, CANCEL]}, ["BUSY002"]),
+        ({"recovery": [CANCEL.replace("ses_1", "ses_2"), RESUME]}, ["BUSY002"]),
+        ({"recovery": [f"{CANCEL} or {RESUME}"]}, []),
+        ({"message": "Session ses_1: run run_1 is Waiting-For-Input"}, []),
+        ({"message": "ses_1 run_1"}, ["BUSY003"]),
+        ({"message": "waiting_for_input"}, ["BUSY003"]),
+        ({"message": ...}, ["ERR002"]),
+        ({"active_run_id": ..., "message": "ses_1 is waiting_for_input"}, ["BUSY001"]),
+    ],
+)
+def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
+    assert ask(wire, busy(**changes), 409) == codes
+
+
+def test_ids_in_recovery_may_be_percent_encoded(wire):
+    recovery = [f"/v1/sessions/ses_1/runs/run%201/{name}" for name in ("cancel", "resume")]
+    document = busy(active_run_id="run 1", recovery=recovery, message="ses_1 run 1 waiting for input")
+    assert ask(wire, document, 409) == []
+
+
+@pytest.mark.parametrize("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "٧", "Wed, 01 Jan 2025 00:00:07 GMT"])
+def test_a_wait_that_is_no_whole_seconds_is_found(wire, value):
+    assert ask(wire, limited(), 429, headers={} if value is None else {"retry-after": value}) == ["RATE001"]
+
+
+@pytest.mark.parametrize("value", ["7", " 7 ", "007"])
+def test_whole_seconds_are_a_wait(wire, value):
+    assert ask(wire, limited(), 429, headers={"retry-after": value}) == []
+    assert {wire.verdict(f"RATE00{n}") for n in (1, 2, 3, 4)} == {Verdict.PASS}
+
+
+def test_any_answer_429_says_how_long_to_wait_even_when_it_is_cut_off(wire):
+    assert wire.answer("", 429) == ["ERR001", "RATE001"]
+    assert wire.answer("", 429, ending=Ending.SERVICE_RESET, exchange=2) == ["ERR001", "RATE001", "RATE001"]
+
+
+@pytest.mark.parametrize(
+    ("document", "codes"),
+    [
+        (error("RATE_LIMITED"), ["RATE002"]),
+        (error("RATE_LIMITED", details=[]), ["RATE002"]),
+        (error("RATE_LIMITED", details="x"), ["RATE002"]),
+        (limited(limit=...), ["RATE002"]),
+        (limited(limit=60.0), ["RATE002"]),
+        (limited(limit=60.5), ["RATE002"]),
+        (limited(window_seconds=True, limit=None), ["RATE002"] * 2),
+        (limited(retry_after="7"), ["RATE002"]),
+        (limited(retry_after=8), ["RATE003"]),
+        (limited(limit=61), ["RATE004"]),
+        (limited(window_seconds=61), ["RATE004"]),
+        (limited(more=1), []),
+    ],
+)
+def test_details_of_a_limit_are_judged_field_by_field(wire, document, codes):
+    assert ask(wire, document, 429, headers=RETRY) == codes
+
+
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS.keys())
+def test_published_limits_are_known(wire, limit):
+    assert ask(wire, limited(limit=limit.requests, window_seconds=limit.window_seconds), 429, headers=RETRY) == []
+
+
+KEYS = [
+    ((), False),
+    ((("Authorization", ""),), False),
+    ((("Authorization", "Bearer"),), False),
+    ((("Authorization", "Bearer  "),), False),
+    ((("Authorization", "Basic abc"),), False),
+    ((("Authorization", "[redacted:0123456789abcdef]"),), False),
+    ((("X-Api-Key", "abc"),), False),
+    ((("Authorization", "Bearer [redacted:0123456789abcdef]"),), True),
+    ((("authorization", "bearer abc"),), True),
+    ((("Authorization", "Basic abc"), ("Authorization", "Bearer abc")), True),
+]
+
+
+@pytest.mark.parametrize(("asked", "has_key"), KEYS)
+@pytest.mark.parametrize(("status", "code"), [(200, "AUTH001"), (302, "AUTH001"), (404, "AUTH002")])
+def test_who_has_no_key_is_refused(wire, asked, has_key, status, code):
+    document = error("resource_not_found") if status >= 400 else {}
+    assert ask(wire, document, status, "GET /health", asked=asked) == ([] if has_key else [code])
+    assert wire.verdict("AUTH001") is (Verdict.NOT_EXERCISED if has_key else wire.verdict("AUTH001"))
+
+
+@pytest.mark.parametrize(
+    ("document", "status", "codes"),
+    [
+        (error("authentication_required"), 401, []),
+        (error("authentication_required"), 403, ["ERR004"]),
+        (error("permission_denied"), 403, ["AUTH002"]),
+        (error("permission_denied"), 401, ["AUTH002", "ERR004"]),
+        ({"detail": "No."}, 401, ["ERR001"]),
+    ],
+)
+def test_how_who_has_no_key_is_refused(wire, document, status, codes):
+    assert ask(wire, document, status, asked=()) == codes
+
+
+def test_a_keyless_refusal_that_was_cut_off_is_inconclusive(wire):
+    assert wire.answer('{"err', 401, asked=(), ending=Ending.SERVICE_CLOSED) == []
+    assert wire.verdict("AUTH002") is Verdict.INCONCLUSIVE
+    assert wire.verdict("AUTH001") is Verdict.PASS
+
+
+def test_a_preflight_needs_no_key(wire):
+    asked = (("Origin", "https://a.test"), ("Access-Control-Request-Method", "GET"))
+    assert wire.answer("", 204, "OPTIONS /v1/anything", asked=asked) == []
+    assert wire.verdict("AUTH001") is Verdict.NOT_EXERCISED
+
+
+def test_other_questions_about_options_need_one(wire):
+    assert wire.answer("", 204, "OPTIONS /v1/anything", asked=()) == ["AUTH001"]
+
+
+def test_a_request_without_an_answer_brings_nothing_up(wire):
+    wire.ask(request="GET /", asked=())
+    wire.end(ending=Ending.SERVICE_UNREACHABLE)
+    assert {wire.verdict(code) for code in ("AUTH001", "AUTH002")} == {Verdict.NOT_EXERCISED}
+
+
+@pytest.mark.parametrize("code", ANSWERED)
+def test_an_answer_that_was_cut_off_is_never_an_error(wire, code):
+    """But for the status and the headers, which are there."""
+    asked = () if code == "AUTH002" else (("authorization", "Bearer key_1"),)
+    status = 401 if code == "AUTH002" else 409
+    assert wire.answer('{"error":{"code":"SESSION_BUSY"', status, asked=asked, ending=Ending.SERVICE_RESET) == []
+    assert wire.verdict(code) is Verdict.INCONCLUSIVE
