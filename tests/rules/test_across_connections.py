@@ -1,0 +1,345 @@
+"""What is decided across connections where its edges are, and how much is remembered for it."""
+
+import json
+import tracemalloc
+from dataclasses import replace
+
+import pytest
+
+from wiretape.rules import Checker, Settings, Verdict
+from wiretape.rules import log as log_module
+from wiretape.rules.log import LEAST_EVENTS
+from wiretape.rules.sessions import Sessions
+from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.work import MOST_RUNS, Work
+
+PATH = "/v1/sessions/ses_1"
+STREAM = f"GET {PATH}/events/stream?event_deltas=true"
+KEYS = {"one": "Authorization: Bearer key_1", "two": "Authorization: Bearer key_2"}
+DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"run_1","delta":{"text":"Hi"}}\n\n'
+RESYNC = 'event: stream.resync\ndata: {"type":"stream.resync"}\n\n'
+
+
+class Played:
+    """Exchanges, judged."""
+
+    def __init__(self, *exchanges, settings=None):
+        self.checker = Checker(settings)
+        seen = observations({"exchange": list(exchanges)}, None)
+        self.live = [finding for observation in seen for finding in self.checker.feed(observation)]
+        self.findings = self.live + self.checker.finish()
+
+    @property
+    def codes(self):
+        return [finding.code for finding in self.findings]
+
+    def verdict(self, code):
+        return self.checker.verdicts()[code]
+
+
+def read(*parts, cursor=None, key="one", request=STREAM, **more):
+    headers = [KEYS[key]] + ([] if cursor is None else [f"Last-Event-ID: {cursor}"])
+    parts = [{"text": part} if isinstance(part, str) else part for part in parts]
+    return {"request": request, "headers": headers, "part": parts} | more
+
+
+def answer(request, status=200, code=None, headers=(), more=(), **table):
+    error = {"error": {"code": code, "message": "No.", "request_id": f"req_{id(table)}"}}
+    return {
+        "request": request,
+        "headers": [KEYS["one"], *headers],
+        "status": status,
+        "response_headers": ["Content-Type: application/json", *more],
+        "body": json.dumps(error if code else {}),
+    } | table
+
+
+@pytest.fixture
+def three(event):
+    """The first three events of a session: its run starts, goes on, and ends."""
+    return event(1, "run.started"), event(2, "sandbox.recreated"), event(3, "run.completed")
+
+
+# Times.
+
+
+@pytest.mark.parametrize(("again_at", "codes"), [(12.4, ["CLI004"]), (12.6, [])])
+def test_half_a_second_is_tolerated_before_retry_after(again_at, codes):
+    details = {"limit": 30, "window_seconds": 60, "retry_after": 3}
+    body = json.dumps({"error": {"code": "RATE_LIMITED", "message": "", "request_id": "r", "details": details}})
+    first = answer("POST /v1/sessions", 429, more=["Retry-After: 3"], at=10.0, body=body)
+    assert Played(first, answer("POST /v1/sessions", at=again_at)).codes == codes
+
+
+def test_a_429_that_breaks_off_tells_nobody_to_wait():
+    first = answer("POST /v1/x", 429, more=["Retry-After: 3"], at=1.0, ending="client-closed")
+    assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
+
+
+@pytest.mark.parametrize(("cancel_at", "end_after", "codes"), [(5.0, 9, ["RUN006"]), (2.9, 9, []), (5.0, 5.9, [])])
+def test_two_seconds_are_tolerated_on_both_sides_of_a_refused_cancel(event, cancel_at, end_after, codes):
+    stream = read(event(1, "run.started"), {"text": event(2, "run.completed"), "after": end_after}, at=1.0)
+    cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=cancel_at)
+    assert Played(stream, cancel).codes == codes
+
+
+def test_a_refused_cancel_is_found_as_soon_as_the_grace_is_over(three):
+    stream = read(three[0], {"text": DELTA, "after": 7}, at=1.0, ending="open")
+    cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=5.0)
+    assert [finding.code for finding in Played(stream, cancel).live] == ["RUN006"]
+
+
+@pytest.mark.parametrize("more", [{"part": []}, {"part": [{"text": DELTA, "after": 5}]}])
+def test_a_refused_cancel_is_not_judged_when_nobody_listened_long_enough(three, more):
+    stream = read(three[0], *more["part"], at=1.0, ending="open" if more["part"] else "complete")
+    cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=5.0)
+    played = Played(stream, cancel)
+    assert played.codes == []
+    assert played.verdict("RUN006") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("at", "codes"), [(61.9, []), (62.2, ["CLI005"])])
+def test_a_client_has_a_minute_to_follow_a_resync(three, at, codes):
+    assert Played(read(three[0], RESYNC, at=2.0), read(three[1], cursor="evt_1", at=at)).codes == codes
+
+
+# Who is one client, and what it has received.
+
+
+def test_another_key_or_another_address_is_another_client(three):
+    first = read(*three[:2])
+    assert Played(first, read(*three[:2], key="two")).codes == []
+    assert Played(first, read(*three[:2], client="10.0.0.7")).codes == []
+    again = read(*three[:2])
+    again["headers"].append("User-Agent: another")
+    assert Played(first, again).codes == ["CLI002"]
+
+
+@pytest.mark.parametrize(
+    ("ending", "after", "codes"),
+    [("client-closed", 0.5, []), ("client-closed", 5, ["CLI002"]), ("service-closed", 0.5, ["CLI002"])],
+)
+def test_a_client_that_left_may_not_have_read_what_came_last(three, ending, after, codes):
+    first = read(three[0], {"text": three[1], "after": 5}, ending=ending, ends_after=after)
+    played = Played(first, read(three[1], cursor="evt_1"))
+    assert played.codes == codes
+    assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+
+
+def test_lost_bytes_may_have_held_the_last_id(three):
+    played = Played(read(three[0], {"lost": 300}), read(three[2], cursor="evt_2"))
+    assert played.codes == ["REC001"]
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+
+
+def test_a_client_whose_cursor_was_refused_starts_anew_and_then_owes_the_new_one(three):
+    refused = read(cursor="gone", status=400, body=answer("", code="invalid_cursor")["body"])
+    del refused["part"]
+    assert Played(refused, read(*three[:2]), read(three[2], cursor="evt_2")).codes == []
+    assert Played(refused, read(*three[:2]), read(three[1], cursor="evt_1")).codes == ["CLI002"]
+
+
+def test_a_client_that_follows_a_resync_may_keep_the_old_stream_for_a_while(three):
+    old = read(three[0], RESYNC, {"text": three[1], "after": 4}, at=1.0)
+    assert Played(old, read(three[1], cursor="evt_1", at=3.0)).codes == []
+    assert Played(old, read(three[0], three[1], at=3.0)).codes == ["CLI005"]
+
+
+@pytest.mark.parametrize("ending", ["proxy-stopped", "open"])
+def test_a_client_that_had_no_time_to_follow_a_resync_is_not_accused(three, ending):
+    played = Played(read(three[0], RESYNC, ending=ending))
+    assert played.codes == []
+    assert played.verdict("CLI005") is Verdict.INCONCLUSIVE
+
+
+def test_a_replayed_resync_asks_for_nothing(event):
+    told = event(2, "stream.resync")
+    stream = read(event(1), told), read(event(3), cursor="evt_2")
+    assert Played(*stream, read(event(1), told, event(3), key="two")).codes == []
+
+
+def resume(code=None, key=None, header="Idempotency-Key"):
+    return answer(f"POST {PATH}/runs/run_1/resume", 503 if code else 200, code, [f"{header}: {key}"] if key else [])
+
+
+def test_the_header_of_idempotency_keys_is_a_setting():
+    told, repeat = resume("runtime_resume_unavailable", "a", "X-Key"), resume(None, "b", "X-Key")
+    assert Played(told, repeat).verdict("CLI006") is Verdict.INCONCLUSIVE
+    assert Played(told, repeat, settings=Settings(idempotency_header="x-key")).codes == ["CLI006"]
+
+
+def custom(event, sequence, call):
+    return event(sequence, "agent.custom_tool_use", content={"tool_call_id": call})
+
+
+@pytest.mark.parametrize(("calls", "codes"), [(1, ["CLI007"]), (2, [])])
+def test_a_further_resume_may_be_about_another_call_that_waits(event, calls, codes):
+    waiting = [custom(event, 2 + number, f"call_{number}") for number in range(calls)]
+    stream = read(event(1, "run.started"), *waiting, at=1.0, ending="open")
+    told = answer(f"POST {PATH}/runs/run_1/resume", 409, "event_already_resolved", at=2.0)
+    assert Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", at=3.0)).codes == codes
+
+
+# What a replay is held against.
+
+
+def test_what_was_seen_after_the_request_is_no_replay(three):
+    long = read(three[0], {"text": three[1], "after": 5}, at=1.0)
+    resumed = read(DELTA, {"text": three[1], "after": 6}, key="two", cursor="evt_1", at=3.0)
+    assert Played(long, resumed).codes == []
+
+
+def test_a_replay_in_the_wrong_order_is_one_finding(three):
+    assert Played(read(*three), read(three[2], three[1], cursor="evt_1", key="two")).codes == ["SEQ001"]
+
+
+def test_a_replay_with_lost_bytes_may_have_held_what_is_missing(three):
+    played = Played(read(*three), read({"lost": 300}, three[2], cursor="evt_1", key="two"))
+    assert played.codes == ["REC001"]
+    assert played.verdict("RES002") is Verdict.INCONCLUSIVE
+
+
+def test_an_unknown_cursor_leaves_open_what_has_to_come(three):
+    played = Played(read(*three), read(three[2], cursor="evt_x", key="two"))
+    assert played.codes == []
+    assert {played.verdict(code) for code in ("RES001", "RES002")} == {Verdict.INCONCLUSIVE}
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "same"),
+    [
+        ("1", "1.0", True),
+        ("100", "1e2", True),
+        ("123456789012345678901234567890", "123456789012345678901234567890", True),
+        ("123456789012345678901234567890", "1234567890123456789012345678901", False),
+        (r'"\ud800"', r'"\uD800"', True),
+        (r'"\u00e4"', '"ä"', True),
+        ('"1"', "1", False),
+        ("1", "true", False),
+        ("[1, 2]", "[2, 1]", False),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', True),
+    ],
+)
+def test_events_are_compared_as_json_values(event, then, now, same):
+    texts = [event(1, data={"x": "@"}).replace('"@"', value) for value in (then, now)]
+    assert Played(read(texts[0]), read(texts[1], key="two")).codes == ([] if same else ["RES003"])
+
+
+def test_ids_that_are_mere_numbers_may_belong_to_several_sessions(event):
+    other = STREAM.replace("ses_1", "ses_2")
+    played = Played(read(event(1, id="1")), read(request=other, cursor="1"))
+    assert played.codes == []
+    assert played.verdict("RES006") is Verdict.INCONCLUSIVE
+
+
+def test_the_same_session_id_elsewhere_is_another_session(event):
+    based = STREAM.replace("/v1", "/base/v1")
+    assert Played(read(event(1)), read(event(1, data={"n": 1}), request=based)).codes == []
+
+
+# What may have happened unseen.
+
+
+def test_a_run_may_have_ended_while_nobody_listened(event):
+    later = read(event(2, "run.started", run_id="run_2"), event(3, "session.status_idle"), cursor="evt_1")
+    played = Played(read(event(1, "run.started")), later)
+    assert played.codes == []
+    assert {played.verdict(code) for code in ("RUN001", "RUN004")} == {Verdict.INCONCLUSIVE}
+
+
+def test_a_message_that_nobody_understands_may_have_been_the_end_of_a_run(event):
+    unclear = "event: run.completed\nid: evt_2\ndata: [\n\n"
+    played = Played(read(event(1, "run.started"), unclear, event(3, "run.started", run_id="run_2")))
+    assert played.codes == ["EVT001"]
+
+
+def test_repeated_deltas_are_not_held_against_a_run_that_ended_before(event, three):
+    assert Played(read(DELTA, *three), read(DELTA, cursor="evt_3")).codes == ["RUN005"]
+
+
+def test_lost_bytes_are_counted_and_placed(event):
+    stream = read(event(1), {"lost": 100}, event(2), {"lost": 20})
+    (finding,) = Played(stream).findings
+    assert (finding.code, finding.side, finding.byte_offset) == ("REC001", "recording", len(event(1)))
+    assert "120 fewer" in finding.message
+
+
+# How much is remembered.
+
+
+def many(checker, count, event, events=2):
+    """As many sessions, one after the other; nothing is found."""
+    for number in range(1, count + 1):
+        name = f"ses_{number}"
+        body = "".join(event(n, id=f"evt_{number}_{n}", session_id=name) for n in range(1, events + 1))
+        table = read(body, request=STREAM.replace("ses_1", name), at=float(number))
+        found = [f for seen in observations({"exchange": [table]}, None) for f in checker.feed(at(seen, number))]
+        assert found == []
+        yield number
+
+
+def at(seen, exchange):
+    return replace(seen, exchange=exchange)
+
+
+@pytest.fixture
+def checker():
+    """A checker that remembers few sessions."""
+    checker = Checker()
+    checker._sessions = Sessions(most=200, most_events=2000)
+    return checker
+
+
+def test_memory_does_not_grow_with_the_number_of_sessions(event, checker):
+    held = {}
+    tracemalloc.start()
+    try:
+        for number in many(checker, 2000, event, events=8):
+            if number in {400, 2000}:
+                held[number] = tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert len(checker._sessions) <= 200
+    assert checker._sessions.events <= 2000
+    # What is left of a session that was forgotten is a number.
+    assert held[2000] - held[400] < 1600 * 200
+    assert held[400] > 200 * 1000
+
+
+def test_open_sessions_share_what_can_be_remembered(event, checker):
+    for number in range(1, 21):
+        body = "".join(event(n, id=f"evt_{number}_{n}") for n in range(1, 601))
+        table = read(body, request=STREAM.replace("ses_1", f"ses_{number}"), at=float(number), ending="open")
+        for seen in observations({"exchange": [table]}, None):
+            checker.feed(at(seen, number))
+    assert len(checker._sessions) == 20
+    assert checker._sessions.events < 20 * 2 * LEAST_EVENTS
+
+
+def test_a_session_that_was_forgotten_is_not_taken_for_a_new_one(event, checker):
+    assert len(list(many(checker, 300, event, events=1))) == 300
+    again = read(event(9, session_id="ses_1"), cursor="evt_1_1", at=301.0)
+    found = [f for seen in observations({"exchange": [again]}, None) for f in checker.feed(at(seen, 301))]
+    assert found + checker.finish() == []
+    assert checker.verdicts()["RES001"] is Verdict.INCONCLUSIVE
+
+
+def test_of_a_long_session_the_oldest_events_are_forgotten_and_then_inconclusive(event, monkeypatch):
+    monkeypatch.setattr(log_module, "MOST_EVENTS", 10)
+    events = [event(number) for number in range(1, 31)]
+    old = Played(read(*events), read(*events[5:], cursor="evt_5", key="two"))
+    assert old.codes == []
+    assert {old.verdict(code) for code in ("RES001", "RES002", "SEQ002")} == {Verdict.INCONCLUSIVE}
+    new = Played(read(*events), read(events[29], cursor="evt_28", key="two"))
+    assert new.codes == ["RES002"]
+
+
+def test_runs_and_calls_are_forgotten_when_they_are_over(event):
+    work = Work()
+    for number in range(3 * MOST_RUNS):
+        work.run(f"run_{number}").ended_ns = number
+        work.call(f"call_{number}").ended = number > 10
+    assert len(work.runs) <= MOST_RUNS
+    assert work.runs_forgotten
+    assert not work.calls_forgotten
+    assert work.run("run_0").ended_ns is None
