@@ -233,7 +233,7 @@ def test_ids_in_recovery_may_be_percent_encoded(wire):
     assert ask(wire, document, 409) == []
 
 
-@pytest.mark.parametrize("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "٧", "Wed, 01 Jan 2025 00:00:07 GMT"])
+@pytest.mark.parametrize("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "\u0667", "Wed, 01 Jan 2025"])
 def test_a_wait_that_is_no_whole_seconds_is_found(wire, value):
     assert ask(wire, limited(), 429, headers={} if value is None else {"retry-after": value}) == ["RATE001"]
 

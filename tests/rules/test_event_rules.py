@@ -242,7 +242,7 @@ def test_a_delta_with_an_id_is_no_durable_event(wire):
         ("2025-01-01T00:60:00Z", False),
         ("1735689600", False),
         ("Wed, 01 Jan 2025 00:00:00 GMT", False),
-        ("２025-01-01T00:00:00Z", False),
+        ("\uff12025-01-01T00:00:00Z", False),
         ("2025-01-01T00:00:00Z\n", False),
         ("", False),
         ("0" * 100_000, False),

@@ -1,0 +1,150 @@
+"""Whatever a service sends, the checker judges it; and it judges plain messages as it would without its short cut."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.contract import DELTA_TYPES, EVENT_TYPES
+from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.rules import CATALOGUE, Checker, asking
+from wiretape.rules.vectors import vectors
+from wiretape.text import printable
+
+TEXT = st.text(max_size=6) | st.sampled_from(["evt_1", "run_1", "ses_1", "ws_1", "call_1", "ping"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=5,
+)
+KINDS = st.sampled_from(sorted(EVENT_TYPES)) | st.sampled_from(["ping", "x", ""])
+CALL = {"tool_call_id": "call_1", "name": "search"}
+NAMES = ["id", "sequence", "type", "workspace_id", "session_id", "run_id", "created_at", "content", "data", "delta"]
+
+
+@st.composite
+def documents(draw, kind, number):
+    """The JSON of an event as it should be, but for some fields that are missing or anything at all."""
+    document = {"type": kind, "run_id": "run_1", "delta": {"text": "Hi"}}
+    if kind not in DELTA_TYPES and draw(st.booleans()):
+        document |= {
+            "id": f"evt_{number}",
+            "sequence": number,
+            "workspace_id": "ws_1",
+            "session_id": "ses_1",
+            "created_at": "2025-01-01T00:00:00Z",
+            "content": CALL | {"input": {}},
+            "data": CALL,
+        }
+    for name in draw(st.lists(st.sampled_from(NAMES) | TEXT, max_size=draw(st.sampled_from([0, 0, 3])))):
+        if draw(st.booleans()):
+            document.pop(name, None)
+        else:
+            document[name] = draw(JSON)
+    return document
+
+
+@st.composite
+def messages(draw):
+    """The bytes of messages, many of them plain, and many malformed somewhere."""
+    stream = b""
+    for number in range(draw(st.integers(1, 8))):
+        kind = draw(KINDS)
+        document = draw(documents(kind, number))
+        data = draw(st.sampled_from([json.dumps, compact]))(document)
+        lines = [f"event: {kind}"] if draw(st.integers(0, 9)) else []
+        lines += [f"id: {document['id']}"] if type(document.get("id")) is str else []
+        lines += draw(st.lists(st.sampled_from(["id: x", "id", "event: ping", "retry: 0", "x: y", ": c"]), max_size=1))
+        text = "\n".join([*draw(st.permutations([*lines, f"data: {data}"])), "", ""])
+        raw = text.encode("utf-8", "surrogatepass")
+        stream += raw if draw(st.integers(0, 9)) else raw.replace(b'"', b'"\xff', 1)
+    return stream
+
+
+def compact(document):
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False)
+
+
+def judged(body, status=200, target="/v1/sessions/ses_1/events/stream?event_deltas=true"):
+    checker = Checker()
+    kind = "text/event-stream" if status == 200 else "application/json"
+    seen = [
+        RequestStarted(1, 1, "::1", "GET", "http", "service.test", target, "HTTP/1.1", ()),
+        ResponseStarted(1, 2, status, "", "HTTP/1.1", (("Content-Type", kind),)),
+        BytesArrived(1, Side.RESPONSE, 0, body, (len(body),), (3,)),
+        ExchangeEnded(1, 4, Ending.COMPLETE),
+    ]
+    found = [finding for item in seen for finding in checker.feed(item)] + checker.finish()
+    return found, {code: repr(tally) for code, tally in checker.tallies().items()}
+
+
+def is_safe(message):
+    """Whether a sentence can be printed anywhere, and on a few lines."""
+    return printable(message) == message and len(message) < 1000
+
+
+def by_the_long_way(judge):
+    """What comes of it when no message counts as plain."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(asking, "is_plain", lambda _message: False)
+        return judge()
+
+
+@given(messages())
+def test_malformed_events_are_judged_and_the_short_cut_makes_no_difference(stream):
+    found, tallies = judged(stream)
+    assert all(is_safe(finding.message) for finding in found)
+    assert {finding.code for finding in found} <= CATALOGUE.keys()
+    assert by_the_long_way(lambda: judged(stream)) == (found, tallies)
+
+
+@given(JSON, st.sampled_from([200, 201, 400, 401, 409, 429, 503]))
+def test_any_answer_is_judged(document, status):
+    for value in (document, {"error": document}, {"error": {"code": "SESSION_BUSY", "details": document}}):
+        body = json.dumps(value).encode()
+        found, _ = judged(body, status, "/v1/sessions/ses_1/runs")
+        assert all(is_safe(finding.message) for finding in found)
+
+
+@given(
+    st.sampled_from(["SESSION_BUSY", "RATE_LIMITED", "SANDBOX_PROVISION_FAILED", "invalid_request"]),
+    st.dictionaries(
+        st.sampled_from(
+            ["code", "message", "request_id", "details", "active_run_id", "active_run_status", "recovery", "x"]
+        ),
+        JSON | st.lists(TEXT, max_size=2),
+    ),
+    st.sampled_from([200, 409, 429, 503]),
+)
+def test_any_field_of_an_error_is_judged(code, fields, status):
+    found, _ = judged(json.dumps({"error": {"code": code} | fields}).encode(), status, "/v1/sessions/ses_1/runs")
+    assert all(is_safe(finding.message) for finding in found)
+
+
+@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
+def test_the_short_cut_makes_no_difference_to_a_vector(vector):
+    def judge():
+        checker = Checker()
+        found = [finding for seen in vector.observations() for finding in checker.feed(seen)] + checker.finish()
+        return found, {code: repr(tally) for code, tally in checker.tallies().items()}
+
+    assert by_the_long_way(judge) == judge()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        '{"type":"message.delta","run_id":"r","delta":{"text":"' + "x" * 10_000_000 + '"}}',
+        '{"type":"message.delta","run_id":"r","delta":' + "[" * 100_000 + "]" * 100_000 + "}",
+        '{"type":"run.started","content":' + '{"a":' * 900 + "1" + "}" * 900 + "}",
+        '{"type":"run.started","content":[' + "[" * 900 + "]" * 900 + "]}",
+        '{"type":"run.started","sequence":' + "9" * 5000 + "}",
+        '{"type":"run.started","content":[' + "1," * 200_000 + "1]}",
+        "{" + ",".join(f'"k{n}":{n}' for n in range(50_000)) + "}",
+    ],
+    ids=["huge", "deep", "deep object", "deep list", "long number", "wide list", "many keys"],
+)
+def test_huge_and_deep_events_are_judged(data):
+    found, _ = judged(f"event: run.started\nid: a\ndata: {data}\n\n".encode())
+    assert all(len(finding.message) < 1000 for finding in found)
