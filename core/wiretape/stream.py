@@ -2,15 +2,14 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from wiretape.encoding import DecodingError, Identity, decoder
 from wiretape.observe import BytesArrived, BytesLost
 from wiretape.sse import Frame, FrameKind, Parser
 
 
-@dataclass(frozen=True, slots=True)
-class SeenFrame:
+class SeenFrame(NamedTuple):
     """A frame at its place in an exchange."""
 
     frame: Frame
@@ -75,10 +74,16 @@ class FrameReader:
         """Give each frame its number and the time of the chunk that holds its last byte."""
         seen = []
         before_end, before_ns = self._last
+        chunk = 0
         for frame in frames:
-            end = frame.end
-            # A frame that the parser gave out one byte late may end with the run before.
-            time_ns = before_ns if end <= before_end else times[bisect_left(ends, end)]
+            end = frame.start + len(frame.raw)
+            if end <= before_end:
+                # The parser gave it out one byte late: it ends with the run before.
+                time_ns = before_ns
+            else:
+                while ends[chunk] < end:
+                    chunk += 1
+                time_ns = times[chunk]
             number = None
             if frame.kind is FrameKind.MESSAGE:
                 self.events += 1

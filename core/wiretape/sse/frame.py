@@ -1,7 +1,7 @@
 """The frames of an event stream."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class FrameKind(StrEnum):
@@ -21,8 +21,7 @@ class FrameKind(StrEnum):
     """A piece of a block that grew over the size limit; its fields are not looked at."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(NamedTuple):
     """A piece of a stream.  The `raw` bytes of all frames, joined, are the stream.
 
     `fields` and the properties made from it are empty for every kind but MESSAGE and TAIL.
