@@ -17,7 +17,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.durability import id_disagrees, id_without_sequence, sequence_without_id
 from wiretape.rules.finding import Severity
 from wiretape.rules.flaws import NO_FLAWS
-from wiretape.rules.instants import is_utc_instant
+from wiretape.rules.instants import is_usual, is_utc_instant
 from wiretape.rules.jsontext import Unread, repeated_keys
 from wiretape.rules.keepalive import event_name, is_keep_alive
 from wiretape.rules.message import Message, Shape
@@ -138,7 +138,7 @@ def created_at_not_utc(message: Message, _stream: Stream) -> Outcome:
     created_at = message.document.get("created_at")
     if type(created_at) is not str:
         return None
-    if is_utc_instant(created_at):
+    if (message.created_at is not None and is_usual(created_at)) or is_utc_instant(created_at):
         return HELD
     if _is_damaged(message, created_at):
         return None
@@ -202,14 +202,15 @@ def tool_summary_disagrees(message: Message, _stream: Stream) -> Outcome:
     content, data = message.document.get("content"), message.document.get("data")
     if type(content) is not dict or type(data) is not dict:
         return None
-    names = [name for name in _SUMMARY if type(content.get(name)) is type(data.get(name)) is str]
-    if not names:
-        return None
-    return [
-        Problem(f"Expected {quoted(content[name])}, as in `content`, as `data.{name}`, got {quoted(data[name])}.")
-        for name in names
-        if content[name] != data[name]
-    ]
+    problems, compared = [], False
+    for name in _SUMMARY:
+        whole, short = content.get(name), data.get(name)
+        if type(whole) is str and type(short) is str:
+            compared = True
+            if whole != short:
+                said = f"Expected {quoted(whole)}, as in `content`, as `data.{name}`, got {quoted(short)}."
+                problems.append(Problem(said))
+    return problems if compared else None
 
 
 @rule(

@@ -21,8 +21,8 @@ NO_FLAWS = Flaws()
 
 def flaws_of(document: dict[str, Any], name: str | None, *, is_delta: bool) -> Flaws:
     """The flaws of a durable event, or of a delta, of the type `name`."""
-    schema = EPHEMERAL_EVENT if is_delta else DURABLE_EVENT
     special = EVENT_SCHEMAS.get(name or "")
+    schema = EPHEMERAL_EVENT if is_delta else DURABLE_EVENT
     if (special or schema).is_valid(document):
         return NO_FLAWS
     general = schema.violations(document)

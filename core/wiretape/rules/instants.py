@@ -13,6 +13,12 @@ _TIME = (
 _DATE = r"[0-9]{4}-?(?:[0-9]{2}-?[0-9]{2}|W[0-9]{2}-?[1-7])"
 _ORDINAL = r"([0-9]{4})-?([0-9]{3})"
 _INSTANT = re.compile(rf"(?:({_DATE})|{_ORDINAL})[Tt]{_TIME}(?:[Zz]|\+00(?::?00)?)")
+_USUAL = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:Z|\+00:00)")
+
+
+def is_usual(text: str) -> bool:
+    """Whether a text has the form in which almost everybody writes instants in UTC, were it one."""
+    return _USUAL.fullmatch(text) is not None
 
 
 def is_utc_instant(text: str) -> bool:

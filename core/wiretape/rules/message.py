@@ -168,6 +168,11 @@ class Message:
         self.shape = Shape.DURABLE if self.carries_sequence or self.carries_id else Shape.EPHEMERAL
 
     @property
+    def has_no_bad_byte(self) -> bool:
+        """Whether all of the message is UTF-8."""
+        return self.frame.raw.isascii() or self.bad_byte is None
+
+    @property
     def bad_byte(self) -> int | None:
         """Where in the message, its comments included, the first byte stands that is no UTF-8."""
         raw = self.frame.raw

@@ -5,6 +5,10 @@ of its type.  So such rules (`plain=True` in the catalogue) are asked about the 
 and their answer is counted for the others.
 """
 
+from typing import Any
+
+import orjson
+
 from wiretape.contract import EVENT_TYPES
 from wiretape.rules.flaws import NO_FLAWS
 from wiretape.rules.jsontext import repeated_keys
@@ -30,7 +34,15 @@ def is_plain(message: Message) -> bool:
             return False
     elif message.shape is not Shape.DELTA or message.id_line is not None or message.carries_sequence:
         return False
-    return message.flaws is NO_FLAWS and repeated_keys(message.data or b"", document) == [] and message.bad_byte is None
+    return message.flaws is NO_FLAWS and message.has_no_bad_byte and not _may_repeat_keys(message.data, document)
+
+
+def _may_repeat_keys(data: bytes | None, document: dict[str, Any]) -> bool:
+    """Whether a key may come twice; that it does not is told at once where the JSON is written as usual."""
+    try:
+        return orjson.dumps(document) != data and repeated_keys(data or b"", document) != []
+    except TypeError:
+        return True
 
 
 def is_fit_for_header(identity: str) -> bool:
