@@ -6,6 +6,7 @@ of one's own: `master.addons.add(Wiretape())`.
 
 import asyncio
 import logging
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +33,9 @@ log = logging.getLogger(__name__)
 class Wiretape:
     """Records and judges what passes."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, command: bool = False) -> None:
+        """`command`: it runs in `wiretape proxy`, not in a program of mitmproxy's."""
+        self._command = command
         self.begun = asyncio.Event()
         """Set once recording has begun, or could not."""
         self.refused: InputError | None = None
@@ -54,10 +57,10 @@ class Wiretape:
             loader.add_option(f"{PREFIX}{option.name}", str, option.default, option.help)
         self._master = loader.master
         notes = Notes()
-        self._capture = Capture(loader.master, notes)
+        self._capture = Capture(loader.master, notes, put_base_before=self._command)
         self.feed = Feed(notes, self._capture.slow_down)
         self.addons = (self._capture,)
-        internals.install()
+        internals.install(self._capture.trailers_dropped)
 
     def configure(self, updated: set[str]) -> None:
         """Take the options in.  Raises OptionsError, in one sentence, for what makes no sense."""
@@ -94,7 +97,7 @@ class Wiretape:
                 await self._open()
         except InputError as error:
             self.refused = error
-            log.error(error.message)  # noqa: TRY400 - the sentence says it all
+            log.error(self._worded(error.message))  # noqa: TRY400 - the sentence says it all
         finally:
             self.begun.set()
 
@@ -113,11 +116,18 @@ class Wiretape:
         except ValueError as error:
             raise InputError(str(error)) from None
         path = settings.output or dated_name()
-        self._capture.views = Views.of(self._master)
+        views = self._capture.views = Views.of(self._master)
+        if views is not None:
+            self.feed.watch(views.mark)
         await self.feed.open(replace(settings, output=path), self._upstream())
+        self._capture.first_exchange = self.feed.first_exchange
         self.recording = path
         log.info("Recording to %s.", printable(path))
         self._looking = asyncio.create_task(self._look())
+
+    def _worded(self, sentence: str) -> str:
+        """What is said of options, with the names that they have here."""
+        return sentence if self._command else re.sub(r"--(output|append)\b", rf"{PREFIX}\1", sentence)
 
     def _upstream(self) -> str:
         """Where the traffic goes, as far as that is set."""
@@ -143,6 +153,8 @@ class Wiretape:
         await drain(self._master)
         self._capture.end_all()
         await self.feed.close()
+        if self._capture.views is not None:
+            await self._capture.views.refresh()
         self._sum_up()
 
     def _sum_up(self) -> None:

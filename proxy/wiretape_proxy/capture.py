@@ -23,6 +23,8 @@ from wiretape_proxy.views import Views
 RESTING_S = 600.0
 """After this time without a byte a client's connection on which nothing is open is closed, as mitmproxy does."""
 
+_SWITCHED = 101
+
 log = logging.getLogger(__name__)
 
 
@@ -31,11 +33,15 @@ class Capture:
 
     name = "wiretape_capture"
 
-    def __init__(self, master: Master, notes: Notes) -> None:
+    def __init__(self, master: Master, notes: Notes, *, put_base_before: bool = False) -> None:
+        """`put_base_before`: requests go to the upstream's base path, so it is put before theirs (reverse mode)."""
         self.settings = Settings()
         self.stopping = False
         """Whether what ends now ends because the proxy was stopped."""
         self.views: Views | None = None
+        self.first_exchange = 1
+        """The number that our first exchange has in the recording."""
+        self._put_base_before = put_base_before
         self._master = master
         self._notes = notes
         self._exchanges = Exchanges()
@@ -75,9 +81,13 @@ class Capture:
         if flow.is_replay or flow.response:
             return
         flow.request.stream = True
+        if self._put_base_before and self.settings.upstream is not None and _is_reverse(flow):
+            flow.request.path = self.settings.upstream.base + flow.request.path
         if not self._is_wanted(flow):
             return
         exchange = self._exchanges.begin(flow)
+        if self.views is not None:
+            self.views.watch(self._number(exchange), flow)
         self._notes.put(_request_started(exchange.number, flow))
         flow.request.stream = self._tap(exchange, Side.REQUEST)
         if self.settings.identity:
@@ -135,6 +145,12 @@ class Capture:
         """Stop reading from all connections, or go on."""
         self._gate.set(internals.handlers(self._master), closed=slow)
 
+    def trailers_dropped(self, flow: HTTPFlow | None) -> None:
+        """Say that what mitmproxy cannot pass on was left out."""
+        exchange = self._exchanges.get(flow) if flow is not None else None
+        of = f" of exchange {self._number(exchange)}" if exchange is not None else ""
+        log.warning("HTTP/1 trailers%s were dropped, because mitmproxy cannot pass them on.", of)
+
     async def close_idle(self) -> None:
         """Close the connections on which no byte came for too long, though nothing kept it from coming."""
         if self._gate.closed:
@@ -153,9 +169,14 @@ class Capture:
 
     def _is_wanted(self, flow: HTTPFlow) -> bool:
         upstream = self.settings.upstream
-        if upstream is None or isinstance(flow.client_conn.proxy_mode, ReverseMode):
+        if upstream is None or _is_reverse(flow):
             return True
-        return (flow.request.host.lower(), flow.request.port) == (upstream.host, upstream.port)
+        here = (flow.request.host.lower(), flow.request.port) == (upstream.host, upstream.port)
+        return here and (not upstream.base or upstream.holds(flow.request.path))
+
+    def _number(self, exchange: OpenExchange) -> int:
+        """The number of an exchange in the recording."""
+        return exchange.number + self.first_exchange - 1
 
     def _tap(self, exchange: OpenExchange, side: Side) -> Tap:
         tap = self._notes.tap(exchange.number, side)
@@ -173,6 +194,7 @@ class Capture:
             service_open=flow.server_conn.connected,
             service_fault=exchange.visitor.fault_of(flow.server_conn),
             until_close=internals.until_close(flow),
+            upgraded=flow.response is not None and flow.response.status_code == _SWITCHED,
         )
 
     def _abandoned(self, exchange: OpenExchange) -> Verdict:
@@ -193,6 +215,10 @@ class Capture:
         self._notes.put(ExchangeEnded(exchange.number, 0, ending, detail))
         if self.views is not None:
             self.views.settle(exchange.flow)
+
+
+def _is_reverse(flow: HTTPFlow) -> bool:
+    return isinstance(flow.client_conn.proxy_mode, ReverseMode)
 
 
 def _request_started(number: int, flow: HTTPFlow) -> RequestStarted:

@@ -1,33 +1,22 @@
 """`wiretape proxy`."""
 
 import asyncio
-import ipaddress
 import os
 import re
 import shutil
-import signal
-import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from wiretape.errors import InputError
 from wiretape.text import printable
 from wiretape_proxy import settings, stderr
+from wiretape_proxy.order import NO_CONFIG
 from wiretape_proxy.settings import Upstream
-
-if TYPE_CHECKING:
-    from wiretape_proxy.addon import Wiretape
-    from wiretape_proxy.master import Plan
-
-_UNRECORDED = 2
-"""Exit status when the recorder died and traffic passed unrecorded."""
-_AT_ONCE = 130
-_UPSTREAM_PATIENCE_S = 5.0
 
 
 class _Parsed(click.ParamType[Any]):
@@ -54,7 +43,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.command(
     epilog="Example: wiretape proxy http://127.0.0.1:9000 --output run.db, with clients sent to http://127.0.0.1:8080"
 )
-@click.argument("upstream", metavar="UPSTREAM")
+@click.argument("upstream", metavar="UPSTREAM", required=False)
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True, help="Port 0: a free one.")
 @click.option("-o", "--output", metavar="FILE", help="The recording.  [default: wiretape-DATE-TIME.db]")
 @click.option("--append", is_flag=True, help="Go on in a recording that exists.")
@@ -63,7 +52,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["reverse", "regular"]),
     default="reverse",
     show_default=True,
-    help="Stand in for the service (reverse), or be the proxy that clients are configured to use (regular).",
+    help="Stand in for the service (reverse), or be the proxy that clients are configured to use (regular): "
+    "then, other hosts than UPSTREAM pass unrecorded; without UPSTREAM, all are recorded.",
 )
 @click.option("--identity", is_flag=True, help="Ask the service for no content encoding.")
 @click.option(
@@ -102,6 +92,21 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Certificate authorities (PEM) to trust for the service, instead of the usual ones.",
 )
 @click.option("--insecure", is_flag=True, help="Do not verify the service's certificate.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning", "note", "never"]),
+    default="never",
+    show_default=True,
+    help="Exit with status 1, when stopped, if there was a finding as bad as this, or worse.",
+)
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Configuration to read, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
+)
+@click.option("--no-config", is_flag=True, help="Read no configuration.")
+@click.option("--plain", is_flag=True, help="Lines only, no view of the open streams, also on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even though the service does not answer.")
 @click.option(
     "--addon-path",
@@ -112,96 +117,65 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Print the script for mitmdump -s and mitmweb -s, and exit.",
 )
 @click.pass_context
-def proxy(  # noqa: PLR0917 - click passes them by name
-    ctx: click.Context,
-    upstream: str,
-    listen: str,
-    output: str | None,
-    append: bool,
-    mode: str,
-    identity: bool,
-    idle_timeout: str,
-    on_overload: str,
-    memory: str,
-    confdir: Path | None,
-    ca: Path | None,
-    insecure: bool,
-    no_upstream_check: bool,
-) -> None:
+def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     """Record what passes between clients and the service at UPSTREAM, an http or https URL.
 
-    Bodies are streamed through unchanged and checked against the specification as they pass; each finding is
-    one line on standard error.  Ctrl-C closes the recording; a second one exits at once.
+    Bodies are streamed through unchanged and checked against the specification as they pass.  On a terminal, the
+    open streams are shown, and findings scroll above them; else each finding is one line on standard error.
+    Ctrl-C closes the recording; a second one exits at once.
+
+    Exit status: 0 stopped, 1 there are findings that --fail-on names, 2 it could not start, or something passed
+    unrecorded.
     """
-    service, address = _upstream(upstream), _address(listen)
+    regular = given["mode"] == "regular"
+    if upstream is None and not regular:
+        raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
+    if given["config"] is not None and given["no_config"]:
+        raise click.UsageError("Give --config or --no-config, not both.")
+    service, address = _upstream(upstream) if upstream is not None else None, _address(given["listen"])
+    output = given["output"] or settings.dated_name()
+    _check_output(Path(output), append=given["append"])
     recording = {
-        "output": output or settings.dated_name(),
-        "append": str(append).lower(),
-        "upstream": service.url,
-        "identity": str(identity).lower(),
-        "idle_timeout": idle_timeout,
-        "on_overload": on_overload,
-        "memory": memory,
+        "output": output,
+        "append": str(given["append"]).lower(),
+        "upstream": service.url if service is not None else "",
+        "config": NO_CONFIG if given["no_config"] else str(given["config"] or ""),
+        "identity": str(given["identity"]).lower(),
+        "idle_timeout": given["idle_timeout"],
+        "on_overload": given["on_overload"],
+        "memory": given["memory"],
     }
     # mitmproxy takes half a second to import, which `--help` need not wait for.
     from wiretape_proxy.master import Plan  # noqa: PLC0415
+    from wiretape_proxy.run import Run, run  # noqa: PLC0415
 
-    regular = mode == "regular"
-    with _keys(confdir, regular=regular) as (folder, forget):
+    with _keys(given["confdir"], regular=regular) as (folder, forget):
         plan = Plan(
-            mode="regular" if regular else f"reverse:{service.url}",
+            mode="regular" if service is None or regular else f"reverse:{service.origin}",
             listen=address,
             confdir=folder,
             recording=recording,
-            only=[f"^{re.escape(service.authority)}$"] if regular else [],
-            insecure=insecure,
-            ca=ca,
+            only=[f"^{re.escape(service.authority)}$"] if service is not None and regular else [],
+            insecure=given["insecure"],
+            ca=given["ca"],
         )
-        ctx.exit(asyncio.run(_run(plan, service, forget, check=not no_upstream_check)))
+        what = Run(
+            plan,
+            service,
+            fail_on=given["fail_on"],
+            live=stderr.is_for_people() and not given["plain"],
+            check=not given["no_upstream_check"],
+            forget_keys=forget,
+        )
+        ctx.exit(asyncio.run(run(what)))
 
 
-async def _run(plan: "Plan", service: Upstream, forget_keys: Callable[[], None], *, check: bool) -> int:
-    from wiretape_proxy.master import serve  # noqa: PLC0415 - see above
+def _check_output(path: Path, *, append: bool) -> None:
+    """Complain of what can be seen to be wrong before anything is started.  Raises InputError."""
+    if (path.exists() and not append) or not os.access(path.parent, os.W_OK | os.X_OK):
+        from wiretape.recording import check_output  # noqa: PLC0415 - slow to import, and usually not needed
 
-    output = stderr.install()
-    stop = asyncio.Event()
-
-    def interrupted() -> None:
-        if stop.is_set():
-            os._exit(_AT_ONCE)
-        stop.set()
-
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, interrupted)
-    if check:
-        await _knock(service)
-
-    def ready(address: tuple[str, int], addon: "Wiretape") -> None:
-        forget_keys()
-        output.open()
-        _announce(address, plan, service, addon)
-
-    addon = await serve(plan, stop, ready)
-    return _UNRECORDED if addon.feed.closed is None else 0
-
-
-def _announce(address: tuple[str, int], plan: "Plan", service: Upstream, addon: "Wiretape") -> None:
-    host, port = address
-    here = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-    regular = plan.mode == "regular"
-    what = f"as a proxy for {service.url}" if regular else f"forwarding to {service.url}"
-    stderr.say(f"Listening on {here}, {what}, recording to {addon.recording}; Ctrl-C to stop.")
-    if regular:
-        stderr.say(f"Clients that use TLS must trust {plan.confdir / 'mitmproxy-ca-cert.pem'}.")
-    if not _is_loopback(host):
-        stderr.say(f"Other machines can reach {host}: whoever does uses the service through this proxy, recorded.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
+        check_output(path, append=append)
 
 
 def _upstream(text: str) -> Upstream:
@@ -219,26 +193,6 @@ def _address(text: str) -> tuple[str, int]:
             printable(f"{text!r} is no address to listen on: give HOST:PORT, such as 127.0.0.1:8080 or [::1]:0.")
         )
     return match[1] or match[2], int(match[3])
-
-
-async def _knock(service: Upstream) -> None:
-    """Raises InputError when nobody answers at the service's address."""
-    try:
-        async with asyncio.timeout(_UPSTREAM_PATIENCE_S):
-            _, writer = await asyncio.open_connection(service.host, service.port)
-    except OSError as error:
-        hint = "start the service first, or pass --no-upstream-check."
-        raise InputError(f"{service.url} does not answer ({_reason(error)}): {hint}") from None
-    writer.close()
-
-
-def _reason(error: OSError) -> str:
-    """Why a connection could not be made, in the words of the operating system, which asyncio replaces."""
-    if isinstance(error, socket.gaierror):
-        return "its name is not known"
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    return os.strerror(error.errno) if error.errno else str(error)
 
 
 @contextmanager

@@ -41,6 +41,8 @@ class Facts:
     """What the operating system said of the connection to the service, if it did not end in good order (RST)."""
     until_close: bool = False
     """Nothing but the end of the connection says where this response ends."""
+    upgraded: bool = False
+    """The response agrees to another protocol, such as WebSocket, on this connection."""
 
 
 Verdict = tuple[Ending, str]
@@ -66,6 +68,8 @@ def classify(facts: Facts) -> Verdict:
     """The ending, and a sentence about it that repeats nothing of the traffic."""
     error = facts.error
     if error is None:
+        if facts.upgraded:
+            return Ending.COMPLETE, "What passes after the upgrade to another protocol is not recorded."
         if facts.until_close and facts.service_fault is not None:
             return Ending.SERVICE_RESET, f"The service reset the connection ({facts.service_fault})."
         return Ending.COMPLETE, ""
@@ -126,7 +130,7 @@ def _service_ended(facts: Facts, error: str) -> Verdict:
 def _code(number: str) -> str:
     """The name of an HTTP/2 error code, where it has one."""
     try:
-        return ErrorCodes(int(number)).name
+        return str(ErrorCodes(int(number)).name)
     except ValueError:
         return number
 

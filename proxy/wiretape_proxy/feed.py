@@ -5,11 +5,12 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from wiretape.observe import Ending
 from wiretape_proxy import lines
 from wiretape_proxy.notes import Notes, volume, without_chunks
 from wiretape_proxy.order import Order
 from wiretape_proxy.process import RecorderProcess
-from wiretape_proxy.reports import Closed, Ended, Found, Losing, Report, Unchecked
+from wiretape_proxy.reports import Closed, Ended, Found, Losing, Misplaced, Progress, Report, Unchecked
 from wiretape_proxy.settings import Settings
 from wiretape_proxy.wire import pack, put_stop
 
@@ -31,6 +32,8 @@ class Feed:
         """Bytes of bodies that passed but were not recorded."""
         self.failed = False
         """Whether the recorder died."""
+        self.first_exchange = 1
+        """The number that the first exchange has in the recording."""
         self.closed: Closed | None = None
         """What the recording holds, once it is closed."""
         self._notes = notes
@@ -39,8 +42,13 @@ class Feed:
         self._slowed = False
         self._dropped = 0
         self._unstored = 0
+        self._watchers: list[Callable[[Progress], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._recorder = RecorderProcess(self._hear, self._died)
+
+    def watch(self, watcher: Callable[[Progress], None]) -> None:
+        """Have `watcher` told now and then how things stand; to be called before `open`."""
+        self._watchers.append(watcher)
 
     async def spawn(self) -> None:
         """Start the recorder, which takes a moment and touches nothing; `open` does it too."""
@@ -51,7 +59,8 @@ class Feed:
         self._settings = settings
         if not self._recorder.alive:
             await self._recorder.spawn()
-        await self._recorder.open(Order(settings.output, upstream, settings.append))
+        order = Order(settings.output, upstream, settings.append, settings.config, progress=bool(self._watchers))
+        self.first_exchange = await self._recorder.open(order)
         self._tick()
 
     async def close(self) -> None:
@@ -104,8 +113,13 @@ class Feed:
     def _hear(self, report: Report) -> None:
         if isinstance(report, Found):
             log.warning(lines.finding(report))
-        elif isinstance(report, Ended) and (report.events is not None or report.ending != "complete"):
+        elif isinstance(report, Ended) and _is_worth_a_line(report):
             log.info(lines.ending(report))
+        elif isinstance(report, Progress):
+            for watcher in self._watchers:
+                watcher(report)
+        elif isinstance(report, Misplaced):
+            log.warning("The recording was deleted, moved or replaced: what passes from now on is not in it.")
         elif isinstance(report, Losing):
             if not self._unstored:
                 log.warning("The recording cannot be written (%s): traffic passes on unrecorded.", report.why)
@@ -116,7 +130,16 @@ class Feed:
         elif isinstance(report, Closed):
             self.closed = report
 
+    @property
+    def whole(self) -> bool:
+        """Whether all that passed is in the recording; known once that is closed."""
+        return self.closed is not None and not self.closed.misplaced and not self.lost_bytes
+
     def _died(self) -> None:
         self.failed = True
         self._slow(False)
         log.warning("The recorder died: traffic passes on unrecorded.")
+
+
+def _is_worth_a_line(ended: Ended) -> bool:
+    return ended.events is not None or ended.ending != Ending.COMPLETE or bool(ended.detail)

@@ -17,8 +17,9 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 from mitmproxy.net.http.http1 import expected_http_body_size
 from mitmproxy.optmanager import OptManager
-from mitmproxy.proxy.layers.http import HttpStream, _http1
+from mitmproxy.proxy.layers.http import HttpStream
 from mitmproxy.proxy.layers.http._events import ResponseProtocolError
+from mitmproxy.proxy.layers.http._http1 import Http1Connection
 from mitmproxy.proxy.server import ConnectionHandler
 
 from wiretape_proxy.endings import Origin
@@ -143,13 +144,16 @@ def is_connecting(flow: HTTPFlow) -> bool:
     return flow in _connecting
 
 
-def install() -> None:
-    """Watch where trouble comes from, and let HTTP/1 trailers pass without hanging the client.  Once a process."""
+def install(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
+    """Watch where trouble comes from, and keep HTTP/1 trailers from hanging the client.  Once a process.
+
+    `on_trailers` is called with the flow of which trailers were dropped.
+    """
     if not getattr(HttpStream, "_wiretape", False):
         HttpStream._wiretape = True  # type: ignore[attr-defined]  # noqa: SLF001
         _watch_origins()
         _watch_connecting()
-        _tolerate_trailers()
+        _tolerate_trailers(on_trailers)
 
 
 def _watch_origins() -> None:
@@ -181,32 +185,44 @@ def _watch_connecting() -> None:
     HttpStream.make_server_connection = make_server_connection  # type: ignore[method-assign]
 
 
-def _tolerate_trailers() -> None:
+def _tolerate_trailers(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
     """mitmproxy gives up on a chunked body with trailers, and its client waits for ever.
 
     The trailers themselves are dropped: mitmproxy cannot write them to an HTTP/1 peer.
     """
-    original = getattr(_http1, "make_body_reader", None)
+    original = getattr(Http1Connection, "read_body", None)
     if original is None:
         return
 
-    def make_body_reader(expected_size: int | None) -> Any:
-        reader = original(expected_size)
-        return _WithoutTrailers(reader) if expected_size is None else reader
+    def read_body(self: Http1Connection, event: Any) -> Any:
+        if type(self.body_reader).__name__ == "ChunkedReader":  # h11's, which it does not export
+            reader: Any = _WithoutTrailers(self.body_reader, lambda: on_trailers(_flow_of(self)))
+            self.body_reader = reader
+        return original(self, event)
 
-    _http1.make_body_reader = make_body_reader
+    Http1Connection.read_body = read_body  # type: ignore[method-assign]
+
+
+def _flow_of(connection: Http1Connection) -> HTTPFlow | None:
+    """The flow whose body this connection is reading."""
+    for layer in connection.context.layers:
+        stream = getattr(layer, "streams", {}).get(connection.stream_id)
+        if isinstance(stream, HttpStream):
+            return stream.flow
+    return None
 
 
 class _WithoutTrailers:
     """h11's reader of a chunked body, without the trailers."""
 
-    def __init__(self, reader: Any) -> None:
+    def __init__(self, reader: Any, on_trailers: Callable[[], None]) -> None:
         self._reader = reader
+        self._on_trailers = on_trailers
         self.read_eof = reader.read_eof
 
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
         if isinstance(event, h11.EndOfMessage) and event.headers:
-            log.warning("HTTP/1 trailers were dropped, because mitmproxy cannot pass them on.")
+            self._on_trailers()
             return h11.EndOfMessage()
         return event

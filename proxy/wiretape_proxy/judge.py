@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wiretape.contract import is_event_stream
+from wiretape.contract import is_event_stream, operation_of
 from wiretape.observe import (
     BytesArrived,
     ExchangeEnded,
@@ -16,11 +16,14 @@ from wiretape.observe import (
     Side,
     header,
 )
-from wiretape.rules import Checker, Finding
-from wiretape_proxy.reports import Ended, Found
+from wiretape.rules import Checker, Finding, Settings
+from wiretape.words import ending
+from wiretape_proxy.reports import Ended, Found, Mark, OpenStream, Progress
 
 SHOWN = 3
 """How many findings of a rule are shown for each exchange while it lasts; all are stored."""
+_LISTED = 50
+"""How many open streams are told of."""
 
 
 @dataclass(slots=True)
@@ -32,7 +35,14 @@ class _Account:
     is_stream: bool = False
     bytes: int = 0
     events: int = 0
+    last_ns: int = 0
+    """When the last byte of the response came."""
     findings: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def session(self) -> str | None:
+        match = operation_of(self.request.method, self.request.target)
+        return match.session_id if match is not None else None
 
     def close(self, ended: ExchangeEnded) -> Ended:
         return Ended(
@@ -41,6 +51,7 @@ class _Account:
             path=self.request.target.partition("?")[0],
             status=self.response.status if self.response is not None else None,
             ending=ended.ending,
+            words=ending(ended.ending, stream=self.is_stream),
             detail=ended.detail,
             seconds=(ended.time_ns - self.request.time_ns) / 1e9,
             bytes=self.bytes,
@@ -52,19 +63,50 @@ class _Account:
 class Judge:
     """Feeds the checker and keeps count."""
 
-    def __init__(self) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.exchanges = 0
         self.streams = 0
-        self.findings = 0
+        self.severities: Counter[str] = Counter()
+        """How many findings there were of each severity."""
         self.failed: str | None = None
         """What kept the checks from going on.  Capture does not depend on them."""
-        self._checker = Checker()
+        self._checker = Checker(settings)
         self._accounts: dict[int, _Account] = {}
+        self._marks: Counter[tuple[int, str, str]] = Counter()
 
     @property
     def events(self) -> int:
         """How many events the service's streams carried."""
         return self._checker.events
+
+    @property
+    def findings(self) -> int:
+        """How many findings there were."""
+        return self.severities.total()
+
+    def progress(self, now_ns: int) -> Progress:
+        """How things stand at `now_ns` of the recording."""
+        streams = [account for account in self._accounts.values() if account.is_stream]
+        marks = [Mark(*key, count) for key, count in self._marks.items()]
+        self._marks.clear()
+        return Progress(
+            requests=self.exchanges,
+            events=self.events,
+            findings=self.findings,
+            open=len(streams),
+            streams=[self._stream(account, now_ns) for account in streams[-_LISTED:]],
+            marks=marks,
+        )
+
+    def _stream(self, account: _Account, now_ns: int) -> OpenStream:
+        number = account.request.exchange
+        return OpenStream(
+            exchange=number,
+            session=account.session,
+            events=account.events,
+            sequence=self._checker.sequence_of(number),
+            silence=max(0.0, (now_ns - account.last_ns) / 1e9),
+        )
 
     def feed(self, seen: Observation) -> list[Finding]:
         """The findings that the observation makes certain."""
@@ -104,17 +146,21 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a rule must not end the recording
             self.failed = f"{type(error).__name__} in {_where(error)}"
             return []
-        self.findings += len(found)
+        for finding in found:
+            self.severities[finding.severity.value] += 1
+            self._marks[finding.exchange, finding.code, finding.severity.value] += 1
         return found
 
     def _count(self, account: _Account, seen: Observation, events: int) -> None:
         account.events += events
         if isinstance(seen, ResponseStarted):
             account.response = seen
+            account.last_ns = seen.time_ns
             account.is_stream = is_event_stream(header(seen.headers, "content-type"))
             self.streams += account.is_stream
         elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
             account.bytes += len(seen.data)
+            account.last_ns = seen.times[-1]
 
 
 def _where(error: Exception) -> str:

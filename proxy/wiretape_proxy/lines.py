@@ -18,7 +18,7 @@ def ending(ended: Ended) -> str:
     what = f"{ended.method} {ended.path}{status}: {events}{volume(ended.bytes)} in {duration(ended.seconds)}"
     findings = f", {counted(ended.findings, 'finding')}" if ended.findings else ""
     detail = f". {ended.detail}" if ended.detail else ""
-    return printable(f"exchange {ended.exchange}: {what}, {ended.ending}{findings}{detail}")
+    return printable(f"exchange {ended.exchange}: {what}, {ended.words}{findings}{detail}")
 
 
 def summary(closed: Closed, path: str) -> str:
@@ -29,6 +29,8 @@ def summary(closed: Closed, path: str) -> str:
         counted(closed.events, "event"),
         counted(closed.findings, "finding"),
     )
+    if closed.misplaced:
+        return printable(f"{path} was deleted or replaced meanwhile: {', '.join(parts)} are not in it.")
     return printable(f"Recorded {', '.join(parts)} to {path}")
 
 

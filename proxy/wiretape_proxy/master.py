@@ -15,6 +15,7 @@ from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 from wiretape.errors import InputError
 from wiretape.text import printable
 from wiretape_proxy.addon import Wiretape
+from wiretape_proxy.reports import Progress
 from wiretape_proxy.settings import PREFIX
 
 
@@ -67,11 +68,21 @@ class RecordingMaster(Master):
         opts.update(connection_strategy="lazy", **{PREFIX + name: value for name, value in plan.recording.items()})
 
 
-async def serve(plan: Plan, stop: asyncio.Event, on_ready: Callable[[tuple[str, int], Wiretape], None]) -> Wiretape:
-    """Run the proxy until `stop` is set.  Raises InputError when it cannot listen or record."""
+async def serve(
+    plan: Plan,
+    stop: asyncio.Event,
+    on_ready: Callable[[tuple[str, int], Wiretape], None],
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Wiretape:
+    """Run the proxy until `stop` is set.  Raises InputError when it cannot listen or record.
+
+    `on_progress`, if there is one, is told now and then how things stand.
+    """
     _check_keys(plan.confdir)
-    addon = Wiretape()
+    addon = Wiretape(command=True)
     master = RecordingMaster(plan, addon)
+    if on_progress is not None:
+        addon.feed.watch(on_progress)
     await addon.feed.spawn()
     running = asyncio.create_task(master.run())
     begun = asyncio.create_task(addon.begun.wait())

@@ -5,9 +5,6 @@ import fcntl
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
-
-import orjson
 
 from wiretape.errors import InputError
 from wiretape_proxy.order import Order
@@ -53,15 +50,19 @@ class RecorderProcess:
             _widen(process.stdin)
         self._listening = asyncio.create_task(self._listen(process))
 
-    async def open(self, order: Order) -> None:
-        """Have the recording opened.  Raises InputError with the recorder's own sentence when that cannot be."""
-        self.send(orjson.dumps(asdict(order)) + b"\n")
+    async def open(self, order: Order) -> int:
+        """Have the recording opened; returns the number of its next exchange.
+
+        Raises InputError with the recorder's own sentence when that cannot be.
+        """
+        self.send(order.dump())
         await self._answered.wait()
         if self._answer is None:
             raise InputError("The recorder did not start; what it said stands above.")
         if isinstance(self._answer, Refused):
             await self.close()
             raise InputError(self._answer.sentence)
+        return self._answer.first_exchange
 
     @property
     def alive(self) -> bool:

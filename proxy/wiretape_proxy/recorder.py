@@ -13,19 +13,23 @@ import signal
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
 
-import orjson
-
-from wiretape.errors import RecordingError
-from wiretape.observe import ExchangeEnded
+from wiretape.config import find_config, load_config
+from wiretape.errors import InputError
+from wiretape.observe import BytesArrived, ExchangeEnded
 from wiretape.recording import Writer
-from wiretape.rules import Finding
+from wiretape.rules import CATALOGUE, Finding, Settings
+from wiretape.rules.selection import selected
 from wiretape_proxy.judge import Judge
-from wiretape_proxy.order import Order
-from wiretape_proxy.reports import Closed, Losing, Opened, Refused, Report, Unchecked, write
+from wiretape_proxy.order import NO_CONFIG, Order
+from wiretape_proxy.reports import Closed, Losing, Misplaced, Opened, Refused, Report, Unchecked, write
 from wiretape_proxy.wire import Assembler, Unpacker
 
 COMMIT_EVERY_S = 0.1
+PROGRESS_EVERY_S = 0.5
+_LOOK_EVERY_S = 1.0
 _READ_BYTES = 1 << 20
 _GENTLE = 10
 _NEVER = math.inf
@@ -41,12 +45,13 @@ def main() -> None:
     if order is None:
         return
     try:
+        settings = _settings(order.config)
         writer = Writer.create(order.output, upstream=order.upstream, append=order.append)
-    except RecordingError as error:
+    except InputError as error:
         _say(Refused(error.message))
     else:
-        _say(Opened())
-        _Recorder(writer).run(rest)
+        _say(Opened(writer.first_exchange))
+        _Recorder(writer, settings, progress=order.progress).run(rest)
 
 
 def _read_order() -> tuple[Order | None, bytes]:
@@ -57,7 +62,16 @@ def _read_order() -> tuple[Order | None, bytes]:
             return None, b""
         data += more
     line, _, rest = data.partition(b"\n")
-    return Order(**orjson.loads(line)), rest
+    return Order.load(line), rest
+
+
+def _settings(config: str) -> Settings:
+    """The settings of the rules; those that are not selected are off, as in a report.  Raises InputError."""
+    if config == NO_CONFIG:
+        return Settings()
+    found = load_config(Path(config)) if config else find_config(Path.cwd())
+    asked = selected(found.select, found.ignore) - found.settings.off
+    return replace(found.settings, off=frozenset(CATALOGUE) - asked)
 
 
 def _say(report: Report) -> None:
@@ -70,18 +84,24 @@ def _say(report: Report) -> None:
 class _Recorder:
     """Stores what comes as soon as it comes, and judges it when there is nothing to store."""
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: Writer, settings: Settings, *, progress: bool) -> None:
         self._writer = writer
-        self._judge = Judge()
+        self._judge = Judge(settings)
         self._unpacker = Unpacker()
+        # The monotonic clock is the same in all processes of a machine.
+        self._base_ns = time.monotonic_ns() - writer.began_ns
+        self._judged_ns = writer.began_ns
         self._assembler = Assembler(
-            # The monotonic clock is the same in all processes of a machine.
-            base_ns=time.monotonic_ns() - writer.began_ns,
+            base_ns=self._base_ns,
             last_ns=writer.began_ns,
             first_exchange=writer.first_exchange,
         )
         self._unstored = 0
         self._commit_at = _NEVER
+        self._wants_progress = progress
+        self._progress_at = _NEVER
+        self._look_at = 0.0
+        self._misplaced = False
 
     def run(self, data: bytes) -> None:
         """Until the pipe ends."""
@@ -97,32 +117,56 @@ class _Recorder:
                 self._commit()
             elif self._writer.behind:
                 self._derive()
+            if time.monotonic() >= self._progress_at:
+                self._tell_progress()
         self._close()
 
     def _patience(self) -> float | None:
         """How long to wait for input: not at all while there is something to judge."""
         if self._writer.behind:
             return 0
-        return None if self._commit_at == _NEVER else max(0.0, self._commit_at - time.monotonic())
+        until = min(self._commit_at, self._progress_at)
+        return None if until == _NEVER else max(0.0, until - time.monotonic())
 
     def _take(self, data: bytes) -> None:
         for batch in self._unpacker.feed(data):
             self._writer.feed(self._assembler.feed(batch))
             self._commit_at = min(self._commit_at, time.monotonic() + COMMIT_EVERY_S)
+            if self._wants_progress:
+                self._progress_at = min(self._progress_at, time.monotonic() + PROGRESS_EVERY_S)
 
     def _commit(self) -> None:
         self._writer.commit()
         self._commit_at = _NEVER
+        if time.monotonic() >= self._look_at:
+            self._look()
         unstored = self._writer.lost_bytes - self._assembler.lost_bytes
         if unstored > self._unstored:
             self._unstored = unstored
             _say(Losing(self._unstored, self._writer.trouble or "for no known reason"))
+
+    def _look(self) -> None:
+        """Whether the file is still where it was."""
+        self._look_at = time.monotonic() + _LOOK_EVERY_S
+        if not self._misplaced and not self._writer.in_place:
+            self._misplaced = True
+            _say(Misplaced())
+
+    def _tell_progress(self) -> None:
+        """Say how things stand; again in a while, as long as there is something to watch."""
+        # What is not yet judged would look like silence.
+        now_ns = time.monotonic_ns() - self._base_ns if not self._writer.behind else self._judged_ns
+        progress = self._judge.progress(now_ns)
+        _say(progress)
+        more = progress.open or self._writer.behind or self._commit_at != _NEVER
+        self._progress_at = time.monotonic() + PROGRESS_EVERY_S if more else _NEVER
 
     def _derive(self) -> None:
         found: list[Finding] = []
         unchecked = self._judge.failed
         for seen in self._writer.derive():
             here = self._judge.feed(seen)
+            self._judged_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
             self._tell(here)
             found += here
             if isinstance(seen, ExchangeEnded):
@@ -143,13 +187,19 @@ class _Recorder:
         left = self._judge.finish()
         self._writer.add_findings(left)
         self._tell(left)
+        self._look()
         self._writer.close(self._assembler.now(time.monotonic_ns()) if self._assembler.stopped else None)
+        if self._wants_progress:
+            self._tell_progress()
         _say(
             Closed(
                 exchanges=self._judge.exchanges,
                 streams=self._judge.streams,
                 events=self._judge.events,
                 findings=self._judge.findings,
+                severities=dict(self._judge.severities),
+                misplaced=self._misplaced,
+                unchecked=self._judge.failed is not None,
                 lost_bytes=self._unstored,
                 redacted=self._writer.redacted,
             )

@@ -1,5 +1,6 @@
 """What the recorder says to the proxy, one line of JSON each: `{"Opened": {"first_exchange": 1}}`."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import get_args
 
@@ -9,6 +10,9 @@ import orjson
 @dataclass(frozen=True, slots=True)
 class Opened:
     """The recording is open."""
+
+    first_exchange: int
+    """The number of the next exchange in the recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +45,8 @@ class Ended:
     """The target without its query, which can hold secrets."""
     status: int | None
     ending: str
+    words: str
+    """The ending as people read it, here as in other commands."""
     detail: str
     seconds: float
     """From the request's start to the exchange's end."""
@@ -52,12 +58,54 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenStream:
+    """An event stream that is open."""
+
+    exchange: int
+    session: str | None
+    events: int
+    sequence: int | None
+    """The last one on this stream."""
+    silence: float
+    """Seconds since the last byte."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Findings of one rule about one exchange, since the report before."""
+
+    exchange: int
+    code: str
+    severity: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How things stand; told now and then, when somebody wants to know."""
+
+    requests: int
+    events: int
+    findings: int
+    open: int
+    """How many event streams are open."""
+    streams: Sequence[OpenStream]
+    """The newest of them, in the order of their requests."""
+    marks: Sequence[Mark]
+
+
+@dataclass(frozen=True, slots=True)
 class Losing:
     """Bytes could not be stored."""
 
     lost_bytes: int
     """How many so far."""
     why: str
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """The file that is recorded to is no longer there: deleted, moved or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +123,18 @@ class Closed:
     streams: int
     events: int
     findings: int
+    severities: Mapping[str, int]
+    """How many findings there were of each severity."""
+    misplaced: bool
+    """Whether the file is no longer where it was."""
+    unchecked: bool
+    """Whether the checks failed, so that there may be more to find."""
     lost_bytes: int
     """That could not be stored; what the proxy left out itself is not among them."""
     redacted: int
 
 
-Report = Opened | Refused | Found | Ended | Losing | Unchecked | Closed
+Report = Opened | Refused | Found | Ended | Progress | Losing | Misplaced | Unchecked | Closed
 _KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in get_args(Report)}
 
 
@@ -92,5 +146,8 @@ def write(report: Report) -> bytes:
 def read(line: bytes) -> Report:
     """The report in a line."""
     ((name, fields),) = orjson.loads(line).items()
+    if name == Progress.__name__:
+        fields["streams"] = [OpenStream(**stream) for stream in fields["streams"]]
+        fields["marks"] = [Mark(**mark) for mark in fields["marks"]]
     report: Report = _KINDS[name](**fields)
     return report

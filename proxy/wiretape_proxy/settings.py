@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+_BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -20,6 +21,8 @@ class Upstream:
     scheme: str
     host: str
     port: int
+    base: str = ""
+    """The path that its own paths come after, such as `/agents`; empty for none."""
 
     @property
     def authority(self) -> str:
@@ -29,7 +32,16 @@ class Upstream:
     @property
     def url(self) -> str:
         """As people write it."""
+        return f"{self.origin}{self.base}"
+
+    @property
+    def origin(self) -> str:
+        """Without the base path."""
         return f"{self.scheme}://{self.authority}"
+
+    def holds(self, path: str) -> bool:
+        """Whether a path (or target) lies within the base path."""
+        return path == self.base or path.startswith((f"{self.base}/", f"{self.base}?"))
 
 
 def upstream(text: str) -> Upstream:
@@ -42,9 +54,12 @@ def upstream(text: str) -> Upstream:
         raise ValueError(f"{text!r} is no URL ({error}): {hint}") from None
     if scheme not in _PORTS or not host or port == 0:
         raise ValueError(f"{text!r} names no service: {hint}")
-    if parts.username is not None or parts.path not in {"", "/"} or parts.query or parts.fragment:
-        raise ValueError(f"An upstream is scheme, host and port alone: {scheme}://{host}:{port or _PORTS[scheme]}")
-    return Upstream(scheme, host, port or _PORTS[scheme])
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(f"{scheme}://{host} with a user, a query or a fragment is no upstream: {hint}")
+    base = parts.path.rstrip("/")
+    if not _BASE.fullmatch(base):
+        raise ValueError(f"{base!r} is no path as it stands in requests: percent-encode what is special in it")
+    return Upstream(scheme, host, port or _PORTS[scheme], base)
 
 
 def flag(text: str) -> bool:
@@ -99,6 +114,8 @@ class Settings:
     append: bool = False
     upstream: Upstream | None = None
     """Record only what goes there; None: everything."""
+    config: str = ""
+    """The configuration of the rules: a file, `none`, or empty for the nearest one."""
     identity: bool = False
     """Ask the service for no content encoding."""
     idle_timeout: float | None = None
@@ -127,6 +144,13 @@ OPTIONS = (
         "",
         "Record only what goes to the service at this URL; everything by default.",
         lambda text: upstream(text) if text else None,
+    ),
+    Option(
+        "config",
+        "",
+        "Configuration of the rules, or none; by default wiretape.toml or [tool.wiretape] in pyproject.toml, "
+        "here or above.",
+        str,
     ),
     Option("identity", "false", "Ask the service for no content encoding (true or false).", flag),
     Option("idle_timeout", "", "Give an open exchange up after this many seconds without a byte.", seconds),

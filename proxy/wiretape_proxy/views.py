@@ -1,13 +1,16 @@
 """Bodies for the eyes of mitmproxy's own interfaces, which show nothing of a streamed one."""
 
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from mitmproxy.hooks import UpdateHook
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 
 from wiretape.observe import Side
+from wiretape_proxy.marks import Marks
 from wiretape_proxy.notes import Tap
+from wiretape_proxy.reports import Progress
 
 MOST_BYTES = 1 << 20
 """How much of a body is shown."""
@@ -27,11 +30,27 @@ class Views:
     def __init__(self, master: Master) -> None:
         self._master = master
         self._shown: dict[str, _Shown] = {}
+        # The master decides how long there is a flow to mark.
+        self._flows: WeakValueDictionary[int, HTTPFlow] = WeakValueDictionary()
+        self._marks: WeakKeyDictionary[HTTPFlow, Marks] = WeakKeyDictionary()
+        self._marked: dict[str, HTTPFlow] = {}
 
     @classmethod
     def of(cls, master: Master) -> "Views | None":
         """For a master that shows flows to somebody; None for the others, which need no bodies in memory."""
         return cls(master) if master.addons.get("view") is not None else None
+
+    def watch(self, number: int, flow: HTTPFlow) -> None:
+        """Findings about this exchange of the recording are about this flow."""
+        self._flows[number] = flow
+
+    def mark(self, progress: Progress) -> None:
+        """Take new findings in; `refresh` has them shown."""
+        for mark in progress.marks:
+            flow = self._flows.get(mark.exchange)
+            if flow is not None:
+                self._marks.setdefault(flow, Marks()).add(mark)
+                self._marked[flow.id] = flow
 
     def keep(self, flow: HTTPFlow, side: Side, tap: Tap) -> Tap:
         """A tap that keeps what it sees."""
@@ -54,11 +73,15 @@ class Views:
 
     async def refresh(self) -> None:
         """Attach what came since the last time, and have it shown."""
-        fresh = [shown for shown in self._shown.values() if shown.fresh]
-        for shown in fresh:
-            _attach(shown)
-        if fresh:
-            await self._master.addons.trigger_event(UpdateHook([shown.flow for shown in fresh]))
+        changed, self._marked = self._marked, {}
+        for flow in changed.values():
+            self._marks[flow].put_on(flow)
+        for shown in self._shown.values():
+            if shown.fresh:
+                _attach(shown)
+                changed[shown.flow.id] = shown.flow
+        if changed:
+            await self._master.addons.trigger_event(UpdateHook(list(changed.values())))
 
 
 def _attach(shown: _Shown) -> None:

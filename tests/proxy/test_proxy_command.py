@@ -8,6 +8,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -56,10 +57,11 @@ def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service,
     assert found
     with open_recording(proxy.file) as recording:
         stored = list(recording.findings())
-    assert len(found) == len(stored)
+    per_rule = Counter(finding["code"] for finding in stored if finding["event"] is not None)
+    assert len(found) == sum(min(count, 3) for count in per_rule.values())
     (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
     assert ending.startswith(f"exchange 1: GET {STREAM} 200: 2 events, ")
-    assert "complete" in ending
+    assert ", service closed, " in ending  # as the other commands word it
     total = f"{len(stored)} finding" + "s" * (len(stored) != 1)
     assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 2 events, {total} to {proxy.file}"
     assert "secret" not in "".join(proxy.lines)
@@ -74,7 +76,7 @@ def test_recorded_text_cannot_move_the_cursor(start_proxy, service):
     assert "GET /\\x1b[2J 200" in proxy.wait_line("exchange 1:")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_closes_the_recording_with_streams_open(start_proxy, service, number):
     proxy = start_proxy(service.url)
     service.on("/held", holds)
@@ -256,7 +258,8 @@ def test_a_folder_for_keys_that_cannot_be_made_is_said(tmp_path, service):
         "ftp://service.test",
         "http://",
         "http://a:b@service.test",
-        "http://service.test/v1",
+        "http://service.test/?x=1",
+        "http://service.test/a b",
         "http://[::1",
     ],
 )

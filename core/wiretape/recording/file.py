@@ -1,5 +1,6 @@
 """The SQLite file under a recording that is being written."""
 
+import errno
 import fcntl
 import os
 import secrets
@@ -34,8 +35,9 @@ SELECT max(t) FROM (
 class OpenFile:
     """A recording opened for writing: the connection, and where numbering goes on."""
 
-    def __init__(self, connection: sqlite3.Connection, lock: int, *, upstream: str) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str) -> None:
         self.connection = connection
+        self._path = path
         self._lock = lock
         self._begin(upstream)
 
@@ -54,13 +56,21 @@ class OpenFile:
             connection.execute("PRAGMA synchronous = NORMAL")
             if fresh:
                 schema.create(connection)
-            return cls(connection, lock, upstream=upstream)
+            return cls(connection, path, lock, upstream=upstream)
         except BaseException as error:
             if fresh:
                 _remove(path)
             if isinstance(error, sqlite3.Error | OSError):
                 raise RecordingError(f"Cannot record to {path}: {error}.") from None
             raise
+
+    @property
+    def in_place(self) -> bool:
+        """Whether the file that is written to is still the one at its path."""
+        try:
+            return os.path.samestat(self._path.stat(), os.fstat(self._lock))
+        except OSError:
+            return False
 
     def attempt(self, write: Callable[[], object]) -> sqlite3.Error | None:
         """Run `write` in a transaction, all or nothing; returns the SQLite error that stopped it, if one did."""
@@ -132,6 +142,18 @@ def _head(upstream: str, now_ns: int) -> dict[str, object]:
 
 def _iso(unix_ns: int) -> str:
     return datetime.fromtimestamp(unix_ns / 1e9, UTC).isoformat(timespec="milliseconds")
+
+
+def check_output(path: Path, *, append: bool) -> None:
+    """Raises RecordingError when it can be seen, without touching anything, that no recording can begin at `path`."""
+    if path.exists():
+        if not append and not (path.is_file() and path.stat().st_size == 0):
+            raise RecordingError(_taken(path))
+    elif not path.parent.is_dir():
+        reason = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
+        raise RecordingError(f"Cannot record to {path}: {os.strerror(reason)}.")
+    elif not os.access(path.parent, os.W_OK | os.X_OK):
+        raise RecordingError(f"Cannot record to {path}: {os.strerror(errno.EACCES)}.")
 
 
 def _claim(path: Path, *, append: bool) -> bool:

@@ -81,6 +81,11 @@ class Writer:
         return self._file.began_ns
 
     @property
+    def in_place(self) -> bool:
+        """Whether the recording is still the file at its path: it may have been deleted or replaced meanwhile."""
+        return self._file.in_place
+
+    @property
     def redacted(self) -> int:
         """How many secrets were redacted in this run of the writer."""
         return self._file.redactor.count

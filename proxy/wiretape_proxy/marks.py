@@ -1,0 +1,34 @@
+"""Findings on a flow, as mitmproxy's own interfaces show them: a marker, and a comment."""
+
+from dataclasses import dataclass, field
+
+from mitmproxy.flow import Flow
+
+from wiretape_proxy.reports import Mark
+
+_MARKERS = {"error": ":red_circle:", "warning": ":warning:", "note": ":large_blue_circle:"}
+"""By severity, worst first."""
+
+
+@dataclass(slots=True)
+class Marks:
+    """What was found about one flow."""
+
+    _counts: dict[str, int] = field(default_factory=dict)
+    _severities: set[str] = field(default_factory=set)
+    _comment: str = ""
+    _marker: str = ""
+
+    def add(self, mark: Mark) -> None:
+        """Take findings in."""
+        self._counts[mark.code] = self._counts.get(mark.code, 0) + mark.count
+        self._severities.add(mark.severity)
+
+    def put_on(self, flow: Flow) -> None:
+        """Mark the flow and comment it, unless somebody else did."""
+        comment = ", ".join(code if count == 1 else f"{code} ×{count}" for code, count in self._counts.items())  # noqa: RUF001
+        if flow.comment in {"", self._comment}:
+            flow.comment = self._comment = comment
+        marker = next(marker for severity, marker in _MARKERS.items() if severity in self._severities)
+        if flow.marked in {"", self._marker}:
+            flow.marked = self._marker = marker
