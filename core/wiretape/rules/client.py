@@ -30,7 +30,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
-from wiretape.rules.clients import Resync
+from wiretape.rules.clients import RECONNECT_NS, Resync
 from wiretape.rules.conduct import is_stream_request
 from wiretape.rules.facts import CUSTOM_TOOL_USE
 from wiretape.rules.finding import Party, Severity
@@ -40,7 +40,6 @@ from wiretape.rules.words import quoted
 from wiretape.rules.work import Run
 
 _TOLERANCE_NS = 500_000_000
-_RECONNECT_NS = 60_000_000_000
 _REFUSED = ERROR_CODES[AUTHENTICATION_REQUIRED]
 
 
@@ -156,7 +155,7 @@ def resync_ignored(message: Message, stream: Stream) -> Outcome:
     course = stream.course
     if course.resync is not None or not course.is_fresh(message):
         return None
-    due_ns = message.time_ns + _RECONNECT_NS
+    due_ns = message.time_ns + RECONNECT_NS
 
     def decide(now_ns: int) -> Outcome:
         return None if course.resync is None else _followed(course.resync, due_ns, now_ns)

@@ -17,8 +17,12 @@ MOST_CLIENTS = 10_000
 MOST_REQUESTS = 1000
 """Of how many requests a client is remembered what it was told about them."""
 _MOST_CURSORS = 100
+_MOST_RUNS = 1000
+_MOST_RESYNCS = 20
 _IN_FLIGHT_NS = 1_000_000_000
 """What was forwarded this shortly before a connection broke may not have been read by the client."""
+RECONNECT_NS = 60_000_000_000
+"""How long a client may take to reconnect after it was told to."""
 _ORDERLY = frozenset({Ending.COMPLETE, Ending.SERVICE_CLOSED})
 Item = TypeVar("Item")
 
@@ -104,6 +108,11 @@ class Resync:
         """Whether it reconnected with the last durable id."""
         return self.cursor in self.right or self.cursor in self.delivered
 
+    def deliver(self, identity: str, time_ns: int) -> None:
+        """A durable event still came on the stream."""
+        if self.answered_ns is None and time_ns <= self.time_ns + RECONNECT_NS:
+            self.delivered[identity] = None
+
     def end(self, ending: Ending, time_ns: int) -> None:
         """Its stream ended."""
         self.ending = ending
@@ -186,6 +195,14 @@ class Reader:
         _put(self.refused, cursor, None, _MOST_CURSORS)
         self.last.pop(cursor, None)
         self.restart = True
+
+    def resync(self, resync: Resync) -> None:
+        """It was told to reconnect."""
+        self.resyncs = [*self.resyncs[1 - _MOST_RESYNCS :], resync]
+
+    def resolve(self, run_id: str, told: tuple[int, int, int]) -> None:
+        """It was told `event_already_resolved` about a run."""
+        _put(self.resolved, run_id, told, _MOST_RUNS)
 
     def deliver(self, identity: str) -> None:
         """A durable event was delivered to it."""

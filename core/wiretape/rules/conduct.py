@@ -64,11 +64,8 @@ def refused(exchange: ExchangeState, answer: Answer) -> None:
     if code == INVALID_CURSOR and cursor is not None and is_stream_request(exchange):
         exchange.reader.refuse(cursor)
     elif code == EVENT_ALREADY_RESOLVED and exchange.match.run_id is not None:
-        exchange.reader.resolved[exchange.match.run_id] = (
-            exchange.number,
-            custom_uses(exchange),
-            exchange.reader.losses,
-        )
+        told = exchange.number, custom_uses(exchange), exchange.reader.losses
+        exchange.reader.resolve(exchange.match.run_id, told)
 
 
 def ended(exchange: ExchangeState, ending: Ending, time_ns: int) -> None:

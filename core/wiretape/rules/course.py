@@ -17,12 +17,12 @@ from wiretape.contract import (
     TOOL_TYPES,
 )
 from wiretape.observe import Ending
-from wiretape.rules.clients import Delivery, Reader, Resync
+from wiretape.rules.clients import MOST_CLIENTS, Delivery, Reader, Resync
 from wiretape.rules.facts import OF_A_RUN, OUTPUT_TYPES, run_of
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.past import Past
 from wiretape.rules.resumption import Resumption
-from wiretape.rules.work import Run
+from wiretape.rules.work import MOST_RUNS, Run
 
 _LIFE = frozenset(TOOL_TYPES)
 _NEEDS_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
@@ -190,7 +190,7 @@ class Course:
             self.delivery.add(message.id, message.time_ns)
             self.reader.deliver(message.id)
             if self.resync is not None:
-                self.resync.delivered[message.id] = None
+                self.resync.deliver(message.id, message.time_ns)
 
     def _judge(self, resumption: Resumption, message: Message) -> None:
         """What is one finding for the whole of a stream is not found again."""
@@ -268,6 +268,8 @@ class Course:
 
     def _go_on(self, run: Run, run_id: str) -> None:
         if run.is_active and not run.idled:
+            if len(self.runs) >= MOST_RUNS:
+                self.runs.clear()
             self.runs[run_id] = run
 
     def _finish(self, run: Run, run_id: str, message: Message) -> None:
@@ -276,12 +278,14 @@ class Course:
             run.ended_id, run.ended_sequence = message.id, message.sequence
         self.runs.pop(run_id, None)
         if self.live:
+            if len(self.ended) >= MOST_RUNS:
+                self.ended.clear()
             self.ended.add(run_id)
 
     def _tell(self, message: Message) -> None:
         """The client learnt that a run has ended."""
         run = self.past.work.runs.get(run_of(message) or "")
-        if run is not None:
+        if run is not None and len(run.told) < MOST_CLIENTS:
             run.told.add(self.reader.key)
 
     def _idle(self) -> None:
@@ -294,4 +298,4 @@ class Course:
             return
         last = self.delivery.last or self.cursor
         self.resync = Resync(message.time_ns, {last, message.id or last}, unsure=self.delivery.unsure)
-        self.reader.resyncs.append(self.resync)
+        self.reader.resync(self.resync)

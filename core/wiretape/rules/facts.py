@@ -20,16 +20,23 @@ def run_of(message: Message) -> str | None:
 
 def call_ids(message: Message) -> list[str]:
     """The ids of the tool call that an event belongs to: one, or two when it contradicts itself."""
-    return list(dict.fromkeys(_strings(message, "tool_call_id")))
+    first, second = _said(message, "tool_call_id")
+    if first is None or first == second:
+        return [] if second is None else [second]
+    return [first] if second is None else [first, second]
 
 
 def tool_name(message: Message) -> str | None:
     """The name of the tool, when the event says one and does not contradict itself."""
-    names = set(_strings(message, "name"))
-    return names.pop() if len(names) == 1 else None
+    first, second = _said(message, "name")
+    if first is None or second is None or first == second:
+        return second if first is None else first
+    return None
 
 
-def _strings(message: Message, name: str) -> list[str]:
-    parts = (message.document.get("content"), message.document.get("data"))
-    found = [part.get(name) for part in parts if type(part) is dict]
-    return [value for value in found if type(value) is str]
+def _said(message: Message, name: str) -> tuple[str | None, str | None]:
+    """What `content` and `data` say, where it is a string."""
+    content, data = message.document.get("content"), message.document.get("data")
+    first = content.get(name) if type(content) is dict else None
+    second = data.get(name) if type(data) is dict else None
+    return first if type(first) is str else None, second if type(second) is str else None

@@ -66,6 +66,9 @@ class Run:
     def call(self, call_id: str, call: "Call", *, custom: bool) -> None:
         """It calls a tool."""
         self.called = True
+        if len(self.calls) >= MOST_CALLS:
+            self.calls.clear()
+            self.unclear = True
         if not call.ended:
             self.calls[call_id] = call
         if custom and not call.custom:
@@ -156,8 +159,11 @@ class Work:
                 call.ended, call.outcome_id = True, message.id
                 if run is not None:
                     run.calls.pop(call_id, None)
-            call.changed |= disagreement(call, message) is not None
-            call.name, call.run_id = call.name or tool_name(message), call.run_id or run_id
+            if call.name is None and call.run_id is None:
+                call.name, call.run_id = tool_name(message), run_id
+            else:
+                call.changed |= disagreement(call, message) is not None
+                call.name, call.run_id = call.name or tool_name(message), call.run_id or run_id
 
 
 def disagreement(call: Call, message: Message) -> tuple[str, str, str] | None:
