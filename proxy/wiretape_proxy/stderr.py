@@ -12,6 +12,7 @@ import re
 import select
 import sys
 import threading
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from wiretape.text import printable
@@ -24,6 +25,7 @@ _OURS = "wiretape_proxy"
 _SECRET = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
 _MOST_LINES = 10_000
 """How many lines may wait to be written."""
+_DRAW_EVERY_S = 0.25
 _PATIENCE_S = 2.0
 _END: Final = None
 
@@ -73,6 +75,8 @@ class Stderr:
         self._file = Descriptor()
         self._view = _view(self._file) if live else None
         self._left_out = 0
+        self._ended = False
+        self._closing = threading.Event()
         self._waiting: queue.Queue[str | Progress | None] = queue.Queue(_MOST_LINES)
         self._thread = threading.Thread(target=self._write, name="stderr", daemon=True)
         self._thread.start()
@@ -87,6 +91,7 @@ class Stderr:
 
     def close(self, patience_s: float = _PATIENCE_S) -> None:
         """Write what is left, and take the view off the screen."""
+        self._closing.set()
         self._put(_END)
         self._thread.join(patience_s)
 
@@ -97,24 +102,27 @@ class Stderr:
             self._left_out += isinstance(what, str)
 
     def _write(self) -> None:
-        while (what := self._waiting.get()) is not _END:
-            if isinstance(what, Progress):
-                # One that is out of date already is not worth its while.
-                if self._view is not None and self._waiting.empty():
-                    self._view.show(what)
-                continue
-            self._line(what)
-            if self._left_out:
-                self._line(f"{self._left_out:,} lines like these were left out.")
-                self._left_out = 0
+        while not self._ended:
+            waiting = [self._waiting.get()]
+            if self._view is not None:
+                self._closing.wait(_DRAW_EVERY_S)
+            while not self._waiting.empty():
+                waiting.append(self._waiting.get())
+            self._ended = _END in waiting
+            self._put_out(waiting)
         if self._view is not None:
             self._view.close()
 
-    def _line(self, line: str) -> None:
-        if self._view is not None:
-            self._view.line(line)
+    def _put_out(self, waiting: Sequence[str | Progress | None]) -> None:
+        lines = [what for what in waiting if isinstance(what, str)]
+        if self._left_out:
+            lines.append(f"{self._left_out:,} lines like these were left out.")
+            self._left_out = 0
+        if self._view is None:
+            self._file.write("".join(f"{line}\n" for line in lines))
         else:
-            self._file.write(f"{line}\n")
+            progress = next((what for what in reversed(waiting) if isinstance(what, Progress)), None)
+            self._view.draw(lines, progress)
 
 
 def _view(file: Descriptor) -> "View":

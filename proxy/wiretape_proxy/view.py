@@ -2,25 +2,31 @@
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from rich.console import Console, Group
+from rich.cells import cell_len, set_cell_size
+from rich.console import Console
 from rich.live import Live
-from rich.table import Table
-from rich.text import Text
+from rich.segment import Segment, Segments
+from rich.style import Style
 
 from wiretape.text import printable
 from wiretape_proxy.lines import counted
 from wiretape_proxy.reports import OpenStream, Progress
 
-_STYLES = {"error": "bold red", "warning": "yellow", "note": "cyan"}
+_STYLES = {"error": Style(color="red", bold=True), "warning": Style(color="yellow"), "note": Style(color="cyan")}
 _OVER_S = 2.5
 """Rates are those of the last seconds, so many."""
 _ROWS = 20
 _REST = 6
 """Lines of the screen that are left to what scrolls, and to the view's own head."""
 _NARROW = 64
+"""Columns of a screen on which there is no room for all of ours."""
+_COLUMNS = ("exchange", "silent", "sequence", "events", "events/s", "session")
+_DISPENSABLE = (3, 4)
+_TITLE = Style(bold=True)
+_HEAD = Style(dim=True)
 
 
 class View:
@@ -38,23 +44,17 @@ class View:
         )
         self._seen: dict[int, deque[tuple[float, int]]] = {}
 
-    def line(self, line: str) -> None:
-        """Write a line above the view; it is safe to show already."""
-        text = Text(line)
-        word = line.partition(" ")[0]
-        if word in _STYLES:
-            text.stylize(_STYLES[word], 0, len(word))
-        self._console.print(text, soft_wrap=True)
-
-    def show(self, progress: Progress) -> None:
-        """Draw the view anew; without open streams there is none."""
-        self._measure(progress.streams)
-        if not progress.streams:
+    def draw(self, lines: Sequence[str], progress: Progress | None) -> None:
+        """Write lines, safe to show already, above the view, and draw it anew; without open streams there is none."""
+        if progress is not None and not progress.streams:
             self.close()
-            return
-        if not self._live.is_started:
-            self._live.start()
-        self._live.update(self._drawn(progress), refresh=True)
+        if lines:
+            self._console.print(Segments(_segments(lines)), soft_wrap=True)
+        if progress is not None and progress.streams:
+            self._measure(progress.streams)
+            if not self._live.is_started:
+                self._live.start()
+            self._live.update(self._drawn(progress), refresh=True)
 
     def close(self) -> None:
         """Leave the screen as if there had been no view."""
@@ -75,37 +75,54 @@ class View:
         (before, first), (now, last) = self._seen[stream.exchange][0], self._seen[stream.exchange][-1]
         return f"{(last - first) / (now - before):,.1f}" if now > before else ""
 
-    def _drawn(self, progress: Progress) -> Group:
+    def _drawn(self, progress: Progress) -> Segments:
+        """Plain segments, because a rich table takes thirty times as long, and the traffic waits meanwhile."""
         width, height = self._console.size
-        rows = max(1, min(_ROWS, height - _REST))
-        shown = progress.streams[-rows:]
-        left_out = progress.open - len(shown)
-        head = ", ".join(
-            (
-                counted(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
-                counted(progress.requests, "request"),
-                counted(progress.events, "event"),
-                counted(progress.findings, "finding"),
-            )
-        )
-        return Group(
-            Text(head, style="bold", no_wrap=True, overflow="crop"), self._table(shown, narrow=width < _NARROW)
+        shown = progress.streams[-max(1, min(_ROWS, height - _REST)) :]
+        rows = [_COLUMNS, *(self._row(stream) for stream in shown)]
+        if width < _NARROW:
+            rows = [tuple(cell for column, cell in enumerate(row) if column not in _DISPENSABLE) for row in rows]
+        lines = [_title(progress, len(shown)), *_aligned(rows)]
+        styles = [_TITLE, _HEAD, *[None] * len(shown)]
+        segments: list[Segment] = []
+        for line, style in zip(lines, styles, strict=True):
+            segments += (Segment(set_cell_size(line, min(cell_len(line), width)), style), Segment.line())
+        return Segments(segments[:-1])
+
+    def _row(self, stream: OpenStream) -> tuple[str, ...]:
+        return (
+            str(stream.exchange),
+            f"{stream.silence:,.1f} s",
+            "" if stream.sequence is None else str(stream.sequence),
+            f"{stream.events:,}",
+            self._rate(stream),
+            printable(stream.session or ""),
         )
 
-    def _table(self, streams: Sequence[OpenStream], *, narrow: bool) -> Table:
-        table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-        columns = ["exchange", "silent", "sequence", "session"]
-        columns = columns if narrow else ["exchange", "silent", "sequence", "events", "events/s", "session"]
-        for column in columns:
-            table.add_column(column, justify="left" if column == "session" else "right", no_wrap=True, overflow="crop")
-        for stream in streams:
-            cells = {
-                "exchange": str(stream.exchange),
-                "silent": f"{stream.silence:,.1f} s",
-                "sequence": "" if stream.sequence is None else str(stream.sequence),
-                "events": f"{stream.events:,}",
-                "events/s": "" if narrow else self._rate(stream),
-                "session": printable(stream.session or ""),
-            }
-            table.add_row(*(Text(cells[column]) for column in columns))
-        return table
+
+def _title(progress: Progress, shown: int) -> str:
+    left_out = progress.open - shown
+    return ", ".join(
+        (
+            counted(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
+            counted(progress.requests, "request"),
+            counted(progress.events, "event"),
+            counted(progress.findings, "finding"),
+        )
+    )
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns to the right, but for the last one."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        cells = [cell.rjust(width) for cell, width in zip(row[:-1], widths[:-1], strict=True)]
+        yield "  ".join((*cells, row[-1]))
+
+
+def _segments(lines: Sequence[str]) -> Iterator[Segment]:
+    """The lines, the severity that one begins with in its colour."""
+    for line in lines:
+        word, space, rest = line.partition(" ")
+        yield Segment(word, _STYLES.get(word))
+        yield Segment(f"{space}{rest}\n")
