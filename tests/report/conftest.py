@@ -39,7 +39,7 @@ def record(tmp_path, traffic):
 def all_vectors():
     """The traffic of all vectors, one after the other: as many services, each with clients of its own.
 
-    It breaks every rule but RES006, since ids that many sessions share say nothing about whose a cursor is.
+    It breaks every rule.
     """
     seen, exchange, time_ns = [], 0, 0
     for number, vector in enumerate(vectors()):

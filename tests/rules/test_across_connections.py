@@ -127,6 +127,12 @@ def test_a_client_that_left_may_not_have_read_what_came_last(three, ending, afte
     assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
 
 
+def test_a_cursor_that_was_right_once_is_not_right_for_ever(three):
+    again = read(three[1], cursor="evt_1"), read(three[2], cursor="evt_2")
+    assert Played(read(three[0]), *again).codes == []
+    assert Played(read(three[0]), *again, read(three[1], three[2], cursor="evt_1")).codes == ["CLI002"]
+
+
 def test_lost_bytes_may_have_held_the_last_id(three):
     played = Played(read(three[0], {"lost": 300}), read(three[2], cursor="evt_2"))
     assert played.codes == ["REC001"]
@@ -188,6 +194,12 @@ def test_what_was_seen_after_the_request_is_no_replay(three):
     long = read(three[0], {"text": three[1], "after": 5}, at=1.0)
     resumed = read(DELTA, {"text": three[1], "after": 6}, key="two", cursor="evt_1", at=3.0)
     assert Played(long, resumed).codes == []
+
+
+def test_what_was_seen_while_a_stream_was_being_opened_may_be_missing(three):
+    long = read(three[0], {"text": three[1], "after": 1.9975}, at=1.0)
+    assert Played(long, read(three[2], key="two", cursor="evt_1", at=3.0)).codes == []
+    assert Played(long, read(three[2], key="two", cursor="evt_1", at=3.1)).codes == ["RES002"]
 
 
 def test_a_replay_in_the_wrong_order_is_one_finding(three):

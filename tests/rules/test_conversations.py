@@ -119,8 +119,13 @@ def plant_res004(stage):
 
 
 def plant_res005(stage):
+    stage.close()
     headers = (("Last-Event-ID", stage.session.log[0].id),)
-    stage.world.error(stage.other, "GET", f"{stage.session.path}/events/stream", "invalid_cursor", headers)
+    stage.world.error(stage.reader, "GET", f"{stage.session.path}/events/stream", "invalid_cursor", headers)
+    stage.stream = stage.reader.open(stage.session, None)
+    stage.pause()
+    stage.close()
+    stage.reader.open(stage.session)
 
 
 def plant_res006(stage):

@@ -84,10 +84,6 @@ class Course:
         """Whether all that came was seen and understood."""
         return not (self.lossy or self.blurred)
 
-    def is_live(self, message: Message) -> bool:
-        """Whether the message is known to be live output."""
-        return self.live or (message.shape is not Shape.DURABLE and message.type in OUTPUT_TYPES)
-
     def is_new(self, message: Message) -> bool:
         """Whether the message is not known from before; that an ephemeral one is a copy cannot be told."""
         return message.shape is not Shape.DURABLE or self.past.log.is_new(message)
@@ -160,11 +156,10 @@ class Course:
             if "run_id" in message.document:
                 self._blur()
             return
-        if message.type in STORED_TYPES:
+        if message.type in STORED_TYPES and self.resumption is not None:
             # It may be one that was expected; that is DUR006.
-            if self.resumption is not None:
-                self.resumption.lost = True
-        elif message.type != STREAM_RESYNC:
+            self.resumption.lost = True
+        if message.type in OUTPUT_TYPES:
             self.live = True
             if self.resumption is not None:
                 self.resumption.live = True

@@ -157,16 +157,12 @@ def issued_cursor_accepted(exchange: ExchangeState) -> Outcome:
 @rule("RES006", "foreign-cursor-accepted", at=RESPONSE, scope=Scope.SESSION, basis=Basis.INFERRED, clause=_INVALID)
 def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
     """The service accepts a cursor that belongs to another session, and to that only."""
-    cursor, session = exchange.cursor, exchange.session
-    if cursor is None or session is None or cursor in session.past.log.events:
+    cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
+    if cursor is None or session is None or not exchange.sessions.is_foreign(cursor, session, authority):
         return None
-    if not any(exchange.sessions.others_with(cursor, session)):
-        return None
-    past = session.past
-    all_seen = past.from_start and past.clear and not past.log.forgotten
+    forgotten = session.past.returned or session.past.log.forgotten
     # Where every session counts its events anew, one that was not seen may well be this session's own.
-    counted = cursor.isdigit() or exchange.sessions.share_ids()
-    if past.returned or (counted and not all_seen):
+    if forgotten or cursor.isdigit() or exchange.sessions.share_ids(authority):
         return INCONCLUSIVE
     return problem(f"Expected {INVALID_CURSOR} for {quoted(cursor)}, an event of another session, got status 200.")
 
@@ -174,9 +170,7 @@ def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
 @also("RES006", at=ERROR_ANSWER)
 def foreign_cursor_refused(answer: Answer, exchange: ExchangeState) -> Outcome:
     """A cursor of another session is refused."""
-    cursor, session = exchange.cursor, exchange.session
+    cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
     if not is_stream_request(exchange) or cursor is None or session is None or answer.code != INVALID_CURSOR:
         return None
-    if cursor in session.past.log.events:
-        return None
-    return HELD if any(exchange.sessions.others_with(cursor, session)) else None
+    return HELD if exchange.sessions.is_foreign(cursor, session, authority) else None

@@ -92,16 +92,18 @@ class Sessions:
         ]
         return having[0] if len(having) == 1 else None
 
-    def others_with(self, cursor: str, session: Session) -> Iterator[Session]:
-        """The other sessions that have an event of that id."""
-        for other in self._sessions.values():
-            if other is not session and cursor in other.past.log.events:
-                yield other
+    def is_foreign(self, cursor: str, session: Session, authority: str) -> bool:
+        """Whether a cursor is the id of an event of other sessions of the same service only, as far as seen."""
+        logs = [other.past.log.events for other in self._of(authority) if other is not session]
+        return cursor not in session.past.log.events and any(cursor in events for events in logs)
 
-    def share_ids(self) -> bool:
-        """Whether any two sessions have events of the same id."""
-        logs = [session.past.log.events for session in self._sessions.values()]
+    def share_ids(self, authority: str) -> bool:
+        """Whether any two sessions of a service have events of the same id."""
+        logs = [session.past.log.events for session in self._of(authority)]
         return len(set().union(*logs)) < sum(map(len, logs))
+
+    def _of(self, authority: str) -> Iterator[Session]:
+        return (session for key, session in self._sessions.items() if key[0] == authority)
 
     def _make_room(self) -> None:
         if len(self._sessions) < self._most and not self._budget.is_spent:
