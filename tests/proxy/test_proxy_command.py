@@ -1,6 +1,8 @@
 """`wiretape proxy` as a command: what it says, what it refuses, and how it ends."""
 
 import asyncio
+import contextlib
+import json
 import os
 import signal
 import socket
@@ -8,6 +10,7 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -125,6 +128,58 @@ def test_a_recording_is_gone_on_with_when_told_to(start_proxy, service):
     assert exchanges[0].ended_ns < exchanges[1].request.time_ns
 
 
+# The exit status
+
+
+def finds(peer):
+    peer.send(CHUNKED + b"a\r\ndata: {}\n\n\r\n0\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "config", "status"),
+    [
+        ([], "", 0),
+        (["--fail-on", "error"], "", 1),
+        (["--fail-on", "never"], "", 0),
+        (["--fail-on", "error"], '[severity]\nALL = "warning"\n', 0),
+        (["--fail-on", "warning"], '[severity]\nALL = "warning"\n', 1),
+        (["--fail-on", "note"], '[severity]\nALL = "off"\n', 0),
+        (["--fail-on", "note"], 'select = ["RATE"]\n', 0),
+        (["--fail-on", "error", "--no-config"], 'ignore = ["ALL"]\n', 1),
+        (["--fail-on", "note", "--config", "own.toml"], "", 0),
+    ],
+)
+def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_path, arguments, config, status):
+    (tmp_path / "wiretape.toml").write_text(config)
+    (tmp_path / "own.toml").write_text('select = ["RATE"]\n')
+    proxy = start_proxy(service.url, *arguments)
+    proxy.get(service.on(STREAM, finds)).until(b"0\r\n\r\n")
+    proxy.ended(STREAM)
+
+    assert proxy.stop() == status
+    judged = subprocess.run(
+        [sys.executable, "-m", "wiretape", "report", "run.db", "--format", "json", *arguments[2:]],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    reported = Counter(finding["code"] for finding in json.loads(judged.stdout)["findings"])
+    with open_recording(proxy.file) as recording:
+        assert Counter(finding["code"] for finding in recording.findings()) == reported
+
+
+def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service):
+    (tmp_path / "wiretape.toml").write_text("nonsense = 1\n")
+
+    line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--output", "run.db")
+
+    assert line.startswith("Error: ")
+    assert "wiretape.toml, line 1: nonsense: there is no such setting" in line
+    assert not (tmp_path / "run.db").exists()
+
+
 # What cannot be
 
 
@@ -180,6 +235,16 @@ def test_a_service_that_does_not_answer_is_said(tmp_path):
         f"Error: {url} does not answer (Connection refused): start the service first, or pass --no-upstream-check."
     )
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_output_is_complained_of_before_the_service_is_asked_for(tmp_path):
+    line = refused_when_running(tmp_path, "http://no-such-host.invalid:80", "--output", "none/run.db")
+
+    assert line == "Error: Cannot record to none/run.db: No such file or directory."
+
+
+def test_an_upstream_is_needed_in_reverse_mode_only():
+    assert "Missing argument 'UPSTREAM'" in refused()
 
 
 def test_a_name_that_leads_nowhere_is_said(tmp_path):
@@ -278,6 +343,42 @@ def test_an_address_that_is_none_is_said(address):
 )
 def test_an_option_that_makes_no_sense_is_said(option):
     assert f"Invalid value for '{option[0]}'" in refused("http://service.test", *option)
+
+
+# The base path of a service
+
+
+def test_the_base_path_of_the_service_is_put_before_the_paths_of_requests(start_proxy, service):
+    proxy = start_proxy(f"{service.url}/base/v2/")
+    path = service.on("/base/v2/v1/sessions/s1/events/stream?event_deltas=true", lambda peer: peer.send(OK))
+    proxy.get(f"{STREAM}?event_deltas=true").until(b"ok")
+
+    assert proxy.ended(path).operation == "stream"
+    assert f"forwarding to {service.url}/base/v2, " in proxy.lines[0]
+
+
+# What happens to standard error
+
+
+def test_traffic_passes_and_the_recording_is_closed_whatever_happens_to_standard_error(start, service, tmp_path):
+    path = service.on("/deaf", lambda peer: peer.send(OK))
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    listen = ["--listen", f"127.0.0.1:{port}", "--output", "run.db"]
+    with Path("/dev/full").open("w") as full:
+        process = start([sys.executable, "-m", "wiretape", "proxy", service.url, *listen], cwd=tmp_path, stderr=full)
+    for _ in range(500):
+        with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as client:
+            client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            assert client.makefile("rb").read().endswith(b"ok")
+            break
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(15) == 0
+    with open_recording(tmp_path / "run.db") as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()] == [path]
 
 
 # Where it listens, and with what keys

@@ -183,7 +183,8 @@ def test_trailers_neither_hang_the_client_nor_lose_the_body(proxy, service):
 
     assert client.until(b"0\r\n\r\n").endswith(b"\r\n\r\n" + ONE + b"0\r\n\r\n")
     assert (proxy.ended(path).ending, proxy.body(path)) == (Ending.COMPLETE, b"data: 1")
-    proxy.wait_line("trailers")
+    line = proxy.wait_line("trailers")
+    assert line.startswith(f"HTTP/1 trailers of exchange {proxy.find(path).number} were dropped")
 
 
 def test_trailers_of_a_request_do_not_hang_either(proxy, service):
@@ -303,3 +304,24 @@ def test_an_exchange_on_which_nothing_comes_is_timed_out_when_asked_for(start_pr
 
     seen = proxy.ended(path)
     assert (seen.ending, proxy.body(path)) == (Ending.TIMED_OUT, b"data: 1")
+
+
+def test_an_upgrade_passes_and_it_is_said_that_what_follows_is_not_recorded(proxy, service):
+    switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+    accept = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
+    hello = b"\x81\x05hello"
+    path = service.on("/websocket", lambda peer: (peer.send(switching + accept + hello), peer.rest()))
+    client = proxy.get(
+        path,
+        "Connection: Upgrade",
+        "Upgrade: websocket",
+        "Sec-WebSocket-Version: 13",
+        "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==",
+    )
+    client.until(hello)
+
+    seen = proxy.ended(path)
+    detail = "What passes after the upgrade to another protocol is not recorded."
+    assert (seen.ending, seen.response.status, seen.detail) == (Ending.COMPLETE, 101, detail)
+    assert proxy.wait_line(f"GET {path} 101: ").endswith(detail)
+    client.close()

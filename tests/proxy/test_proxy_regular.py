@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from wiretape.observe import Ending
+from wiretape.recording import open_recording
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
@@ -83,3 +84,27 @@ def test_plain_requests_to_others_pass_unrecorded_and_unbuffered(regular, servic
     curl(regular, "--insecure", tls_service.url + path)
     regular.ended(path)
     assert regular.find("/plain") is None
+
+
+def test_without_an_upstream_every_host_is_recorded(start_proxy, service, tls_service, tmp_path):
+    proxy = start_proxy("--mode", "regular", "--confdir", str(tmp_path / "keys"), "--insecure")
+    paths = [one.on("/any", lambda peer: peer.send(OK)) for one in (service, tls_service)]
+
+    assert proxy.wait_line("as a proxy for every host, recording to ")
+    for one, path in zip((service, tls_service), paths, strict=True):
+        assert curl(proxy, "--insecure", one.url + path) == b"ok"
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as recording:
+        seen = [exchange.request.authority for exchange in recording.exchanges()]
+    assert seen == [service.authority, tls_service.authority]
+
+
+def test_with_a_base_path_only_what_is_below_it_is_recorded(start_proxy, service, tmp_path):
+    proxy = start_proxy(f"{service.url}/base", "--mode", "regular", "--confdir", str(tmp_path / "keys"))
+    paths = [service.on(path, lambda peer: peer.send(OK)) for path in ("/based", "/base/1", "/base?x")]
+
+    for path in paths:
+        assert curl(proxy, service.url + path) == b"ok"
+    assert proxy.stop() == 0
+    with open_recording(proxy.file) as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()] == paths[1:]

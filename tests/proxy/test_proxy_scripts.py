@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.observe import Ending, Side
-from wiretape.recording import open_recording
+from wiretape.recording import Writer, open_recording
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
 BIN = Path(sys.executable).parent
@@ -125,6 +125,7 @@ def test_mitmdump_keeps_what_other_scripts_answer(program, service, tmp_path):
         ("wiretape_on_overload=crash", "wiretape_on_overload: 'crash' is neither slow nor drop."),
         ("wiretape_upstream=service", "wiretape_upstream: 'service' names no service"),
         ("wiretape_ouptut=run.db", "There is no option wiretape_ouptut; those of wiretape are wiretape_output, "),
+        ("wiretape_config=none.toml", "none.toml cannot be read: No such file or directory."),
         ("wiretape_output=none/run.db", "Cannot record to none/run.db: No such file or directory."),
     ],
 )
@@ -138,6 +139,15 @@ def test_mitmdump_says_in_one_sentence_which_option_makes_no_sense_and_ends(prog
     assert not list(tmp_path.glob("*.db"))
 
 
+def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
+    Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
+    mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
+
+    assert mitmdump.process.wait(15) == 1
+    sentence = "run.db already holds a recording: choose another wiretape_output, or go on in it with wiretape_append."
+    assert sentence in mitmdump.said
+
+
 def test_options_may_be_given_twice_alone_or_in_mitmproxys_own_file(program, service, eventually, tmp_path):
     """mitmproxy would drop the addon, and say nothing."""
     (tmp_path / "conf").mkdir()
@@ -149,8 +159,10 @@ def test_options_may_be_given_twice_alone_or_in_mitmproxys_own_file(program, ser
     assert mitmdump.stop() == 0
 
 
-def test_mitmweb_records_and_shows_a_stream_while_it_is_open(program, service, eventually):
-    service.on(STREAM, lambda peer: (peer.send(CHUNKED + b"7\r\ndata: 1\r\n"), peer.rest()))
+def test_mitmweb_records_and_shows_a_stream_and_its_findings_while_it_is_open(program, service, eventually):
+    event = b"id: e1\nevent: message.delta\ndata: 1\n\n"
+    sent = CHUNKED + b"%x\r\n%s\r\n" % (len(event) * 2, event * 2)
+    service.on(STREAM, lambda peer: (peer.send(sent), peer.rest()))
     web = free_port()
     mitmweb = program(
         "mitmweb",
@@ -171,9 +183,17 @@ def test_mitmweb_records_and_shows_a_stream_while_it_is_open(program, service, e
     eventually(lambda: "Recording to run.db." in mitmweb.said, "the recording to begin")
     with mitmweb.connect() as client:
         client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        read_until(client, b"data: 1\r\n")
+        read_until(client, event * 2 + b"\r\n")
         (flow,) = json.loads(ask("/flows"))
-        eventually(lambda: ask(f"/flows/{flow['id']}/response/content.data") == b"data: 1", "the body in mitmweb")
+        eventually(lambda: ask(f"/flows/{flow['id']}/response/content.data") == event * 2, "the body in mitmweb")
+
+        def comment():
+            (flow,) = json.loads(ask("/flows"))
+            return flow["comment"] and (flow["comment"], flow["marked"])
+
+        said, marker = eventually(comment, "the findings in mitmweb")
+        assert "EVT001 ×2" in said.split(", ")  # noqa: RUF001
+        assert marker == "🔴"
 
         assert mitmweb.stop() == 0
 

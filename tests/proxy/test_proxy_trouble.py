@@ -187,3 +187,18 @@ def test_when_the_disk_is_full_traffic_passes_on_and_the_loss_is_counted(start_p
     with open_recording(proxy.file) as recording:
         stored = sum(len(part.data) for part in recording.body(1, Side.RESPONSE) if not isinstance(part, BytesLost))
     assert stored + lost == count * len(BLOCK)
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced"])
+def test_a_recording_that_is_not_there_any_more_is_noticed(start_proxy, service, what):
+    proxy = start_proxy(service.url)
+    path = service.on("/gone", blocks(1))
+    proxy.file.unlink()
+    if what == "replaced":
+        proxy.file.write_text("something else")
+    proxy.get(path).until(b"x" * 100)
+
+    proxy.wait_line("The recording was deleted, moved or replaced")
+    assert proxy.stop() == 2
+    assert proxy.lines[-1].startswith(f"{proxy.file} was deleted or replaced meanwhile: 1 exchange, ")
+    assert what == "deleted" or proxy.file.read_text() == "something else"

@@ -1,0 +1,195 @@
+"""What is seen on a terminal: the open streams, findings above them, and nothing left behind."""
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import socket
+import struct
+import sys
+import termios
+import time
+
+import pytest
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+PATIENCE_S = 15
+
+
+def event(number: int) -> bytes:
+    data = b'id: e%d\nevent: run.started\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\n\n' % ((number,) * 3)
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+class Terminal:
+    """`wiretape proxy` on a terminal of its own."""
+
+    def __init__(self, start, folder, url, *arguments, columns=100, env=None):
+        self.master, slave = pty.openpty()
+        self.columns(columns)
+        self.file = folder / "run.db"
+        command = [sys.executable, "-m", "wiretape", "proxy", url, "--listen", "127.0.0.1:0", "--output", "run.db"]
+        plain = {"TERM": "xterm", "NO_COLOR": "", "COLUMNS": "", "LINES": ""}
+        streams = {"stdout": slave, "stderr": slave}
+        self.process = start([*command, *arguments], cwd=folder, env=plain | (env or {}), **streams)
+        os.close(slave)
+        self.raw = ""
+        self.until("Ctrl-C to stop.")
+        self.port = int(re.search(r"http://127\.0\.0\.1:(\d+)", self.raw)[1])
+
+    def columns(self, count):
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", 24, count, 0, 0))
+
+    @property
+    def text(self):
+        """All that was written, without what moves the cursor or colours."""
+        return CONTROL.sub("", self.raw)
+
+    def until(self, part, since=0):
+        """Read until there is this text; a pattern."""
+        end = time.monotonic() + PATIENCE_S
+        while not (found := re.search(part, CONTROL.sub("", self.raw[since:]))):
+            assert time.monotonic() < end, self.raw
+            self._read(end)
+        return found
+
+    def _read(self, end):
+        if select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]:
+            try:
+                self.raw += os.read(self.master, 65536).decode()
+            except OSError:  # nobody has the other side any more
+                return False
+        return True
+
+    def get(self, path):
+        sock = socket.create_connection(("127.0.0.1", self.port))
+        sock.sendall(b"GET %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer k\r\n\r\n" % path.encode())
+        return sock
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        end = time.monotonic() + PATIENCE_S
+        while self._read(end) and time.monotonic() < end:
+            pass
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def terminal(start, tmp_path):
+    terminals = []
+
+    def start_one(*arguments, **keywords):
+        terminals.append(Terminal(start, tmp_path, *arguments, **keywords))
+        return terminals[-1]
+
+    yield start_one
+    for one in terminals:
+        if one.process.poll() is None:
+            one.process.kill()
+        one.process.wait()
+        os.close(one.master)
+
+
+def streams(service, session, count=2):
+    """A stream that sends so many events and stays open."""
+    path = f"/v1/sessions/{session}/events/stream"
+
+    def behave(peer):
+        peer.send(CHUNKED + b"".join(event(number) for number in range(1, count + 1)))
+        peer.rest()
+
+    return service.on(path, behave)
+
+
+def screen(raw):
+    """What a terminal shows after these bytes: just enough of one to tell."""
+    lines, row, column = [""], 0, 0
+    for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", raw):
+        if token == "\n":
+            row, column = row + 1, 0
+            lines += [""] * (row + 1 - len(lines))
+        elif token == "\r":
+            column = 0
+        elif token.startswith("\x1b"):
+            if token.endswith("A"):
+                row -= int(token[2:-1] or 1)
+                assert row >= 0, "the cursor left the screen"
+            elif token == "\x1b[2K":
+                lines[row] = ""
+        else:
+            lines[row] = lines[row][:column].ljust(column) + token + lines[row][column + len(token) :]
+            column += len(token)
+    return [line for line in lines if line]
+
+
+def test_open_streams_are_shown_findings_scroll_above_and_nothing_is_left_behind(terminal, service):
+    shown = terminal(service.url)
+    paths = [streams(service, f"ses_{number}", count=number) for number in (1, 2)]
+    socks = [shown.get(path) for path in paths]
+
+    shown.until(r"2 open streams, 2 requests, 3 events, \d+ findings")
+    shown.until(r"exchange  silent  sequence  events  events/s  session")
+    shown.until(r" [\d.]+ s +2 +2 +[\d.]+  ses_2")
+    assert shown.stop() == 0
+
+    for sock in socks:
+        sock.close()
+    assert "\x1b[?25l" in shown.raw  # the cursor was hidden, and is shown again
+    assert shown.raw.rindex("\x1b[?25h") > shown.raw.rindex("\x1b[?25l")
+    left = screen(shown.raw)
+    assert not [line for line in left if "open stream" in line or line.startswith("exchange  ")]
+    assert [line for line in left if line.startswith("error EVT004 (exchange ")]
+    assert "\x1b[1;31merror\x1b[0m EVT004" in shown.raw
+    assert re.match(r"exchange \d: GET /v1/sessions/ses_\d/events/stream 200: ", left[-2])
+    assert left[-1].startswith("Recorded 2 exchanges, 2 streams, 3 events, ")
+
+
+def test_hostile_text_cannot_reach_the_terminal(terminal, service):
+    path = streams(service, "a\x1b]0;owned\x07\x1b[2J\u202eb")
+    shown = terminal(service.url)
+    with shown.get(path):
+        shown.until(r"1 open stream(?s:.)*owned")
+    shown.stop()
+
+    assert "\x1b]0;" not in shown.raw
+    assert "\x07" not in shown.raw
+    assert "\x1b[2J" not in shown.raw
+    assert "\u202e" not in shown.raw
+
+
+def test_a_narrow_terminal_and_a_resize_leave_no_line_too_long(terminal, service):
+    shown = terminal(service.url, columns=100)
+    path = streams(service, "s" * 150)
+    with shown.get(path):
+        shown.until(r"events/s")
+        shown.columns(40)
+        since = len(shown.raw)
+        row = shown.until(r"exchange  silent  sequence  session\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
+    assert len(row) == 40 - len("       ")
+    shown.stop()
+
+
+@pytest.mark.parametrize("how", [{"env": {"NO_COLOR": "1"}}, {"env": {"TERM": "dumb"}}, "--plain"])
+def test_who_wants_plain_lines_gets_them_on_a_terminal_too(terminal, service, how):
+    shown = terminal(service.url, how) if isinstance(how, str) else terminal(service.url, **how)
+    path = streams(service, "plain")
+    with shown.get(path):
+        shown.until(r"error EVT004 \(exchange 1, event 1\)")
+    shown.stop()
+
+    assert "\x1b" not in shown.raw
+    assert "open stream" not in shown.raw
+
+
+def test_a_terminal_that_was_stopped_does_not_stop_the_traffic(terminal, service):
+    """Nobody reads what is on it: much more is written than it holds."""
+    shown = terminal(service.url)
+    path = service.on("/v1/sessions/n/events/stream", lambda peer: (peer.send(CHUNKED), peer.close()))
+    for _ in range(200):
+        with shown.get(path) as sock:
+            while sock.recv(65536):
+                pass
+    assert shown.stop() == 0
