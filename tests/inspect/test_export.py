@@ -175,7 +175,7 @@ def test_jsonl_decodes_ordinary_bodies_where_it_can(tape, run):
 def test_an_output_file_is_for_its_owner_only(tape, run, tmp_path):
     tape.exchange(chunks=[(1, STREAM)])
     to = tmp_path / "out.sse"
-    result = run("export", tape.close(), "--format", "sse", "--output", to)
+    result = run("export", tape.close(), "--format", "sse", "-o", to)
 
     assert (result.exit_code, result.output) == (0, "")
     assert to.read_bytes() == STREAM

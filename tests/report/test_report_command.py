@@ -260,7 +260,7 @@ def test_a_huge_event_is_shown_in_a_few_short_lines(record, run, traffic):
 def test_the_report_goes_to_a_file_that_only_its_owner_reads(record, run, tmp_path):
     path, to = record(OUT_OF_ORDER), tmp_path / "report.json"
     for _ in range(2):
-        result = run("report", path, "--format", "json", "--output", to)
+        result = run("report", path, "--format", "json", "-o", to)
         assert (result.exit_code, result.output) == (1, "")
         assert json.loads(to.read_bytes())["findings"][0]["code"] == "SEQ001"
         assert stat.S_IMODE(to.stat().st_mode) == 0o600

@@ -20,7 +20,9 @@ from wiretape_inspect import choosing, exporting, output
 )
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
-@click.option("--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout.")
+@click.option(
+    "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout."
+)
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path | None, force: bool) -> None:
     """Write recording FILE in a form that other programs read.

@@ -49,6 +49,7 @@ def _config_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "forms", type=click.Choice(list(FORMS)), multiple=True, help=f"{_FORMS}  [default: text]")
 @click.option(
+    "-o",
     "--output",
     "outputs",
     type=click.Path(path_type=Path),

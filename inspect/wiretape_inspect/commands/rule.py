@@ -28,6 +28,7 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
     help="text: for people. json: for programs. markdown: as in docs/rules.",
 )
 @click.option(
+    "-o",
     "--output",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),

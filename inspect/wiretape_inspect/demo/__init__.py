@@ -19,6 +19,7 @@ _TERMINATED = 143
 
 @click.command()
 @click.option(
+    "-o",
     "--output",
     type=click.Path(path_type=Path),
     default=Path("wiretape-demo.db"),
