@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wiretape.observe import Ending
-from wiretape_proxy import lines
+from wiretape_proxy import lines, stderr
 from wiretape_proxy.notes import Notes, volume, without_chunks
 from wiretape_proxy.order import Order
 from wiretape_proxy.process import RecorderProcess
@@ -112,7 +112,7 @@ class Feed:
 
     def _hear(self, report: Report) -> None:
         if isinstance(report, Found):
-            log.warning(lines.finding(report))
+            log.warning(lines.finding(report), extra=stderr.REDACTED)
         elif isinstance(report, Ended) and _is_worth_a_line(report):
             log.info(lines.ending(report))
         elif isinstance(report, Progress):

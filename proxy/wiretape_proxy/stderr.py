@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 _OURS = "wiretape_proxy"
 _SECRET = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
+REDACTED: Final = {"redacted": True}
+"""The `extra` of log records that hold nothing but what was redacted already, and may speak of bearer keys."""
 _MOST_LINES = 10_000
 """How many lines may wait to be written."""
 _DRAW_EVERY_S = 0.25
@@ -83,7 +85,7 @@ class Stderr:
 
     def say(self, line: str) -> None:
         """Write a line, made safe to show."""
-        self._put(_SECRET.sub(r"\1 …", printable(line)))
+        self._put(printable(line))
 
     def show(self, progress: Progress) -> None:
         """Renew the view."""
@@ -147,6 +149,8 @@ class Output(logging.Handler):
         line = record.getMessage().partition("\n")[0]
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line} ({record.exc_info[0].__name__})"
+        if not hasattr(record, "redacted"):
+            line = _SECRET.sub(r"\1 …", line)
         self._stderr.say(line if record.name.startswith(_OURS) else f"mitmproxy: {line}")
 
 

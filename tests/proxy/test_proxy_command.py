@@ -70,6 +70,17 @@ def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service,
     assert "secret" not in "".join(proxy.lines)
 
 
+def test_a_finding_about_keys_is_told_in_full(start_proxy, service):
+    proxy = start_proxy(service.url)
+    proxy.get(service.on(STREAM, finds)).until(b"0\r\n\r\n")
+
+    line = proxy.wait_line(" CLI001 ")
+    with open_recording(proxy.file) as recording:
+        assert line.endswith(
+            next(finding["message"] for finding in recording.findings() if finding["code"] == "CLI001")
+        )
+
+
 def test_recorded_text_cannot_move_the_cursor(start_proxy, service):
     proxy = start_proxy(service.url)
     path = service.on("/\x1b[2J", lambda peer: (peer.send(CHUNKED), peer.close()))
