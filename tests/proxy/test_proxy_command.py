@@ -74,10 +74,10 @@ def test_a_finding_about_keys_is_told_in_full(start_proxy, service):
     proxy = start_proxy(service.url)
     proxy.get(service.on(STREAM, finds)).until(b"0\r\n\r\n")
 
-    line = proxy.wait_line(" CLI001 ")
+    line = proxy.wait_line(" AUTH001 ")
     with open_recording(proxy.file) as recording:
         assert line.endswith(
-            next(finding["message"] for finding in recording.findings() if finding["code"] == "CLI001")
+            next(finding["message"] for finding in recording.findings() if finding["code"] == "AUTH001")
         )
 
 
