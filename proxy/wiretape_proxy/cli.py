@@ -94,8 +94,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option("--insecure", is_flag=True, help="Do not verify the service's certificate.")
 @click.option(
     "--fail-on",
-    type=click.Choice(["error", "warning", "note", "never"]),
-    default="never",
+    type=click.Choice([*settings.SEVERITIES, settings.NEVER]),
+    default=settings.NEVER,
     show_default=True,
     help="Exit with status 1, when stopped, if there was a finding as bad as this, or worse.",
 )

@@ -13,12 +13,8 @@ from wiretape.errors import InputError
 from wiretape_proxy import stderr
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.master import Plan, serve
-from wiretape_proxy.reports import Closed
-from wiretape_proxy.settings import Upstream
+from wiretape_proxy.settings import NEVER, Upstream, reaches
 
-NEVER = "never"
-SEVERITIES = ("error", "warning", "note")
-"""Of findings, worst first."""
 _FOUND = 1
 _UNRECORDED = 2
 """Exit status when bytes passed unrecorded, or what there is cannot be judged as was asked for."""
@@ -89,15 +85,9 @@ def _status(addon: Wiretape, fail_on: str) -> int:
         return _UNRECORDED
     if fail_on == NEVER:
         return 0
-    if _reaches(closed, fail_on):
+    if reaches(closed.severities, fail_on):
         return _FOUND
     return _UNRECORDED if closed.unchecked else 0
-
-
-def _reaches(closed: Closed, threshold: str) -> bool:
-    """Whether there was a finding as bad as `threshold`, or worse."""
-    bad = SEVERITIES[: SEVERITIES.index(threshold) + 1]
-    return any(closed.severities.get(severity) for severity in bad)
 
 
 def _announce(says: stderr.Stderr, address: tuple[str, int], what: Run, addon: Wiretape) -> None:

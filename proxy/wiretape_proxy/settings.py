@@ -10,6 +10,9 @@ from urllib.parse import urlsplit
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+NEVER = "never"
+SEVERITIES = ("error", "warning", "note")
+"""Of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _PORTS = {"http": 80, "https": 443}
 
@@ -98,6 +101,12 @@ def overload(text: str) -> str:
     if text not in {"slow", "drop"}:
         raise ValueError(f"{text!r} is neither slow nor drop")
     return text
+
+
+def reaches(found: Mapping[str, int], threshold: str) -> bool:
+    """Whether there was a finding as bad as `threshold`, or worse, with so many `found` of each severity."""
+    bad = SEVERITIES[: SEVERITIES.index(threshold) + 1]
+    return any(found.get(severity) for severity in bad)
 
 
 def dated_name() -> str:

@@ -162,10 +162,10 @@ def install(stderr: Stderr) -> Output:
     return output
 
 
-def is_for_people() -> bool:
-    """Whether standard error is a terminal that can show a view, and nobody asked for plain text."""
+def is_for_people(descriptor: int = 2) -> bool:
+    """Whether standard error, or another descriptor, is a terminal for a view, and nobody wants plain text."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM", "dumb") == "dumb"
     try:
-        return os.isatty(2) and not plain
+        return os.isatty(descriptor) and not plain
     except OSError:
         return False

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import socket
@@ -17,9 +16,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.config import load_config
 from wiretape.observe import Ending, Side
 from wiretape.recording import Writer, open_recording
+from wiretape.rules import Settings
+from wiretape_inspect.report import judge
 from wiretape_proxy.cli import proxy as command
+from wiretape_proxy.settings import reaches
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -149,13 +152,8 @@ def finds(peer):
 @pytest.mark.parametrize(
     ("arguments", "config", "status"),
     [
-        ([], "", 0),
         (["--fail-on", "error"], "", 1),
-        (["--fail-on", "never"], "", 0),
         (["--fail-on", "error"], '[severity]\nALL = "warning"\n', 0),
-        (["--fail-on", "warning"], '[severity]\nALL = "warning"\n', 1),
-        (["--fail-on", "note"], '[severity]\nALL = "off"\n', 0),
-        (["--fail-on", "note"], 'select = ["RATE"]\n', 0),
         (["--fail-on", "error", "--no-config"], 'ignore = ["ALL"]\n', 1),
         (["--fail-on", "note", "--config", "own.toml"], "", 0),
     ],
@@ -168,17 +166,27 @@ def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_pa
     proxy.ended(STREAM)
 
     assert proxy.stop() == status
-    judged = subprocess.run(
-        [sys.executable, "-m", "wiretape", "report", "run.db", "--format", "json", *arguments[2:]],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        timeout=30,
-        check=False,
-    )
-    reported = Counter(finding["code"] for finding in json.loads(judged.stdout)["findings"])
+    settings = Settings() if "--no-config" in arguments else load_config(tmp_path / "wiretape.toml").settings
     with open_recording(proxy.file) as recording:
-        assert Counter(finding["code"] for finding in recording.findings()) == reported
+        live = [(found["code"], found["severity"], found["message"]) for found in recording.findings()]
+        reported = judge(recording, "run.db", settings=settings).findings
+    if "own.toml" not in arguments:
+        assert sorted(live) == sorted((found.code, found.severity, found.message) for found in reported) != []
+    else:
+        assert live == []
+
+
+@pytest.mark.parametrize(
+    ("found", "reached"),
+    [
+        ({}, []),
+        ({"note": 1}, ["note"]),
+        ({"warning": 2, "note": 1}, ["warning", "note"]),
+        ({"error": 1}, ["error", "warning", "note"]),
+    ],
+)
+def test_a_threshold_is_reached_by_what_is_as_bad_or_worse(found, reached):
+    assert [threshold for threshold in ("error", "warning", "note") if reaches(found, threshold)] == reached
 
 
 def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service):
@@ -248,10 +256,10 @@ def test_a_service_that_does_not_answer_is_said(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_output_is_complained_of_before_the_service_is_asked_for(tmp_path):
-    line = refused_when_running(tmp_path, "http://no-such-host.invalid:80", "--output", "none/run.db")
+def test_an_output_in_a_folder_that_does_not_exist_is_said_before_the_service_is_asked_for(tmp_path):
+    line = refused("http://no-such-host.invalid:80", "--output", str(tmp_path / "none" / "run.db"))
 
-    assert line == "Error: Cannot record to none/run.db: No such file or directory."
+    assert line == f"Error: Cannot record to {tmp_path}/none/run.db: No such file or directory.\n"
 
 
 def test_an_upstream_is_needed_in_reverse_mode_only():
@@ -297,17 +305,14 @@ def test_an_output_that_must_not_be_written_to_is_left_as_it_was(tmp_path, servi
     make(tmp_path / "run.db")
     before = files(tmp_path)
 
-    arguments = ["--listen", "127.0.0.1:0", "--output", "run.db", *["--append"] * append]
-    line = refused_when_running(tmp_path, service.url, *arguments)
+    arguments = ["--listen", "127.0.0.1:0", "--output", str(tmp_path / "run.db")]
+    if append:  # known to the recorder only
+        line = refused_when_running(tmp_path, service.url, *arguments, "--append")
+    else:
+        line = refused(service.url, *arguments)
 
     assert part in line
     assert files(tmp_path) == before
-
-
-def test_an_output_in_a_folder_that_does_not_exist_is_said(tmp_path, service):
-    line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--output", "none/run.db")
-
-    assert line == "Error: Cannot record to none/run.db: No such file or directory."
 
 
 def test_an_output_that_somebody_else_records_to_is_said(tmp_path, start_proxy, service):

@@ -14,6 +14,8 @@ import time
 
 import pytest
 
+from wiretape_proxy.stderr import is_for_people
+
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 PATIENCE_S = 15
@@ -172,11 +174,28 @@ def test_a_narrow_terminal_and_a_resize_leave_no_line_too_long(terminal, service
     shown.stop()
 
 
-@pytest.mark.parametrize("how", [{"env": {"NO_COLOR": "1"}}, {"env": {"TERM": "dumb"}}, "--plain"])
-def test_who_wants_plain_lines_gets_them_on_a_terminal_too(terminal, service, how):
-    shown = terminal(service.url, how) if isinstance(how, str) else terminal(service.url, **how)
-    path = streams(service, "plain")
-    with shown.get(path):
+@pytest.mark.parametrize(
+    ("environment", "shown"),
+    [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, False)],
+)
+def test_only_who_can_and_wants_to_see_it_gets_a_view(monkeypatch, environment, shown):
+    for name in ("TERM", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    master, slave = pty.openpty()
+    reader, writer = os.pipe()
+    try:
+        assert is_for_people(slave) is shown
+        assert not is_for_people(writer)
+    finally:
+        for descriptor in (master, slave, reader, writer):
+            os.close(descriptor)
+
+
+def test_who_wants_plain_lines_gets_them_on_a_terminal_too(terminal, service):
+    shown = terminal(service.url, "--plain")
+    with shown.get(streams(service, "plain")):
         shown.until(r"error EVT004 \(exchange 1, event 1\)")
     shown.stop()
 
