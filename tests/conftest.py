@@ -1,8 +1,16 @@
-"""What holds for every test: where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run."""
+"""What holds for every test.
+
+Where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run.  No property is timed: a busy machine
+is slow, and speed is measured in `benchmarks/`.
+"""
 
 import os
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("wiretape", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("wiretape")
 
 
 class _NoSkips:

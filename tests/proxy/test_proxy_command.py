@@ -73,15 +73,18 @@ def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service,
     assert "secret" not in "".join(proxy.lines)
 
 
-def test_a_finding_about_keys_is_told_in_full(start_proxy, service):
+def test_a_finding_about_keys_is_told_in_full(start_proxy, service, eventually):
     proxy = start_proxy(service.url)
     proxy.get(service.on(STREAM, finds)).until(b"0\r\n\r\n")
 
     line = proxy.wait_line(" AUTH001 ")
-    with open_recording(proxy.file) as recording:
-        assert line.endswith(
-            next(finding["message"] for finding in recording.findings() if finding["code"] == "AUTH001")
-        )
+
+    def stored():
+        with open_recording(proxy.file) as recording:
+            return [finding["message"] for finding in recording.findings() if finding["code"] == "AUTH001"]
+
+    (message,) = eventually(stored, "the finding in the recording")
+    assert line.endswith(message)
 
 
 def test_recorded_text_cannot_move_the_cursor(start_proxy, service):

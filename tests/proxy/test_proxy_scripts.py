@@ -37,7 +37,9 @@ class Program:
         command = [BIN / name, "-s", SCRIPT, "--mode", f"reverse:{url}", "--listen-host", "127.0.0.1"]
         command += ["--listen-port", str(self.port), "--set", f"confdir={tmp_path / 'conf'}", *options]
         with self.output.open("w") as output:
-            self.process = start([str(part) for part in command], cwd=tmp_path, stdout=output)
+            # What it says is to be in the file at once, not when a buffer is full.
+            unbuffered = {"PYTHONUNBUFFERED": "1"}
+            self.process = start([str(part) for part in command], cwd=tmp_path, stdout=output, env=unbuffered)
 
     def connect(self):
         """A connection, as soon as there can be one."""
