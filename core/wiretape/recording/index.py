@@ -2,11 +2,11 @@
 
 import sqlite3
 from bisect import bisect_right
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import orjson
 
-from wiretape.contract import EVENT_STREAM
+from wiretape.contract import is_event_stream
 from wiretape.observe import BytesArrived, BytesLost, ExchangeEnded, Observation, ResponseStarted, Side, header
 from wiretape.stream import FrameReader, SeenFrame
 
@@ -23,8 +23,6 @@ class _Stream:
     reader: FrameReader
     plain: bool
     """Whether the stored bytes are the decoded ones, so that data can be pointed at."""
-    starts: list[int] = field(default_factory=list)
-    """Where each segment of the body begins."""
 
 
 class Indexer:
@@ -35,6 +33,7 @@ class Indexer:
         self._streams: dict[int, _Stream] = {}
         self._words: dict[str, int] = {}
         self._starts: dict[int, list[int]] = {}
+        """For each open exchange, where each segment of its response begins."""
 
     def segment_stored(self, exchange: int, start: int) -> None:
         """A segment of a response body begins at `start`.  Called before its bytes are fed."""
@@ -60,8 +59,7 @@ class Indexer:
         self._words.clear()
 
     def _begin(self, seen: ResponseStarted) -> None:
-        content_type = (header(seen.headers, "content-type") or "").partition(";")[0].strip().lower()
-        if content_type == EVENT_STREAM:
+        if is_event_stream(header(seen.headers, "content-type")):
             encoding = header(seen.headers, "content-encoding")
             plain = (encoding or "identity").strip().lower() == "identity"
             self._streams[seen.exchange] = _Stream(FrameReader(encoding), plain)

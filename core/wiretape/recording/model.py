@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from wiretape.contract import EVENT_STREAM
+from wiretape.contract import is_event_stream
 from wiretape.observe import Ending, RequestStarted, ResponseStarted, header
 
 
@@ -44,12 +44,6 @@ class Exchange:
     """Bytes of both bodies that passed but were not recorded."""
 
     @property
-    def content_type(self) -> str:
-        """The media type of the response, in lower case and without parameters; empty when there is none."""
-        value = header(self.response.headers, "content-type") if self.response else None
-        return (value or "").partition(";")[0].strip().lower()
-
-    @property
     def content_encoding(self) -> str | None:
         """The Content-Encoding of the response."""
         return header(self.response.headers, "content-encoding") if self.response else None
@@ -57,4 +51,4 @@ class Exchange:
     @property
     def is_stream(self) -> bool:
         """Whether the response is an event stream."""
-        return self.content_type == EVENT_STREAM
+        return self.response is not None and is_event_stream(header(self.response.headers, "content-type"))

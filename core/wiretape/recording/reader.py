@@ -47,7 +47,6 @@ class Recording:
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self._connection = connection
-        self._path = path
         with _damage(path):
             self.info = _info(Database(connection, execute_plugins=False))
 
