@@ -4,10 +4,11 @@
 PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
+ROUNDS ?= 10
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test lint format bench docs-rules lock clean
+.PHONY: help venv demo test fuzz lint format bench docs-rules lock clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +22,10 @@ demo: venv ## record, judge and replay a small service on this machine
 
 test: venv ## run the tests on all cores, with branch coverage
 	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term $(ARGS)
+
+fuzz: venv ## try the properties with ROUNDS (10) times other examples; takes minutes
+	@for round in $$(seq $(ROUNDS)); do \
+		$(BIN)/python -m pytest -q -m hypothesis --numprocesses=auto --dist=worksteal $(ARGS) || exit 1; done
 
 lint: venv ## check style, types and which package imports which
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
 """What holds for every test.
 
 Where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run.  No property is timed: a busy machine
-is slow, and speed is measured in `benchmarks/`.
+is slow, and speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time,
+so that a change is judged by what it changes; without it, and in `make fuzz`, every run tries others.
 """
 
 import os
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 settings.register_profile("wiretape", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("same", settings.get_profile("wiretape"), derandomize=True)
 settings.load_profile("wiretape")
 
 

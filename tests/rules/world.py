@@ -19,6 +19,8 @@ from wiretape.observe import (
 )
 
 SECOND = 1_000_000_000
+APART = 10
+"""Nanoseconds between two notes: more than the writer needs for what it held back."""
 STREAM_HEAD = (("Content-Type", "text/event-stream; charset=utf-8"),)
 JSON_HEAD = (("Content-Type", "application/json"),)
 PLAIN_TYPES = ["message.started", "message.completed", "reasoning.message", "sandbox.recreated"]
@@ -302,7 +304,7 @@ class World:
 
     def tick(self, ns=None):
         """Time passes; every stream gets its bytes in time."""
-        step = self.rng.choice([1, 1000, 10**6, 3 * 10**7, 4 * 10**8]) if ns is None else ns
+        step = self.rng.choice([APART, 1000, 10**6, 3 * 10**7, 4 * 10**8]) if ns is None else ns
         while step > 0:
             self.now += min(step, SECOND // 2)
             step -= SECOND // 2
@@ -320,7 +322,7 @@ class World:
     def ask(self, client, method, target, headers=(), key=True):
         self.tick()
         self.exchange += 1
-        self.now += 1
+        self.now += APART
         credential = (("Authorization", f"Bearer {client.key}"),) if key else ()
         heads = (*credential, *headers)
         self.note(
@@ -331,16 +333,16 @@ class World:
         number = self.exchange
         if self.chance(0.8):
             self.tick()
-            self.now += 1
+            self.now += APART
             self.note(RequestEnded(number, self.now))
         return number
 
     def respond(self, number, status, headers):
-        self.now += 1
+        self.now += APART
         self.note(ResponseStarted(number, self.now, status, "", "HTTP/1.1", tuple(headers)))
 
     def end(self, number, ending=Ending.COMPLETE):
-        self.now += 1
+        self.now += APART
         self.note(ExchangeEnded(number, self.now, ending))
 
     def body(self, number, start, data):
@@ -348,7 +350,7 @@ class World:
         cuts = sorted({self.rng.randrange(1, len(data)) for _ in range(self.rng.randrange(3))} if len(data) > 1 else ())
         begin = 0
         for cut in [*cuts, len(data)]:
-            self.now += 1
+            self.now += APART
             piece = data[begin:cut]
             self.note(BytesArrived(number, Side.RESPONSE, start + begin, piece, (start + cut,), (self.now,)))
             begin = cut
