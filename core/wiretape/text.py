@@ -13,3 +13,9 @@ def _escape(match: re.Match[str]) -> str:
 def printable(text: str) -> str:
     """`text` with every character escaped that could move the cursor, colour, reorder or break the line."""
     return _UNSAFE.sub(_escape, text)
+
+
+def shown(text: str, longest: int = 200) -> str:
+    """`text` made printable, and cut after `longest` characters."""
+    text = printable(text)
+    return text if len(text) <= longest else text[:longest] + "…"

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape_replay.nearest import shown
+from wiretape.text import shown
 from wiretape_replay.pace import Pace
-from wiretape_replay.server import ServedTape, serve_tape
+from wiretape_replay.serving import ServedTape, serve_tape
 
 _LISTED = 20
 """How many exchanges that were never asked for the summary names."""

@@ -7,12 +7,13 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from wiretape_replay.asked import Asked
-from wiretape_replay.line import Line
-from wiretape_replay.server import Front
-from wiretape_replay.source import Source
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.front.line import Line
+from wiretape_replay.front.server import Front
+from wiretape_replay.front.source import Source
 
-HEAD = b"HTTP/1.1 200 OK\r\n\r\n"
+HEAD = Head(200, "OK", (), Framing.CLOSE, keep_alive=False)
 
 
 class Endless:
@@ -23,7 +24,7 @@ class Endless:
 
     async def answer(self, asked: Asked, line: Line) -> None:
         while True:
-            await line.write(bytes(65_536))
+            await line.send(bytes(65_536))
             self.sent += 65_536
 
 
@@ -36,7 +37,7 @@ class Silent:
 
     async def answer(self, asked: Asked, line: Line) -> None:
         self.asked.append(asked)
-        await line.write(HEAD)
+        await line.begin(HEAD)
         try:
             await line.hold()
         finally:
@@ -47,9 +48,9 @@ class Talkative:
     """Writes very many small pieces."""
 
     async def answer(self, asked: Asked, line: Line) -> None:
-        await line.write(HEAD)
+        await line.begin(HEAD)
         for _ in range(10_000):
-            await line.write(b"data: 1\n\n")
+            await line.send(b"data: 1\n\n")
         line.close()
 
 
@@ -108,7 +109,7 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
     async with fronting(Talkative()) as where:
         counter = asyncio.ensure_future(count())
         reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert len(await reader.read(-1)) == len(HEAD) + 90_000
+        assert len(await reader.read(-1)) == len(HEAD.raw) + 90_000
         counter.cancel()
 
     assert turns > 250
@@ -118,7 +119,7 @@ async def test_a_source_is_cancelled_when_its_client_leaves(connect):
     source = Silent()
     async with fronting(source) as where:
         reader, writer = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-        await reader.readuntil(HEAD)
+        await reader.readuntil(HEAD.raw)
         writer.close()
 
         await asyncio.wait_for(source.left.wait(), 10)
@@ -129,7 +130,7 @@ async def test_a_source_is_told_the_request_as_it_crossed_the_wire(connect):
     async with fronting(source) as where:
         request = b"POST /a%2fb?x=%20&y HTTP/1.0\r\nX-One: 1\r\nx-one: \xe9\r\nContent-Length: 2\r\n\r\nhi"
         reader, _ = await connect(where, request)
-        await reader.readuntil(HEAD)
+        await reader.readuntil(HEAD.raw)
 
     (asked,) = source.asked
     assert (asked.method, asked.target, asked.http_version) == ("POST", "/a%2fb?x=%20&y", "HTTP/1.0")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from wiretape_replay.asked import LARGEST_COMPARED, NO_BODY, Asked, body_of
-from wiretape_replay.nearest import explain
-from wiretape_replay.tape import Entry, Tape
+from wiretape_replay.front.asked import LARGEST_COMPARED, NO_BODY, Asked, body_of
+from wiretape_replay.tape.nearest import explain
+from wiretape_replay.tape.tape import Entry, Tape
 
 FINGERPRINT = "[redacted:0123456789abcdef]"
 OTHER_FINGERPRINT = "[redacted:fedcba9876543210]"

@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.pace import Pace
-from wiretape_replay.plan import plan_of
+from wiretape_replay.tape.plan import plan_of
 
 MS = 1_000_000
 
@@ -22,7 +22,7 @@ def test_delays_count_from_the_moment_the_request_was_whole(reel):
         writes = list(plan.writes(recording.body(1, Side.RESPONSE)))
 
     assert plan.head_ns == 1 * MS
-    assert [(delay_ns, size) for delay_ns, _, size in writes] == [(6 * MS, 1), (26 * MS, 1)]
+    assert [(delay_ns, len(data)) for delay_ns, data in writes] == [(6 * MS, 1), (26 * MS, 1)]
     assert plan.end_ns == 33 * MS
 
 

@@ -3,14 +3,12 @@
 import heapq
 from collections.abc import Iterable
 
-from wiretape.text import printable
-from wiretape_replay.asked import Asked, Body
-from wiretape_replay.kind import HIDDEN, Kind, Pairs, kind_of, same_pair
-from wiretape_replay.tape import Lane, Tape
+from wiretape.text import shown
+from wiretape_replay.front.asked import Asked, Body
+from wiretape_replay.tape.kind import HIDDEN, Kind, Pairs, kind_of, same_pair
+from wiretape_replay.tape.tape import Lane, Tape
 
 _NEAREST = 3
-_LONGEST = 200
-"""Characters of a request target, or of a query value, that a message shows."""
 
 
 def explain(tape: Tape, asked: Asked) -> str:
@@ -25,12 +23,6 @@ def explain(tape: Tape, asked: Asked) -> str:
     nearest = heapq.nlargest(_NEAREST, tape.lanes, key=lambda lane: (_likeness(kind, lane.kind), -lane.first.number))
     described = "; ".join(f"exchange {lane.first.number}, {_describe(kind, asked.body, lane)}" for lane in nearest)
     return f"{request} was not recorded. Nearest: {described}."
-
-
-def shown(text: str) -> str:
-    """`text` for a terminal, cut where it is long."""
-    text = printable(text)
-    return text if len(text) <= _LONGEST else text[:_LONGEST] + "…"
 
 
 def _given(lanes: list[Lane]) -> str:

@@ -2,8 +2,8 @@
 
 from typing import Protocol
 
-from wiretape_replay.asked import Asked
-from wiretape_replay.line import Line
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.front.line import Line
 
 
 class Source(Protocol):

@@ -3,25 +3,13 @@
 Delays are nanoseconds since the request was whole, as they were when it was recorded.
 """
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from enum import Enum, StrEnum
+from enum import StrEnum
 
 from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
-
-_UNSAFE = re.compile(r"\r?\n(?![ \t])|\r(?!\n)|(?<!\r)\n|\0")
-"""What would end a header early.  A folded line (CRLF and a space) is left: it was one header on the wire."""
-
-
-class Framing(Enum):
-    """How a client can tell where the body ends."""
-
-    CHUNKED = "chunked"
-    LENGTH = "content-length"
-    CLOSE = "close"
-    EMPTY = "no body"
+from wiretape_replay.front.head import Framing, Head
 
 
 class End(StrEnum):
@@ -57,36 +45,24 @@ _ENDS = {
 class Plan:
     """What to send for one exchange, but for its body."""
 
-    head: bytes | None
-    """Status line and headers, with the blank line; None when no response was recorded."""
+    head: Head | None
+    """None when no response was recorded."""
     head_ns: int
-    framing: Framing
     length: int | None
     """Bytes of body after which the response is whole; None when only its end tells."""
-    keep_alive: bool
-    """Whether the connection can be used again after a response that ended as it should."""
     end: End
     end_ns: int
     origin_ns: int
     """The recording's time at which the request was whole."""
 
-    def writes(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes, int]]:
-        """For each recorded chunk its delay, what goes on the wire, and how much of the body that is.
-
-        Gaps are passed over.
-        """
-        if self.framing is Framing.EMPTY:
+    def writes(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes]]:
+        """For each recorded chunk its delay and its bytes.  Gaps are passed over."""
+        if self.head is None or self.head.framing is Framing.EMPTY:
             return
         for run in body:
             if isinstance(run, BytesArrived):
                 for time_ns, data in run.chunks():
-                    if data:  # an HTTP chunk without data would end the body
-                        yield time_ns - self.origin_ns, self._framed(data), len(data)
-
-    @property
-    def last_write(self) -> bytes:
-        """What ends the body on the wire."""
-        return b"0\r\n\r\n" if self.framing is Framing.CHUNKED else b""
+                    yield time_ns - self.origin_ns, data
 
     def end_after(self, sent: int) -> End:
         """What to do after `sent` bytes of body went out."""
@@ -98,9 +74,6 @@ class Plan:
             return End.FINISH  # the client left, but it had everything
         return self.end
 
-    def _framed(self, data: bytes) -> bytes:
-        return b"%x\r\n%b\r\n" % (len(data), data) if self.framing is Framing.CHUNKED else data
-
 
 def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
     """The plan for `exchange`.  `http_1_0` says that the client asking now knows no chunks."""
@@ -108,7 +81,7 @@ def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
     end_ns = max(0, (exchange.ended_ns or 0) - origin_ns)
     if response is None:
         end = End.CLOSE if exchange.ending is Ending.COMPLETE else _ENDS[exchange.ending]
-        return Plan(None, 0, Framing.EMPTY, None, False, end, end_ns, origin_ns)
+        return Plan(None, 0, None, end, end_ns, origin_ns)
     framing = _framing(exchange.request, response)
     headers = response.headers
     if framing is Framing.CHUNKED and http_1_0:
@@ -116,11 +89,16 @@ def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
     elif framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
         headers = (*headers, ("Transfer-Encoding", "chunked"))
     return Plan(
-        _head(response, headers),
+        Head(
+            response.status,
+            response.reason,
+            headers,
+            framing,
+            keep_alive=framing is not Framing.CLOSE and _kept_alive(response),
+            http_version=response.http_version,
+        ),
         max(0, response.time_ns - origin_ns),
-        framing,
         _whole_after(framing, headers),
-        framing is not Framing.CLOSE and _kept_alive(response),
         _ENDS[exchange.ending],
         end_ns,
         origin_ns,
@@ -169,14 +147,3 @@ def _kept_alive(response: ResponseStarted) -> bool:
 
 def _without(headers: Headers, name: str) -> Headers:
     return tuple((key, value) for key, value in headers if key.lower() != name)
-
-
-def _head(response: ResponseStarted, headers: Headers) -> bytes:
-    version = response.http_version if response.http_version in {"HTTP/1.0", "HTTP/1.1"} else "HTTP/1.1"
-    lines = [f"{version} {response.status} {_line(response.reason)}"]
-    lines += [f"{_line(name)}: {_line(value)}" for name, value in headers if not name.startswith(":")]
-    return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
-
-
-def _line(text: str) -> str:
-    return _UNSAFE.sub(" ", text)

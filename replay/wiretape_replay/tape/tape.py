@@ -4,8 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from wiretape_replay.asked import Asked, Body
-from wiretape_replay.kind import Kind, kind_of, recorded_kind
+from wiretape_replay.front.asked import Asked, Body
+from wiretape_replay.tape.kind import Kind, kind_of, recorded_kind
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,9 @@
-"""The HTTP front of a replay, and a tape served from Python."""
+"""The HTTP front: connections, requests and their answers."""
 
 import errno
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -13,14 +11,12 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from wiretape.errors import InputError, RecordingError
-from wiretape.recording import open_recording
-from wiretape_replay.asked import Asked, BodyReader
-from wiretape_replay.line import Line
-from wiretape_replay.nearest import shown
-from wiretape_replay.pace import Pace
-from wiretape_replay.player import Missed, Served, TapePlayer
-from wiretape_replay.source import Source
-from wiretape_replay.tape import Entry
+from wiretape.observe import Ending
+from wiretape.text import shown
+from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
+from wiretape_replay.front.line import Line
+from wiretape_replay.front.source import Source
+from wiretape_replay.front.tap import Deaf, Tap, Watcher
 
 _LONGEST_LINE = 256 * 1024
 """Bytes of a request line or header: a replay accepts what a service accepted."""
@@ -70,9 +66,10 @@ class Front:
     Routes added to `app` come first; every other request, whatever its method and target, is the source's.
     """
 
-    def __init__(self, source: Source, log: Callable[[str], None]) -> None:
+    def __init__(self, source: Source, log: Callable[[str], None], watcher: Watcher | None = None) -> None:
         self.app = web.Application(middlewares=[self._ask_source])
         self._source = source
+        self._watcher: Watcher = watcher or Deaf()
         self._log = log
         self._lines: set[Line] = set()
         self._runner = web.AppRunner(
@@ -109,81 +106,43 @@ class Front:
     async def _ask_source(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.match_info.http_exception is None:
             return await handler(request)
-        line = Line(request)
+        asked = _head(request)
+        tap = self._watcher.asked(asked)
+        line = Line(request, tap)
         self._lines.add(line)
         try:
-            await self._source.answer(await _asked(request), line)
+            await self._source.answer(await _whole(request, asked, tap), line)
         except RecordingError as error:
             self._log(f"Error: {error.message}")
             line.close()
         except (ConnectionError, web.RequestPayloadError):
-            line.close()  # the client left, or sent a body that is none
+            line.leave()  # the client left, or sent a body that is none
         finally:
             self._lines.discard(line)
+            tap.ended(line.ending or Ending.CLIENT_CLOSED)
         return _Written(keep_alive=line.keep_alive)
 
 
-@dataclass(frozen=True, slots=True)
-class ServedTape:
-    """A tape being served: where, and what was asked so far.  Stays readable when serving has ended."""
-
-    url: str
-    """The base URL, without a slash at its end."""
-    player: TapePlayer
-
-    @property
-    def served(self) -> list[Served]:
-        """The requests that were given a recorded answer, in order."""
-        return self.player.served
-
-    @property
-    def misses(self) -> list[Missed]:
-        """The requests that were answered with status 501, in order."""
-        return self.player.missed
-
-    @property
-    def unconsumed(self) -> list[Entry]:
-        """The recorded requests that nobody asked, in recorded order."""
-        return self.player.tape.unconsumed
+def _head(request: web.Request) -> Asked:
+    """What was asked, as far as the head says."""
+    return Asked(
+        method=request.method,
+        target=request.raw_path.encode("utf-8", "surrogateescape").decode("latin-1"),
+        body=NO_BODY,
+        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers),
+        http_version=f"HTTP/{request.version.major}.{request.version.minor}",
+        client=request.remote or "",
+    )
 
 
-@asynccontextmanager
-async def serve_tape(
-    recording_path: Path | str,
-    *,
-    speed: str | float = "max",
-    host: str = "127.0.0.1",
-    port: int = 0,
-    log: Callable[[str], None] = lambda _: None,
-) -> AsyncIterator[ServedTape]:
-    """Serve the answers of a recording in recorded order, at `speed` ("max", or times as fast as recorded).
-
-    Port 0 takes a free one.  `log` takes a line for each request.
-    Raises RecordingError for a file that cannot be played, and InputError for an address or speed that cannot be used.
-    """
-    pace = Pace.of(speed)
-    with open_recording(recording_path) as recording:
-        player = TapePlayer(recording, pace, log)
-        front = Front(player, log)
-        url = await front.start(host, port)
-        try:
-            yield ServedTape(url, player)
-        finally:
-            await front.stop()
-
-
-async def _asked(request: web.Request) -> Asked:
+async def _whole(request: web.Request, asked: Asked, tap: Tap) -> Asked:
     """Read the request to its end."""
     body = BodyReader()
     async for data in request.content.iter_any():
         body.feed(data)
-    return Asked(
-        method=request.method,
-        target=request.raw_path.encode("utf-8", "surrogateescape").decode("latin-1"),
-        body=body.finish(),
-        headers=tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in request.raw_headers),
-        http_version=f"HTTP/{request.version.major}.{request.version.minor}",
-    )
+        tap.received(data)
+    tap.whole()
+    return replace(asked, body=body.finish())
 
 
 def _url(host: str, port: int) -> str:

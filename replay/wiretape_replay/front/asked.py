@@ -26,7 +26,7 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request that arrived whole."""
+    """A request."""
 
     method: str
     target: str
@@ -34,6 +34,8 @@ class Asked:
     body: Body
     headers: Headers = ()
     http_version: str = "HTTP/1.1"
+    client: str = ""
+    """The client's address, without its port."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
-from wiretape_replay.asked import Body
+from wiretape_replay.front.asked import Body
 
 _SECRET = r"\[redacted:[0-9a-f]{16}\]|\*{8,}"  # noqa: S105 - what wiretape.recording.redact writes in its place
 _SECRET_TEXT = re.compile(_SECRET)

@@ -7,27 +7,64 @@ import sys
 
 from aiohttp import web
 
+from wiretape.observe import Ending
+from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.front.tap import Tap
+
 _WRITES_BETWEEN_BREAKS = 32
 """After so many writes other streams get their turn, however fast this client reads."""
 _UNREAD_GRACE_S = 0.1
 
 
 class Line:
-    """Writes the answer to one request.
+    """Writes the answer to one request: `begin`, any number of `send`, and one of the ends.
 
     A write waits while the client is slow, and raises ConnectionError once it has left.  What waits here, or
     anywhere else in the task that answers, is cancelled when the client leaves.
     """
 
-    def __init__(self, request: web.BaseRequest) -> None:
+    def __init__(self, request: web.BaseRequest, tap: Tap) -> None:
         self.keep_alive = request.keep_alive
         """Whether the client may send another request on this connection; a source can say no."""
+        self.head: Head | None = None
+        """The head of the answer, once it has begun."""
+        self.ending: Ending | None = None
+        """How the answer ended, once it has."""
+        self._tap = tap
+        self._chunked = False
         self._writer = request.writer
         self._transport = request.transport
         self._writes = 0
 
-    async def write(self, data: bytes) -> None:
-        """Send `data` in one piece.  Raises ConnectionError when the client has left."""
+    async def begin(self, head: Head) -> None:
+        """Send the head.  Raises ConnectionError when the client has left."""
+        self.head = head
+        self._chunked = head.framing is Framing.CHUNKED
+        if not head.keep_alive:
+            self.keep_alive = False
+        self._tap.began(head)
+        await self._write(head.raw)
+
+    async def send(self, data: bytes) -> None:
+        """Send a piece of the body (one chunk, where it is chunked).  Raises ConnectionError when the client has left."""
+        if not data:
+            return  # an HTTP chunk without data would end the body
+        self._tap.sent(data)
+        await self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    async def finish(self) -> None:
+        """End the answer as its framing asks for.  Raises ConnectionError when the client has left."""
+        if self._chunked:
+            await self._write(b"0\r\n\r\n")
+        elif self.head is None or self.head.framing is Framing.CLOSE:
+            self.keep_alive = False
+        self.ending = Ending.COMPLETE
+
+    def mark(self, fault: str) -> None:
+        """Note that from here on a fault changes the answer, and which."""
+        self._tap.injected(fault)
+
+    async def _write(self, data: bytes) -> None:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("The client has left")
         self._transport.write(data)
@@ -41,10 +78,16 @@ class Line:
     def close(self) -> None:
         """Let the connection end in an orderly way (FIN) once everything is sent."""
         self.keep_alive = False
+        self.ending = Ending.SERVICE_CLOSED
+
+    def leave(self) -> None:
+        """Let the connection go: the client has left already, or nobody can understand it."""
+        self.keep_alive = False
 
     async def reset(self) -> None:
         """Reset the connection (RST), after the client's system has received everything sent so far."""
         self.keep_alive = False
+        self.ending = Ending.SERVICE_RESET
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -61,6 +104,7 @@ class Line:
 
     def abort(self) -> None:
         """End the connection at once; what was not sent yet is not sent."""
+        self.ending = self.ending or Ending.PROXY_STOPPED
         if self._transport is not None:
             self._transport.abort()
 

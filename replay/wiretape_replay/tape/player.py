@@ -3,16 +3,17 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import orjson
-
+from wiretape.contract import ENVELOPE_KEY
 from wiretape.observe import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
-from wiretape_replay.asked import NO_BODY, Asked, Body, BodyReader
-from wiretape_replay.line import Line
-from wiretape_replay.nearest import explain, shown
+from wiretape.text import shown
+from wiretape_replay.front.answer import Answer
+from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
+from wiretape_replay.front.line import Line
 from wiretape_replay.pace import Clock, Pace
-from wiretape_replay.plan import End, Plan, plan_of
-from wiretape_replay.tape import Entry, Tape
+from wiretape_replay.tape.nearest import explain
+from wiretape_replay.tape.plan import End, Plan, plan_of
+from wiretape_replay.tape.tape import Entry, Tape
 
 NO_MATCH = "wiretape_no_match"
 """The error code of the answer to a request that was not recorded.  The service has no such code."""
@@ -67,34 +68,31 @@ class TapePlayer:
         sent = 0
         if plan.head is not None:
             await clock.reach(plan.head_ns)
-            await line.write(plan.head)
+            await line.begin(plan.head)
             sent = await self._play_body(exchange, plan, line, clock)
         await clock.reach(plan.end_ns)
-        await _end(plan, plan.end_after(sent), line)
+        await _end(plan.end_after(sent), line)
 
     async def _play_body(self, exchange: Exchange, plan: Plan, line: Line, clock: Clock) -> int:
         """Returns how many bytes of body were sent."""
         sent = 0
-        for delay_ns, data, size in plan.writes(self._recording.body(exchange.number, Side.RESPONSE)):
+        for delay_ns, data in plan.writes(self._recording.body(exchange.number, Side.RESPONSE)):
             if clock.left(delay_ns) > 0:
                 await clock.reach(delay_ns)
-            await line.write(data)
-            sent += size
+            await line.send(data)
+            sent += len(data)
         return sent
 
     async def _refuse(self, asked: Asked, line: Line) -> None:
         message = explain(self.tape, asked)
         self.missed.append(Missed(asked.method, asked.target, message))
         self._log(f"{_request(asked)} → no match, 501")
-        await line.write(_refusal(message, len(self.missed), with_body=asked.method != "HEAD"))
+        await _refusal(message, len(self.missed)).send(line, with_body=asked.method != "HEAD")
 
 
-async def _end(plan: Plan, end: End, line: Line) -> None:
+async def _end(end: End, line: Line) -> None:
     if end is End.FINISH:
-        if plan.last_write:
-            await line.write(plan.last_write)
-        if not plan.keep_alive:
-            line.close()
+        await line.finish()
     elif end is End.CLOSE:
         line.close()
     elif end is End.RESET:
@@ -103,17 +101,10 @@ async def _end(plan: Plan, end: End, line: Line) -> None:
         await line.hold()
 
 
-def _refusal(message: str, number: int, *, with_body: bool) -> bytes:
-    """An answer in the service's own envelope, the same bytes in every run."""
+def _refusal(message: str, number: int) -> Answer:
+    """An answer in the service's own envelope."""
     error = {"code": NO_MATCH, "message": message, "request_id": f"wiretape-{number}"}
-    body = orjson.dumps({"error": error}) + b"\n"
-    head = (
-        "HTTP/1.1 501 Not Implemented\r\n"
-        "Content-Type: application/json\r\n"
-        f"Content-Length: {len(body)}\r\n"
-        "X-Wiretape: no-match\r\n\r\n"
-    )
-    return head.encode() + (body if with_body else b"")
+    return Answer.of(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),))
 
 
 def _request(asked: Asked) -> str:

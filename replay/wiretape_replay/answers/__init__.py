@@ -1,0 +1,1 @@
+"""What the contract says itself: errors, keys and limits."""

@@ -1,0 +1,1 @@
+"""The playhead moved from outside."""

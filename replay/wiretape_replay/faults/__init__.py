@@ -1,0 +1,1 @@
+"""Faults by script."""

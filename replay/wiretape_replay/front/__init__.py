@@ -1,0 +1,1 @@
+"""HTTP with clients: requests, lines, answers, and who listens."""

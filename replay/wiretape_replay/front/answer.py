@@ -1,0 +1,42 @@
+"""Answers that are whole before they are sent: small ones, in the service's own words."""
+
+from dataclasses import dataclass
+from http import HTTPStatus
+
+import orjson
+
+from wiretape.observe import Headers
+from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.front.line import Line
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A status, headers and a body of known length."""
+
+    status: int
+    body: bytes
+    headers: Headers = ()
+    """Besides those that say what the body is."""
+    content_type: str = "application/json"
+
+    @classmethod
+    def of(cls, status: int, document: object, headers: Headers = ()) -> "Answer":
+        """An answer that carries a JSON document, written the same way in every run."""
+        return cls(status, orjson.dumps(document) + b"\n", headers)
+
+    async def send(self, line: Line, *, with_body: bool = True) -> None:
+        """Write the whole answer; without its body where the client asked with HEAD.  Raises ConnectionError."""
+        about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
+        framing = Framing.LENGTH if with_body else Framing.EMPTY
+        await line.begin(Head(self.status, _reason(self.status), (*about, *self.headers), framing))
+        if with_body:
+            await line.send(self.body)
+        await line.finish()
+
+
+def _reason(status: int) -> str:
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

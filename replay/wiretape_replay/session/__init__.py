@@ -1,0 +1,1 @@
+"""Session mode: a log of events, and a playhead that moves over it."""

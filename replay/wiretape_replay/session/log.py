@@ -1,0 +1,74 @@
+"""The log of a session: what its streams carry, in order.  Pure: no I/O, no clock.
+
+A log may grow while it is read: a recorded one is whole from the beginning, that of a service that is played by
+a script gets longer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from wiretape.contract import DELTA_TYPES
+from wiretape.observe import Ending
+
+
+class EntryKind(StrEnum):
+    """What an entry is to the stream that carries it."""
+
+    DURABLE = "durable"
+    """An event with an id.  Behind the playhead it is persisted: replayed to whoever asks for what comes after a cursor."""
+    EPHEMERAL = "ephemeral"
+    """An event without an id, or a comment.  Only who is connected when the playhead passes it gets it."""
+    ENDING = "ending"
+    """The service ended the streams that were connected here."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One thing at one place of the log."""
+
+    kind: EntryKind
+    time_ns: int
+    """Since the log began; never less than that of the entry before."""
+    data: bytes = b""
+    """The frame, exactly as it is sent; empty for an ending."""
+    id: str | None = None
+    """The cursor of a durable event."""
+    type: str | None = None
+    """The event's type; None for comments and for what is no event of the service."""
+    sequence: int | None = None
+    run_id: str | None = None
+    tool_call_id: str | None = None
+    ending: Ending | None = None
+    """How the streams ended, for an ending."""
+    source: tuple[int, int | None] | None = None
+    """Exchange and event number in the recording that it was taken from."""
+
+    @property
+    def is_delta(self) -> bool:
+        """Whether it is sent only to those who ask for deltas."""
+        return self.type in DELTA_TYPES
+
+
+class Log:
+    """The entries of one session.  A *place* is an index into them; place `len(log)` is behind the last."""
+
+    def __init__(self, session_id: str, entries: Sequence[Entry] = ()) -> None:
+        self.session_id = session_id
+        self.entries: list[Entry] = []
+        self._places: dict[str, int] = {}
+        for entry in entries:
+            self.append(entry)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def append(self, entry: Entry) -> None:
+        """Add an entry at the end.  Where an id comes twice, the first is the one that a cursor names."""
+        if entry.kind is EntryKind.DURABLE and entry.id is not None:
+            self._places.setdefault(entry.id, len(self.entries))
+        self.entries.append(entry)
+
+    def place_of(self, cursor: str) -> int | None:
+        """The place of the durable event that `cursor` names; None when the log has none."""
+        return self._places.get(cursor)
