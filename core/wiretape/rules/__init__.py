@@ -5,6 +5,7 @@ from wiretape.rules import (  # noqa: F401 - they fill the catalogue
     busy,
     capture,
     client,
+    cursors,
     durability,
     envelope,
     envelope_edges,

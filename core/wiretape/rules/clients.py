@@ -1,30 +1,17 @@
-"""The clients: what each was told to do, and how far each has read a session."""
+"""The clients: what each was told about its requests."""
 
-from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
-from itertools import islice
-from typing import TypeVar
+from dataclasses import dataclass
 
-from wiretape.observe import Ending, RequestStarted, header
+from wiretape.observe import RequestStarted, header
+from wiretape.rules.forgetting import put
+from wiretape.rules.readers import MOST_CLIENTS
 from wiretape.rules.work import ClientKey
 
 RequestKey = tuple[str, str, str]
 """Method, authority and path."""
 
-MOST_CLIENTS = 10_000
-"""How many clients are remembered."""
 MOST_REQUESTS = 1000
 """Of how many requests a client is remembered what it was told about them."""
-_MOST_CURSORS = 100
-_MOST_RUNS = 1000
-_MOST_RESYNCS = 20
-_IN_FLIGHT_NS = 1_000_000_000
-"""What was forwarded this shortly before a connection broke may not have been read by the client."""
-RECONNECT_NS = 60_000_000_000
-"""How long a client may take to reconnect after it was told to."""
-_ORDERLY = frozenset({Ending.COMPLETE, Ending.SERVICE_CLOSED})
-Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +48,11 @@ class Client:
         """It was told to wait."""
         for key in [key for key, old in self.waits.items() if old.until_ns < now_ns]:
             del self.waits[key]
-        _put(self.waits, request, wait, MOST_REQUESTS)
+        put(self.waits, request, wait, MOST_REQUESTS)
 
     def refuse(self, request: RequestKey, refusal: Refusal) -> None:
         """It was told to repeat the request."""
-        _put(self.refusals, request, refusal, MOST_REQUESTS)
+        put(self.refusals, request, refusal, MOST_REQUESTS)
 
 
 class Clients:
@@ -79,173 +66,5 @@ class Clients:
         value = header(request.headers, "authorization")
         key = (request.client, None if value is None else value.partition(" ")[2].strip() or value)
         client = self._clients.pop(key, None) or Client(key)
-        _put(self._clients, key, client, MOST_CLIENTS)
+        put(self._clients, key, client, MOST_CLIENTS)
         return client
-
-
-@dataclass(slots=True)
-class Resync:
-    """A client was told by `stream.resync` to reconnect."""
-
-    time_ns: int
-    right: set[str | None]
-    """The cursors that it may reconnect with."""
-    delivered: dict[str, None] = field(default_factory=dict)
-    """Ids that still came on the stream."""
-    answered_ns: int | None = None
-    """When it reconnected."""
-    cursor: str | None = None
-    """What it reconnected with."""
-    unsure: bool = False
-    """Whether it is unknown what it had received."""
-    ending: Ending | None = None
-    """How the stream ended, when it has."""
-    unread: bool = False
-    """Whether the connection broke so shortly after that the client may not have read it."""
-
-    @property
-    def is_right(self) -> bool:
-        """Whether it reconnected with the last durable id."""
-        return self.cursor in self.right or self.cursor in self.delivered
-
-    def deliver(self, identity: str, time_ns: int) -> None:
-        """A durable event still came on the stream."""
-        if self.answered_ns is None and time_ns <= self.time_ns + RECONNECT_NS:
-            self.delivered[identity] = None
-
-    def end(self, ending: Ending, time_ns: int) -> None:
-        """Its stream ended."""
-        self.ending = ending
-        self.unread = ending not in _ORDERLY and time_ns - self.time_ns <= _IN_FLIGHT_NS
-
-
-class Reader:
-    """How far one client has read one session."""
-
-    __slots__ = (
-        "key",
-        "last",
-        "losses",
-        "perhaps",
-        "read",
-        "refused",
-        "resolved",
-        "restart",
-        "resyncs",
-        "streams",
-        "unsure",
-    )
-
-    def __init__(self, key: ClientKey) -> None:
-        self.key = key
-        self.streams = 0
-        """How many stream requests of it are open."""
-        self.read = False
-        """Whether a durable event was delivered to it."""
-        self.last: dict[str, None] = {}
-        """The last durable id delivered on its stream; several where several streams were open at once."""
-        self.perhaps: set[str | None] = set()
-        """Ids that may have been the last that it read, for the connection broke shortly after."""
-        self.unsure = False
-        """Whether it is unknown which durable id was delivered last."""
-        self.refused: dict[str, None] = {}
-        """Cursors that `invalid_cursor` was said about."""
-        self.restart = False
-        """Whether it was told to restart without its cursor, and has not yet done so."""
-        self.losses = 0
-        """How often bytes of its streams passed unseen."""
-        self.resyncs: list[Resync] = []
-        """Those that it has not followed yet."""
-        self.resolved: dict[str, tuple[int, int, int]] = {}
-        """For runs about which it was told `event_already_resolved`: exchange, application tools and losses by then."""
-
-    def ask(self, cursor: str | None, time_ns: int) -> None:
-        """It sent a stream request, and all rules have seen it."""
-        for resync in self.resyncs:
-            resync.cursor = cursor
-            # While it reads elsewhere too, another reader of that client may have begun.
-            others = self.streams - (resync.ending is None)
-            resync.unsure |= cursor in self.perhaps
-            if resync.is_right or not others:
-                resync.answered_ns = time_ns
-        self.resyncs = [resync for resync in self.resyncs if resync.answered_ns is None]
-        self.streams += 1
-
-    def open(self, cursor: str | None) -> None:
-        """A stream was opened for it."""
-        self.restart = False
-        self.perhaps.clear()
-        if self.streams > 1:
-            self.last.pop(cursor or "", None)
-            return
-        self.unsure = False
-        self.last.clear()
-
-    def close(self, delivery: "Delivery", cursor: str | None, ending: Ending, time_ns: int) -> None:
-        """A stream ended on which durable events may have been delivered to it."""
-        last = delivery.last or cursor
-        if last is not None:
-            _put(self.last, last, None, _MOST_CURSORS)
-        self.unsure |= delivery.unsure
-        if ending not in _ORDERLY:
-            self.perhaps |= delivery.since(time_ns - _IN_FLIGHT_NS, cursor)
-
-    def refuse(self, cursor: str) -> None:
-        """It was told `invalid_cursor`."""
-        _put(self.refused, cursor, None, _MOST_CURSORS)
-        self.last.pop(cursor, None)
-        self.restart = True
-
-    def resync(self, resync: Resync) -> None:
-        """It was told to reconnect."""
-        self.resyncs = [*self.resyncs[1 - _MOST_RESYNCS :], resync]
-
-    def resolve(self, run_id: str, told: tuple[int, int, int]) -> None:
-        """It was told `event_already_resolved` about a run."""
-        _put(self.resolved, run_id, told, _MOST_RUNS)
-
-    def deliver(self, identity: str) -> None:
-        """A durable event was delivered to it."""
-        self.read = True
-        self.refused.pop(identity, None)
-
-
-class Delivery:
-    """The durable ids that one stream delivered to its client."""
-
-    __slots__ = ("_recent", "last", "unsure")
-
-    def __init__(self) -> None:
-        self.last: str | None = None
-        self.unsure = False
-        """Whether something passed since that could not be read, or that resets what some clients remember."""
-        self._recent: deque[tuple[int, str]] = deque(maxlen=_MOST_CURSORS)
-
-    def add(self, identity: str, time_ns: int) -> None:
-        """One more was delivered."""
-        self.last = identity
-        self.unsure = False
-        self._recent.append((time_ns, identity))
-
-    def since(self, time_ns: int, cursor: str | None) -> set[str | None]:
-        """The ids that were the last ones at any time since then; `cursor` is what the stream was opened with."""
-        late = {identity for when, identity in self._recent if when >= time_ns}
-        before = [identity for when, identity in self._recent if when < time_ns]
-        if before:
-            return {*late, before[-1]}
-        return {*late, cursor} if len(self._recent) < _MOST_CURSORS else {*late}
-
-
-def _put(items: "dict[Key, Item]", key: "Key", item: Item, most: int) -> None:
-    """Remember an item; the oldest ones are forgotten when there are too many."""
-    items[key] = item
-    if len(items) > most:
-        for old in _oldest(items, len(items) - most):
-            del items[old]
-
-
-Key = TypeVar("Key", bound=object)
-
-
-def _oldest(items: Iterable[Key], count: int) -> list[Key]:
-    return list(islice(items, count))

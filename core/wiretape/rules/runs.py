@@ -1,6 +1,6 @@
 """RUN: the runs of a session, one after the other.
 
-What is decided here only where it is proven is said in `wiretape.rules.course`.
+What is decided here only where it is proven is said in `wiretape.rules.progress`.
 """
 
 from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
@@ -47,7 +47,7 @@ def two_active_runs(message: Message, stream: Stream) -> Outcome:
     runs = course.past.work.runs
     if run_id is None or not course.is_new(message) or ((run := runs.get(run_id)) and run.started_ns is not None):
         return None
-    active = [other for other, run in course.runs.items() if run.ended_ns is None]
+    active = [other for other, run in course.runs.active.items() if run.ended_ns is None]
     if active:
         return problem(f"Expected the end of run {quoted(active[0])} first, got the start of {quoted(run_id)}.")
     return INCONCLUSIVE if _any_active(course) else HELD
@@ -76,11 +76,11 @@ def event_after_run_ended(message: Message, stream: Stream) -> Outcome:
     if type(run_id) is not str:
         return None
     if message.shape is not Shape.DURABLE:
-        if run_id not in course.ended:
+        if run_id not in course.runs.ended:
             return HELD
     elif not course.is_new(message):
         return None
-    stray = course.is_stray(message, run_id)
+    stray = course.runs.is_stray(message, run_id)
     if not stray:
         return INCONCLUSIVE if stray is None else HELD
     run = course.past.work.runs.get(run_id)
@@ -127,7 +127,7 @@ def idle_with_active_run(message: Message, stream: Stream) -> Outcome:
     course = stream.course
     if not course.is_new(message):
         return None
-    active = [run_id for run_id, run in course.runs.items() if run.ended_ns is None and not run.idled]
+    active = [run_id for run_id, run in course.runs.active.items() if run.ended_ns is None and not run.idled]
     if active:
         return problem(f"Expected the end of run {quoted(active[0])} before {STATUS_IDLE}, got none.")
     return INCONCLUSIVE if _any_active(course) else HELD
@@ -195,7 +195,9 @@ def active_run_not_cancellable(answer: Answer, exchange: ExchangeState) -> Outco
 
 def _wait_for_end(run: Run, run_id: str, exchange: ExchangeState) -> Outcome:
     """Whether the run ends within the grace; that it does not is known only where a stream shows it as active."""
-    courses = [course for course in exchange.session.courses if run_id in course.runs] if exchange.session else []
+    courses = (
+        [course for course in exchange.session.courses if run_id in course.runs.active] if exchange.session else []
+    )
     due_ns = exchange.last_ns + GRACE_NS
 
     def decide(now_ns: int) -> Outcome:

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from wiretape.contract import session_in
-from wiretape.rules.clients import Reader
 from wiretape.rules.course import Course
 from wiretape.rules.log import Budget, EventLog
 from wiretape.rules.message import Message
 from wiretape.rules.past import Past
+from wiretape.rules.readers import Reader
 from wiretape.rules.work import ClientKey
 
 SessionKey = tuple[str, str, str]

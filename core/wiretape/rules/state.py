@@ -12,11 +12,12 @@ from itertools import islice
 from wiretape.contract import CURSOR_HEADER, Match, deltas_requested
 from wiretape.observe import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.answer import Answer
-from wiretape.rules.clients import Client, Reader, RequestKey
+from wiretape.rules.clients import Client, RequestKey
 from wiretape.rules.course import Course
 from wiretape.rules.finding import Place
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.pauses import Hearing
+from wiretape.rules.readers import Reader
 from wiretape.rules.request_ids import RequestIds
 from wiretape.rules.sessions import Session, Sessions
 from wiretape.sse import Frame

@@ -123,7 +123,7 @@ def call_left_open(message: Message, stream: Stream) -> Outcome:
     if not run.calls:
         return HELD
     seen = all(call.exchange == course.exchange for call in run.calls.values())
-    if run.unclear or not seen or not course.live or not course.is_clear:
+    if run.unclear or not seen or not course.runs.live or not course.is_clear:
         return INCONCLUSIVE
     left = f"before {_RUN_COMPLETED} of run {quoted(run_id or '')}, got none"
     return limited([Problem(f"Expected an outcome of call {quoted(call)} {left}.") for call in run.calls], "calls")

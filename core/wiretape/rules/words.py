@@ -11,6 +11,11 @@ def quoted(text: str) -> str:
     return f"`{printable(text[:_LONGEST])}…`" if len(text) > _LONGEST else f"`{printable(text)}`"
 
 
+def or_none(text: str | None) -> str:
+    """`text` quoted, or the word `none`."""
+    return "none" if text is None else quoted(text)
+
+
 def quoted_bytes(value: bytes) -> str:
     """`value` between backquotes, with U+FFFD for what is no UTF-8."""
     return quoted(value[: 4 * _LONGEST + 4].decode("utf-8", "replace"))

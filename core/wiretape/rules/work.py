@@ -1,11 +1,8 @@
 """The runs of one session and their tool calls, as far as they were seen on whatever connection."""
 
-from collections.abc import Callable
-from itertools import islice
-from typing import TypeVar
-
 from wiretape.rules.facts import CUSTOM_TOOL_USE, START_TYPES, call_ids, run_of, tool_name
 from wiretape.rules.finding import Place
+from wiretape.rules.forgetting import make_room
 from wiretape.rules.message import Message
 
 ClientKey = tuple[str, str | None]
@@ -112,9 +109,6 @@ class Call:
         self.started = True
 
 
-Item = TypeVar("Item")
-
-
 class Work:
     """The runs and tool calls of one session."""
 
@@ -131,7 +125,7 @@ class Work:
         """The run of that id, from now on remembered."""
         run = self.runs.get(run_id)
         if run is None:
-            self.runs_forgotten |= _make_room(self.runs, MOST_RUNS, lambda old: old.ended_ns is not None)
+            self.runs_forgotten |= make_room(self.runs, MOST_RUNS, lambda old: old.ended_ns is not None)
             run = self.runs[run_id] = Run()
         return run
 
@@ -139,7 +133,7 @@ class Work:
         """The call of that id, from now on remembered."""
         call = self.calls.get(call_id)
         if call is None:
-            self.calls_forgotten |= _make_room(self.calls, MOST_CALLS, lambda old: old.ended)
+            self.calls_forgotten |= make_room(self.calls, MOST_CALLS, lambda old: old.ended)
             call = self.calls[call_id] = Call()
         return call
 
@@ -173,13 +167,3 @@ def disagreement(call: Call, message: Message) -> tuple[str, str, str] | None:
         if before is not None and now is not None and before != now:
             return what, before, now
     return None
-
-
-def _make_room(items: dict[str, Item], most: int, is_over: Callable[[Item], bool]) -> bool:
-    """Forget the oldest items, those that are over before others, when there are too many; says whether it did."""
-    if len(items) < most:
-        return False
-    over = [key for key, item in items.items() if is_over(item)]
-    for key in list(islice(over or items, most // 2)):
-        del items[key]
-    return True
