@@ -46,7 +46,7 @@ class Line:
         await self._write(head.raw)
 
     async def send(self, data: bytes) -> None:
-        """Send a piece of the body (one chunk, where it is chunked).  Raises ConnectionError when the client has left."""
+        """Send a piece of the body; where it is chunked, one chunk.  Raises ConnectionError if the client has left."""
         if not data:
             return  # an HTTP chunk without data would end the body
         self._tap.sent(data)

@@ -16,7 +16,7 @@ class EntryKind(StrEnum):
     """What an entry is to the stream that carries it."""
 
     DURABLE = "durable"
-    """An event with an id.  Behind the playhead it is persisted: replayed to whoever asks for what comes after a cursor."""
+    """An event with an id.  Behind the playhead it is persisted: replayed to all who ask for what follows a cursor."""
     EPHEMERAL = "ephemeral"
     """An event without an id, or a comment.  Only who is connected when the playhead passes it gets it."""
     ENDING = "ending"
@@ -43,6 +43,8 @@ class Entry:
     """How the streams ended, for an ending."""
     source: tuple[int, int | None] | None = None
     """Exchange and event number in the recording that it was taken from."""
+    findings: tuple[str, ...] = ()
+    """Codes of the recorded findings about it."""
 
     @property
     def is_delta(self) -> bool:
