@@ -11,10 +11,11 @@ from wiretape.encoding import DecodingError, decoder
 from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
+from wiretape.rules.jsontext import Unread, read
 from wiretape.sse import FrameKind
 from wiretape.stream import FrameReader, SeenFrame
 from wiretape_inspect import jsonlines
-from wiretape_inspect.facts import facts_of
+from wiretape_inspect.facts import facts_of, is_utf8
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of an ordinary body that a line of JSON may hold."""
@@ -86,18 +87,12 @@ def _event(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[st
 
 def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
     """Bytes under the key that tells what they are: `data` (JSON, exactly as it was), `text` or `base64`."""
-    if parse:
-        try:
-            orjson.loads(data)
-        except orjson.JSONDecodeError:
-            pass
-        else:
-            # In valid JSON a line feed stands only between tokens.
-            return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
+    if not is_utf8(data):
         return {"base64": b64encode(data).decode()}
+    if parse and not isinstance(read(data), Unread):
+        # In valid JSON a line feed stands only between tokens.
+        return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
+    return {"text": data.decode()}
 
 
 def _body(recording: Recording, exchange: Exchange, side: Side) -> dict[str, Any] | None:

@@ -1,11 +1,13 @@
-"""What one message says about itself, read from its JSON as far as it has any."""
+"""What one message says about itself, read from its JSON as far as it has any, as the checker reads it."""
 
+import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import orjson
 
 from wiretape.contract import DELTA_TYPES, TOOL_TYPES
+from wiretape.rules.jsontext import Unread, read, sequence_in
 from wiretape.sse import Frame
 
 PREVIEW = 400
@@ -43,7 +45,8 @@ class Facts:
 
 def facts_of(frame: Frame) -> Facts:
     """Read a frame of kind MESSAGE."""
-    said = _object(frame.data)
+    value = read(frame.data)
+    said = value if isinstance(value, dict) else None
     kind, standing, sequence = _place(frame, said)
     fragment = _fragment(said) if said and standing == "delta" else None
     return Facts(
@@ -55,18 +58,19 @@ def facts_of(frame: Frame) -> Facts:
         tool_call_id=_tool_call_id(said) if said else None,
         text=fragment if fragment is not None else _preview(kind, said, frame.data),
         characters=len(fragment or ""),
-        note="" if said is not None else _note(frame),
+        note=_note(frame, value),
     )
 
 
 def place_of(frame: Frame) -> tuple[Standing, int | None]:
     """Only the standing and the sequence of a frame of kind MESSAGE, which is quicker to tell."""
-    return _place(frame, _object(frame.data))[1:]
+    value = read(frame.data)
+    return _place(frame, value if isinstance(value, dict) else None)[1:]
 
 
 def _place(frame: Frame, said: dict[str, Any] | None) -> tuple[str, Standing, int | None]:
     kind = (said and _text(said.get("type"))) or frame.event
-    sequence = said.get("sequence") if said else None
+    sequence = sequence_in(said, frame.data) if said else None
     if not isinstance(sequence, int) or isinstance(sequence, bool):
         sequence = None
     if kind in DELTA_TYPES:
@@ -74,22 +78,26 @@ def _place(frame: Frame, said: dict[str, Any] | None) -> tuple[str, Standing, in
     return kind, "durable" if frame.id or sequence is not None else "ephemeral", sequence
 
 
-def _object(data: bytes) -> dict[str, Any] | None:
-    try:
-        value = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
-    return value if isinstance(value, dict) else None
-
-
 def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _note(frame: Frame) -> str:
-    if frame.data:
+def _note(frame: Frame, value: Any) -> str:
+    if not frame.data:
+        return "empty data" if frame.dispatched else "no data line: no client is handed it"
+    if value is Unread.TOO_MUCH:
+        return "nested too deep, or numbers too long, to be read"
+    if not isinstance(value, dict):
         return "not a JSON object"
-    return "empty data" if frame.dispatched else "no data line: no client is handed it"
+    return "" if is_utf8(frame.data) else "not UTF-8"
+
+
+def is_utf8(data: bytes) -> bool:
+    """Whether bytes are UTF-8."""
+    try:
+        return data.isascii() or bool(data.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _tool_call_id(said: dict[str, Any]) -> str | None:
@@ -102,10 +110,16 @@ def _tool_call_id(said: dict[str, Any]) -> str | None:
 def compact(value: Any) -> str:
     """A JSON value as one line of text, cut to the length of a preview."""
     try:
-        text = orjson.dumps(value)
-    except orjson.JSONEncodeError:  # it reads deeper nesting than it writes
+        return begin(orjson.dumps(value))
+    except orjson.JSONEncodeError as error:
+        # It reads deeper nesting than it writes, and the json module's depth depends on the caller's stack.
+        if "recursion" in str(error).lower():
+            return "(deeply nested)"
+    try:
+        # Half a surrogate pair, or an integer beyond 64 bits.
+        return short(json.dumps(value, separators=(",", ":")))
+    except RecursionError:
         return "(deeply nested)"
-    return begin(text)
 
 
 def begin(data: bytes) -> str:

@@ -1,7 +1,9 @@
 """JSON for other programs, safe to look at on a terminal too."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import orjson
@@ -14,6 +16,7 @@ from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, O
 from wiretape_inspect.words import ending
 
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+_LONE = re.compile("[\ud800-\udfff]")
 _NAMES: dict[type, str] = {
     EventRow: "event",
     DeltaRow: "deltas",
@@ -28,8 +31,27 @@ _NAMES: dict[type, str] = {
 def dump(value: Any, *, indent: bool = False) -> str:
     """`value` as JSON in which no control or direction character stands unescaped."""
     option = orjson.OPT_INDENT_2 if indent else 0
+    try:
+        text = orjson.dumps(value, option=option)
+    except orjson.JSONEncodeError:
+        text = orjson.dumps(_spelt(value), option=option)
     # Outside of strings JSON is ASCII, so what is replaced stands in a string.
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", orjson.dumps(value, option=option).decode())
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text.decode())
+
+
+def _spelt(value: Any) -> Any:
+    """`value` with what JSON can hold but orjson cannot write already written: lone surrogates, long integers."""
+    if isinstance(value, str):
+        return orjson.Fragment(json.dumps(value)) if _LONE.search(value) else value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else orjson.Fragment(str(value))
+    if isinstance(value, dict):
+        return {key: _spelt(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_spelt(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _spelt(getattr(value, field.name)) for field in fields(value)}
+    return value
 
 
 def head(exchange: Exchange) -> dict[str, Any]:
@@ -61,8 +83,8 @@ def head(exchange: Exchange) -> dict[str, Any]:
 
 def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
     """A row of a stream: `row` names its kind, the other keys are its fields."""
-    fields = {name: getattr(shown, name) for name in shown.__slots__}
-    return {"row": _NAMES[type(shown)], "exchange": exchange, **fields}
+    held = {name: getattr(shown, name) for name in shown.__slots__}
+    return {"row": _NAMES[type(shown)], "exchange": exchange, **held}
 
 
 def rows(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:

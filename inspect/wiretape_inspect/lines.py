@@ -12,7 +12,7 @@ from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.text import printable
 from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
-from wiretape_inspect.words import amount, count, duration, ending, moment
+from wiretape_inspect.words import amount, count, digits, duration, ending, moment
 
 STYLES: dict[str, dict[str, Any]] = {
     "": {},
@@ -140,7 +140,7 @@ def _columns(event: int | str, sequence: int | str, time_ns: int, gap_ns: int) -
 
 
 def _event(row: EventRow) -> list[Span]:
-    mark = row.sequence if row.sequence is not None else "Δ" if row.standing == "delta" else "·"
+    mark = digits(row.sequence) if row.sequence is not None else "Δ" if row.standing == "delta" else "·"
     spans = _columns(row.event, mark, row.time_ns, row.gap_ns)
     spans.append((f"{row.type or '(no type)':<19}", row.standing))
     if row.id is not None:

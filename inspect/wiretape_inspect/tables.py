@@ -11,7 +11,7 @@ from rich.text import Text
 from wiretape.text import printable
 from wiretape_inspect.lines import Paper
 from wiretape_inspect.summary import Session, Summary
-from wiretape_inspect.words import count, duration
+from wiretape_inspect.words import count, digits, duration
 
 _COLUMNS = ("session", "streams", "events", "durable", "deltas", "last seq", "first (UTC)", "last (UTC)", "endings")
 _RIGHT = {"streams", "events", "durable", "deltas", "last seq"}
@@ -50,7 +50,7 @@ def _cells(whole: Summary, session: Session) -> Iterator[str]:
     yield session.id if session.id is not None else "(none)"
     for number in (session.streams, session.events, session.durable, session.deltas):
         yield f"{number:,}"
-    yield str(session.last_sequence) if session.last_sequence is not None else "-"
+    yield digits(session.last_sequence) if session.last_sequence is not None else "-"
     yield f"{whole.wall(session.first_ns or 0):%H:%M:%S.%f}"[:-3]
     yield f"{whole.wall(session.last_ns):%H:%M:%S.%f}"[:-3]
     yield _tally(session.endings) or "-"

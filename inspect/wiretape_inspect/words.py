@@ -2,7 +2,9 @@
 
 from wiretape.words import ending
 
-__all__ = ["amount", "count", "duration", "ending", "moment"]
+__all__ = ["amount", "count", "digits", "duration", "ending", "moment"]
+_DIGITS = 20
+"""How many digits of a number are shown: as many as 64 bits may have."""
 
 
 def duration(nanoseconds: int) -> str:
@@ -38,3 +40,9 @@ def amount(size: int) -> str:
 def count(number: int, thing: str) -> str:
     """`1 event`, `2 events`."""
     return f"{number:,} {thing}" if number == 1 else f"{number:,} {thing}s"
+
+
+def digits(number: int) -> str:
+    """A recorded number, its end replaced by an ellipsis where it is absurdly long."""
+    text = str(number)
+    return text if len(text) <= _DIGITS else f"{text[: _DIGITS - 1]}…"

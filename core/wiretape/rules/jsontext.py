@@ -14,6 +14,9 @@ _SPACED = re.compile(rb'"[ \t\r\n]+:')
 _HIDDEN = re.compile(rb"\\u00(?:22|3[aA])")
 """In a text the escapes of a quotation mark and a colon, which are counted only when read."""
 
+_BEYOND_INTEGERS = 2**63
+"""From here on a float may have been an integer."""
+
 
 class Unread(Enum):
     """Why a text gave no value."""
@@ -36,6 +39,15 @@ def read(data: bytes) -> Any:
 def read_long_integers(data: bytes) -> Any:
     """As `read`, for a text in which orjson would turn integers beyond 64 bits into floats."""
     return _read_with_care(data.decode("utf-8", "replace"))
+
+
+def sequence_in(document: dict[str, Any], data: bytes) -> Any:
+    """The `sequence` of the object that was read from `data`; beyond 64 bits orjson makes floats of integers."""
+    sequence = document.get("sequence")
+    if type(sequence) is not float or abs(sequence) < _BEYOND_INTEGERS:
+        return sequence
+    again = read_long_integers(data)
+    return again["sequence"] if type(again) is dict else again
 
 
 def _is_depth(error: orjson.JSONDecodeError) -> bool:

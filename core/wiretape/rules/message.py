@@ -9,7 +9,7 @@ import orjson
 from wiretape.contract import DELTA_TYPES
 from wiretape.rules.finding import Place
 from wiretape.rules.flaws import Flaws, flaws_of
-from wiretape.rules.jsontext import Unread, read, read_long_integers
+from wiretape.rules.jsontext import Unread, read, sequence_in
 from wiretape.sse import Frame
 from wiretape.stream import SeenFrame
 
@@ -152,8 +152,8 @@ class Message:
 
     def _read_document(self, document: dict[str, Any]) -> None:
         sequence = document.get("sequence")
-        if type(sequence) is float and abs(sequence) >= 2**63:
-            sequence = _long_sequence(self.data or b"")
+        if type(sequence) is float:
+            sequence = sequence_in(document, self.data or b"")
         self.document = document
         if sequence is not None:
             self.carries_sequence = True
@@ -212,12 +212,6 @@ class Message:
         if sequence is not None and not -_STORABLE <= sequence < _STORABLE:
             sequence = None
         return Place(exchange, self.time_ns, self.number, sequence, self.frame.start)
-
-
-def _long_sequence(data: bytes) -> object:
-    """The sequence of an object in which orjson made a float of it: it may be an integer beyond 64 bits."""
-    document = read_long_integers(data)
-    return document["sequence"] if type(document) is dict else document
 
 
 _KNOWN = frozenset({b"event", b"id", b"data", b"retry"})

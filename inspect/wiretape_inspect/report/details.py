@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-import orjson
-
 from wiretape.contract import TOOL_TYPES
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
+from wiretape.rules.jsontext import read
 from wiretape.sse import FrameKind
 from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import facts_of
@@ -147,10 +146,7 @@ def _answer(report: Report, exchange: Exchange) -> At | None:
 
 def _tool(data: bytes) -> str:
     """The name of the tool that a tool event is about."""
-    try:
-        said: Any = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return ""
+    said: Any = read(data)
     for key in ("content", "data"):
         part = said.get(key) if isinstance(said, dict) else None
         if isinstance(part, dict) and isinstance(part.get("name"), str):

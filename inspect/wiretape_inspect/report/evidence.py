@@ -12,7 +12,7 @@ from wiretape.rules import Finding
 from wiretape.stream import SeenFrame
 from wiretape.text import printable
 from wiretape_inspect.facts import facts_of
-from wiretape_inspect.words import duration
+from wiretape_inspect.words import digits, duration
 
 _LINES = 6
 _WIDTH = 110
@@ -80,7 +80,7 @@ def _neighbour(before: SeenFrame, seen: SeenFrame) -> tuple[str, str]:
     facts = facts_of(before.frame)
     parts = [facts.type or "(no type)"]
     parts += [f"id {facts.id}"] if facts.id is not None else []
-    parts += [f"sequence {facts.sequence}"] if facts.sequence is not None else []
+    parts += [f"sequence {digits(facts.sequence)}"] if facts.sequence is not None else []
     return str(before.event), _short(f"({' · '.join(parts)}, {duration(seen.time_ns - before.time_ns)} before)")
 
 

@@ -1,0 +1,125 @@
+"""JSON that orjson does not read, or cannot write: `wiretape show` and `export` read it as the checker does."""
+
+import json
+import sys
+
+import pytest
+
+from wiretape.rules.message import Message
+from wiretape.sse import Frame, FrameKind
+from wiretape.stream import SeenFrame
+from wiretape.text import printable
+from wiretape_inspect.facts import facts_of
+from wiretape_inspect.jsonlines import dump
+
+SURROGATE = (
+    r'{"type":"message.completed","id":"e1","sequence":7,"session_id":"s1","run_id":"r\udfff","content":{"x":"\ud800"}}'
+)
+LONG = '{"type":"message.completed","id":"e1","sequence":DIGITS,"content":{"n":DIGITS}}'
+SEQUENCES = {"beyond 64 bits": 2**64 + 1, "thousand digits": 10**999 + 1, "negative": -(2**70)}
+DEEP = '{"type":"message.completed","sequence":7,"content":' + "[" * 100_000 + "]" * 100_000 + "}"
+TOO_LONG = '{"type":"message.completed","sequence":1' + "0" * 5_000 + "}"
+OUT_OF_RANGE = '{"type":"message.completed","id":"e1","sequence":7,"content":{"n":1e999}}'
+BAD_BYTE = b'{"type":"message.completed","id":"e1","sequence":7,"content":{"n":"\xff"}}'
+VIEWS = (
+    "show",
+    "show --json",
+    "show --at 1:1",
+    "show --at 1:2",
+    "sessions",
+    "sessions --json",
+    "export --format jsonl",
+)
+
+
+@pytest.fixture
+def recorded(tape):
+    """A recording of one stream with these data, after a first event without any oddity."""
+
+    def record(*data):
+        first = b'id: e0\ndata: {"type":"run.started","id":"e0","sequence":1}\n\n'
+        events = [b"id: e1\ndata: " + (one.encode() if isinstance(one, str) else one) + b"\n\n" for one in data]
+        tape.exchange(chunks=[(1, first), *((1, event) for event in events)])
+        return tape.close()
+
+    return record
+
+
+def second(run, path, *command):
+    """The object that a command writes about event 2."""
+    result = run(*command, path)
+    assert result.exit_code == 0, result.output
+    return next(line for line in map(json.loads, result.stdout.splitlines()) if line.get("event") == 2)
+
+
+def test_half_a_surrogate_pair_hides_nothing_of_an_event(run, recorded):
+    path = recorded(SURROGATE)
+    assert "not a JSON object" not in run("show", path).stdout
+    assert r'message.completed    e1  {"x":"\ud800"}' in run("show", path).stdout
+    row = second(run, path, "show", "--json")
+    assert (row["type"], row["sequence"], row["standing"], row["note"]) == ("message.completed", 7, "durable", "")
+    assert row["run_id"] == "r\udfff"
+    told = second(run, path, "export", "--format", "jsonl")
+    assert (told["kind"], told["sequence"], told["data"]["content"]) == ("durable", 7, {"x": "\ud800"})
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=list(SEQUENCES))
+def test_long_integers_are_integers(run, recorded, sequence):
+    path = recorded(LONG.replace("DIGITS", str(sequence)))
+    shown = run("show", path).stdout.splitlines()[3]
+    assert shown.split()[1] == (str(sequence) if len(str(sequence)) <= 20 else f"{str(sequence)[:19]}…")
+    assert second(run, path, "show", "--json")["sequence"] == sequence
+    told = second(run, path, "export", "--format", "jsonl")
+    assert (told["sequence"], told["data"]["content"]["n"]) == (sequence, sequence)
+    last = json.loads(run("sessions", "--json", path).stdout)["sessions"][0]["last_sequence"]
+    assert last == max(sequence, 1)
+
+
+@pytest.mark.parametrize("data", [DEEP, TOO_LONG], ids=["deep", "too long"])
+def test_what_cannot_be_read_is_not_called_no_json(run, recorded, data):
+    path = recorded(data)
+    note = "nested too deep, or numbers too long, to be read"
+    assert f"[{note}]" in run("show", path).stdout
+    assert second(run, path, "show", "--json")["note"] == note
+    assert second(run, path, "export", "--format", "jsonl")["text"] == data
+
+
+def test_floats_out_of_range_stay_as_they_were(run, recorded):
+    path = recorded(OUT_OF_RANGE)
+    assert second(run, path, "show", "--json")["sequence"] == 7
+    assert '"content":{"n":1e999}' in run("export", "--format", "jsonl", path).stdout
+
+
+def test_a_byte_that_is_no_utf8_is_noted_and_the_rest_is_read(run, recorded):
+    row = second(run, recorded(BAD_BYTE), "show", "--json")
+    assert (row["type"], row["sequence"], row["note"]) == ("message.completed", 7, "not UTF-8")
+
+
+@pytest.mark.parametrize("command", VIEWS)
+def test_odd_json_breaks_neither_terminal_nor_json(run, recorded, command):
+    sequences = [LONG.replace("DIGITS", str(sequence)) for sequence in SEQUENCES.values()]
+    path = recorded(SURROGATE, *sequences, DEEP, TOO_LONG, OUT_OF_RANGE, BAD_BYTE)
+    result = run(*command.split(), path)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "\n".join(map(printable, result.stdout.split("\n")))
+    if "json" in command:
+        texts = result.stdout.splitlines() if "sessions" not in command else [result.stdout]
+        assert all(isinstance(json.loads(text), dict) for text in texts)
+
+
+@pytest.mark.parametrize("data", [SURROGATE, *[LONG.replace("DIGITS", str(n)) for n in SEQUENCES.values()], BAD_BYTE])
+def test_facts_are_those_that_the_checker_reads(data):
+    raw = b"id: e1\ndata: " + (data.encode() if isinstance(data, str) else data) + b"\n\n"
+    fields = ((b"id", b"e1"), (b"data", raw[13:-2]))
+    frame = Frame(FrameKind.MESSAGE, 0, raw, fields, b"e1")
+    message, facts = Message(SeenFrame(frame, 0, 1)), facts_of(frame)
+    assert (facts.type, facts.sequence, facts.standing) == (message.type, message.sequence, "durable")
+
+
+def test_json_lines_write_whatever_a_field_holds():
+    """What orjson refuses is spelt, as deep as it stands; its neighbours keep their form."""
+    value = {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ("é", -(2**70))}], "c": sys.maxsize}
+    text = dump(value)
+    assert text.isascii() or "é" in text
+    assert json.loads(text) == {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ["é", -(2**70)]}], "c": sys.maxsize}
+    assert json.loads(dump(value, indent=True)) == json.loads(text)
