@@ -124,8 +124,13 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     open streams are shown, and findings scroll above them; else each finding is one line on standard error.
     Ctrl-C closes the recording; a second one exits at once.
 
-    Exit status: 0 stopped, 1 there are findings that --fail-on names, 2 it could not start, or something passed
-    unrecorded.
+    \b
+    Exit status:
+      0    it was stopped
+      1    it was stopped, and there are findings that --fail-on names
+      2    it could not start, the recording is not whole, or --fail-on was
+           given and the checks failed
+      130  a second signal ended it at once
     """
     regular = given["mode"] == "regular"
     if upstream is None and not regular:

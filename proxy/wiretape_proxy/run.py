@@ -12,6 +12,7 @@ from pathlib import Path
 from wiretape.errors import InputError
 from wiretape_proxy import stderr
 from wiretape_proxy.addon import Wiretape
+from wiretape_proxy.feed import Feed
 from wiretape_proxy.master import Plan, serve
 from wiretape_proxy.settings import NEVER, Upstream, reaches
 
@@ -60,7 +61,7 @@ async def _run(what: Run, says: stderr.Stderr) -> int:
         _announce(says, address, what, addon)
 
     addon = await serve(what.plan, stop, ready, says.show if what.live else None)
-    return _status(addon, what.fail_on)
+    return _status(addon.feed, what.fail_on)
 
 
 def _stop_on_signals(says: stderr.Stderr) -> asyncio.Event:
@@ -79,9 +80,9 @@ def _stop_on_signals(says: stderr.Stderr) -> asyncio.Event:
     return stop
 
 
-def _status(addon: Wiretape, fail_on: str) -> int:
-    closed = addon.feed.closed
-    if closed is None or not addon.feed.whole:
+def _status(feed: Feed, fail_on: str) -> int:
+    closed = feed.closed
+    if closed is None or not feed.whole:
         return _UNRECORDED
     if fail_on == NEVER:
         return 0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import sqlite3
@@ -10,6 +11,7 @@ import stat
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from pathlib import Path
 
@@ -22,11 +24,14 @@ from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.report import judge
 from wiretape_proxy.cli import proxy as command
+from wiretape_proxy.notes import Notes
+from wiretape_proxy.reports import Closed
 from wiretape_proxy.settings import reaches
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 STREAM = "/v1/sessions/s1/events/stream"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 def holds(peer):
@@ -177,6 +182,37 @@ def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_pa
         assert sorted(live) == sorted((found.code, found.severity, found.message) for found in reported) != []
     else:
         assert live == []
+
+
+def test_the_help_and_the_page_say_the_same_of_exit_statuses():
+    help_ = CliRunner().invoke(command, ["--help"], terminal_width=120).output.partition("Exit status:")[2]
+    page = (DOCS / "proxy.md").read_text().partition("## Exit status")[2].partition("##")[0]
+    rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
+    assert [status for status, _ in rows] == ["0", "1", "2", "130"]
+    said = " ".join(help_.split())
+    assert said.startswith(" ".join(f"{status} {when}" for status, when in rows).replace("`", ""))
+
+
+@pytest.mark.parametrize(
+    ("fail_on", "change", "status"),
+    [
+        ("never", {"unchecked": True, "severities": {"error": 1}}, 0),
+        ("error", {"unchecked": True}, 2),
+        ("error", {"unchecked": True, "severities": {"error": 1}}, 1),
+        ("warning", {"misplaced": True, "severities": {"error": 1}}, 2),
+        ("never", {"misplaced": True}, 2),
+        ("error", {"severities": {"warning": 1}}, 0),
+    ],
+)
+def test_the_exit_status_follows_from_how_the_recording_was_closed(fail_on, change, status):
+    # What mitmproxy imports warns.
+    with warnings.catch_warnings(action="ignore"):
+        from wiretape_proxy.feed import Feed  # noqa: PLC0415
+        from wiretape_proxy.run import _status  # noqa: PLC0415
+    feed = Feed(Notes(), lambda _: None)
+    closed = dict.fromkeys(Closed.__slots__, 0) | {"severities": {}} | change
+    feed.closed = Closed(**closed)
+    assert _status(feed, fail_on) == status
 
 
 @pytest.mark.parametrize(
