@@ -8,9 +8,11 @@ ENVELOPE_KEY = "error"
 ENVELOPE_FIELDS = ("code", "message", "request_id")
 """What `error` always holds; each is a string."""
 
-# The codes that rules are about.
+# The codes that rules are about, and that the replay answers with by itself.
 INVALID_CURSOR = "invalid_cursor"
 AUTHENTICATION_REQUIRED = "authentication_required"
+PERMISSION_DENIED = "permission_denied"
+RESOURCE_NOT_FOUND = "resource_not_found"
 EVENT_ALREADY_RESOLVED = "event_already_resolved"
 SESSION_BUSY = "SESSION_BUSY"
 RUN_NOT_CANCELLABLE = "RUN_NOT_CANCELLABLE"
