@@ -1,7 +1,7 @@
 """The head of an answer, and how its body is framed."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from wiretape.observe import Headers
@@ -38,6 +38,11 @@ class Head:
         lines = [f"{version} {self.status} {_line(self.reason)}"]
         lines += [f"{_line(name)}: {_line(value)}" for name, value in self.headers if not name.startswith(":")]
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
+
+    def unchunked(self) -> "Head":
+        """The same for a client that knows no chunks: the body ends with the connection."""
+        headers = tuple(pair for pair in self.headers if pair[0].lower() != "transfer-encoding")
+        return replace(self, headers=headers, framing=Framing.CLOSE, keep_alive=False)
 
 
 def _line(text: str) -> str:

@@ -4,6 +4,7 @@ A log may grow while it is read: a recorded one is whole from the beginning, tha
 a script gets longer.
 """
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -47,6 +48,11 @@ class Entry:
     """Codes of the recorded findings about it."""
 
     @property
+    def is_event(self) -> bool:
+        """Whether it is an event, and no comment or ending."""
+        return self.type is not None or self.kind is EntryKind.DURABLE
+
+    @property
     def is_delta(self) -> bool:
         """Whether it is sent only to those who ask for deltas."""
         return self.type in DELTA_TYPES
@@ -70,6 +76,15 @@ class Log:
         if entry.kind is EntryKind.DURABLE and entry.id is not None:
             self._places.setdefault(entry.id, len(self.entries))
         self.entries.append(entry)
+
+    def after_time(self, time_ns: int) -> int:
+        """The place behind everything that came by `time_ns`."""
+        return bisect_right(self.entries, time_ns, key=lambda entry: entry.time_ns)
+
+    def after_sequence(self, sequence: int) -> int | None:
+        """The place behind the durable event with this sequence; None when the log has none."""
+        found = (place for place, entry in enumerate(self.entries, 1) if entry.sequence == sequence)
+        return next(found, None)
 
     def place_of(self, cursor: str) -> int | None:
         """The place of the durable event that `cursor` names; None when the log has none."""

@@ -42,11 +42,20 @@ class Missed:
 class TapePlayer:
     """Answers each request with the next recorded exchange of its kind."""
 
-    def __init__(self, recording: Recording, pace: Pace, log: Callable[[str], None]) -> None:
-        """Raises RecordingError when the recording is damaged.  `log` takes a line for each request."""
+    def __init__(
+        self,
+        recording: Recording,
+        pace: Pace,
+        log: Callable[[str], None],
+        holds: Callable[[Exchange], bool] = lambda _: True,
+    ) -> None:
+        """Raises RecordingError when the recording is damaged.
+
+        `log` takes a line for each request; `holds` says which exchanges are on the tape.
+        """
         self.served: list[Served] = []
         self.missed: list[Missed] = []
-        self.tape = Tape(_entry(recording, exchange) for exchange in recording.exchanges())
+        self.tape = Tape(_entry(recording, exchange) for exchange in recording.exchanges() if holds(exchange))
         self._recording = recording
         self._pace = pace
         self._log = log

@@ -1,0 +1,103 @@
+"""A playhead in the event loop: its clock runs, and streams wait for it to move."""
+
+import asyncio
+import math
+import time
+
+from wiretape.contract import KEEP_ALIVE_SECONDS
+from wiretape_replay.session.breakpoints import Breakpoint
+from wiretape_replay.session.log import Entry
+from wiretape_replay.session.playhead import Playhead, Step
+
+
+class Drive:
+    """Moves one playhead and wakes the streams that follow it.  To be used in the event loop's thread."""
+
+    def __init__(self, playhead: Playhead) -> None:
+        self.playhead = playhead
+        self.resets = 0
+        """How often it was begun anew: streams from before that end."""
+        self._paused_at_first = playhead.paused
+        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: set[asyncio.Future[bool]] = set()
+
+    @property
+    def keep_alive_s(self) -> float:
+        """Seconds of real time after which a stream that is sent nothing gets a keep-alive."""
+        speed = self.playhead.speed
+        return KEEP_ALIVE_SECONDS if speed == math.inf else KEEP_ALIVE_SECONDS / speed
+
+    def start(self) -> None:
+        """A stream has connected: the clock runs from now on, if it did not before."""
+        if not self.playhead.started:
+            self.playhead.start(time.monotonic_ns())
+            self._run()
+
+    def pause(self) -> None:
+        """Stop here."""
+        self.playhead.pause(time.monotonic_ns())
+        self._run()
+
+    def resume(self) -> None:
+        """Move on."""
+        self.playhead.resume(time.monotonic_ns())
+        self._run()
+
+    def step(self, to: Step) -> Entry | None:
+        """See Playhead."""
+        entry = self.playhead.step(to, time.monotonic_ns())
+        self._run()
+        return entry
+
+    def seek(self, place: int) -> None:
+        """See Playhead."""
+        self.playhead.seek(place, time.monotonic_ns())
+        self._run()
+
+    def set_breakpoints(self, breakpoints: list[Breakpoint]) -> None:
+        """Stop at these and no others."""
+        self.playhead.breakpoints = list(breakpoints)
+
+    def reset(self) -> None:
+        """Begin anew; connected streams end."""
+        self.resets += 1
+        self.playhead.reset(time.monotonic_ns(), paused=self._paused_at_first)
+        self._run()
+
+    def grown(self) -> None:
+        """The log has more entries than before."""
+        self._run()
+
+    def stop(self) -> None:
+        """Let the clock run no longer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    async def moved(self, within_s: float) -> bool:
+        """Wait until something was done to the playhead; False when nothing was for `within_s` seconds."""
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[bool] = loop.create_future()
+        timer = loop.call_later(within_s, _wake, waiter, False)
+        self._waiting.add(waiter)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+            self._waiting.discard(waiter)
+
+    def _run(self) -> None:
+        """Pass what is due, wake who waits, and come back when the next entry is due."""
+        self.stop()
+        self.playhead.advance(time.monotonic_ns())
+        for waiter in self._waiting:
+            _wake(waiter, True)
+        due_ns = self.playhead.due_ns()
+        if due_ns is not None:
+            left_s = (due_ns - time.monotonic_ns()) / 1e9
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, left_s), self._run)
+
+
+def _wake(waiter: "asyncio.Future[bool]", moved: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(moved)

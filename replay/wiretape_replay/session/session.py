@@ -1,0 +1,19 @@
+"""What a source knows of one session."""
+
+from dataclasses import dataclass
+
+from wiretape_replay.front.head import Head
+from wiretape_replay.session.log import Log
+
+KEEP_ALIVE = b": keep-alive\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session's log, and how its streams look."""
+
+    log: Log
+    head: Head
+    """Of every stream of it; chunked."""
+    keep_alive: bytes = KEEP_ALIVE
+    """The comment that is sent when the playhead stands."""
