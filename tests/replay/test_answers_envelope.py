@@ -20,7 +20,7 @@ RUN = ActiveRun("s1", "r1")
 CLOSED = {BUSY, LIMITED, "SANDBOX_PROVISION_FAILED"}
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
-ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=12)
+ids = st.text(st.sampled_from("aZ_%/~ ?ü\n") | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
 reason = st.builds(Reason, text, text)
 
 

@@ -228,8 +228,8 @@ def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
 
 
 def test_ids_in_recovery_may_be_percent_encoded(wire):
-    recovery = [f"/v1/sessions/ses_1/runs/run%201/{name}" for name in ("cancel", "resume")]
-    document = busy(active_run_id="run 1", recovery=recovery, message="ses_1 run 1 waiting for input")
+    recovery = [f"/v1/sessions/ses_1/runs/run%2F%201/{name}" for name in ("cancel", "resume")]
+    document = busy(active_run_id="run/ 1", recovery=recovery, message="ses_1 run/ 1 waiting for input")
     assert ask(wire, document, 409) == []
 
 

@@ -67,7 +67,10 @@ def _path(operation: Operation, session: str | None, run: object) -> list[str]:
 def _is_named(path: list[str], hints: list[str]) -> bool:
     """Whether one of the hints holds the pieces of a path in their order, its ids plain or percent-encoded."""
     encoded = [quote(piece, safe="/", errors="replace") for piece in path]
-    return any(_holds(hint, pieces) for hint in hints for pieces in (path, encoded))
+    # A slash within an id is encoded too, those between the pieces of the path are not.
+    return any(
+        _holds(hint, path) or _holds(hint, encoded) or _holds(hint.replace("%2F", "/"), encoded) for hint in hints
+    )
 
 
 def _holds(hint: str, pieces: list[str]) -> bool:
