@@ -83,7 +83,7 @@ def head(exchange: Exchange) -> dict[str, Any]:
 
 def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
     """A row of a stream: `row` names its kind, the other keys are its fields."""
-    held = {name: getattr(shown, name) for name in shown.__slots__}
+    held = {field.name: getattr(shown, field.name) for field in fields(shown)}
     return {"row": _NAMES[type(shown)], "exchange": exchange, **held}
 
 

@@ -84,8 +84,8 @@ class PauseRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CutRow:
-    """Bytes of a message that the end of the body, or a hole in the recording, cut off.  No client saw it."""
+class _Piece:
+    """Bytes that are no message of their own."""
 
     time_ns: int
     preview: str
@@ -95,14 +95,13 @@ class CutRow:
 
 
 @dataclass(frozen=True, slots=True)
-class OversizedRow:
-    """A message over the parser's size limit, which is passed on but not looked into."""
+class CutRow(_Piece):
+    """Bytes of a message that the end of the body, or a hole in the recording, cut off.  No client saw it."""
 
-    time_ns: int
-    preview: str
-    start: int
-    end: int
-    findings: tuple[Finding, ...] = ()
+
+@dataclass(frozen=True, slots=True)
+class OversizedRow(_Piece):
+    """A message over the parser's size limit, which is passed on but not looked into."""
 
 
 @dataclass(frozen=True, slots=True)
