@@ -1,6 +1,7 @@
 """Baselines: what is known passes, what is new fails, and what is gone is told."""
 
 import json
+import os
 import tomllib
 
 import pytest
@@ -140,17 +141,50 @@ def test_a_baseline_is_written_in_the_same_order_every_time(run, record, all_vec
     )
 
 
-def test_a_recording_is_never_replaced_by_a_baseline(run, record):
+REFUSED = {
+    "another recording": lambda run, path: path.with_name("other.db").write_bytes(path.read_bytes()),
+    "text": lambda run, path: path.with_name("other.db").write_text("precious"),
+    "JSON": lambda run, path: path.with_name("other.db").write_text('{"findings": {}}'),
+    "report": lambda run, path: run("report", path, "--format", "json", "--output", path.with_name("other.db")),
+    "empty": lambda run, path: path.with_name("other.db").write_bytes(b""),
+    "itself": lambda run, path: path.with_name("other.db").symlink_to(path),
+    "pipe": lambda run, path: os.mkfifo(path.with_name("other.db")),
+    "folder": lambda run, path: path.with_name("other.db").mkdir(),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_only_a_baseline_is_ever_replaced_by_a_baseline(run, record, what):
+    """The refusal is one sentence that says what to do, and comes before anything is judged."""
     path = record(KEPT.observations())
-    before = path.read_bytes()
-    result = run("report", path, "--write-baseline", path)
-    assert (result.exit_code, path.read_bytes()) == (2, before)
+    REFUSED[what](run, path)
+    to = path.with_name("other.db")
+    before = to.read_bytes() if to.is_file() else None
+    result = run("report", path, "--no-config", "--write-baseline", to)
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert line.endswith(": give --write-baseline another name.")
+    assert before is None or to.read_bytes() == before
+    assert to.exists()
+
+
+def test_a_report_is_never_written_over_a_baseline(run, record, base):
+    path, before = record(KEPT.observations()), base.read_bytes()
+    for option in ("--baseline", "--write-baseline"):
+        result = run("report", path, *ONLY, option, base, "--format", "json", "--output", base)
+        assert (result.exit_code, base.read_bytes()) == (2, before)
+        assert "known.json is the baseline: give --output another name." in result.stderr
+
+
+def test_a_baseline_is_not_written_to_standard_output(run, record):
+    result = run("report", record(KEPT.observations()), *ONLY, "--write-baseline", "-")
+    assert (result.exit_code, "--write-baseline needs the name of a file" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "is no baseline: "),
+        ("", "is no baseline ("),
         ("[]", "it has no list `findings`"),
         ('{"format": 2, "findings": []}', "has format 2; this version of wiretape reads 1"),
         ('{"format": 1, "findings": [3]}', "entry 1 is no object"),

@@ -10,6 +10,7 @@ import click
 from wiretape.config import Config
 from wiretape.errors import InputError
 from wiretape.text import printable
+from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
 from wiretape_inspect.words import count
 
@@ -55,11 +56,32 @@ def known_of(given: Mapping[str, Any], config: Config) -> Known:
     return known
 
 
-def keep(known: Known, entries: list[baseline.Entry], applied: baseline.Applied) -> bool:
+def check_outputs(known: Known, made: Sequence[Pair]) -> None:
+    """See that no report is written over a baseline.  Raises click.UsageError."""
+    if known.write == Path("-"):
+        raise click.UsageError("--write-baseline needs the name of a file: it keeps what an older one holds.")
+    files = {path.resolve() for path in (known.file, known.write) if path is not None}
+    for pair in made:
+        if pair.to is not None and pair.to.resolve() in files:
+            raise click.UsageError(f"{printable(str(pair.to))} is the baseline: give --output another name.")
+
+
+def load(known: Known) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
+    """The entries that are applied, and those of an older file that is written anew.
+
+    Raises InputError; what is to be written is looked at first, for only a baseline may be replaced.
+    """
+    older = known.write if known.write is not None and known.write.exists() else None
+    if older is not None and not older.is_file():
+        raise InputError(f"{printable(str(older))} is no regular file: give --write-baseline another name.")
+    earlier = baseline.load(older, replacing=True) if older is not None else []
+    return baseline.load(known.file) if known.file is not None else [], earlier
+
+
+def keep(known: Known, entries: list[baseline.Entry], earlier: list[baseline.Entry], applied: baseline.Applied) -> bool:
     """Write the baseline where that was asked for, say what of it is no longer needed; whether that is a failure."""
     if known.write:
-        earlier = [*entries, *(baseline.load(known.write) if known.write.exists() else [])]
-        made = baseline.of_reports(applied.reports, earlier)
+        made = baseline.of_reports(applied.reports, [*entries, *earlier])
         _save(known.write, made)
         click.echo(f"{printable(str(known.write))} knows {count(sum(e.count for e in made), 'finding')}.", err=True)
         return False

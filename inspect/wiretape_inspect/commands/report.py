@@ -92,16 +92,17 @@ def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None
     options = _options(given, config)
     codes = _selected(given["select"] or config.select, given["ignore"] or config.ignore)
     base = known.known_of(given, config)
-    entries = baseline.load(base.file) if base.file else []
-    for path in (*(pair.to for pair in made), base.write):
-        _spare_recordings(path)
+    known.check_outputs(base, made)
+    _spare_recordings("--output", [pair.to for pair in made])
+    _spare_recordings("--write-baseline", [base.write])
+    entries, earlier = known.load(base)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         reports = [_judged(recording, file, config, codes) for file, recording in zip(files, recordings, strict=True)]
         applied = baseline.apply(entries, reports) if base.file else baseline.Applied(reports, [])
         for pair in made:
             _write(pair, applied.reports, options)
-        stale = known.keep(base, entries, applied)
+        stale = known.keep(base, entries, earlier, applied)
     threshold = options.threshold
     failed = threshold is not None and any(each.reaches(threshold) for each in applied.reports)
     if ((failed and not base.write) or stale) and not given["exit_zero"]:
@@ -154,17 +155,20 @@ def _listed(values: Sequence[str]) -> list[str]:
     return [prefix.strip() for value in values for prefix in value.split(",") if prefix.strip()]
 
 
-def _spare_recordings(path: Path | None) -> None:
-    """A report replaces an older one, but a slip of the hand must not replace a recording."""
-    if path is None or not path.is_file():
-        return
+def _spare_recordings(option: str, paths: Sequence[Path | None]) -> None:
+    """A report replaces an older one, but a slip of the hand must not replace a recording.  Raises InputError."""
+    for path in paths:
+        if path is not None and path.is_file() and _begins(path) == _SQLITE:
+            raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
+
+
+def _begins(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            begins = file.read(len(_SQLITE))
+            return file.read(len(_SQLITE))
     except OSError:
-        return
-    if begins == _SQLITE:
-        raise InputError(f"{printable(str(path))} is a recording or another database: give --output another name.")
+        # Whoever writes to it will say why that cannot be.
+        return b""
 
 
 def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:

@@ -53,18 +53,21 @@ class Applied:
     """For entries that know more findings than there were, the entry with the number that was not needed."""
 
 
-def load(path: Path) -> list[Entry]:
-    """The entries of a baseline.  Raises InputError."""
+def load(path: Path, *, replacing: bool = False) -> list[Entry]:
+    """The entries of a baseline.  Raises InputError; where the file was to be replaced, with a hint about that."""
     said = printable(str(path))
+    hint = ", so it is not replaced: give --write-baseline another name" if replacing else ""
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        hint = "; make it with --write-baseline" if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{said} cannot be read: {error.strerror}{hint}.") from None
+        make = "; make it with --write-baseline" if isinstance(error, FileNotFoundError) else ""
+        raise InputError(f"{said} cannot be read: {error.strerror}{make}.") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{said} is no baseline: {printable(str(error))}.") from None
+        raise InputError(f"{said} is no baseline ({printable(str(error))}){hint}.") from None
     if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
-        raise InputError(f"{said} is no baseline: it has no list `findings`.")
+        raise InputError(f"{said} is no baseline (it has no list `findings`){hint}.")
+    if others := [printable(key) for key in document if key not in {"format", "findings"}]:
+        raise InputError(f"{said} is no baseline (there is no key `{others[0]}` in one){hint}.")
     if document.get("format") != FORMAT:
         raise InputError(f"{said} has format {document.get('format')!r:.20}; this version of wiretape reads {FORMAT}.")
     entries = [_entry(said, number, item) for number, item in enumerate(document["findings"], 1)]
