@@ -141,9 +141,14 @@ class Parser:
         """The whole frames of `data`, which begins with the pending bytes; what is left becomes pending."""
         frames: list[Frame] = []
         begin, searched = self._given, self._searched
-        blank_line = _BLANK_LINE if b"\r\r" in data else _BLANK_LINE_AFTER_LF
+        only_lf = b"\r" not in data
+        blank_line = _BLANK_LINE_AFTER_LF if only_lf or b"\r\r" not in data else _BLANK_LINE
         while begin < len(data):
             if self._ending is None:
+                if data[begin] not in _NO_BLOCK and not self._given:
+                    begin = self._cut_blocks(data, begin, frames, blank_line, only_lf=only_lf)
+                    if begin == len(data):
+                        break
                 if data[begin] not in _NO_BLOCK:
                     self._kind, self._ending, searched = _MESSAGE, _BLANK_LINE, begin
                 else:
@@ -158,6 +163,30 @@ class Parser:
         if begin < len(data) or self._pending:
             self._keep(data, begin, searched, frames)
         return frames
+
+    def _cut_blocks(
+        self, data: bytes, begin: int, frames: list[Frame], blank_line: re.Pattern[bytes], *, only_lf: bool
+    ) -> int:
+        """The whole blocks that stand one behind the other from `begin` on; gives back where they end.
+
+        Nothing comes out otherwise than by `_finish`, but sooner: nearly all of a stream is such blocks.
+        """
+        first, origin, last_event_id = begin, self._offset - begin, self._last_event_id
+        while begin < len(data) and data[begin] not in _NO_BLOCK:
+            found = blank_line.search(data, begin)
+            if found is None or (end := found.end()) - begin > self._limit:
+                break
+            raw = data[begin:end]
+            fields = tuple(_FIELD.findall(raw)) if only_lf else _fields(raw)
+            for name, value in fields:
+                if name == b"id" and b"\0" not in value:
+                    last_event_id = value
+            frames.append(Frame(_MESSAGE, origin + begin, raw, fields, last_event_id))
+            begin = end
+        if begin > first:
+            self._offset, self._last_event_id = origin + begin, last_event_id
+            self._after_cr = data[begin - 1] == _CR
+        return begin
 
     def _look_at_start(self, data: bytes, begin: int) -> int:
         """Tell what frame begins, if enough of its bytes are there; gives back from where to search for its end."""
