@@ -25,7 +25,8 @@ from wiretape.observe import (
     Side,
 )
 from wiretape.recording import Writer
-from wiretape_replay import ServedTape, serve_tape
+from wiretape_replay import Options, Replay, serve_replay
+from wiretape_replay.pace import Pace
 
 MS = 1_000_000
 STREAM = "/v1/sessions/s1/events/stream"
@@ -173,8 +174,8 @@ def new_reel(tmp_path: Path) -> Callable[[str], Reel]:
 
 
 @pytest.fixture
-def serve() -> Iterator[Callable[..., ServedTape]]:
-    """Serve a recording from a thread of its own until the test ends: `serve(path, speed=...)`."""
+def serve() -> Iterator[Callable[..., Replay]]:
+    """Serve a recording from a thread of its own until the test ends: `serve(path, speed=..., mode=...)`."""
     with contextlib.ExitStack() as stack:
         yield lambda path, **options: stack.enter_context(_served(path, **options))
 
@@ -204,12 +205,14 @@ def _nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _served(path: Path, **options: object) -> Iterator[ServedTape]:
-    ready: Future[tuple[ServedTape, Callable[[], None]]] = Future()
+def _served(
+    path: Path, speed: str | float = "max", mode: str = "tape", log=lambda _: None, **options: object
+) -> Iterator[Replay]:
+    ready: Future[tuple[Replay, Callable[[], None]]] = Future()
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serve_tape(path, **options) as tape:
+        async with serve_replay(path, Options(mode, Pace.of(speed), **options), log=log) as tape:
             ready.set_result((tape, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 

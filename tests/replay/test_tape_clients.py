@@ -13,7 +13,7 @@ import pytest
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.observe import Ending
-from wiretape_replay import serve_tape
+from wiretape_replay import Options, serve_replay
 
 JSON = (("Content-Type", "application/json"),)
 PINGED = [
@@ -23,6 +23,7 @@ PINGED = [
     b'{"text":"caf\xc3',
     b'\xa9"}}\r\n\r\n',
 ]  # fmt: skip
+TAPE = Options(mode="tape")
 STREAM = "/v1/sessions/s1/events/stream"
 
 
@@ -105,7 +106,10 @@ async def test_the_handle_serves_in_the_callers_own_loop_and_stays_readable(reel
     reel.exchange(PINGED)
     reel.exchange(target="/never", headers=JSON)
     lines = []
-    async with serve_tape(reel.close(), log=lines.append) as tape, httpx.AsyncClient(base_url=tape.url) as client:
+    async with (
+        serve_replay(reel.close(), TAPE, log=lines.append) as tape,
+        httpx.AsyncClient(base_url=tape.url) as client,
+    ):
         answers = await asyncio.gather(client.get(STREAM), client.get("/other"))
 
     assert sorted(answer.status_code for answer in answers) == [200, 501]
@@ -117,7 +121,7 @@ async def test_the_handle_serves_in_the_callers_own_loop_and_stays_readable(reel
 
 async def test_leaving_the_handle_ends_streams_that_are_still_open(reel):
     reel.exchange(PINGED, ending=Ending.CLIENT_CLOSED)
-    async with serve_tape(reel.close()) as tape:
+    async with serve_replay(reel.close(), TAPE) as tape:
         reader, writer = await asyncio.open_connection(*tape.url.removeprefix("http://").split(":"))
         writer.write(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await reader.readuntil(b'\xa9"}}\r\n\r\n\r\n')
@@ -132,17 +136,17 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no recording")
 
     with pytest.raises(RecordingError, match=r"notes\.txt is not a wiretape recording"):
-        async with serve_tape(tmp_path / "notes.txt"):
+        async with serve_replay(tmp_path / "notes.txt"):
             pass
 
 
 async def test_a_port_in_use_is_refused_and_the_first_server_goes_on(reel):
     reel.exchange(PINGED)
     path = reel.close()
-    async with serve_tape(path) as tape:
+    async with serve_replay(path, TAPE) as tape:
         port = int(tape.url.rpartition(":")[2])
         with pytest.raises(InputError, match=f"Cannot listen on 127.0.0.1:{port}: the port is in use"):
-            async with serve_tape(path, port=port):
+            async with serve_replay(path, TAPE, port=port):
                 pass
         async with httpx.AsyncClient(base_url=tape.url) as client:
             assert (await client.get(STREAM)).content == b"".join(PINGED)
@@ -154,7 +158,7 @@ async def test_a_damaged_recording_ends_the_answer_and_is_said_in_the_log(reel):
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE segment SET chunks = 'nonsense'")
     lines = []
-    async with serve_tape(path, log=lines.append) as tape, httpx.AsyncClient(base_url=tape.url) as client:
+    async with serve_replay(path, TAPE, log=lines.append) as tape, httpx.AsyncClient(base_url=tape.url) as client:
         with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
             await client.get(STREAM)
 

@@ -7,6 +7,7 @@ from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, deltas_requ
 from wiretape.observe import header
 from wiretape.text import shown
 from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.session.drives import Drives
@@ -37,9 +38,11 @@ class SessionPlayer:
     def __init__(
         self,
         sessions: Mapping[str, Session],
+        *,
         known: frozenset[str],
         others: TapePlayer,
         drives: Drives,
+        request_ids: RequestIds,
         log: Callable[[str], None],
     ) -> None:
         """`known` are the ids of all sessions there are, also of those without a stream.
@@ -52,7 +55,7 @@ class SessionPlayer:
         self.drives = drives
         self.streamed: list[Streamed] = []
         self._log = log
-        self._refusals = 0
+        self._request_ids = request_ids
 
     async def answer(self, asked: Asked, line: Line) -> None:
         """See Source."""
@@ -84,8 +87,7 @@ class SessionPlayer:
         await give(line, drive, follower, session.keep_alive)
 
     async def _refuse(self, asked: Asked, line: Line, code: str, message: str) -> None:
-        self._refusals += 1
-        answer = envelope(code, message, f"wiretape-{self._refusals}")
+        answer = envelope(code, message, self._request_ids.next())
         self._say(asked, f"{answer.status} {code}")
         await answer.send(line, with_body=asked.method != "HEAD")
 

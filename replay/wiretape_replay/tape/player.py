@@ -7,6 +7,7 @@ from wiretape.contract import ENVELOPE_KEY
 from wiretape.observe import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.text import shown
+from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
 from wiretape_replay.front.line import Line
@@ -47,11 +48,14 @@ class TapePlayer:
         recording: Recording,
         pace: Pace,
         log: Callable[[str], None],
+        *,
         holds: Callable[[Exchange], bool] = lambda _: True,
+        request_ids: RequestIds | None = None,
     ) -> None:
         """Raises RecordingError when the recording is damaged.
 
         `log` takes a line for each request; `holds` says which exchanges are on the tape.
+        `request_ids` are those of answers that were not recorded.
         """
         self.served: list[Served] = []
         self.missed: list[Missed] = []
@@ -59,6 +63,7 @@ class TapePlayer:
         self._recording = recording
         self._pace = pace
         self._log = log
+        self._request_ids = request_ids or RequestIds()
 
     async def answer(self, asked: Asked, line: Line) -> None:
         """See Source."""
@@ -96,7 +101,7 @@ class TapePlayer:
         message = explain(self.tape, asked)
         self.missed.append(Missed(asked.method, asked.target, message))
         self._log(f"{_request(asked)} → no match, 501")
-        await _refusal(message, len(self.missed)).send(line, with_body=asked.method != "HEAD")
+        await _refusal(message, self._request_ids.next()).send(line, with_body=asked.method != "HEAD")
 
 
 async def _end(end: End, line: Line) -> None:
@@ -110,9 +115,9 @@ async def _end(end: End, line: Line) -> None:
         await line.hold()
 
 
-def _refusal(message: str, number: int) -> Answer:
+def _refusal(message: str, request_id: str) -> Answer:
     """An answer in the service's own envelope."""
-    error = {"code": NO_MATCH, "message": message, "request_id": f"wiretape-{number}"}
+    error = {"code": NO_MATCH, "message": message, "request_id": request_id}
     return Answer.of(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),))
 
 
