@@ -35,6 +35,7 @@ class Explanation:
     rule: Rule
     why: str
     unexercised: str
+    knowing: str
     examples: list[Example]
 
     @classmethod
@@ -44,7 +45,9 @@ class Explanation:
         examples = [Example.of(vector) for vector in vectors_of(rule.code)]
         # The plain ones first: `breaks` before `breaks-in-a-line`.
         examples.sort(key=lambda example: (not example.breaks, example.name))
-        return cls(rule, said.why if said else "", said.unexercised if said else "", examples)
+        if said is None:
+            return cls(rule, "", "", "", examples)
+        return cls(rule, said.why, said.unexercised, said.knowing, examples)
 
     def main(self) -> list[Example]:
         """One example that breaks the rule, and one that keeps it."""
@@ -130,6 +133,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "about": "\n\n".join(about(rule)),
         "why": explanation.why,
         "not_exercised": explanation.unexercised,
+        "worth_knowing": explanation.knowing,
         "examples": [
             {
                 "name": each.name,
@@ -164,6 +168,8 @@ def _sections(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "Why it matters", explanation.why
     if explanation.unexercised:
         yield "When it is not exercised", explanation.unexercised
+    if explanation.knowing:
+        yield "Worth knowing", explanation.knowing
 
 
 def _verb(example: Example) -> str:

@@ -133,6 +133,111 @@ def test_a_cursor_that_was_right_once_is_not_right_for_ever(three):
     assert Played(read(three[0]), *again, read(three[1], three[2], cursor="evt_1")).codes == ["CLI002"]
 
 
+def test_a_newer_cursor_may_have_been_read_elsewhere(three):
+    """A client that changes its key or its address and changes back goes on from where it stood in between."""
+    between = read(three[1], cursor="evt_1", key="two")
+    played = Played(read(three[0]), between, read(three[2], cursor="evt_2"))
+    assert played.codes == []
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+
+
+def test_order_is_that_of_coming_where_a_sequence_says_nothing(event):
+    first, second = (event(number, sequence=...) for number in (1, 2))
+    between = read(second, cursor="evt_1", key="two")
+    assert "CLI002" not in Played(read(first), between, read(cursor="evt_2")).codes
+    assert "CLI002" in Played(read(first, second), read(cursor="evt_1")).codes
+
+
+def test_an_older_cursor_may_be_that_of_another_address(three):
+    there = read(*three[:2], client="10.0.0.7")
+    played = Played(there, read(*three), read(three[2], cursor="evt_2"))
+    assert played.codes == []
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+    assert Played(there, read(*three), read(*three[1:], cursor="evt_1")).codes == ["CLI002"]
+
+
+@pytest.mark.parametrize(("refused", "codes"), [(True, ["CLI002"]), (False, [])])
+def test_of_a_cursor_that_nobody_saw_the_service_says_whether_there_is_such_an_event(three, refused, codes):
+    again = read(cursor="evt_9")
+    if refused:
+        again = again | {"part": [], "status": 400, "body": answer("", code="invalid_cursor")["body"]}
+    played = Played(read(*three), again)
+    assert played.codes == codes
+    assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+
+
+def elsewhere(event, identity):
+    """Another session with one event."""
+    target = STREAM.replace("ses_1", "ses_2")
+    return read(event(1, id=identity, session_id="ses_2"), request=target, key="two")
+
+
+def test_a_cursor_of_another_session_is_a_wrong_one(three, event):
+    refused = {"part": [], "status": 400, "body": answer("", code="invalid_cursor")["body"]}
+    assert Played(elsewhere(event, "one"), read(*three), read(cursor="one") | refused).codes == ["CLI002"]
+
+
+def test_where_sessions_count_anew_a_cursor_tells_no_session(event):
+    mine = [event(number, id=str(number)) for number in (1, 2)]
+    assert Played(elsewhere(event, "9"), read(*mine), read(cursor="9")).codes == []
+
+
+class TestTwoPrograms:
+    """With one key and one address."""
+
+    @pytest.fixture
+    def both(self, three):
+        """One reads two events, and while it does the other reads one; who of them ends last stands last."""
+        return read(three[0], at=5.0), read(three[0], {"text": three[1], "after": 9}, at=1.0)
+
+    @pytest.mark.parametrize("turns", [("evt_1", "evt_2"), ("evt_2", "evt_1")])
+    def test_each_goes_on_where_it_stood(self, both, three, turns):
+        again = [read(*three[int(cursor[-1]) :], cursor=cursor) for cursor in turns]
+        played = Played(*both, *again)
+        assert played.codes == []
+        assert played.verdict("CLI002") is Verdict.PASS
+
+    def test_both_may_stand_at_the_same_event(self, three):
+        both = read(three[0], at=5.0), read(three[0], {"text": DELTA, "after": 9}, at=1.0)
+        again = [read(*three[1:], cursor="evt_1") for _ in both]
+        played = Played(*both, *again)
+        assert played.codes == []
+        assert played.verdict("CLI002") is Verdict.PASS
+
+    def test_neither_goes_on_from_one_place_twice(self, both, three):
+        once = [read(*three[1:], cursor="evt_1"), read(three[2], cursor="evt_2")]
+        assert Played(*both, *once, read(three[2], cursor="evt_2")).codes == ["CLI002"]
+
+    def test_there_may_be_a_third(self, both, three):
+        played = Played(*both, read(*three))
+        assert played.codes == []
+        assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+
+    def test_an_event_at_which_none_of_them_stands_is_a_wrong_cursor(self, both, three, event):
+        """While one of them reads on, the other one ends."""
+        on = read(three[2], event(4), cursor="evt_2"), read(*three[1:], event(4), cursor="evt_1")
+        assert Played(*both, *on, read(event(4), cursor="evt_3")).codes == ["CLI002"]
+
+    def test_one_that_begins_is_no_reconnect_after_a_resync(self, three):
+        told = read(three[0], RESYNC, {"text": DELTA, "after": 4}, at=1.0)
+        begins, follows = read(*three[:2], at=2.0), read(three[1], cursor="evt_1", at=9.0)
+        played = Played(told, begins, follows)
+        assert "CLI005" not in played.codes
+        assert played.verdict("CLI005") is Verdict.PASS
+
+    def test_after_a_resync_either_may_be_the_one_that_comes_back(self, both, three):
+        told = {"part": [*both[0]["part"], {"text": RESYNC}]}
+        played = Played(both[0] | told, both[1], read(three[2], cursor="evt_2"))
+        assert played.codes == []
+        assert played.verdict("CLI005") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("identity", ["evt_1 ", "évt"])
+def test_an_id_that_no_header_brings_back_unharmed_is_no_wrong_cursor(event, identity):
+    first = event(1, sse_id=identity, id=identity)
+    assert "CLI002" not in Played(read(first), read(cursor=identity.strip().replace("é", "e"))).codes
+
+
 def test_lost_bytes_may_have_held_the_last_id(three):
     played = Played(read(three[0], {"lost": 300}), read(three[2], cursor="evt_2"))
     assert played.codes == ["REC001"]

@@ -186,10 +186,13 @@ class Client:
 
     def __init__(self, world, address, key):
         self.world, self.address, self.key = world, address, key
+        self.other_key = f"{key}_too"
         self.at = {}
         """Of each session its stream, or the cursor it goes on with."""
         self.owing = []
         """Sessions to which it has to reconnect."""
+        self.twins = []
+        """Other programs with the same key and address."""
 
     def open(self, session, cursor=..., *, deltas=None, answer=True):
         """Ask for a stream; `cursor` is the right one unless another is given."""
@@ -291,6 +294,13 @@ class World:
     def stranger(self):
         """A client that does nothing by chance."""
         return Client(self, "10.0.0.9", f"key_of_stranger_{self.number()}")
+
+    def twin(self, client):
+        """Another program with the key and the address of a client."""
+        twin = Client(self, client.address, client.key)
+        client.twins, twin.twins = [twin], [client]
+        self.clients.append(twin)
+        return twin
 
     def client(self, address=None):
         key = f"key_{len(self.clients)}"
@@ -458,7 +468,8 @@ def step(world):
     """Somebody does something that the specification allows."""
     session, client = world.rng.choice(world.sessions), world.rng.choice(world.clients)
     held = client.at.get(session)
-    match world.rng.choice(["act", "act", "act", "act", "pump", "pump", "pump", "stream", "stream", "other", "resync"]):
+    steps = ["act"] * 4 + ["pump"] * 3 + ["stream"] * 2 + ["other", "resync", "switch"]
+    match world.rng.choice(steps):
         case "act":
             session.act()
         case "pump" if session.connections:
@@ -471,6 +482,9 @@ def step(world):
             other(world, client, session)
         case "resync" if isinstance(held, Connection) and world.chance(0.3):
             resync(world, client, session, held)
+        case "switch" if not client.twins and not any(isinstance(at, Connection) for at in client.at.values()):
+            # It has two keys, or two addresses.
+            client.key, client.other_key = client.other_key, client.key
     follow_resyncs(world)
     world.tick()
     if world.chance(0.03):
@@ -482,6 +496,11 @@ def step(world):
 
 def open_again(world, client, session):
     """A client opens a stream, with the right cursor; at times not at the first try."""
+    first = session not in client.at
+    if first and any(session in twin.at and not isinstance(twin.at[session], Connection) for twin in client.twins):
+        # It would look like the other one, which had to go on where it stood.
+        return
+    alone = first and not any(session in twin.at for twin in client.twins)
     cursor = client.at.get(session)
     target = f"{session.path}/events/stream"
     headers = () if cursor is None else (("Last-Event-ID", cursor),)
@@ -494,12 +513,12 @@ def open_again(world, client, session):
             number = world.ask(client, "GET", target, headers)
             world.tick()
             world.end(number, Ending.SERVICE_UNREACHABLE)
-        case 2 if session not in client.at:
+        case 2 if alone:
             # It has a cursor from long ago, which the service does not know any more.
             world.error(client, "GET", target, "invalid_cursor", (("Last-Event-ID", f"gone_{world.number()}"),))
             client.open(session, None)
             return
-        case 3 if not world.quiet and session not in client.at and not session.connections and session.log:
+        case 3 if not world.quiet and alone and not session.connections and session.log:
             # Another client had read it before, past the proxy.
             client.open(session, world.rng.choice(session.log).id)
             return
@@ -601,6 +620,8 @@ def begin(rng, *, quiet=False):
         world.session(1 if quiet or rng.random() < 0.7 else rng.randrange(100))
     for _ in range(rng.randrange(1, 4)):
         world.client()
+    if world.chance(0.3):
+        world.twin(world.rng.choice(world.clients))
     return world
 
 

@@ -13,6 +13,7 @@ from wiretape.contract import (
 from wiretape.observe import BytesLost, Ending
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Refusal, Wait
+from wiretape.rules.course import Course
 from wiretape.rules.state import ExchangeState
 
 _SECOND = 1_000_000_000
@@ -22,6 +23,7 @@ _TOO_MANY = ERROR_CODES[RATE_LIMITED].status
 def asked(exchange: ExchangeState) -> None:
     """A request was sent."""
     if is_stream_request(exchange) and exchange.reader is not None:
+        exchange.owes_cursor = exchange.reader.owes(exchange.cursor)
         exchange.reader.ask(exchange.cursor, exchange.request.time_ns)
     wait = exchange.client.waits.get(exchange.key)
     if wait is not None and wait.until_ns <= exchange.request.time_ns:
@@ -47,8 +49,14 @@ def opened(exchange: ExchangeState) -> bool:
     if session is None or reader is None or not is_event_stream(exchange.response_header("content-type")):
         return False
     session.past.open(exchange.cursor, exchange.number)
-    reader.open(exchange.cursor)
+    reader.open(exchange.cursor, beside=any(_is_beside(exchange, course) for course in session.courses))
     return True
+
+
+def _is_beside(exchange: ExchangeState, course: Course) -> bool:
+    """Whether the same client reads on a stream from which the new one does not go on."""
+    last = course.delivery.last or course.cursor
+    return course.reader is exchange.reader and (last is None or exchange.cursor != last)
 
 
 def refused(exchange: ExchangeState, answer: Answer) -> None:

@@ -2,11 +2,27 @@
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM_RESYNC
 from wiretape.observe import Ending
-from wiretape.rules.catalogue import HELD, INCONCLUSIVE, MESSAGE, REQUEST, Later, Outcome, Scope, problem, rule
+from wiretape.rules.answer import Answer
+from wiretape.rules.catalogue import (
+    ERROR_ANSWER,
+    HELD,
+    INCONCLUSIVE,
+    MESSAGE,
+    REQUEST,
+    Later,
+    Outcome,
+    Scope,
+    also,
+    problem,
+    rule,
+)
 from wiretape.rules.conduct import is_stream_request
 from wiretape.rules.finding import Party, Severity
+from wiretape.rules.log import Known
 from wiretape.rules.message import Message, Shape
-from wiretape.rules.readers import RECONNECT_NS, Resync
+from wiretape.rules.plain import is_fit_for_header
+from wiretape.rules.readers import RECONNECT_NS, Reader, Resync
+from wiretape.rules.sessions import Session
 from wiretape.rules.state import ExchangeState, Stream
 from wiretape.rules.words import or_none, quoted
 
@@ -22,21 +38,81 @@ from wiretape.rules.words import or_none, quoted
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with another cursor than the last durable id delivered to it.
 
-    Not after `invalid_cursor` or `stream.resync`, and not while another stream of it is open.
+    That is an older one, none, one of another session, or one that no event had and that the service refuses.  Not
+    after `invalid_cursor` or `stream.resync`, and not while another stream of it is open.
     """
     reader, cursor = exchange.reader, exchange.cursor
-    if reader is None or not is_stream_request(exchange) or not reader.read:
+    if reader is None or exchange.session is None or not is_stream_request(exchange) or not reader.owes(cursor):
         return None
-    if reader.streams or reader.restart or reader.resyncs or cursor in reader.refused:
-        return None
-    if cursor in reader.last:
+    if any(cursor == place.last and not place.unsure for place in reader.positions):
         return HELD
-    if reader.unsure or cursor in reader.perhaps:
+    if _may_be_right(exchange, exchange.session, reader):
         return INCONCLUSIVE
-    if not reader.last:
+    return _wrong_cursor(reader, cursor)
+
+
+@also("CLI002", at=ERROR_ANSWER)
+def resumed_from_no_event(answer: Answer, exchange: ExchangeState) -> Outcome:
+    """The service refuses a cursor that no event had."""
+    session, reader, cursor = exchange.session, exchange.reader, exchange.cursor
+    if session is None or reader is None or cursor is None or not exchange.owes_cursor:
         return None
-    wanted = " or ".join(quoted(identity) for identity in list(reader.last)[-2:])
+    if answer.code != INVALID_CURSOR or not answer.whole or reader.streams > 1 or not reader.positions:
+        return None
+    if session.past.log.forgotten or _is_settled(exchange, session) or _is_unclear(reader, cursor):
+        return None
+    return _wrong_cursor(reader, cursor)
+
+
+def _wrong_cursor(reader: Reader, cursor: str | None) -> Outcome:
+    lasts = list(dict.fromkeys(place.last for place in reader.positions if place.last is not None))
+    wanted = " or ".join(quoted(identity) for identity in lasts[-2:])
     return problem(f"Expected {wanted} as {CURSOR_HEADER}, got {or_none(cursor)}.")
+
+
+def _may_be_right(exchange: ExchangeState, session: Session, reader: Reader) -> bool:
+    """Whether a cursor that is not the last id on any stream of the client may be what it has read last."""
+    cursor = exchange.cursor
+    if _is_unclear(reader, cursor):
+        return True
+    if cursor is None:
+        # It may be one more program.
+        return reader.several
+    if not _is_settled(exchange, session):
+        # It may have been read where nobody looked.  Whether there is such an event, the service will tell.
+        return True
+    if any(other.may_stand_at(cursor) for other in session.readers.values()):
+        # It may be one client that has changed its key or its address.
+        return True
+    events = session.past.log.events
+    known = events.get(cursor)
+    return known is not None and any(_is_later(known, events.get(place.last or "")) for place in reader.current)
+
+
+def _is_unclear(reader: Reader, cursor: str | None) -> bool:
+    """Whether it is not known well enough where a client stands."""
+    return any(
+        # An id that does not come back as it was is SSE011.
+        place.unsure or cursor in place.perhaps or not is_fit_for_header(place.last or "")
+        for place in reader.positions
+    )
+
+
+def _is_settled(exchange: ExchangeState, session: Session) -> bool:
+    """Whether the recording shows of which event the cursor is, be it of another session."""
+    cursor, sessions, authority = exchange.cursor or "", exchange.sessions, exchange.request.authority
+    if cursor in session.past.log.events:
+        return True
+    return sessions.is_foreign(cursor, session, authority) and not sessions.count_anew(cursor, authority)
+
+
+def _is_later(known: Known, last: Known | None) -> bool:
+    """Whether an event comes behind another one, so that a client that knows it has read on elsewhere."""
+    if last is None:
+        return True
+    if known.sequence is not None and last.sequence is not None:
+        return known.sequence > last.sequence
+    return known.first_ns > last.first_ns
 
 
 @rule(
@@ -86,7 +162,8 @@ def _followed(resync: Resync, due_ns: int, now_ns: int) -> Outcome:
         if resync.unread or (now_ns <= due_ns and resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}):
             # The client had no chance to, or does not know.
             return INCONCLUSIVE
-        return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
+        if resync.tried_ns is None or resync.tried_ns > due_ns:
+            return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
     if resync.is_right:
         return HELD
     if resync.unsure:

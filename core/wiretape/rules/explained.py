@@ -14,6 +14,8 @@ class Explained:
     """What goes wrong for whom when the rule is broken."""
     unexercised: str
     """When the verdict is `not-exercised`."""
+    knowing: str = ""
+    """Where the rule stops, and what may surprise about it; empty when there is nothing to say."""
 
 
 @cache

@@ -30,8 +30,10 @@ class Resync:
     """Ids that still came on the stream."""
     answered_ns: int | None = None
     """When it reconnected."""
+    tried_ns: int | None = None
+    """When it last asked for a stream; with another cursor, this may have been for something else."""
     cursor: str | None = None
-    """What it reconnected with."""
+    """What it then asked with."""
     unsure: bool = False
     """Whether it is unknown what it had received."""
     ending: Ending | None = None
@@ -55,21 +57,36 @@ class Resync:
         self.unread = ending not in _ORDERLY and time_ns - self.time_ns <= _IN_FLIGHT_NS
 
 
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a client stood when one of its streams ended, and from where it has not gone on."""
+
+    last: str | None
+    """The last durable id that was delivered on the stream, or the cursor that it was opened with."""
+    perhaps: frozenset[str | None] = frozenset()
+    """Ids that may have been the last that it read, for the connection broke shortly after."""
+    unsure: bool = False
+    """Whether it is unknown which durable id was delivered last."""
+
+
 class Reader:
-    """How far one client has read one session."""
+    """How far one client has read one session.
+
+    Two programs with one key and one address look like one client.  So a client has a position for each of its
+    streams that has ended, and takes up one of them when it goes on.
+    """
 
     __slots__ = (
         "key",
-        "last",
         "losses",
-        "perhaps",
+        "positions",
         "read",
         "refused",
         "resolved",
         "restart",
         "resyncs",
+        "several",
         "streams",
-        "unsure",
     )
 
     def __init__(self, key: ClientKey) -> None:
@@ -78,12 +95,10 @@ class Reader:
         """How many stream requests of it are open."""
         self.read = False
         """Whether a durable event was delivered to it."""
-        self.last: dict[str, None] = {}
-        """The last durable id delivered on its stream; several where several streams were open at once."""
-        self.perhaps: set[str | None] = set()
-        """Ids that may have been the last that it read, for the connection broke shortly after."""
-        self.unsure = False
-        """Whether it is unknown which durable id was delivered last."""
+        self.positions: list[Position] = []
+        """Those from which it has not gone on, that of the stream that ended last at the end."""
+        self.several = False
+        """Whether it may be several programs, for it read twice at once."""
         self.refused: dict[str, None] = {}
         """Cursors that `invalid_cursor` was said about."""
         self.restart = False
@@ -95,41 +110,58 @@ class Reader:
         self.resolved: dict[str, tuple[int, int, int]] = {}
         """For runs about which it was told `event_already_resolved`: exchange, application tools and losses by then."""
 
+    @property
+    def current(self) -> list[Position]:
+        """The positions that a request without any of their cursors may be held against."""
+        return self.positions if self.several else self.positions[-1:]
+
+    def owes(self, cursor: str | None) -> bool:
+        """Whether a stream request with this cursor has to go on where the client stands, as far as can be told."""
+        spared = self.streams or self.restart or self.resyncs or cursor in self.refused
+        return self.read and not spared and bool(self.positions)
+
+    def may_stand_at(self, cursor: str | None) -> bool:
+        """Whether the cursor is what one of its streams ended with, as far as can be told."""
+        return any(cursor == place.last or cursor in place.perhaps for place in self.positions)
+
     def ask(self, cursor: str | None, time_ns: int) -> None:
         """It sent a stream request, and all rules have seen it."""
+        elsewhere = self.may_stand_at(cursor)
         for resync in self.resyncs:
-            resync.cursor = cursor
-            # While it reads elsewhere too, another reader of that client may have begun.
-            others = self.streams - (resync.ending is None)
-            resync.unsure |= cursor in self.perhaps
-            if resync.is_right or not others:
+            resync.cursor, resync.tried_ns = cursor, time_ns
+            resync.unsure |= elsewhere or (cursor is None and self.several)
+            # While it still reads, another program of that client may have begun.
+            if resync.is_right or not self.streams:
                 resync.answered_ns = time_ns
         self.resyncs = [resync for resync in self.resyncs if resync.answered_ns is None]
         self.streams += 1
 
-    def open(self, cursor: str | None) -> None:
-        """A stream was opened for it."""
+    def open(self, cursor: str | None, *, beside: bool) -> None:
+        """A stream was opened for it; `beside` one that is open and that it does not go on from."""
         self.restart = False
-        self.perhaps.clear()
-        if self.streams > 1:
-            self.last.pop(cursor or "", None)
-            return
-        self.unsure = False
-        self.last.clear()
+        self.several |= beside
+        taken = [place for place in self.positions if place.last == cursor]
+        taken = taken or [place for place in self.positions if cursor in place.perhaps]
+        taken = taken or [place for place in self.positions if place.unsure]
+        if not taken and cursor is not None and self.streams == 1:
+            taken = self.positions
+        if taken:
+            self.positions.remove(taken[-1])
 
     def close(self, delivery: "Delivery", cursor: str | None, ending: Ending, time_ns: int) -> None:
         """A stream ended on which durable events may have been delivered to it."""
         last = delivery.last or cursor
-        if last is not None:
-            put(self.last, last, None, _MOST_CURSORS)
-        self.unsure |= delivery.unsure
-        if ending not in _ORDERLY:
-            self.perhaps |= delivery.since(time_ns - _IN_FLIGHT_NS, cursor)
+        if last is None and not delivery.unsure:
+            return
+        perhaps = set() if ending in _ORDERLY else delivery.since(time_ns - _IN_FLIGHT_NS, cursor)
+        place = Position(last, frozenset(perhaps), delivery.unsure)
+        self.several |= len(self.positions) >= _MOST_CURSORS
+        self.positions = [*self.positions[1 - _MOST_CURSORS :], place]
 
     def refuse(self, cursor: str) -> None:
         """It was told `invalid_cursor`."""
         put(self.refused, cursor, None, _MOST_CURSORS)
-        self.last.pop(cursor, None)
+        self.positions = [place for place in self.positions if place.last != cursor]
         self.restart = True
 
     def resync(self, resync: Resync) -> None:

@@ -161,8 +161,7 @@ def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
     if cursor is None or session is None or not exchange.sessions.is_foreign(cursor, session, authority):
         return None
     forgotten = session.past.returned or session.past.log.forgotten
-    # Where every session counts its events anew, one that was not seen may well be this session's own.
-    if forgotten or cursor.isdigit() or exchange.sessions.share_ids(authority):
+    if forgotten or exchange.sessions.count_anew(cursor, authority):
         return INCONCLUSIVE
     return problem(f"Expected {INVALID_CURSOR} for {quoted(cursor)}, an event of another session, got status 200.")
 

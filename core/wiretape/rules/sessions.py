@@ -97,7 +97,11 @@ class Sessions:
         logs = [other.past.log.events for other in self._of(authority) if other is not session]
         return cursor not in session.past.log.events and any(cursor in events for events in logs)
 
-    def share_ids(self, authority: str) -> bool:
+    def count_anew(self, cursor: str, authority: str) -> bool:
+        """Whether each session of a service seems to count its events anew, so that a cursor tells no session."""
+        return cursor.isdigit() or self._share_ids(authority)
+
+    def _share_ids(self, authority: str) -> bool:
         """Whether any two sessions of a service have events of the same id."""
         logs = [session.past.log.events for session in self._of(authority)]
         return len(set().union(*logs)) < sum(map(len, logs))

@@ -43,6 +43,8 @@ class ExchangeState:
     """The client as one that reads the session."""
     idempotency_key: str | None = None
     """The one that the request carries."""
+    owes_cursor: bool = False
+    """Whether it asked for a stream when it had to go on where the client stood."""
     last_ns: int = 0
     """When it ended."""
     lost: dict[Side, BytesLost] = field(default_factory=dict)
