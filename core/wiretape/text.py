@@ -1,6 +1,8 @@
-"""Recorded text made safe to show on a terminal."""
+"""Recorded text made safe to show on a terminal, and what a word may have been meant to be."""
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
@@ -19,3 +21,8 @@ def shown(text: str, longest: int = 200) -> str:
     """`text` made printable, and cut after `longest` characters."""
     text = printable(text)
     return text if len(text) <= longest else text[:longest] + "…"
+
+
+def nearest(word: str, words: Iterable[str]) -> str | None:
+    """The one of `words` that `word` is most likely a slip of."""
+    return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.5)), None)

@@ -84,8 +84,14 @@ def test_the_nearest_file_at_or_above_a_folder_counts(tmp_path):
         ("keep-alive-tolerance = inf", "it has to be a number of seconds"),
         ("keep-alive-tolerance = true", "it has to be a number of seconds"),
         ("severity = 3", "line 1: severity: it has to be a table"),
-        ('[severity]\nSEQ004 = "bad"', "line 2: SEQ004: it has to be one of error, warning, note, off, not 'bad'."),
-        ('severity = { SEQ04 = "off" }', "SEQ04: No rule's code begins with 'SEQ04'; did you mean SEQ004?"),
+        (
+            '[severity]\nSEQ004 = "bad"',
+            "line 2: severity.SEQ004: it has to be one of error, warning, note, off, not 'bad'.",
+        ),
+        (
+            'severity = { SEQ04 = "off" }',
+            "line 1: severity.SEQ04: No rule's code begins with 'SEQ04'; did you mean SEQ004?",
+        ),
         ("select = [", "wiretape.toml is no TOML: "),
         ("\udcff", "is not UTF-8"),
         ("a=" + "[" * 100_000, "wiretape.toml is"),
@@ -100,7 +106,7 @@ def test_a_mistake_is_told_with_file_line_and_key(config, text, said):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("[tool.other]", "has no table [tool.wiretape]"), ("[tool]\nwiretape = 3", "tool.wiretape has to be a table")],
+    [("[tool.other]", "has no table [tool.wiretape]"), ("[tool]\nwiretape = 3", "line 2: tool.wiretape: it has to be a table")],
 )
 def test_a_pyproject_that_is_named_has_to_speak_of_wiretape(config, text, said):
     with pytest.raises(InputError, match=r"pyproject\.toml") as caught:

@@ -1,9 +1,11 @@
 """Choosing rules by prefixes of their codes: `SEQ` is a family, `SEQ004` one rule, `ALL` every rule."""
 
 from collections.abc import Collection, Iterable
-from difflib import get_close_matches
 
 from wiretape.rules.catalogue import CATALOGUE
+from wiretape.text import nearest
+
+__all__ = ["EVERY", "UnknownCodeError", "codes_of", "families", "nearest", "selected", "weight"]
 
 EVERY = "ALL"
 
@@ -40,11 +42,6 @@ def selected(select: Collection[str] = (), ignore: Iterable[str] = ()) -> frozen
 def weight(prefix: str) -> int:
     """How much a prefix counts against others: the longer, the more; `ALL` least of all."""
     return 0 if prefix.strip().upper() == EVERY else len(prefix.strip())
-
-
-def nearest(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that `word` is most likely a slip of."""
-    return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.5)), None)
 
 
 def _longest(prefixes: Iterable[str]) -> dict[str, int]:

@@ -1,0 +1,206 @@
+"""TOML files that people write: values of the right types, or one sentence that says what is wrong and where."""
+
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.text import nearest, printable, shown
+
+Place = tuple[str | int, ...]
+"""Where a value stands: keys, and indices into arrays of tables, from the outside in."""
+
+_NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
+_NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
+_HEADER = re.compile(rf"\s*(\[\[?){_NAMES}\]")
+_KEY = re.compile(rf"{_NAMES}=")
+
+
+@dataclass(frozen=True, slots=True)
+class TomlFile:
+    """A TOML file that was read."""
+
+    path: Path
+    document: Mapping[str, Any]
+    _lines: Mapping[Place, int] = field(repr=False)
+
+    @classmethod
+    def load(cls, path: Path) -> "TomlFile":
+        """Read a file.  Raises InputError."""
+        try:
+            text = path.read_text("utf-8")
+            return cls(path, tomllib.loads(text), dict(_places(text)))
+        except OSError as error:
+            raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+        except UnicodeDecodeError:
+            raise InputError(f"{said(path)} is not UTF-8, so it is no TOML.") from None
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{said(path)} is no TOML: {printable(str(error))}.") from None
+        except RecursionError:
+            raise InputError(f"{said(path)} is nested too deeply.") from None
+
+    def table(self) -> "Table":
+        """All of it."""
+        return Table(self, self.document)
+
+    def wrong(self, place: Place, what: str) -> InputError:
+        """An error that names the file, the line where that can be told, and the keys that lead to the place."""
+        line = next((self._lines[outer] for outer in _outwards(place) if outer in self._lines), None)
+        parts = [said(self.path) + (f", line {line}" if line is not None else "")]
+        parts += [printable(".".join(str(step) for step in place if isinstance(step, str)))] if place else []
+        return InputError(": ".join([*parts, what]) + ("" if what.endswith("?") else "."))
+
+
+class Table:
+    """A table of a file.  Every method that reads raises InputError for a value that is not what it should be."""
+
+    def __init__(self, file: TomlFile, values: Mapping[str, Any], place: Place = ()) -> None:
+        self.file = file
+        self.values = values
+        self.place = place
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.values)
+
+    def wrong(self, key: str | None, what: str) -> InputError:
+        """An error about the value of a key, or (None) about the table."""
+        return self.file.wrong(self.place if key is None else (*self.place, key), what)
+
+    def only(self, known: Iterable[str], kind: str = "setting") -> None:
+        """Refuse every other key."""
+        names = list(known)
+        for key in self.values:
+            if key not in names:
+                raise self.wrong(key, f"there is no such {kind}{hint(key, names)}")
+
+    def text(self, key: str, default: str | None = None) -> str:
+        """A text that is not empty; without a default it has to be there, as with the other methods."""
+        if key not in self.values and default is not None:
+            return default
+        value = self._value(key)
+        if not isinstance(value, str) or not value:
+            raise self.wrong(key, "it has to be a text")
+        return value
+
+    def one_of(self, key: str, words: Sequence[str], default: str | None = None) -> str:
+        """One of `words`."""
+        if key not in self.values and default is not None:
+            return default
+        value = self._value(key)
+        if value not in words:
+            similar = nearest(value, words) if isinstance(value, str) else None
+            guess = f"; did you mean {similar}?" if similar else ""
+            raise self.wrong(key, f"it has to be one of {', '.join(words)}, not {shown(repr(value), 60)}{guess}")
+        return str(value)
+
+    def flag(self, key: str, *, default: bool | None = None) -> bool:
+        """True or false."""
+        if key not in self.values and default is not None:
+            return default
+        value = self._value(key)
+        if not isinstance(value, bool):
+            raise self.wrong(key, "it has to be true or false")
+        return value
+
+    def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int:
+        """A whole number, `least` or more."""
+        if key not in self.values and default is not None:
+            return default
+        value = self._value(key)
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise self.wrong(key, f"it has to be a whole number, {least} or more")
+        return value
+
+    def number(self, key: str, default: float | None = None, *, what: str = "", least: float = 0) -> float:
+        """A number, `least` or more, finite; `what` says of what, as in "of seconds"."""
+        if key not in self.values and default is not None:
+            return default
+        value = self._value(key)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
+            raise self.wrong(key, f"it has to be a number{what and f' {what}'}, {least:g} or more")
+        return float(value)
+
+    def texts(self, key: str, like: str = "", default: Sequence[str] | None = None) -> tuple[str, ...]:
+        """A list of texts; `like` shows one."""
+        if key not in self.values and default is not None:
+            return tuple(default)
+        value = self._value(key)
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self.wrong(key, f"it has to be a list of {like or 'texts'}")
+        return tuple(value)
+
+    def table(self, key: str, like: str = "") -> "Table":
+        """A table within this one, empty when there is none; `like` shows a line of it."""
+        value = self.values.get(key, {})
+        if not isinstance(value, dict):
+            raise self.wrong(key, f"it has to be a table{like and f', with lines like {like}'}")
+        return Table(self.file, value, (*self.place, key))
+
+    def tables(self, key: str) -> "list[Table]":
+        """An array of tables, empty when there is none."""
+        value = self.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+            raise self.wrong(key, f"it has to be an array of tables, each under [[{key}]]")
+        return [Table(self.file, item, (*self.place, key, index)) for index, item in enumerate(value)]
+
+    def _value(self, key: str) -> Any:
+        if key not in self.values:
+            raise self.wrong(None, f"{printable(key)} is missing")
+        return self.values[key]
+
+
+def said(path: Path) -> str:
+    """A path as it is told to people."""
+    return printable(str(path))
+
+
+def hint(word: str, words: Iterable[str]) -> str:
+    """What to say after a word that is none of `words`."""
+    similar = nearest(word, words)
+    return f", did you mean {similar}?" if similar else f"; there are {', '.join(words)}"
+
+
+def _outwards(place: Place) -> Iterator[Place]:
+    return (place[:length] for length in range(len(place), 0, -1))
+
+
+def _places(text: str) -> Iterator[tuple[Place, int]]:
+    """Where the tables and keys of a TOML document stand, by line from 1: tomllib does not tell.
+
+    What stands within an inline table is not found; the key before it is.
+    """
+    table: Place = ()
+    counts: dict[Place, int] = {}
+    quoted = False
+    for number, line in enumerate(text.splitlines(), 1):
+        begins_quoted = quoted
+        quoted ^= (line.count('"""') + line.count("'''")) % 2 == 1
+        if begins_quoted:
+            continue
+        if header := _HEADER.match(line):
+            table = _resolved(_split(header[2]), counts, is_array=header[1] == "[[")
+            yield table, number
+        elif key := _KEY.match(line):
+            yield table + _split(key[1]), number
+
+
+def _resolved(names: Place, counts: dict[Place, int], *, is_array: bool) -> Place:
+    """The place that a header names: an array of tables on the way stands for its last table."""
+    place: Place = ()
+    for depth, name in enumerate(names, 1):
+        place += (name,)
+        if is_array and depth == len(names):
+            counts[place] = counts.get(place, -1) + 1
+        if place in counts:
+            place += (counts[place],)
+    return place
+
+
+def _split(names: str) -> Place:
+    return tuple(name.strip("\"'") for name in re.findall(_NAME, names))

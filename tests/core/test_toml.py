@@ -1,0 +1,106 @@
+"""TOML files that people write: what is wrong is told with the line where it stands."""
+
+import pytest
+
+from wiretape.errors import InputError
+from wiretape.toml import TomlFile
+
+DOCUMENT = '''name = "a"
+note = """
+name = "not a key"
+"""
+"a key".inner = 1
+
+[limits]
+runs = 2
+inline = { window = "x" }
+
+[[keys]]
+key = "one"
+
+[[keys]]
+key = "two"
+[keys.more]
+deep = 1
+[[keys.parts]]
+n = 1
+[[keys.parts]]
+n = 2
+'''
+
+
+@pytest.fixture
+def toml(tmp_path):
+    def write(text):
+        path = tmp_path / "file.toml"
+        path.write_text(text, "utf-8")
+        return TomlFile.load(path).table()
+
+    return write
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("name",), 1),
+        (("a key", "inner"), 5),
+        (("limits",), 7),
+        (("limits", "runs"), 8),
+        (("limits", "absent"), 7),
+        (("limits", "inline", "window"), 9),
+        (("keys", 0, "key"), 12),
+        (("keys", 1), 14),
+        (("keys", 1, "key"), 15),
+        (("keys", 1, "more", "deep"), 17),
+        (("keys", 1, "parts", 0, "n"), 19),
+        (("keys", 1, "parts", 1, "n"), 21),
+    ],
+)
+def test_the_line_of_a_place_is_told(toml, place, line):
+    keys = ".".join(step for step in place if isinstance(step, str))
+    assert toml(DOCUMENT).file.wrong(place, "no").message.endswith(f"file.toml, line {line}: {keys}: no.")
+
+
+def test_a_place_that_cannot_be_found_is_told_without_a_line(toml):
+    assert toml(DOCUMENT).file.wrong(("zzz",), "no").message.endswith("file.toml: zzz: no.")
+    assert toml(DOCUMENT).file.wrong((), "no").message.endswith("file.toml: no.")
+
+
+@pytest.mark.parametrize(
+    ("text", "read", "said"),
+    [
+        ("a = 1", lambda table: table.text("a"), "line 1: a: it has to be a text."),
+        ('a = ""', lambda table: table.text("a"), "line 1: a: it has to be a text."),
+        ("", lambda table: table.text("a"), "file.toml: a is missing."),
+        ("[[t]]\n", lambda table: table.tables("t")[0].text("a"), "file.toml, line 1: t: a is missing."),
+        ('a = "reds"', lambda table: table.one_of("a", ["red", "blue"]), "red, blue, not 'reds'; did you mean red?"),
+        ("a = 3", lambda table: table.one_of("a", ["red", "blue"]), "it has to be one of red, blue, not 3."),
+        ("a = 1", lambda table: table.flag("a"), "it has to be true or false."),
+        ("a = true", lambda table: table.integer("a"), "it has to be a whole number, 0 or more."),
+        ("a = 0", lambda table: table.integer("a", least=1), "it has to be a whole number, 1 or more."),
+        ("a = nan", lambda table: table.number("a"), "it has to be a number, 0 or more."),
+        ('a = ["x", 1]', lambda table: table.texts("a"), "it has to be a list of texts."),
+        ("a = 1", lambda table: table.table("a"), "it has to be a table."),
+        ("a = 1", lambda table: table.tables("a"), "it has to be an array of tables, each under [[a]]."),
+        ("colour = 1", lambda table: table.only(["color"]), "colour: there is no such setting, did you mean color?"),
+        ("zzz = 1", lambda table: table.only(["a", "b"], "fault"), "there is no such fault; there are a, b."),
+    ],
+)
+def test_a_value_of_another_kind_is_told_in_one_sentence(toml, text, read, said):
+    with pytest.raises(InputError) as caught:
+        read(toml(text))
+    assert said in caught.value.message
+
+
+def test_values_are_read_and_defaults_stand_in(toml):
+    table = toml('a = "x"\nn = 2\nf = true\nl = ["p"]\n')
+    assert (table.text("a"), table.integer("n"), table.number("n"), table.flag("f")) == ("x", 2, 2.0, True)
+    assert table.texts("l") == ("p",)
+    assert (table.text("z", "d"), table.integer("z", 3), table.number("z", 0.5)) == ("d", 3, 0.5)
+    assert (table.flag("z", default=False), table.texts("z", default=["q"]), list(table.table("z"))) == (
+        False,
+        ("q",),
+        [],
+    )
+    assert table.one_of("z", ["r"], "r") == "r"
+    assert table.tables("z") == []
