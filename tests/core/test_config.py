@@ -106,7 +106,10 @@ def test_a_mistake_is_told_with_file_line_and_key(config, text, said):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("[tool.other]", "has no table [tool.wiretape]"), ("[tool]\nwiretape = 3", "line 2: tool.wiretape: it has to be a table")],
+    [
+        ("[tool.other]", "has no table [tool.wiretape]"),
+        ("[tool]\nwiretape = 3", "line 2: tool.wiretape: it has to be a table"),
+    ],
 )
 def test_a_pyproject_that_is_named_has_to_speak_of_wiretape(config, text, said):
     with pytest.raises(InputError, match=r"pyproject\.toml") as caught:
