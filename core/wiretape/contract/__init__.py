@@ -4,7 +4,7 @@ Everything that needs a fact of it takes it from here: checks, proxy, replay, re
 What the specification marks "not shown" is not here, or says so.
 """
 
-from wiretape.contract.authentication import AUTHORIZATION, bearer_key
+from wiretape.contract.authentication import AUTHORIZATION, bearer_key, bearer_keys, is_preflight
 from wiretape.contract.error_codes import (
     AUTHENTICATION_REQUIRED,
     ENVELOPE_FIELDS,
@@ -24,6 +24,7 @@ from wiretape.contract.error_codes import (
 from wiretape.contract.event_types import (
     DELTA_TYPES,
     EVENT_TYPES,
+    RUN_CANCELLED,
     RUN_STARTED,
     STATUS_IDLE,
     STORED_TYPES,
@@ -73,6 +74,7 @@ __all__ = [
     "RESUME",
     "RETRY_AFTER",
     "RUN_NOT_CANCELLABLE",
+    "RUN_CANCELLED",
     "RUN_STARTED",
     "SAME_KEY_CODES",
     "SESSION_BUSY",
@@ -89,9 +91,11 @@ __all__ = [
     "Match",
     "Operation",
     "bearer_key",
+    "bearer_keys",
     "code_in_other_case",
     "deltas_requested",
     "is_event_stream",
+    "is_preflight",
     "operation_of",
     "session_in",
 ]

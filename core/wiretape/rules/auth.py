@@ -1,7 +1,7 @@
 """AUTH: what the service answers to requests without a key, whatever their path."""
 
-from wiretape.contract import AUTHENTICATION_REQUIRED, AUTHORIZATION, ERROR_CODES, bearer_key
-from wiretape.observe import RequestStarted, header
+from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys, is_preflight
+from wiretape.observe import RequestStarted
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ANY_RESPONSE, ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Scope, problem, rule
 from wiretape.rules.state import ExchangeState
@@ -49,12 +49,6 @@ def keyless_request_misanswered(answer: Answer, exchange: ExchangeState) -> Outc
 
 def is_keyless(request: RequestStarted) -> bool:
     """Whether a request to the service comes without the key that it should carry."""
-    if request.method == "CONNECT" or _is_preflight(request):
+    if request.method == "CONNECT" or is_preflight(request.method, request.headers):
         return False
-    values = [value for name, value in request.headers if name.lower() == AUTHORIZATION.lower()]
-    return not any(bearer_key(value) for value in values)
-
-
-def _is_preflight(request: RequestStarted) -> bool:
-    """Whether a browser asks what it may send; the Fetch standard has it do so without credentials."""
-    return request.method == "OPTIONS" and header(request.headers, "access-control-request-method") is not None
+    return not bearer_keys(request.headers)
