@@ -4,6 +4,7 @@ import hashlib
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -73,13 +74,26 @@ def body_of(parts: Iterable[bytes]) -> Body:
 
 def canonical(body: bytes) -> bytes:
     """A JSON object or array written in one way (keys sorted, `1.0` as `1`); anything else as it is."""
-    if not re.match(rb"\s*[\[{]", body):
-        return body
     try:
-        return orjson.dumps(_plain_numbers(orjson.loads(body)), option=orjson.OPT_SORT_KEYS)
-    except (orjson.JSONDecodeError, orjson.JSONEncodeError, RecursionError):
-        # Not JSON, or nested deeper than anything that is worth comparing by value.
+        value = plain_json(body)
+        return body if value is None else orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except (orjson.JSONEncodeError, RecursionError):
+        # Nested deeper than anything that is worth comparing by value.
         return body
+
+
+def plain_json(body: bytes) -> dict[str, Any] | list[Any] | None:
+    """The JSON object or array that `body` is, numbers that are the same made the same; None for anything else.
+
+    Raises RecursionError for one that is nested too deep.
+    """
+    if not re.match(rb"\s*[\[{]", body):
+        return None
+    try:
+        value = _plain_numbers(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return None
+    return value if isinstance(value, dict | list) else None
 
 
 def _plain_numbers(value: object) -> object:

@@ -1,16 +1,18 @@
-"""What makes two requests the same to a tape: method, path, query, and the body where it matters.
+"""What makes two requests the same to a tape: method, path, query, chosen headers, and the body where it matters.
 
 A recording holds fingerprints where there were secrets.  A recorded kind that holds one is
 *hidden in part*: it stands for every request that is the same around it.
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
+from wiretape.observe import Headers
 from wiretape_replay.front.asked import Body
+from wiretape_replay.tape.matching import Matching
 
 _SECRET = r"\[redacted:[0-9a-f]{16}\]|\*{8,}"  # noqa: S105 - what wiretape.recording.redact writes in its place
 _SECRET_TEXT = re.compile(_SECRET)
@@ -33,6 +35,8 @@ class Kind:
     path: str
     query: Pairs
     """Sorted by name; the values of one name in their order."""
+    headers: Pairs = ()
+    """Those that count, in the order in which they were chosen: name in lower case, values joined by commas."""
     body: bytes | None = None
     """Digest of the body; None where any body will do."""
     hidden_body: bytes | None = field(default=None, compare=False)
@@ -41,44 +45,70 @@ class Kind:
     @property
     def hidden(self) -> bool:
         """Whether a secret hides a part."""
-        return self.hidden_body is not None or HIDDEN in self.path or any(HIDDEN in value for _, value in self.query)
+        values = (value for _, value in (*self.query, *self.headers))
+        return self.hidden_body is not None or HIDDEN in self.path or any(HIDDEN in value for value in values)
 
     def differences(self, asked: "Kind", body: Body) -> list[str]:
         """What keeps a request of the kind `asked` with this body from being the recorded one."""
         different = [] if asked.method == self.method else ["method"]
         different += [] if _fits(self.path, asked.path, HIDDEN) else ["path"]
-        different += [] if self._same_body(body) else ["body"]
-        return different + ([] if self._same_query(asked.query) else ["query"])
+        different += [] if _same_pairs(self.query, asked.query) else ["query"]
+        different += [] if _same_pairs(self.headers, asked.headers) else ["headers"]
+        return different + ([] if self._same_body(body) else ["body"])
 
     def _same_body(self, body: Body) -> bool:
         if self.hidden_body is not None:
             return body.text is not None and _fits(self.hidden_body, body.text, HIDDEN.encode())
         return self.body is None or self.body == body.digest
 
-    def _same_query(self, query: Pairs) -> bool:
-        return len(self.query) == len(query) and all(map(same_pair, self.query, query))
-
 
 def same_pair(recorded: tuple[str, str], asked: tuple[str, str]) -> bool:
-    """Whether two query parameters are the same, as far as the recorded one is not hidden."""
+    """Whether two query parameters or headers are the same, as far as the recorded one is not hidden."""
     return recorded[0] == asked[0] and _fits(recorded[1], asked[1], HIDDEN)
 
 
-def kind_of(method: str, target: str, body: bytes | None = None) -> Kind:
-    """The kind of a request whose target is given as it crossed the wire, in origin or absolute form."""
+def kind_of(method: str, target: str, headers: Headers, matching: Matching) -> Kind:
+    """The kind of a request, whatever its body; its target as it crossed the wire, in origin or absolute form."""
     path, _, query = quote(_origin_form(target), safe=_ASCII, encoding="latin-1", errors="replace").partition("?")
     pairs = parse_qsl(query, keep_blank_values=True, errors="surrogateescape")
+    counted = [pair for pair in pairs if pair[0] not in matching.ignored_query]
     # Clients order parameters as they like, but the values of one parameter have an order.
-    return Kind(method, _ESCAPED.sub(_unescape, path), tuple(sorted(pairs, key=lambda pair: pair[0])), body)
+    counted.sort(key=lambda pair: pair[0])
+    return Kind(method, _ESCAPED.sub(_unescape, path), tuple(counted), _chosen(headers, matching.headers))
 
 
-def recorded_kind(method: str, target: str, body: Body | None) -> Kind:
-    """The kind of a recorded request.  `body` is None where any body will do."""
-    kind = kind_of(method, _SECRET_TEXT.sub(HIDDEN, target), body.digest if body else None)
-    if body is None or body.text is None or not _SECRET_BYTES.search(body.text):
-        return kind
-    text = _SECRET_BYTES.sub(HIDDEN.encode(), body.text)
-    return Kind(kind.method, kind.path, kind.query, sha256(text).digest(), text)
+def recorded_kind(method: str, target: str, headers: Headers, matching: Matching) -> Kind:
+    """The kind of a recorded request, whatever its body."""
+    known = tuple((name, _SECRET_TEXT.sub(HIDDEN, value)) for name, value in headers)
+    return kind_of(method, _SECRET_TEXT.sub(HIDDEN, target), known, matching)
+
+
+def with_body(kind: Kind, body: Body) -> Kind:
+    """A recorded kind as that of requests with this recorded body."""
+    if not hides(body):
+        return replace(kind, body=body.digest)
+    text = _SECRET_BYTES.sub(HIDDEN.encode(), body.text or b"")
+    return replace(kind, body=sha256(text).digest(), hidden_body=text)
+
+
+def hides(body: Body) -> bool:
+    """Whether a secret was replaced in a recorded body."""
+    return body.text is not None and _SECRET_BYTES.search(body.text) is not None
+
+
+def same_text(recorded: str, asked: str) -> bool:
+    """Whether two pieces of text are the same, as far as no secret was replaced in the recorded one."""
+    return _fits(_SECRET_TEXT.sub(HIDDEN, recorded), asked, HIDDEN)
+
+
+def _same_pairs(recorded: Pairs, asked: Pairs) -> bool:
+    return len(recorded) == len(asked) and all(map(same_pair, recorded, asked))
+
+
+def _chosen(headers: Headers, names: tuple[str, ...]) -> Pairs:
+    """The headers of these names, each once: values of one name are joined, as RFC 9110 (5.3) allows."""
+    values = ((name, [value.strip() for key, value in headers if key.lower() == name]) for name in names)
+    return tuple((name, ", ".join(found)) for name, found in values if found)
 
 
 def _fits(recorded: AnyStr, asked: AnyStr, hidden: AnyStr) -> bool:

@@ -1,28 +1,35 @@
 """When nothing matches: which recorded requests come nearest, and what differs."""
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from wiretape.text import shown
 from wiretape_replay.front.asked import Asked, Body
-from wiretape_replay.tape.kind import HIDDEN, Kind, Pairs, kind_of, same_pair
-from wiretape_replay.tape.tape import Lane, Tape
+from wiretape_replay.tape.bodydiff import body_differences
+from wiretape_replay.tape.kind import HIDDEN, Kind, Pairs, same_pair
+from wiretape_replay.tape.tape import Entry, Lane, Tape
 
 _NEAREST = 3
 
 
-def explain(tape: Tape, asked: Asked) -> str:
-    """One to three sentences: why the tape has no answer, for people."""
+def explain(tape: Tape, asked: Asked, recorded_body: Callable[[int], Body | None] = lambda _: None) -> str:
+    """One to three sentences: why the tape has no answer, for people.
+
+    `recorded_body` gives the request body of an exchange, to say at which places it differs.
+    """
     request = shown(f"{asked.method} {asked.target}")
-    spent = list(tape.matching(asked))
+    differ = _Comparison(tape, asked, recorded_body)
+    if tape.expected is not None:
+        return f"{request} is out of order: expected next is {differ.from_entry(tape.expected)}."
+    spent = list(tape.lanes_of(asked))
     if spent:
         return f"{_given(spent)} to {request}: the recording has no more."
     if not tape.lanes:
         return f"{request} was not recorded: the recording holds no exchange."
-    kind = kind_of(asked.method, asked.target, asked.body.digest)
-    nearest = heapq.nlargest(_NEAREST, tape.lanes, key=lambda lane: (_likeness(kind, lane.kind), -lane.first.number))
-    described = "; ".join(f"exchange {lane.first.number}, {_describe(kind, asked.body, lane)}" for lane in nearest)
-    return f"{request} was not recorded. Nearest: {described}."
+    nearest = heapq.nlargest(
+        _NEAREST, tape.lanes, key=lambda lane: (_likeness(differ.kind, lane.kind), -lane.first.number)
+    )
+    return f"{request} was not recorded. Nearest: {'; '.join(differ.from_entry(lane.first) for lane in nearest)}."
 
 
 def _given(lanes: list[Lane]) -> str:
@@ -30,12 +37,44 @@ def _given(lanes: list[Lane]) -> str:
     return "The one recorded answer was given" if count == 1 else f"All {count} recorded answers were given"
 
 
-def _describe(kind: Kind, body: Body, lane: Lane) -> str:
-    request = shown(f"{lane.first.method} {lane.first.target}")
-    *others, last = lane.kind.differences(kind, body)
-    if last == "query":
-        last = f"query: {_query(kind.query, lane.kind.query)}"
-    return f"{request} (differs in {', '.join(others)}{' and ' if others else ''}{last})"
+class _Comparison:
+    """Says how a request differs from recorded ones."""
+
+    def __init__(self, tape: Tape, asked: Asked, recorded_body: Callable[[int], Body | None]) -> None:
+        self.kind = tape.kind_of(asked)
+        self._body = tape.counted(asked.body)
+        self._tape = tape
+        self._recorded_body = recorded_body
+
+    def from_entry(self, entry: Entry) -> str:
+        """An exchange, its request, and what differs."""
+        lane = self._tape.lane_of(entry)
+        said = [self._said(what, entry, lane.kind) for what in lane.kind.differences(self.kind, self._body)]
+        differs = f"{', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}" if said else "nothing"
+        return f"exchange {entry.number}, {shown(f'{entry.method} {entry.target}')} (differs in {differs})"
+
+    def _said(self, what: str, entry: Entry, recorded: Kind) -> str:
+        if what == "query":
+            return f"query: {_query(self.kind.query, recorded.query)}"
+        if what == "headers":
+            return f"headers: {_headers(self.kind.headers, recorded.headers)}"
+        body = self._recorded_body(entry.number) if what == "body" else None
+        places = body and body_differences(self._tape.counted(body), self._body)
+        return f"body: {places}" if places else what
+
+
+def _headers(asked: Pairs, recorded: Pairs) -> str:
+    """What the one has and the other has not.  Values that may be secret are not said."""
+    given, known, said = dict(asked), dict(recorded), []
+    for name in dict.fromkeys((*known, *given)):
+        if name not in given:
+            said.append(f"{name} is missing")
+        elif name not in known:
+            said.append(f"{name} was not recorded")
+        elif not same_pair((name, known[name]), (name, given[name])):
+            secret = HIDDEN in known[name]
+            said.append(name if secret else f"{name}: {shown(given[name], 60)} instead of {shown(known[name], 60)}")
+    return ", ".join(said)
 
 
 def _query(asked: Pairs, recorded: Pairs) -> str:
@@ -66,5 +105,6 @@ def _likeness(asked: Kind, recorded: Kind) -> tuple[float, ...]:
         same / max(len(segments), len(others)),
         asked.method == recorded.method,
         len(set(asked.query) & set(recorded.query)) - len(set(asked.query) ^ set(recorded.query)),
+        len(set(asked.headers) & set(recorded.headers)) - len(set(asked.headers) ^ set(recorded.headers)),
         recorded.body is None or asked.body == recorded.body,
     )

@@ -12,6 +12,7 @@ from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
 from wiretape_replay.front.line import Line
 from wiretape_replay.pace import Clock, Pace
+from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.nearest import explain
 from wiretape_replay.tape.plan import End, Plan, plan_of
 from wiretape_replay.tape.tape import Entry, Tape
@@ -49,6 +50,7 @@ class TapePlayer:
         pace: Pace,
         log: Callable[[str], None],
         *,
+        matching: Matching | None = None,
         holds: Callable[[Exchange], bool] = lambda _: True,
         request_ids: RequestIds | None = None,
     ) -> None:
@@ -59,7 +61,8 @@ class TapePlayer:
         """
         self.served: list[Served] = []
         self.missed: list[Missed] = []
-        self.tape = Tape(_entry(recording, exchange) for exchange in recording.exchanges() if holds(exchange))
+        entries = (_entry(recording, exchange) for exchange in recording.exchanges() if holds(exchange))
+        self.tape = Tape(entries, matching)
         self._recording = recording
         self._pace = pace
         self._log = log
@@ -98,7 +101,7 @@ class TapePlayer:
         return sent
 
     async def _refuse(self, asked: Asked, line: Line) -> None:
-        message = explain(self.tape, asked)
+        message = explain(self.tape, asked, lambda number: _body_of(self._recording, number))
         self.missed.append(Missed(asked.method, asked.target, message))
         self._log(f"{_request(asked)} → no match, 501")
         await _refusal(message, self._request_ids.next()).send(line, with_body=asked.method != "HEAD")
@@ -137,11 +140,16 @@ def _outcome(exchange: Exchange) -> str:
 
 def _entry(recording: Recording, exchange: Exchange) -> Entry:
     request = exchange.request
-    return Entry(exchange.number, request.method, request.target, _request_body(recording, exchange))
+    body = _request_body(recording, exchange)
+    return Entry(exchange.number, request.method, request.target, body, request.headers)
+
+
+def _body_of(recording: Recording, number: int) -> Body | None:
+    """The recorded request body of an exchange; None when a part of it is missing.  Raises RecordingError."""
+    return _request_body(recording, recording.exchange(number))
 
 
 def _request_body(recording: Recording, exchange: Exchange) -> Body | None:
-    """The recorded request body; None when a part of it is missing."""
     if exchange.request_ended_ns is None:
         return None
     if not exchange.request_bytes and not exchange.lost_bytes:

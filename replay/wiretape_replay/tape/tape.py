@@ -4,8 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from wiretape.observe import Headers
 from wiretape_replay.front.asked import Asked, Body
-from wiretape_replay.tape.kind import Kind, kind_of, recorded_kind
+from wiretape_replay.tape.bodypath import without
+from wiretape_replay.tape.kind import Kind, hides, kind_of, recorded_kind, with_body
+from wiretape_replay.tape.matching import Matching, Order, Repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,15 +21,17 @@ class Entry:
     target: str
     body: Body | None
     """None when it was not recorded whole: then any body will do."""
+    headers: Headers = ()
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Lane:
     """The recorded exchanges of one kind, in recorded order."""
 
     kind: Kind
     entries: list[Entry] = field(default_factory=list)
-    given: int = 0
+    place: int = 0
+    """Of the exchange that is given next."""
 
     @property
     def first(self) -> Entry:
@@ -36,58 +41,99 @@ class Lane:
     @property
     def spent(self) -> bool:
         """Whether every recorded answer was given."""
-        return self.given == len(self.entries)
-
-    def take(self) -> Entry:
-        """The next recorded exchange."""
-        self.given += 1
-        return self.entries[self.given - 1]
+        return self.place == len(self.entries)
 
 
 class Tape:
-    """Matches requests to recorded exchanges, giving each exchange once."""
+    """Matches requests to recorded exchanges."""
 
-    def __init__(self, entries: Iterable[Entry]) -> None:
-        """`entries` in recorded order."""
+    def __init__(self, entries: Iterable[Entry], matching: Matching | None = None) -> None:
+        """`entries` in recorded order.  Of their bodies and headers only what matching needs is kept."""
+        self.matching = matching or Matching()
+        self.entries: list[Entry] = []
+        """In recorded order."""
         self.lanes: list[Lane] = []
+        self._lane_of: dict[int, Lane] = {}
         self._exact: dict[Kind, Lane] = {}
         self._hidden: list[Lane] = []
-        everything = list(entries)
-        matter = _places_where_bodies_matter(everything)
-        for entry in everything:
-            self._add(entry, _place(entry) in matter)
+        self._given: set[int] = set()
+        self._place = 0
+        kinds = [self._recorded(entry) for entry in entries]
+        matter = _places_where_bodies_matter(self.entries, kinds)
+        for entry, kind in zip(self.entries, kinds, strict=True):
+            decides = entry.body is not None and (kind.method, kind.path) in matter
+            self._add(entry, with_body(kind, entry.body) if entry.body and decides else kind)
 
     def take(self, asked: Asked) -> Entry | None:
-        """The exchange to answer with; None when nothing like it was recorded or all such answers were given."""
-        for lane in self.matching(asked):
-            if not lane.spent:
-                return lane.take()
+        """The exchange to answer with, or None.
+
+        Nothing like it was recorded then, all such answers were given, or, in strict order, another is expected.
+        """
+        lanes = list(self.lanes_of(asked))
+        if lanes and self._spent(lanes) and self.matching.repeat is Repeat.LAST:
+            return max((lane.entries[-1] for lane in lanes), key=lambda entry: entry.number)
+        if lanes and self._spent(lanes) and self.matching.repeat is Repeat.CYCLE:
+            self._begin_again(lanes)
+        expected = self.expected
+        for lane in lanes:
+            if not lane.spent and (expected is None or lane is self._lane_of[expected.number]):
+                return self._give(lane)
         return None
 
-    def matching(self, asked: Asked) -> Iterator[Lane]:
+    @property
+    def expected(self) -> Entry | None:
+        """In strict order, the request that has to come next; None after the last, and in any other order."""
+        strict = self.matching.order is Order.STRICT and self._place < len(self.entries)
+        return self.entries[self._place] if strict else None
+
+    def lane_of(self, entry: Entry) -> Lane:
+        """The lane on which a recorded request lies."""
+        return self._lane_of[entry.number]
+
+    def counted(self, body: Body) -> Body:
+        """A request body as far as it counts."""
+        return without(body, self.matching.ignored_body)
+
+    def kind_of(self, asked: Asked) -> Kind:
+        """What kind of request this is, its body included."""
+        kind = kind_of(asked.method, asked.target, asked.headers, self.matching)
+        return replace(kind, body=self.counted(asked.body).digest)
+
+    def lanes_of(self, asked: Asked) -> Iterator[Lane]:
         """The lanes that the request belongs to, spent or not, the closest first."""
-        kind = kind_of(asked.method, asked.target)
-        for candidate in (replace(kind, body=asked.body.digest), kind):
+        kind = self.kind_of(asked)
+        for candidate in (kind, replace(kind, body=None)):
             lane = self._exact.get(candidate)
             if lane is not None:
                 yield lane
-        for lane in self._hidden:
-            if not lane.kind.differences(kind, asked.body):
-                yield lane
+        if self._hidden:
+            body = self.counted(asked.body)
+            yield from (lane for lane in self._hidden if not lane.kind.differences(kind, body))
 
     @property
     def size(self) -> int:
         """How many exchanges were recorded."""
-        return sum(len(lane.entries) for lane in self.lanes)
+        return len(self.entries)
 
     @property
     def unconsumed(self) -> list[Entry]:
         """The recorded requests that were never asked, in recorded order."""
-        left = [entry for lane in self.lanes for entry in lane.entries[lane.given :]]
-        return sorted(left, key=lambda entry: entry.number)
+        return [entry for entry in self.entries if entry.number not in self._given]
 
-    def _add(self, entry: Entry, body_matters: bool) -> None:
-        kind = recorded_kind(entry.method, entry.target, entry.body if body_matters else None)
+    def rewind(self) -> None:
+        """Begin again from the first recorded exchange, as if nothing had been asked."""
+        self._begin_again(self.lanes)
+        self._given.clear()
+
+    def _recorded(self, entry: Entry) -> Kind:
+        """Keep an entry; returns its kind, whatever its body."""
+        body = entry.body and self.counted(entry.body)
+        if body is not None and not hides(body):
+            body = Body(body.digest, None)
+        self.entries.append(replace(entry, body=body, headers=()))
+        return recorded_kind(entry.method, entry.target, entry.headers, self.matching)
+
+    def _add(self, entry: Entry, kind: Kind) -> None:
         lane = self._exact.get(kind)
         if lane is None:
             lane = self._exact[kind] = Lane(kind)
@@ -95,17 +141,33 @@ class Tape:
             if kind.hidden:
                 self._hidden.append(lane)
         lane.entries.append(entry)
+        self._lane_of[entry.number] = lane
+
+    def _spent(self, lanes: Iterable[Lane]) -> bool:
+        """Whether there is nothing left to give, on these lanes or, in strict order, at all."""
+        if self.matching.order is Order.STRICT:
+            return self._place == len(self.entries)
+        return all(lane.spent for lane in lanes)
+
+    def _begin_again(self, lanes: Iterable[Lane]) -> None:
+        if self.matching.order is Order.STRICT:
+            lanes = self.lanes
+        self._place = 0
+        for lane in lanes:
+            lane.place = 0
+
+    def _give(self, lane: Lane) -> Entry:
+        entry = lane.entries[lane.place]
+        lane.place += 1
+        self._place += 1
+        self._given.add(entry.number)
+        return entry
 
 
-def _place(entry: Entry) -> tuple[str, str]:
-    kind = kind_of(entry.method, entry.target)
-    return kind.method, kind.path
-
-
-def _places_where_bodies_matter(entries: Iterable[Entry]) -> set[tuple[str, str]]:
+def _places_where_bodies_matter(entries: Iterable[Entry], kinds: Iterable[Kind]) -> set[tuple[str, str]]:
     """Methods and paths whose recorded bodies differ, so that a body says which answer is meant."""
     digests: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)
-    for entry in entries:
+    for entry, kind in zip(entries, kinds, strict=True):
         if entry.body is not None:
-            digests[_place(entry)].add(entry.body.digest)
+            digests[kind.method, kind.path].add(entry.body.digest)
     return {place for place, different in digests.items() if len(different) > 1}
