@@ -104,6 +104,47 @@ def test_a_client_has_a_minute_to_follow_a_resync(three, at, codes):
     assert Played(read(three[0], RESYNC, at=2.0), read(three[1], cursor="evt_1", at=at)).codes == codes
 
 
+# What comes after the end of a run.
+
+
+@pytest.mark.parametrize(("began", "codes"), [(True, ["RUN002"]), (False, [])])
+def test_after_a_reconnect_only_deltas_of_a_run_that_began_afterwards_cannot_be_repetitions(event, began, codes):
+    start = event(2, "run.started")
+    before, after = ([], [start]) if began else ([start], [])
+    first = read(event(1), *before)
+    cursor = "evt_1" if began else "evt_2"
+    other = DELTA.replace("run_1", "run_0")
+    again = read(other, *after, event(3, "run.completed"), DELTA, cursor=cursor)
+    assert Played(first, again).codes == codes
+
+
+@pytest.mark.parametrize(
+    ("end", "kind", "codes"),
+    [
+        ("run.cancelled", "tool.failed", []),
+        ("run.cancelled", "tool.completed", []),
+        ("run.cancelled", "message.completed", ["RUN002"]),
+        ("run.completed", "tool.failed", ["RUN002"]),
+        ("run.failed", "sandbox.recreated", []),
+    ],
+)
+@pytest.mark.parametrize("stored", [True, False])
+def test_what_a_cancelled_run_had_under_way_may_end_after_it(event, end, kind, codes, stored):
+    calls = event(2, "agent.custom_tool_use", content={"tool_call_id": "call_1"})
+    late = event(4, kind, content={"tool_call_id": "call_1"})
+    if not stored:
+        late = event(4, kind, id=..., sequence=..., content={"tool_call_id": "call_1"})
+    found = Played(read(event(1, "run.started"), calls, event(3, end), late)).codes
+    assert [code for code in found if code.startswith("RUN")] == codes
+
+
+def test_what_is_spared_after_the_end_of_a_run_does_not_hide_what_is_not(event):
+    calls = event(2, "agent.custom_tool_use", content={"tool_call_id": "call_1"})
+    ended = event(4, "tool.failed", content={"tool_call_id": "call_1"})
+    late = event(5, "message.completed", content=[])
+    assert Played(read(event(1, "run.started"), calls, event(3, "run.cancelled"), ended, late)).codes == ["RUN002"]
+
+
 # Who is one client, and what it has received.
 
 

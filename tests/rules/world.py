@@ -56,6 +56,8 @@ class Connection:
     answered: bool = False
     received: list = field(default_factory=list)
     """Of each durable event that was delivered, time and id."""
+    old: list = field(default_factory=list)
+    """Deltas from before it was opened, which may come again."""
     resync: bool = False
     """Whether the client was told to reconnect, and has not yet done so."""
 
@@ -122,8 +124,12 @@ class Session:
         if self.world.quiet:
             for call in list(self.calls):
                 self.outcome(call)
-        run, self.calls = self.run, {}
+        run, calls, self.calls = self.run, self.calls, {}
         message = self.emit(kind or self.world.rng.choice(ENDS), stored=stored)
+        if message.kind == "run.cancelled" and stored is None:
+            for call in calls:
+                if self.world.chance(0.5):
+                    self.emit(self.world.rng.choice(OUTCOMES), run=run, document={"data": {"tool_call_id": call}})
         self.ended.append((run, self.world.now))
         self.run = None
         if self.world.chance(0.7):
@@ -160,11 +166,23 @@ class Session:
             parts = self.world.rng.choice([{"content": about}, {"content": [], "data": {"tool_call_id": call}}])
         return self.emit(kind, document=parts, stored=stored)
 
+    def stand_by(self):
+        """Something happens that is of no run, even where it names one."""
+        kind = self.world.rng.choice(["session.error", "sandbox.recreated"])
+        self.emit(kind, run=self.ended[-1][0] if self.ended else None)
+
+    def repeat(self):
+        """A delta comes again to somebody who has reconnected."""
+        having = [connection for connection in self.connections if connection.old]
+        if having:
+            connection = self.world.rng.choice(having)
+            connection.queue.append(self.world.rng.choice(connection.old))
+
     def act(self):
         """One step of an agent's work."""
         world = self.world
         if self.run is None:
-            self.start() if world.chance(0.6) else self.emit("session.error")
+            self.start() if world.chance(0.6) else self.stand_by()
             return
         match world.rng.choice(["speak", "speak", "speak", "say", "call", "outcome", "end", "error"]):
             case "speak":
@@ -219,8 +237,10 @@ class Client:
         known = [message.id for message in session.log]
         after = known.index(connection.cursor) + 1 if connection.cursor in known else 0
         connection.queue.extend(session.log[after:] if replay is None else replay)
-        if connection.deltas and session.watched and world.chance(0.3):
-            connection.queue.extend(session.recent)
+        if connection.deltas and session.watched:
+            connection.old.extend(session.recent)
+            if world.chance(0.3):
+                connection.queue.extend(session.recent)
         session.watched = True
         session.connections.append(connection)
 
@@ -468,7 +488,7 @@ def step(world):
     """Somebody does something that the specification allows."""
     session, client = world.rng.choice(world.sessions), world.rng.choice(world.clients)
     held = client.at.get(session)
-    steps = ["act"] * 4 + ["pump"] * 3 + ["stream"] * 2 + ["other", "resync", "switch"]
+    steps = ["act"] * 4 + ["pump"] * 3 + ["stream"] * 2 + ["other", "resync", "switch", "repeat"]
     match world.rng.choice(steps):
         case "act":
             session.act()
@@ -482,6 +502,8 @@ def step(world):
             other(world, client, session)
         case "resync" if isinstance(held, Connection) and world.chance(0.3):
             resync(world, client, session, held)
+        case "repeat":
+            session.repeat()
         case "switch" if not client.twins and not any(isinstance(at, Connection) for at in client.at.values()):
             # It has two keys, or two addresses.
             client.key, client.other_key = client.other_key, client.key

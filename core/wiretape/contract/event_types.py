@@ -57,6 +57,7 @@ TERMINAL_RUN_TYPES = frozenset({"run.completed", "run.failed", "run.cancelled"})
 
 # The types that rules are about.
 RUN_STARTED = "run.started"
+RUN_CANCELLED = "run.cancelled"
 STATUS_IDLE = "session.status_idle"
 STREAM_RESYNC = "stream.resync"
 

@@ -6,8 +6,9 @@ from wiretape.rules.message import Message
 TOOL_STARTED, CUSTOM_TOOL_USE, *_OUTCOMES = TOOL_TYPES
 START_TYPES = frozenset({TOOL_STARTED, CUSTOM_TOOL_USE})
 OUTCOME_TYPES = frozenset(_OUTCOMES)
-OF_A_RUN = frozenset(name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream"})
-"""The types of events that belong to a run."""
+_OF_NO_RUN = {"session", "stream", "sandbox"}
+OF_A_RUN = frozenset(name for name in EVENT_TYPES if name.partition(".")[0] not in _OF_NO_RUN)
+"""The types of events that belong to a run; that others name one says nothing of how it goes on."""
 OUTPUT_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """The types of which an ephemeral event is live output of the session."""
 

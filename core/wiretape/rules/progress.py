@@ -7,8 +7,8 @@ first connection of a session from its beginning, on others from the first ephem
 comes before that.
 """
 
-from wiretape.contract import RUN_STARTED, TERMINAL_RUN_TYPES
-from wiretape.rules.facts import OF_A_RUN, run_of
+from wiretape.contract import RUN_CANCELLED, RUN_STARTED, TERMINAL_RUN_TYPES
+from wiretape.rules.facts import OF_A_RUN, OUTCOME_TYPES, run_of
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.past import Past
 from wiretape.rules.readers import MOST_CLIENTS
@@ -18,7 +18,7 @@ from wiretape.rules.work import MOST_RUNS, ClientKey, Run
 class Progress:
     """The runs on one stream."""
 
-    __slots__ = ("_exchange", "_noted", "_past", "_reader", "active", "ended", "live")
+    __slots__ = ("_exchange", "_noted", "_past", "_reader", "active", "begun", "ended", "live")
 
     def __init__(self, past: Past, reader: ClientKey, exchange: int, *, live: bool) -> None:
         self._past = past
@@ -31,12 +31,20 @@ class Progress:
         """The runs that were active while it was live, and that were not seen to end on it."""
         self.ended: set[str] = set()
         """The runs that ended while it was live."""
+        self.begun: set[str] = set()
+        """The runs that started while it was live."""
 
     def is_stray(self, message: Message, run_id: str) -> bool | None:
-        """Whether an event of a run came after that had ended; None where that cannot be told."""
+        """Whether an event of a run came after that had ended, and should not; None where that cannot be told."""
+        run = self._past.work.runs.get(run_id)
+        if message.type in OUTCOME_TYPES and run is not None and run.ended_type == RUN_CANCELLED:
+            # What was under way when the run was cancelled ends, too.
+            return False
+        if message.shape is Shape.DELTA:
+            # After a reconnect deltas can repeat, but not those of a run that had not begun before.
+            return run_id in self.ended and run_id in self.begun
         if message.shape is not Shape.DURABLE:
             return run_id in self.ended
-        run = self._past.work.runs.get(run_id)
         if run is None or run.ended_ns is None:
             return None if run is None and self._past.work.runs_forgotten else False
         if message.sequence is not None and run.ended_sequence is not None:
@@ -97,8 +105,10 @@ class Progress:
             self.active.clear()
         if run.started_ns is None:
             run.started_ns = message.time_ns
-        if self.live and not others:
-            self._go_on(run, run_id)
+        if self.live:
+            _add(self.begun, run_id)
+            if not others:
+                self._go_on(run, run_id)
 
     def _go_on(self, run: Run, run_id: str) -> None:
         if run.is_active and not run.idled:
@@ -112,6 +122,10 @@ class Progress:
             run.ended_id, run.ended_sequence = message.id, message.sequence
         self.active.pop(run_id, None)
         if self.live:
-            if len(self.ended) >= MOST_RUNS:
-                self.ended.clear()
-            self.ended.add(run_id)
+            _add(self.ended, run_id)
+
+
+def _add(runs: set[str], run_id: str) -> None:
+    if len(runs) >= MOST_RUNS:
+        runs.clear()
+    runs.add(run_id)

@@ -70,7 +70,11 @@ def _any_active(course: Course) -> bool:
     clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
 )
 def event_after_run_ended(message: Message, stream: Stream) -> Outcome:
-    """An event of a run comes after the run's end, and is not a replay.  One finding a run."""
+    """An event of a run comes after the run's end, and is not a replay.  One finding a run.
+
+    Not the outcome of a tool call after `run.cancelled`, and not `sandbox.*`, `session.*` and `stream.*`.  A delta only
+    on the connection on which the run began, for deltas can repeat after a reconnect.
+    """
     course = stream.course
     run_id = message.document.get("run_id")
     if type(run_id) is not str:
