@@ -1,0 +1,164 @@
+"""How the service that is played treats its clients: keys, scopes and limits, from a TOML file.
+
+The specification shows neither the names of scopes, nor which of them an operation needs, nor which operations count
+towards which limit, nor the paths at which sessions and runs are created.  The defaults for all of that are
+assumptions, which a file can replace.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
+from wiretape.text import nearest
+from wiretape.toml import Table, TomlFile
+from wiretape_replay.answers.requests import Requests
+
+TENANT = "default"
+"""The tenant of every key for which no other is said."""
+
+_SESSIONS = "/".join(STREAM.path.split("/")[:3])
+_CREATE_SESSION = f"POST {_SESSIONS}"
+_CREATE_RUN = f"POST {_SESSIONS}/{{session_id}}/runs"
+
+ASSUMED_SCOPES = {
+    STREAM.name: "events:read",
+    CANCEL.name: "runs:write",
+    RESUME.name: "runs:write",
+    _CREATE_RUN: "runs:write",
+    _CREATE_SESSION: "sessions:write",
+}
+"""The scope that requests need; all others need none.  An assumption."""
+
+ASSUMED_COUNTS = {
+    STREAM.name: "events",
+    CANCEL.name: "runs",
+    RESUME.name: "runs",
+    _CREATE_RUN: "runs",
+    _CREATE_SESSION: "sessions",
+}
+"""The limit that requests count towards; all others count towards none.  An assumption."""
+
+_WINDOW = "window-seconds"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """What is known of a bearer key."""
+
+    tenant: str = TENANT
+    workspace: str | None = None
+    """The one whose sessions it may see; None for all."""
+    scopes: frozenset[str] | None = None
+    """None for all."""
+
+
+ANY_KEY = Key()
+
+
+Rows = tuple[tuple[Requests, str | None], ...]
+"""Requests, and what they need or count towards, None for nothing; the first that hold a request decide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """How a service treats its clients.  The default asks for a key, takes every one, and counts nothing."""
+
+    authentication: bool = True
+    """Whether a request has to carry a bearer key."""
+    keys: Mapping[str, Key] | None = None
+    """The keys that are good; None: every key is."""
+    scopes: Rows = field(default_factory=lambda: _rows(ASSUMED_SCOPES))
+    counts: Rows = field(default_factory=lambda: _rows(ASSUMED_COUNTS))
+    limits: Mapping[str, Limit] = field(default_factory=dict)
+    """The limits of every tenant, each counted for itself; those that are not here are not counted."""
+    tenant_limits: Mapping[str, Mapping[str, Limit]] = field(default_factory=dict)
+    """By tenant, the limits that it has in place of those."""
+    workspaces: Mapping[str, str] = field(default_factory=dict)
+    """Of sessions, by their id, where the recording does not tell."""
+
+    def with_limits(self) -> "Service":
+        """The same with the published limits, where none are set."""
+        return self if self.limits else replace(self, limits=LIMITS)
+
+    def without_keys(self) -> "Service":
+        """The same, asking for no key."""
+        return replace(self, authentication=False)
+
+
+def load_service(path: Path) -> Service:
+    """What a file says of the service; the published limits unless it says otherwise.  Raises InputError."""
+    table = TomlFile.load(path).table()
+    table.only(["authentication", "keys", "scopes", "counts", "limits", "workspaces"])
+    limits = table.table("limits", "runs = 60") if table.values.get("limits") is not False else None
+    return Service(
+        authentication=table.flag("authentication", default=True),
+        keys=_keys(table) if "keys" in table else None,
+        scopes=(*_scopes(table.table("scopes", 'stream = "events:read"')), *_rows(ASSUMED_SCOPES)),
+        counts=(*_counts(table.table("counts", 'stream = "events"')), *_rows(ASSUMED_COUNTS)),
+        limits=_limits(limits, "tenants") if limits is not None else {},
+        tenant_limits=_tenant_limits(limits) if limits is not None else {},
+        workspaces=_workspaces(table.table("workspaces", 'ses_1 = "ws_1"')),
+    )
+
+
+def _keys(table: Table) -> dict[str, Key]:
+    keys: dict[str, Key] = {}
+    for entry in table.tables("keys"):
+        entry.only(["key", "tenant", "workspace", "scopes"])
+        text = entry.text("key")
+        if not text.isascii() or not text.isprintable() or " " in text:
+            raise entry.wrong("key", "it has to be of ASCII characters without spaces, as a header can carry it")
+        if text in keys:
+            raise entry.wrong("key", "the same key stands above already")
+        keys[text] = Key(
+            tenant=entry.text("tenant", TENANT),
+            workspace=entry.text("workspace") if "workspace" in entry else None,
+            scopes=frozenset(entry.texts("scopes", "scopes")) if "scopes" in entry else None,
+        )
+    return keys
+
+
+def _scopes(table: Table) -> Rows:
+    return tuple((_requests(table, name), table.text(name) if _is_set(table, name) else None) for name in table)
+
+
+def _counts(table: Table) -> Rows:
+    return tuple(
+        (_requests(table, name), table.one_of(name, [*LIMITS]) if _is_set(table, name) else None) for name in table
+    )
+
+
+def _is_set(table: Table, name: str) -> bool:
+    """Whether requests need or count towards something: `false` says that they do not."""
+    return table.values[name] is not False
+
+
+def _requests(table: Table, name: str) -> Requests:
+    try:
+        return Requests.of(name)
+    except ValueError as error:
+        similar = nearest(name, OPERATIONS)
+        raise table.wrong(name, str(error) if similar is None else f"{error}; did you mean {similar}?") from None
+
+
+def _limits(table: Table, *more: str, over: Mapping[str, Limit] = LIMITS) -> dict[str, Limit]:
+    table.only([*LIMITS, _WINDOW, *more], "limit")
+    limits = {}
+    for name, limit in over.items():
+        requests = table.integer(name, limit.requests, least=1)
+        limits[name] = Limit(requests, table.integer(_WINDOW, limit.window_seconds, least=1))
+    return limits
+
+
+def _tenant_limits(table: Table) -> dict[str, dict[str, Limit]]:
+    tenants, of_all = table.table("tenants"), _limits(table, "tenants")
+    return {name: _limits(tenants.table(name, "runs = 60"), over=of_all) for name in tenants}
+
+
+def _workspaces(table: Table) -> dict[str, str]:
+    return {session_id: table.text(session_id) for session_id in table}
+
+
+def _rows(names: Mapping[str, str]) -> Rows:
+    return tuple((Requests.of(name), value) for name, value in names.items())

@@ -1,0 +1,197 @@
+"""The guard: who may ask, what for and how often."""
+
+from collections import Counter
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from wiretape.contract import LIMITS, Limit
+from wiretape.observe import header
+from wiretape_replay.answers.guard import Guard
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.answers.settings import Key, Service
+from wiretape_replay.front.asked import NO_BODY, Asked
+
+SECOND = 1_000_000_000
+STREAM = "/v1/sessions/s1/events/stream"
+TARGETS = {
+    "sessions": ("POST", "/v1/sessions"),
+    "runs": ("POST", "/v1/sessions/s1/runs"),
+    "events": ("GET", STREAM),
+}
+SMALL = {"sessions": Limit(1, 60), "runs": Limit(2, 60), "events": Limit(3, 60)}
+KEYS = {"a": Key("acme"), "b": Key("bold")}
+
+
+def asked(key="a", method="GET", target=STREAM, more=()):
+    headers = ((("Authorization", f"Bearer {key}"),) if key else ()) + tuple(more)
+    return Asked(method, target, NO_BODY, headers)
+
+
+def guard(service, workspace_of=lambda _: None):
+    return Guard(service, RequestIds().next, workspace_of)
+
+
+def outcome(answer):
+    """Status and code of a refusal; None when there is none."""
+    return answer and (answer.status, orjson.loads(answer.body)["error"]["code"])
+
+
+MISSING = (401, "authentication_required")
+DENIED = (403, "permission_denied")
+ELSEWHERE = (404, "resource_not_found")
+TOO_OFTEN = (429, "RATE_LIMITED")
+
+
+def test_by_default_a_key_is_asked_for_and_any_is_good():
+    default = guard(Service())
+    assert outcome(default.refusal(asked(None), 0)) == MISSING
+    assert [outcome(default.refusal(asked("anything"), 0)) for _ in range(1000)] == [None] * 1000
+
+
+@pytest.mark.parametrize("value", ["a", "Basic a", "Bearer", "Bearer ", "Token a"])
+def test_what_is_no_bearer_key_is_none(value):
+    request = asked(None, more=[("authorization", value)])
+    assert outcome(guard(Service()).refusal(request, 0)) == MISSING
+    assert outcome(guard(Service(keys=KEYS)).refusal(request, 0)) == MISSING
+
+
+def test_a_key_that_is_not_known_is_invalid():
+    known = guard(Service(keys=KEYS))
+    assert outcome(known.refusal(asked("c"), 0)) == MISSING
+    assert outcome(known.refusal(asked("A"), 0)) == MISSING
+    assert known.refusal(asked("a"), 0) is None
+    assert known.refusal(asked(None, more=[("AUTHORIZATION", "bearer a")]), 0) is None
+    assert outcome(known.refusal(asked("a", more=[("Authorization", "Bearer b")]), 0)) == MISSING
+
+
+def test_no_key_is_asked_for_where_there_is_no_authentication():
+    assert guard(Service(keys=KEYS).without_keys()).refusal(asked(None), 0) is None
+
+
+def test_a_browser_may_ask_what_it_may_send_without_a_key():
+    preflight = asked(None, "OPTIONS", more=[("Access-Control-Request-Method", "GET")])
+    assert guard(Service(keys=KEYS)).refusal(preflight, 0) is None
+    assert outcome(guard(Service(keys=KEYS)).refusal(asked(None, "OPTIONS"), 0)) == MISSING
+
+
+def test_a_key_without_the_scope_is_told_which_it_lacks():
+    scoped = guard(Service(keys={"a": Key(scopes=frozenset({"runs:write"}))}))
+    answer = scoped.refusal(asked("a"), 0)
+    assert outcome(answer) == DENIED
+    assert "events:read" in orjson.loads(answer.body)["error"]["message"]
+    assert scoped.refusal(asked("a", *TARGETS["runs"]), 0) is None
+    assert scoped.refusal(asked("a", "GET", "/v1/other"), 0) is None
+
+
+def test_a_session_of_another_workspace_is_not_found_and_one_of_ones_own_is():
+    keys = {"one": Key(workspace="ws_1"), "all": Key()}
+    theirs = {"s1": "ws_1", "s2": "ws_2", "s4": "ws_2"}
+    guarded = guard(Service(keys=keys, workspaces={"s4": "ws_1"}), theirs.get)
+
+    def ask(key, session):
+        return outcome(guarded.refusal(asked(key, target=f"/v1/sessions/{session}/events/stream"), 0))
+
+    assert [ask("one", session) for session in ("s1", "s2", "s3", "s4")] == [None, ELSEWHERE, None, None]
+    assert [ask("all", session) for session in ("s1", "s2", "s3", "s4")] == [None] * 4
+    assert outcome(guarded.refusal(asked("one", "POST", "/v1/sessions/s2/runs"), 0)) == ELSEWHERE
+
+
+def test_refusals_come_in_the_order_of_their_status():
+    keys = {"a": Key(workspace="ws_1", scopes=frozenset({"events:read"}))}
+    strict = guard(Service(keys=keys, limits={"events": Limit(1, 60)}), lambda _: "ws_2")
+    assert outcome(strict.refusal(asked(None), 0)) == MISSING
+    assert outcome(strict.refusal(asked("a", *TARGETS["runs"]), 0)) == DENIED
+    assert outcome(strict.refusal(asked("a"), 0)) == ELSEWHERE
+    assert outcome(strict.refusal(asked("a"), 0)) == TOO_OFTEN
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_the_published_limits_are_kept_to_the_request(name):
+    published = guard(Service().with_limits())
+    limit = LIMITS[name]
+    request = asked("x", *TARGETS[name])
+    assert [published.refusal(request, SECOND * 7) for _ in range(limit.requests)] == [None] * limit.requests
+    answer = published.refusal(request, SECOND * 17)
+    error = orjson.loads(answer.body)["error"]
+    assert error["details"] == {"limit": limit.requests, "window_seconds": 60, "retry_after": 50}
+    assert header(answer.headers, "retry-after") == "50"
+    assert name in error["message"]
+
+
+def test_a_tenant_can_have_limits_of_its_own():
+    granted = guard(Service(keys=KEYS, limits=SMALL, tenant_limits={"bold": {**SMALL, "sessions": Limit(2, 60)}}))
+    assert [outcome(granted.refusal(asked("a", *TARGETS["sessions"]), 0)) for _ in range(2)] == [None, TOO_OFTEN]
+    assert [outcome(granted.refusal(asked("b", *TARGETS["sessions"]), 0)) for _ in range(3)] == [None, None, TOO_OFTEN]
+
+
+requests = st.lists(
+    st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(list(SMALL)), st.integers(0, 40 * SECOND)), max_size=60
+)
+
+
+def served(requests):
+    """The moments at which requests were served, by key and limit; requests come one after the other."""
+    guarded, now, moments = guard(Service(keys=KEYS, limits=SMALL)), 0, []
+    for key, name, pause in requests:
+        now += pause
+        moments.append((key, name, now, guarded.refusal(asked(key, *TARGETS[name]), now) is None))
+    return moments
+
+
+@examples(max_examples=50)
+@given(requests)
+def test_no_window_ever_holds_more_than_the_limit(requests):
+    good = [(key, name, now) for key, name, now, is_served in served(requests) if is_served]
+    for key, name, since in good:
+        window = [now for *who, now in good if who == [key, name] and since <= now < since + 60 * SECOND]
+        assert len(window) <= SMALL[name].requests
+
+
+@examples(max_examples=50)
+@given(requests)
+def test_tenants_and_limits_do_not_influence_each_other(requests):
+    together = served(requests)
+    for key in KEYS:
+        for name in SMALL:
+            # The same requests at the same times, with nobody else there.
+            alone, last = [], 0
+            for who, what, now, _ in together:
+                if (who, what) == (key, name):
+                    alone.append((who, what, now - last))
+                    last = now
+            assert served(alone) == [moment for moment in together if moment[:2] == (key, name)]
+
+
+@examples(max_examples=50)
+@given(requests, st.sampled_from(list(SMALL)))
+def test_who_waits_as_long_as_told_is_served_and_who_waits_a_second_less_is_not(requests, name):
+    guarded, now = guard(Service(keys=KEYS, limits=SMALL)), 0
+    for key, what, pause in requests:
+        now += pause
+        guarded.refusal(asked(key, *TARGETS[what]), now)
+    request = asked("a", *TARGETS[name])
+    answer = guarded.refusal(request, now)
+    if answer is None:
+        return
+    wait = int(header(answer.headers, "Retry-After"))
+    assert 1 <= wait <= 60
+    assert outcome(guarded.refusal(request, now + (wait - 1) * SECOND)) == TOO_OFTEN
+    assert guarded.refusal(request, now + wait * SECOND) is None
+
+
+def test_refused_requests_count_towards_nothing():
+    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    request = asked("a", *TARGETS["sessions"])
+    outcomes = [outcome(guarded.refusal(request, second * SECOND)) for second in range(121)]
+    assert Counter(outcomes) == {None: 3, TOO_OFTEN: 118}
+
+
+def test_ids_of_requests_are_counted_over_all_refusals():
+    guarded = guard(Service(limits=SMALL))
+    answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]
+    ids = [orjson.loads(answer.body)["error"]["request_id"] for answer in answers if answer]
+    assert ids == ["wiretape-1", "wiretape-2", "wiretape-3"]
