@@ -128,9 +128,8 @@ def test_a_tenant_can_have_limits_of_its_own():
     assert [outcome(granted.refusal(asked("b", *TARGETS["sessions"]), 0)) for _ in range(3)] == [None, None, TOO_OFTEN]
 
 
-requests = st.lists(
-    st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(list(SMALL)), st.integers(0, 40 * SECOND)), max_size=60
-)
+pauses = st.sampled_from([0, SECOND, 20 * SECOND, 59 * SECOND, 60 * SECOND]) | st.integers(0, 5 * SECOND)
+requests = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(list(SMALL)), pauses), max_size=60)
 
 
 def served(requests):
@@ -181,6 +180,15 @@ def test_who_waits_as_long_as_told_is_served_and_who_waits_a_second_less_is_not(
     assert 1 <= wait <= 60
     assert outcome(guarded.refusal(request, now + (wait - 1) * SECOND)) == TOO_OFTEN
     assert guarded.refusal(request, now + wait * SECOND) is None
+
+
+@pytest.mark.parametrize(("after_ns", "wait"), [(0, 60), (1, 60), (SECOND, 59), (60 * SECOND - 1, 1)])
+def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
+    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    request = asked("a", *TARGETS["sessions"])
+    assert guarded.refusal(request, 5) is None
+    assert header(guarded.refusal(request, 5 + after_ns).headers, "Retry-After") == str(wait)
+    assert guarded.refusal(request, 5 + 60 * SECOND) is None
 
 
 def test_refused_requests_count_towards_nothing():
