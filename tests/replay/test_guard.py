@@ -189,6 +189,7 @@ def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
     assert guarded.refusal(request, 5) is None
     assert header(guarded.refusal(request, 5 + after_ns).headers, "Retry-After") == str(wait)
     assert guarded.refusal(request, 5 + 60 * SECOND) is None
+    assert outcome(guarded.refusal(request, 5 + 60 * SECOND)) == TOO_OFTEN
 
 
 def test_refused_requests_count_towards_nothing():
