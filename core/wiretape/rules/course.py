@@ -74,7 +74,7 @@ class Course:
 
     def is_new(self, message: Message) -> bool:
         """Whether the message is not known from before; that an ephemeral one is a copy cannot be told."""
-        return message.shape is not Shape.DURABLE or self.past.log.is_new(message)
+        return not message.is_durable or self.past.log.is_new(message)
 
     def is_fresh(self, message: Message) -> bool:
         """Whether the message was not there before this stream was asked for, as far as was seen."""
@@ -85,12 +85,11 @@ class Course:
 
     def follow(self, message: Message) -> None:
         """A message passed, and all rules have seen it."""
-        shape = message.shape
-        if shape is Shape.DELTA:
+        if message.is_delta:
             self._delta(message)
-        elif shape is Shape.DURABLE:
+        elif message.is_durable:
             self._durable(message)
-        elif shape is Shape.EPHEMERAL:
+        elif message.shape is Shape.EPHEMERAL:
             self._ephemeral(message)
         else:
             self._unreadable(message)

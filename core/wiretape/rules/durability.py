@@ -100,7 +100,7 @@ def stored_event_without_id(message: Message, _stream: Stream) -> Outcome:
     """An event of a type that is stored carries neither an id nor a sequence."""
     if message.type not in STORED_TYPES:
         return None
-    if message.shape is Shape.DURABLE:
+    if message.is_durable:
         return HELD
     return problem(f"Expected an SSE id and a JSON `sequence` in a {message.type}, got neither.")
 
@@ -116,8 +116,8 @@ def stored_event_without_id(message: Message, _stream: Stream) -> Outcome:
 def unrequested_delta(message: Message, stream: Stream) -> Outcome:
     """Deltas arrive though the request does not ask for them.  One finding a stream."""
     if stream.deltas_requested:
-        return HELD if message.shape is Shape.DELTA else None
-    if message.shape is not Shape.DELTA:
+        return HELD if message.is_delta else None
+    if not message.is_delta:
         return HELD
     if stream.unrequested_delta:
         return None

@@ -5,14 +5,13 @@ of its type.  So such rules (`plain=True` in the catalogue) are asked about the 
 and their answer is counted for the others.
 """
 
-from typing import Any
 
 import orjson
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.rules.flaws import NO_FLAWS
 from wiretape.rules.jsontext import repeated_keys
-from wiretape.rules.message import Message, Shape
+from wiretape.rules.message import Message
 
 ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 """The event types as they stand on an `event` line."""
@@ -25,24 +24,29 @@ def is_plain(message: Message) -> bool:
     line = message.event_line
     if message.rare or line is None or ENCODED_TYPES.get(message.type or "") != line:
         return False
-    document = message.document
-    if message.shape is Shape.DURABLE:
-        identity = message.id
-        if message.sequence is None or identity is None or not is_fit_for_header(identity):
+    if message.is_delta:
+        if message.id_line is not None or message.carries_sequence:
             return False
-        if document.get("id") != identity:
-            return False
-    elif message.shape is not Shape.DELTA or message.id_line is not None or message.carries_sequence:
+    elif not (message.is_durable and _has_plain_id(message)):
         return False
-    return message.flaws is NO_FLAWS and message.has_no_bad_byte and not _may_repeat_keys(message.data, document)
+    return message.flaws is NO_FLAWS and message.has_no_bad_byte and _has_plain_keys(message)
 
 
-def _may_repeat_keys(data: bytes | None, document: dict[str, Any]) -> bool:
-    """Whether a key may come twice; that it does not is told at once where the JSON is written as usual."""
+def _has_plain_id(message: Message) -> bool:
+    identity = message.id
+    if message.sequence is None or identity is None or not is_fit_for_header(identity):
+        return False
+    return bool(message.document.get("id") == identity)
+
+
+def _has_plain_keys(message: Message) -> bool:
+    """Whether no key comes twice; that is told at once where the JSON is written as usual."""
     try:
-        return orjson.dumps(document) != data and repeated_keys(data or b"", document) != []
+        return orjson.dumps(message.document) == message.data or (
+            repeated_keys(message.data or b"", message.document) == []
+        )
     except TypeError:
-        return True
+        return False
 
 
 def is_fit_for_header(identity: str) -> bool:

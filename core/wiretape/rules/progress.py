@@ -9,7 +9,7 @@ comes before that.
 
 from wiretape.contract import RUN_CANCELLED, RUN_STARTED, TERMINAL_RUN_TYPES
 from wiretape.rules.facts import OF_A_RUN, OUTCOME_TYPES, run_of
-from wiretape.rules.message import Message, Shape
+from wiretape.rules.message import Message
 from wiretape.rules.past import Past
 from wiretape.rules.readers import MOST_CLIENTS
 from wiretape.rules.work import MOST_RUNS, ClientKey, Run
@@ -40,10 +40,10 @@ class Progress:
         if message.type in OUTCOME_TYPES and run is not None and run.ended_type == RUN_CANCELLED:
             # What was under way when the run was cancelled ends, too.
             return False
-        if message.shape is Shape.DELTA:
+        if message.is_delta:
             # After a reconnect deltas can repeat, but not those of a run that had not begun before.
             return run_id in self.ended and run_id in self.begun
-        if message.shape is not Shape.DURABLE:
+        if not message.is_durable:
             return run_id in self.ended
         if run is None or run.ended_ns is None:
             return None if run is None and self._past.work.runs_forgotten else False
@@ -73,7 +73,7 @@ class Progress:
                 self.tell(message)
                 return
             run.stray |= bool(stray)
-            if new and self.live and message.shape is Shape.DURABLE:
+            if new and self.live and message.is_durable:
                 self._go_on(run, run_id)
 
     def tell(self, message: Message) -> None:

@@ -2,7 +2,7 @@
 
 from wiretape.rules.finding import Place
 from wiretape.rules.log import EventLog, Known
-from wiretape.rules.message import Message, Shape
+from wiretape.rules.message import Message
 
 
 class Resumption:
@@ -76,7 +76,7 @@ class Resumption:
             self._pass(sequence, message, exchange)
         if self.is_replay(known):
             self.replayed = True
-        elif message.shape is Shape.DURABLE and message.sequence is not None:
+        elif message.is_durable and message.sequence is not None:
             self.over = True
 
     def _pass(self, sequence: int, message: Message, exchange: int) -> None:
