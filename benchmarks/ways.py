@@ -44,7 +44,7 @@ def stock(upstream: int, folder: Path) -> Iterator[int]:
     port = free_port()
     command = [BIN / "mitmdump", "-q", "-s", HERE / "stream_addon.py", "--set", f"confdir={folder / 'conf'}"]
     command += ["--mode", f"reverse:http://127.0.0.1:{upstream}", "--listen-host", "127.0.0.1"]
-    with _running([*command, "--listen-port", str(port)], port):
+    with running([*command, "--listen-port", str(port)], port):
         yield port
 
 
@@ -52,17 +52,17 @@ def stock(upstream: int, folder: Path) -> Iterator[int]:
 def wiretape(upstream: int, folder: Path) -> Iterator[int]:
     port = free_port()
     command = [BIN / "wiretape", "proxy", f"http://127.0.0.1:{upstream}", "--listen", f"127.0.0.1:{port}"]
-    with _running([*command, "--output", folder / "bench.db"], port):
+    with running([*command, "--output", folder / "bench.db"], port):
         yield port
 
 
 @contextmanager
-def _running(command: list[object], port: int) -> Iterator[None]:
+def running(command: list[object], port: int) -> Iterator["subprocess.Popen[bytes]"]:
     log = None if "WIRETAPE_BENCH_LOG" in os.environ else subprocess.DEVNULL
     process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
     try:
         _await_port(port, process)
-        yield
+        yield process
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
