@@ -35,8 +35,8 @@ class Head:
     def raw(self) -> bytes:
         """The bytes on the wire, with the blank line."""
         version = self.http_version if self.http_version in {"HTTP/1.0", "HTTP/1.1"} else "HTTP/1.1"
-        lines = [f"{version} {self.status} {_line(self.reason)}"]
-        lines += [f"{_line(name)}: {_line(value)}" for name, value in self.headers if not name.startswith(":")]
+        lines = [f"{version} {self.status} {one_line(self.reason)}"]
+        lines += [f"{one_line(name)}: {one_line(value)}" for name, value in self.headers if not name.startswith(":")]
         return "\r\n".join([*lines, "\r\n"]).encode("latin-1", "replace")
 
     def unchunked(self) -> "Head":
@@ -45,5 +45,6 @@ class Head:
         return replace(self, headers=headers, framing=Framing.CLOSE, keep_alive=False)
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
+    """The text with everything that would end a header early replaced by spaces."""
     return _UNSAFE.sub(" ", text)

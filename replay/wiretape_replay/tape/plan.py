@@ -117,9 +117,9 @@ def _framing(request: RequestStarted, response: ResponseStarted) -> Framing:
     """The rules of RFC 9112, 6.3.  HTTP/2 has frames instead, for which chunks stand in."""
     if request.method == "HEAD" or response.status in {204, 304} or response.status < 200:
         return Framing.EMPTY
-    coding = header(response.headers, "transfer-encoding")
-    if coding is not None:
-        return Framing.CHUNKED if coding.lower().rstrip().endswith("chunked") else Framing.CLOSE
+    codings = [value for name, value in response.headers if name.lower() == "transfer-encoding"]
+    if codings:
+        return Framing.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else Framing.CLOSE
     if _length(response.headers) is not None:
         return Framing.LENGTH
     return Framing.CHUNKED if response.http_version.startswith("HTTP/2") else Framing.CLOSE

@@ -86,6 +86,13 @@ class Tape:
         strict = self.matching.order is Order.STRICT and self._place < len(self.entries)
         return self.entries[self._place] if strict else None
 
+    def skip(self, number: int) -> None:
+        """In strict order, expect the request after this one if this is the one that is expected."""
+        if self.expected is not None and self.expected.number == number:
+            lane = self._lane_of[number]
+            lane.place += 1
+            self._place += 1
+
     def lane_of(self, entry: Entry) -> Lane:
         """The lane on which a recorded request lies."""
         return self._lane_of[entry.number]
