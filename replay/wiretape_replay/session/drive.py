@@ -3,21 +3,37 @@
 import asyncio
 import math
 import time
+from collections.abc import Callable
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Playhead, Step
 
+_LEAST_KEEP_ALIVE_S = 0.01
+"""However fast a playhead moves, a stream that is sent nothing is not flooded."""
+
 
 class Drive:
     """Moves one playhead and wakes the streams that follow it.  To be used in the event loop's thread."""
 
-    def __init__(self, playhead: Playhead) -> None:
+    def __init__(
+        self,
+        playhead: Playhead,
+        *,
+        changed: Callable[[], None] = lambda: None,
+        keep_alive_s: float = KEEP_ALIVE_SECONDS,
+    ) -> None:
+        """`changed` is called whenever something was done to the playhead.
+
+        `keep_alive_s` are the seconds of the playhead's time after which a stream gets a keep-alive.
+        """
         self.playhead = playhead
         self.resets = 0
         """How often it was begun anew: streams from before that end."""
         self._paused_at_first = playhead.paused
+        self._changed = changed
+        self._keep_alive_s = keep_alive_s
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[bool]] = set()
 
@@ -25,7 +41,7 @@ class Drive:
     def keep_alive_s(self) -> float:
         """Seconds of real time after which a stream that is sent nothing gets a keep-alive."""
         speed = self.playhead.speed
-        return KEEP_ALIVE_SECONDS if speed == math.inf else KEEP_ALIVE_SECONDS / speed
+        return max(_LEAST_KEEP_ALIVE_S, self._keep_alive_s / (1 if speed == math.inf else speed))
 
     def start(self) -> None:
         """A stream has connected: the clock runs from now on, if it did not before."""
@@ -49,14 +65,15 @@ class Drive:
         self._run()
         return entry
 
-    def seek(self, place: int) -> None:
+    def seek(self, place: int, *, position_ns: int = 0) -> None:
         """See Playhead."""
-        self.playhead.seek(place, time.monotonic_ns())
+        self.playhead.seek(place, time.monotonic_ns(), position_ns=position_ns)
         self._run()
 
     def set_breakpoints(self, breakpoints: list[Breakpoint]) -> None:
         """Stop at these and no others."""
         self.playhead.breakpoints = list(breakpoints)
+        self._changed()
 
     def reset(self) -> None:
         """Begin anew; connected streams end."""
@@ -96,6 +113,7 @@ class Drive:
         if due_ns is not None:
             left_s = (due_ns - time.monotonic_ns()) / 1e9
             self._timer = asyncio.get_running_loop().call_later(max(0.0, left_s), self._run)
+        self._changed()
 
 
 def _wake(waiter: "asyncio.Future[bool]", moved: bool) -> None:

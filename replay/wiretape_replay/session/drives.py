@@ -1,8 +1,9 @@
 """Which playhead a stream follows."""
 
-from wiretape.contract import AUTHORIZATION, bearer_key
+from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observe import header
 from wiretape_replay.front.asked import Asked
+from wiretape_replay.session.changes import Changes
 from wiretape_replay.session.drive import Drive
 from wiretape_replay.session.log import Log
 from wiretape_replay.session.playhead import Playhead
@@ -11,19 +12,34 @@ from wiretape_replay.session.playhead import Playhead
 class Drives:
     """The playheads of a replay: one a session, or one for each client that begins anew."""
 
-    def __init__(self, *, speed: float, paused: bool, own: bool) -> None:
-        """`own`: a stream without a cursor gets a playhead of its own, and one with a cursor goes on with it."""
+    def __init__(self, *, speed: float, paused: bool, own: bool, keep_alive_s: float = KEEP_ALIVE_SECONDS) -> None:
+        """`own`: a stream without a cursor gets a playhead of its own, and one with a cursor goes on with it.
+
+        `keep_alive_s`: see Drive.
+        """
+        self.speed = speed
+        self.changes = Changes()
+        """Of the playheads and of who follows them."""
         self.shared: dict[str, Drive] = {}
         """The playhead of each session by its id: the one that all follow, or the latest."""
-        self._speed = speed
         self._paused = paused
         self._own = own
+        self._keep_alive_s = keep_alive_s
+        self._spare: dict[str, Drive] = {}
         self._latest: dict[tuple[str, str], Drive] = {}
         self._every: list[Drive] = []
 
     def of(self, log: Log) -> Drive:
-        """The playhead of a session."""
-        return self.shared.get(log.session_id) or self._begin(log)
+        """The playhead of a session.  One that no stream has asked for yet is that of the next that begins anew."""
+        drive = self.shared.get(log.session_id)
+        if drive is None:
+            drive = self._spare[log.session_id] = self._begin(log)
+        return drive
+
+    def all_of(self, log: Log) -> list[Drive]:
+        """Every playhead of a session, the latest last; one at least."""
+        latest = self.of(log)
+        return [drive for drive in self._every if drive.playhead.log is log] if self._own else [latest]
 
     def for_stream(self, log: Log, asked: Asked, cursor: str | None) -> Drive:
         """The playhead that the stream asked for follows."""
@@ -32,7 +48,8 @@ class Drives:
         client = (log.session_id, _client(asked))
         known = self._latest.get(client)
         if known is None or cursor is None:
-            known = self._latest[client] = self._begin(log)
+            spare = self._spare.pop(log.session_id, None)
+            known = self._latest[client] = self._begin(log) if spare is None else spare
         return known
 
     def reset(self) -> None:
@@ -44,9 +61,14 @@ class Drives:
         """Let no clock run any longer."""
         for drive in self._every:
             drive.stop()
+        self.changes.close()
 
     def _begin(self, log: Log) -> Drive:
-        drive = Drive(Playhead(log, speed=self._speed, paused=self._paused))
+        playhead = Playhead(log, speed=self.speed, paused=self._paused)
+        latest = self.shared.get(log.session_id)
+        if latest is not None:
+            playhead.breakpoints = list(latest.playhead.breakpoints)
+        drive = Drive(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s)
         self.shared[log.session_id] = drive
         self._every.append(drive)
         return drive

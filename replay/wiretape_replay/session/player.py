@@ -1,6 +1,7 @@
 """The source of session mode: streams by the playhead, everything else from the tape."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, deltas_requested, operation_of, session_in
@@ -10,6 +11,7 @@ from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
+from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.session import Session
@@ -54,6 +56,8 @@ class SessionPlayer:
         self.others = others
         self.drives = drives
         self.streamed: list[Streamed] = []
+        self.connected: list[Connected] = []
+        """The streams that have not ended, in the order in which they began."""
         self._log = log
         self._request_ids = request_ids
 
@@ -83,8 +87,19 @@ class SessionPlayer:
         self.streamed.append(Streamed(session.log.session_id, cursor, deltas, place))
         since = f"after {cursor}" if cursor else "from the beginning"
         self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
-        await line.begin(session.head.unchunked() if asked.http_version == "HTTP/1.0" else session.head)
-        await give(line, drive, follower, session.keep_alive)
+        with self._counted(Connected(drive, follower, cursor, deltas)):
+            await line.begin(session.head.unchunked() if asked.http_version == "HTTP/1.0" else session.head)
+            await give(line, drive, follower, session.keep_alive)
+
+    @contextmanager
+    def _counted(self, stream: Connected) -> Iterator[None]:
+        self.connected.append(stream)
+        self.drives.changes.note()
+        try:
+            yield
+        finally:
+            self.connected.remove(stream)
+            self.drives.changes.note()
 
     async def _refuse(self, asked: Asked, line: Line, code: str, message: str) -> None:
         answer = envelope(code, message, self._request_ids.next())

@@ -118,12 +118,18 @@ class Playhead:
                 return entry
         return None
 
-    def seek(self, place: int, now_ns: int) -> None:
-        """Go to a place, forward (as if everything between came at once) or back.  Breakpoints are passed over."""
-        self.started = True
+    def seek(self, place: int, now_ns: int, *, position_ns: int = 0) -> None:
+        """Go to a place, forward (as if everything between came at once) or back.  Breakpoints are passed over.
+
+        It moves on from there if it moved before; at once means that it would be gone again, so then it pauses.
+        `position_ns` is a moment between what was passed there and what is ahead; the earliest by default.
+        """
         self.place = max(0, min(place, len(self.log)))
         self.stopped_by = None
-        self._anchor = (now_ns, self._passed_ns)
+        if self.speed == math.inf and self.started and not self.at_end:
+            self.paused = True
+        ahead_ns = position_ns if self.at_end else self.log.entries[self.place].time_ns
+        self._anchor = (now_ns, max(self._passed_ns, min(position_ns, ahead_ns)))
 
     def reset(self, now_ns: int, *, paused: bool) -> None:
         """As it was in the beginning; breakpoints stay."""

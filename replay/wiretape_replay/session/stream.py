@@ -19,8 +19,8 @@ async def give(line: Line, drive: Drive, follower: Follower, keep_alive: bytes) 
             await line.send(entry.data)
             if drive.resets != resets:
                 break
-        if follower.place < playhead.place:
-            continue
+        if drive.resets != resets or follower.place < playhead.place:
+            continue  # both happen while a slow client is sent something
         moved = await drive.moved(drive.keep_alive_s)
         if not moved and playhead.standing:
             await line.send(keep_alive)
