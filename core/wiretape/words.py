@@ -1,6 +1,7 @@
-"""The words that people read for how an exchange ended, the same wherever they read them."""
+"""The words that people read for endings, findings and numbers, the same wherever they read them."""
 
 from wiretape.observe import Ending
+from wiretape.text import printable
 
 _ENDINGS = {
     Ending.COMPLETE: "complete",
@@ -22,3 +23,14 @@ def ending(how: Ending, *, stream: bool, in_event: bool = False) -> str:
         # A stream has no announced end, so to its reader both are the service closing it.
         words = "service closed"
     return f"{words} in mid-event" if in_event else words
+
+
+def finding(severity: str, code: str, exchange: int, event: int | None, message: str) -> str:
+    """A finding as one line, safe to show; `event` None where it is about no single one."""
+    where = f"exchange {exchange}" + (f", event {event}" if event is not None else "")
+    return printable(f"{severity} {code} ({where}): {message}")
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 event`, `2,000 events`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,14 +1,15 @@
 """One line of text for each thing worth saying.  Recorded text is made safe to show."""
 
+from wiretape import words
 from wiretape.text import printable
+from wiretape.words import counted
 from wiretape_proxy.reports import Closed, Ended, Found
 
 
 def finding(found: Found) -> str:
     """A finding."""
-    where = f"exchange {found.exchange}" + (f", event {found.event}" if found.event is not None else "")
     more = " (more of these in this exchange are recorded, but not shown here)" if found.more else ""
-    return printable(f"{found.severity} {found.code} ({where}): {found.message}{more}")
+    return words.finding(found.severity, found.code, found.exchange, found.event, found.message) + more
 
 
 def ending(ended: Ended) -> str:
@@ -32,11 +33,6 @@ def summary(closed: Closed, path: str) -> str:
     if closed.misplaced:
         return printable(f"{path} was deleted or replaced meanwhile: {', '.join(parts)} are not in it.")
     return printable(f"Recorded {', '.join(parts)} to {path}")
-
-
-def counted(number: int, noun: str) -> str:
-    """`1 event`, `2,000 events`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 def volume(number: int) -> str:

@@ -12,7 +12,7 @@ from rich.segment import Segment, Segments
 from rich.style import Style
 
 from wiretape.text import printable
-from wiretape_proxy.lines import counted
+from wiretape.words import counted
 from wiretape_proxy.reports import OpenStream, Progress
 
 _STYLES = {"error": Style(color="red", bold=True), "warning": Style(color="yellow"), "note": Style(color="cyan")}

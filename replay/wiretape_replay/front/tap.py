@@ -10,6 +10,9 @@ from wiretape.observe import Ending
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.head import Head
 
+OWN_ANSWER = "an answer of the replay's own"
+"""What is said to `Tap.injected` of an answer that no recording and no script had: nobody is to blame for it."""
+
 
 class Tap(Protocol):
     """Listens to one exchange."""
