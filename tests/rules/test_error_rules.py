@@ -153,6 +153,11 @@ def test_json_too_deep_to_read_is_inconclusive(wire):
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
 
 
+def test_what_does_not_begin_as_an_object_is_no_envelope_however_deep_it_is(wire):
+    assert wire.answer("[" * 100_000 + "]" * 100_000) == ["ERR001"]
+    assert wire.findings[0].message.endswith("got a body that does not begin with `{`.")
+
+
 def test_an_answer_to_head_has_no_body_to_judge(wire):
     wire.begin(request="HEAD /v1/anything", status=404)
     wire.end()

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from wiretape.rules import Verdict
+from wiretape.rules.doubts import MOST_DEEP, MOST_DIGITS, TOO_MUCH
 from wiretape.rules.instants import is_utc_instant
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
@@ -46,9 +47,32 @@ def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
     assert wire.findings[0].message == f"Expected one JSON object as data, got {got}."
 
 
-def test_json_too_deep_to_read_is_inconclusive(wire):
-    assert wire.stream(message('{"type":' + "[" * 5000 + "]" * 5000 + "}")) == []
+BEYOND = [f"{'[' * 1024}{']' * 1024}", "1" * 4301]
+
+
+@pytest.mark.parametrize("beyond", BEYOND, ids=["deep", "long"])
+def test_an_object_with_json_that_cannot_be_read_is_inconclusive(wire, beyond):
+    assert wire.stream(message(f' {{"type":{beyond}}}')) == []
     assert wire.verdict("EVT001") is Verdict.INCONCLUSIVE
+    assert list(wire.checker.tallies()["EVT001"].reasons) == [TOO_MUCH.reason]
+
+
+@pytest.mark.parametrize("within", ["[" * (MOST_DEEP - 1) + "]" * (MOST_DEEP - 1), "1" * MOST_DIGITS])
+def test_json_within_the_limits_is_read(wire, within):
+    assert wire.stream(message(f'{{"type":{within}}}', event="session.error")) == ["EVT003"]
+
+
+@pytest.mark.parametrize("beyond", [f" {BEYOND[0]}", f"[{BEYOND[0]}]", BEYOND[1]], ids=["space", "deep", "long"])
+def test_what_does_not_begin_as_an_object_is_none_however_deep_it_is(wire, beyond):
+    deep = beyond if beyond.startswith("1") else f"[{beyond}]"
+    assert wire.stream(message(deep)) == ["EVT001"]
+    assert wire.findings[0].message == "Expected one JSON object as data, got text that does not begin with `{`."
+
+
+def test_why_a_rule_was_not_decided_is_told_though_it_was_broken_elsewhere(wire):
+    wire.stream(message(f'{{"type":{BEYOND[0]}}}'), message("[1]"))
+    tally = wire.checker.tallies()["EVT001"]
+    assert (tally.findings, tally.reasons) == (1, {TOO_MUCH.reason: 1})
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,13 @@ from wiretape.rules.catalogue import (
     CATALOGUE,
     EVERY_MESSAGE,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
-    Inconclusive,
     Later,
     Occasion,
     Outcome,
     Rule,
 )
+from wiretape.rules.doubts import UNSEEN, Inconclusive
 from wiretape.rules.finding import Finding, Place, Severity, Tally
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.plain import is_plain
@@ -112,7 +111,7 @@ class Asking:
         """Ask about the first plain message of a type what need not be asked about the others."""
         plain = _Plain([], [])
         for entry in self._entries(message):
-            outcome = entry.check(message, stream) if id(entry) in self._settled else INCONCLUSIVE
+            outcome = entry.check(message, stream) if id(entry) in self._settled else UNSEEN
             if outcome is HELD or outcome == []:
                 plain.kept.append(entry)
             elif outcome is not None:
@@ -130,7 +129,7 @@ class Asking:
     def doubt(self) -> None:
         """Messages of a stream passed unseen, and with them what every message brings up."""
         for entry in self._of_all:
-            entry.tally.doubted += 1
+            entry.tally.doubt(UNSEEN.reason)
 
     def ask(self, occasion: Occasion[Any], given: tuple[Any, ...], place: Place) -> None:
         """Ask the rules of an occasion."""
@@ -159,7 +158,7 @@ class Asking:
     def _settle(self, entry: _Entry, outcome: Outcome, place: Place) -> None:
         """Count what a rule said, and make findings of its problems."""
         if isinstance(outcome, Inconclusive):
-            entry.tally.doubted += 1
+            entry.tally.doubt(outcome.reason)
         elif isinstance(outcome, Later):
             heapq.heappush(self._waiting, (outcome.due_ns, next(self._numbers), entry, outcome, place))
             self.due_ns = self._waiting[0][0]

@@ -3,7 +3,8 @@
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys, is_preflight
 from wiretape.observe import RequestStarted
 from wiretape.rules.answer import Answer
-from wiretape.rules.catalogue import ANY_RESPONSE, ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Scope, problem, rule
+from wiretape.rules.catalogue import ANY_RESPONSE, ERROR_ANSWER, HELD, Outcome, Scope, problem, rule
+from wiretape.rules.doubts import CUT
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import quoted
 
@@ -39,7 +40,7 @@ def keyless_request_misanswered(answer: Answer, exchange: ExchangeState) -> Outc
         code = f" {quoted(answer.code)}" if answer.whole and answer.code is not None else ""
         return problem(f"Expected {wanted} for a request without a bearer key, got {status}{code}.")
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code is None:
         return None
     if answer.code == _ROW.code:

@@ -5,7 +5,8 @@ from urllib.parse import quote
 from wiretape.contract import CANCEL, ENVELOPE_KEY, RESUME, SESSION_BUSY, Operation, session_in
 from wiretape.contract.schemas import ERROR_SCHEMAS
 from wiretape.rules.answer import Answer
-from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.doubts import CUT
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import quoted, sentence
@@ -24,7 +25,7 @@ _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
 def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The error does not say in strings which run is active and what its status is.  One finding a field."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code != SESSION_BUSY:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:] in {(_RUN,), (_STATUS,)}]
@@ -41,7 +42,7 @@ def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
     """`recovery` is no array of strings, or its strings do not name the cancel and resume paths of the active run."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code != SESSION_BUSY or answer.envelope is None:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[1:2] == (_RECOVERY,)]
@@ -97,7 +98,7 @@ def message_incomplete(answer: Answer, exchange: ExchangeState) -> Outcome:
     What BUSY001 misses is not looked for.
     """
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     envelope = answer.envelope
     if answer.code != SESSION_BUSY or envelope is None or type(envelope.get("message")) is not str:
         return None

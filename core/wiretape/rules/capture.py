@@ -4,7 +4,6 @@ from wiretape.observe import Ending
 from wiretape.rules.catalogue import (
     EXCHANGE_END,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     Basis,
     Outcome,
@@ -13,6 +12,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
+from wiretape.rules.doubts import STILL_OPEN
 from wiretape.rules.finding import Party, Place, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
@@ -34,7 +34,7 @@ def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
     """Bytes of a request or a response passed without being recorded.  One finding for each of the two."""
     if not exchange.lost:
         # Of one that is open when the recording ends nobody knows what passed afterwards.
-        return INCONCLUSIVE if ending is Ending.OPEN else HELD
+        return STILL_OPEN if ending is Ending.OPEN else HELD
     return [
         Problem(
             f"Expected every byte of the {side} to be recorded, got {lost.count} fewer, "

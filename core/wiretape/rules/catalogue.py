@@ -4,7 +4,7 @@ A rule is called at every *occasion* of its kind (a message, the head of a respo
 
 - `None` when it did not come up,
 - `HELD` when it came up and was kept,
-- `INCONCLUSIVE` when it came up, but what was recorded does not tell,
+- one of `wiretape.rules.doubts` when it came up, but what was recorded does not tell,
 - what `problem(…)` makes, or a list of `Problem`s, when it was broken.
 
 Rules only read: facts about a message are worked out once (`wiretape.rules.message`), and what has to be
@@ -18,6 +18,7 @@ from typing import Any, Final, Generic, ParamSpec
 
 from wiretape.observe import Ending
 from wiretape.rules.answer import Answer, GoodAnswer
+from wiretape.rules.doubts import Inconclusive
 from wiretape.rules.finding import Party, Place, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.pauses import Pause
@@ -62,10 +63,6 @@ class Problem:
     """How bad this way is, when that is not what the catalogue says of the rule."""
 
 
-class Inconclusive:
-    """The type of `INCONCLUSIVE`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Later:
     """The outcome of a rule that has to wait for a time."""
@@ -80,7 +77,6 @@ class Later:
 
 Outcome = Sequence[Problem] | Inconclusive | Later | None
 HELD: Final[tuple[Problem, ...]] = ()
-INCONCLUSIVE: Final = Inconclusive()
 _MOST_PROBLEMS = 20
 
 

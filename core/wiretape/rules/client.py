@@ -17,7 +17,8 @@ from wiretape.contract import (
 from wiretape.credentials import CREDENTIAL_PARAMETERS
 from wiretape.observe import Ending
 from wiretape.rules.auth import is_keyless
-from wiretape.rules.catalogue import EXCHANGE_END, HELD, INCONCLUSIVE, REQUEST, Basis, Outcome, Scope, problem, rule
+from wiretape.rules.catalogue import EXCHANGE_END, HELD, REQUEST, Basis, Outcome, Scope, problem, rule
+from wiretape.rules.doubts import OTHER_CALL, OTHER_KEY
 from wiretape.rules.facts import CUSTOM_TOOL_USE
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.state import ExchangeState
@@ -93,7 +94,7 @@ def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
         return HELD
     if refusal.key is None or (run is not None and run.waiting > 1):
         # The key may have another header, or this may be the result of another call.
-        return INCONCLUSIVE
+        return OTHER_KEY
     got = or_none(exchange.idempotency_key)
     return problem(f"Expected the idempotency key {quoted(refusal.key)} again after {refusal.code}, got {got}.")
 
@@ -127,7 +128,7 @@ def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     if run is not None and run.custom_uses > uses:
         return HELD
     if reader.losses > losses or (run is not None and run.waiting > 1):
-        return INCONCLUSIVE
+        return OTHER_CALL
     what = f"Expected no further resume after {EVENT_ALREADY_RESOLVED} in exchange {refused_in}"
     return problem(f"{what} without a new {CUSTOM_TOOL_USE}, got one.")
 

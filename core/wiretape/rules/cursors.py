@@ -6,7 +6,6 @@ from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     REQUEST,
     Later,
@@ -17,6 +16,7 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.conduct import is_stream_request
+from wiretape.rules.doubts import NO_CHANCE, UNREAD
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.log import Known
 from wiretape.rules.message import Message, Shape
@@ -47,7 +47,7 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     if any(cursor == place.last and not place.unsure for place in reader.positions):
         return HELD
     if _may_be_right(exchange, exchange.session, reader):
-        return INCONCLUSIVE
+        return UNREAD
     return _wrong_cursor(reader, cursor)
 
 
@@ -161,13 +161,13 @@ def _followed(resync: Resync, due_ns: int, now_ns: int) -> Outcome:
     if resync.answered_ns is None or resync.answered_ns > due_ns:
         if resync.unread or (now_ns <= due_ns and resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}):
             # The client had no chance to, or does not know.
-            return INCONCLUSIVE
+            return NO_CHANCE
         if resync.tried_ns is None or resync.tried_ns > due_ns:
             return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
     if resync.is_right:
         return HELD
     if resync.unsure:
-        return INCONCLUSIVE
+        return UNREAD
     wanted = " or ".join(sorted(quoted(identity) for identity in resync.right if identity is not None))
     return problem(
         f"Expected a reconnect with {wanted or 'no cursor'} after {STREAM_RESYNC}, got {or_none(resync.cursor)}."

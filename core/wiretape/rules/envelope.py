@@ -2,7 +2,8 @@
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.rules.answer import Answer
-from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.doubts import CUT, TOO_MUCH
 from wiretape.rules.jsontext import Unread
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import described, quoted
@@ -13,8 +14,10 @@ _ENVELOPE = f'Envelope: "All errors come as a JSON object with one key `{ENVELOP
 @rule("ERR001", "not-an-envelope", at=ERROR_ANSWER, scope=Scope.EXCHANGE, clause=_ENVELOPE)
 def not_an_envelope(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
-    if not answer.whole or answer.document is Unread.TOO_MUCH:
-        return INCONCLUSIVE
+    if not answer.whole:
+        return CUT
+    if answer.document is Unread.TOO_MUCH:
+        return TOO_MUCH
     if answer.envelope is not None:
         return HELD
     return problem(f"Expected a JSON object with an object under the key `{ENVELOPE_KEY}`, got {_instead(answer)}.")
@@ -26,6 +29,8 @@ def _instead(answer: Answer) -> str:
         return "an empty body"
     if document is Unread.NOT_JSON:
         return "a body that is not JSON"
+    if document is Unread.NO_OBJECT:
+        return "a body that does not begin with `{`"
     if type(document) is not dict:
         return described(document)
     if ENVELOPE_KEY not in document:
@@ -43,7 +48,7 @@ def _instead(answer: Answer) -> str:
 def envelope_field_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """`code`, `message` or `request_id` is missing or is no string.  One finding a field."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     envelope = answer.envelope
     if envelope is None:
         return None
@@ -64,7 +69,7 @@ def envelope_field_malformed(answer: Answer, _exchange: ExchangeState) -> Outcom
 def unknown_error_code(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The code is none of the table's."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     code = answer.code
     if code is None:
         return None
@@ -86,7 +91,7 @@ def unknown_error_code(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def status_disagrees(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The HTTP status is not the one of the error code."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     row = ERROR_CODES.get(answer.code or "")
     if row is None:
         return None

@@ -8,7 +8,6 @@ from wiretape.rules.catalogue import (
     ERROR_ANSWER,
     GOOD_ANSWER,
     HELD,
-    INCONCLUSIVE,
     Basis,
     Outcome,
     Problem,
@@ -17,6 +16,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
+from wiretape.rules.doubts import CUT, FORGOTTEN, TOO_MUCH
 from wiretape.rules.finding import Severity
 from wiretape.rules.jsontext import Unread
 from wiretape.rules.state import ExchangeState
@@ -39,7 +39,7 @@ def details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     Codes that have details of their own (RATE002), or none (ERR007), do not bring it up.
     """
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     envelope = answer.envelope
     if envelope is None or "details" not in envelope or has_own_details(answer.code or ""):
         return None
@@ -52,7 +52,7 @@ def details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def key_beside_error(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The envelope has another key beside `error`.  One finding a key."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.envelope is None:
         return None
     others = [key for key in answer.document if key != ENVELOPE_KEY]
@@ -74,7 +74,7 @@ def field_not_in_contract(answer: Answer, _exchange: ExchangeState) -> Outcome:
     It is an error where the specification says that there is nothing else, which it does of one code.
     """
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     code = answer.code
     if answer.envelope is None or code not in ERROR_CODES:
         return None
@@ -102,7 +102,7 @@ def field_not_in_contract(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def error_not_json_typed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The Content-Type of an error envelope is not JSON, or there is none."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.envelope is None:
         return None
     content_type = header(answer.response.headers, "content-type")
@@ -128,13 +128,13 @@ def request_id_reused(answer: Answer, exchange: ExchangeState) -> Outcome:
     The last 65536 ids of a recording are remembered; when there were more, the rule is inconclusive.
     """
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     request_id, ids = answer.request_id, exchange.request_ids
     if request_id is None or not len(ids):
         return None
     owner = ids.owner(request_id)
     if owner is None:
-        return INCONCLUSIVE if ids.forgotten else HELD
+        return FORGOTTEN if ids.forgotten else HELD
     return problem(f"Expected a request_id of its own, got {quoted(request_id)}, which exchange {owner} has already.")
 
 
@@ -153,8 +153,10 @@ def error_with_success_status(answer: GoodAnswer, _exchange: ExchangeState) -> O
     """
     if answer.is_other:
         return HELD
-    if not answer.whole or answer.document is Unread.TOO_MUCH:
-        return INCONCLUSIVE
+    if not answer.whole:
+        return CUT
+    if answer.document is Unread.TOO_MUCH:
+        return TOO_MUCH
     if answer.is_empty:
         return None
     envelope = answer.envelope or {}

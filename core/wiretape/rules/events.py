@@ -4,7 +4,6 @@ from wiretape.contract import EVENT_TYPES
 from wiretape.contract.schemas import EVENT_SCHEMAS, Violation
 from wiretape.rules.catalogue import (
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     Basis,
     Outcome,
@@ -14,6 +13,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
+from wiretape.rules.doubts import TOO_MUCH
 from wiretape.rules.durability import id_disagrees, id_without_sequence, sequence_without_id
 from wiretape.rules.finding import Severity
 from wiretape.rules.flaws import NO_FLAWS
@@ -45,13 +45,15 @@ def data_not_one_json_object(message: Message, _stream: Stream) -> Outcome:
     if message.shape is not Shape.OPAQUE:
         return HELD
     if message.other is Unread.TOO_MUCH:
-        return INCONCLUSIVE
+        return TOO_MUCH
     if message.bad_byte is not None or is_keep_alive(message):
         return None
     return problem(f"Expected one JSON object as data, got {_instead(message)}.")
 
 
 def _instead(message: Message) -> str:
+    if message.other is Unread.NO_OBJECT:
+        return "text that does not begin with `{`"
     if message.other is not Unread.NOT_JSON:
         return described(message.other)
     return "text that is not JSON" if message.data else "nothing"
@@ -292,7 +294,7 @@ def duplicate_json_key(message: Message, _stream: Stream) -> Outcome:
     """The JSON object has the same key twice at its top level; readers differ in which value they take."""
     keys = repeated_keys(message.data or b"", message.document)
     if not keys:
-        return HELD if keys is not None else INCONCLUSIVE
+        return HELD if keys is not None else TOO_MUCH
     return limited([Problem(f"Expected the key {quoted(key)} once, got it again.") for key in keys], "keys")
 
 

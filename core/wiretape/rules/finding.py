@@ -1,6 +1,6 @@
 """What checking ends in: findings, and a verdict for each rule."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -72,6 +72,13 @@ class Tally:
     doubted: int = 0
     """Times that it came up but could not be decided."""
     findings: int = 0
+    reasons: dict[str, int] = field(default_factory=dict)
+    """Why it could not be decided, in half a sentence, and how often."""
+
+    def doubt(self, reason: str) -> None:
+        """It came up but could not be decided."""
+        self.doubted += 1
+        self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
     @property
     def exercised(self) -> int:

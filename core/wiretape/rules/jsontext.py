@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+_SPACE = b" \t\r\n"
 _KEY_END = b'":'
 _SPACED = re.compile(rb'"[ \t\r\n]+:')
 """Between a key and its colon may stand what hides that it is one."""
@@ -22,7 +23,8 @@ class Unread(Enum):
     """Why a text gave no value."""
 
     NOT_JSON = "not JSON"
-    TOO_MUCH = "JSON, perhaps, but nested too deep or with numbers too long to read"
+    NO_OBJECT = "JSON, perhaps, but too deep or long to read; in any case it begins as no object does"
+    TOO_MUCH = "an object, perhaps, but nested too deep or with numbers too long to read"
 
 
 def read(data: bytes) -> Any:
@@ -33,12 +35,12 @@ def read(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        return Unread.TOO_MUCH if _is_depth(error) else _read_with_care(data.decode("utf-8", "replace"))
+        return _too_much(data) if _is_depth(error) else _read_with_care(data)
 
 
 def read_long_integers(data: bytes) -> Any:
     """As `read`, for a text in which orjson would turn integers beyond 64 bits into floats."""
-    return _read_with_care(data.decode("utf-8", "replace"))
+    return _read_with_care(data)
 
 
 def sequence_in(document: dict[str, Any], data: bytes) -> Any:
@@ -55,14 +57,18 @@ def _is_depth(error: orjson.JSONDecodeError) -> bool:
     return "depth" in error.msg or "recursion" in error.msg.lower()
 
 
-def _read_with_care(text: str) -> Any:
+def _too_much(data: bytes) -> Unread:
+    return Unread.TOO_MUCH if data.lstrip(_SPACE).startswith(b"{") else Unread.NO_OBJECT
+
+
+def _read_with_care(data: bytes) -> Any:
     """Read what orjson cannot: lone surrogates in escapes, floats out of range, text that was not UTF-8."""
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse)
     except json.JSONDecodeError:
         return Unread.NOT_JSON
     except (RecursionError, ValueError):
-        return Unread.TOO_MUCH
+        return _too_much(data)
 
 
 def _refuse(constant: str) -> None:

@@ -4,7 +4,6 @@ from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     PAUSE,
     Basis,
@@ -13,6 +12,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
+from wiretape.rules.doubts import UNSEEN
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.pauses import Pause
@@ -42,7 +42,7 @@ def silent_too_long(pause: Pause) -> Outcome:
     if not pause.is_too_long:
         return HELD
     if pause.lost:
-        return INCONCLUSIVE
+        return UNSEEN
     seconds = pause.length_ns / 1e9
     return problem(f"Expected a byte at least every {KEEP_ALIVE_SECONDS} s, got none for {seconds:.1f} s.")
 

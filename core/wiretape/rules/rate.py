@@ -6,7 +6,8 @@ from wiretape.contract import ENVELOPE_KEY, ERROR_CODES, LIMITS, RATE_LIMITED, R
 from wiretape.contract.schemas import ERROR_SCHEMAS
 from wiretape.observe import header
 from wiretape.rules.answer import Answer
-from wiretape.rules.catalogue import ERROR_ANSWER, HELD, INCONCLUSIVE, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
+from wiretape.rules.doubts import CUT
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import described, number, quoted, sentence
@@ -28,7 +29,7 @@ def retry_after_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """An error `RATE_LIMITED`, or any with its status, comes without a `Retry-After` of whole seconds."""
     if answer.response.status != ERROR_CODES[RATE_LIMITED].status:
         if not answer.whole:
-            return INCONCLUSIVE
+            return CUT
         if answer.code != RATE_LIMITED:
             return None
     if _seconds(answer) is not None:
@@ -48,7 +49,7 @@ def retry_after_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def limit_details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """`details` is no object, or lacks an integer `limit`, `window_seconds` or `retry_after`.  One finding a field."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code != RATE_LIMITED or answer.envelope is None:
         return None
     flaws = [flaw for flaw in _SCHEMA.violations(answer.document) if flaw.path[:2] == _DETAILS]
@@ -72,7 +73,7 @@ def limit_details_malformed(answer: Answer, _exchange: ExchangeState) -> Outcome
 def retry_after_disagrees(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The `Retry-After` header is not `details.retry_after`."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     seconds, said = _seconds(answer), _details(answer).get("retry_after")
     if answer.code != RATE_LIMITED or seconds is None or type(said) is not int:
         return None
@@ -92,7 +93,7 @@ def retry_after_disagrees(answer: Answer, _exchange: ExchangeState) -> Outcome:
 def unpublished_limit(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """`limit` and `window_seconds` are none of the published limits; a higher one may have been granted."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     details = _details(answer)
     limit, window = details.get("limit"), details.get("window_seconds")
     if answer.code != RATE_LIMITED or type(limit) is not int or type(window) is not int:

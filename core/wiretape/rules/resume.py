@@ -5,7 +5,6 @@ from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     REPLAYED,
     RESPONSE,
@@ -17,6 +16,7 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.conduct import is_stream_request
+from wiretape.rules.doubts import ANY_SESSION, CUT, UNCLEAR_JSON, UNKNOWN_CURSOR, UNKNOWN_REPLAY, UNKNOWN_START
 from wiretape.rules.log import fingerprint
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.resumption import Resumption
@@ -53,7 +53,7 @@ def event_repeated_on_resume(message: Message, stream: Stream) -> Outcome:
     if message.sequence is None or _is_out_of_order(message, stream):
         return None
     if resumption.sequence is None:
-        return INCONCLUSIVE
+        return UNKNOWN_CURSOR
     if message.sequence > resumption.sequence:
         return HELD
     wanted = f"a sequence above {number(resumption.sequence)}, that of the cursor {quoted(resumption.cursor)}"
@@ -77,7 +77,7 @@ def event_lost_on_resume(resumption: Resumption) -> Outcome:
     """
     missing = list(resumption.missing)
     if resumption.lost or (resumption.partial and not missing):
-        return INCONCLUSIVE
+        return UNKNOWN_REPLAY
     if not missing:
         return HELD if resumption.replayed else None
     named = " and ".join(quoted(identity) for identity in missing[:_MOST_NAMED])
@@ -100,7 +100,7 @@ def event_changed_on_resume(message: Message, stream: Stream) -> Outcome:
         return None
     now = fingerprint(message)
     if now is None or known.fingerprint is None or message.bad_byte is not None:
-        return INCONCLUSIVE
+        return UNCLEAR_JSON
     if now == known.fingerprint:
         return HELD
     return problem(f"Expected the same JSON for {quoted(message.id or '')} as when it came first, got another.")
@@ -138,13 +138,13 @@ def issued_cursor_refused(answer: Answer, exchange: ExchangeState) -> Outcome:
     if not is_stream_request(exchange) or cursor is None or session is None:
         return None
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code != INVALID_CURSOR:
         return None
     past = session.past
     if cursor in past.log.events:
         return problem(f"Expected a replay after {quoted(cursor)}, which the service has issued, got {INVALID_CURSOR}.")
-    return HELD if past.from_start and past.clear and not past.log.forgotten else INCONCLUSIVE
+    return HELD if past.from_start and past.clear and not past.log.forgotten else UNKNOWN_START
 
 
 @also("RES005", at=RESPONSE)
@@ -162,7 +162,7 @@ def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
         return None
     forgotten = session.past.returned or session.past.log.forgotten
     if forgotten or exchange.sessions.count_anew(cursor, authority):
-        return INCONCLUSIVE
+        return ANY_SESSION
     return problem(f"Expected {INVALID_CURSOR} for {quoted(cursor)}, an event of another session, got status 200.")
 
 

@@ -8,7 +8,6 @@ from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     Basis,
     Later,
@@ -18,6 +17,7 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.course import Course
+from wiretape.rules.doubts import CUT, FORGOTTEN, UNORDERED, UNSEEN_RUN
 from wiretape.rules.facts import OF_A_RUN, run_of
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
@@ -50,7 +50,7 @@ def two_active_runs(message: Message, stream: Stream) -> Outcome:
     active = [other for other, run in course.runs.active.items() if run.ended_ns is None]
     if active:
         return problem(f"Expected the end of run {quoted(active[0])} first, got the start of {quoted(run_id)}.")
-    return INCONCLUSIVE if _any_active(course) else HELD
+    return UNSEEN_RUN if _any_active(course) else HELD
 
 
 def _any_active(course: Course) -> bool:
@@ -86,7 +86,7 @@ def event_after_run_ended(message: Message, stream: Stream) -> Outcome:
         return None
     stray = course.runs.is_stray(message, run_id)
     if not stray:
-        return INCONCLUSIVE if stray is None else HELD
+        return UNSEEN_RUN if stray is None else HELD
     run = course.past.work.runs.get(run_id)
     if run is None or run.stray:
         return None
@@ -110,7 +110,7 @@ def run_ended_twice(message: Message, stream: Stream) -> Outcome:
         return None
     run = course.past.work.runs.get(run_id)
     if run is None or run.ended_ns is None:
-        return INCONCLUSIVE if run is None and course.past.work.runs_forgotten else HELD
+        return FORGOTTEN if run is None and course.past.work.runs_forgotten else HELD
     if run.ended_id is None:
         return None
     first = f"{run.ended_type} {quoted(run.ended_id)}"
@@ -134,7 +134,7 @@ def idle_with_active_run(message: Message, stream: Stream) -> Outcome:
     active = [run_id for run_id, run in course.runs.active.items() if run.ended_ns is None and not run.idled]
     if active:
         return problem(f"Expected the end of run {quoted(active[0])} before {STATUS_IDLE}, got none.")
-    return INCONCLUSIVE if _any_active(course) else HELD
+    return UNSEEN_RUN if _any_active(course) else HELD
 
 
 @rule(
@@ -159,7 +159,7 @@ def event_before_run_started(message: Message, stream: Stream) -> Outcome:
     if run.started_ns is not None:
         return None
     if not _is_before(run, message, course):
-        return INCONCLUSIVE
+        return UNORDERED
     return problem(f"Expected {RUN_STARTED} as the first event of run {quoted(run_id)}, got this one.", run.early)
 
 
@@ -184,12 +184,12 @@ def active_run_not_cancellable(answer: Answer, exchange: ExchangeState) -> Outco
     if match is None or match.operation is not CANCEL or session is None or match.run_id is None:
         return None
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     if answer.code != RUN_NOT_CANCELLABLE:
         return None
     run = session.past.work.runs.get(match.run_id)
     if run is None or (run.started_ns is None and run.ended_ns is None):
-        return INCONCLUSIVE
+        return UNSEEN_RUN
     if run.ended_ns is not None:
         return HELD
     if run.started_ns is None or run.started_ns + GRACE_NS >= exchange.request.time_ns:
@@ -209,7 +209,7 @@ def _wait_for_end(run: Run, run_id: str, exchange: ExchangeState) -> Outcome:
             return HELD
         watched = any(course.gone_ns is None or course.gone_ns > due_ns for course in courses)
         if now_ns < due_ns or not watched:
-            return INCONCLUSIVE
+            return UNSEEN_RUN
         return problem(
             f"Expected run {quoted(run_id)} to be cancellable while it is active, got {RUN_NOT_CANCELLABLE}."
         )
@@ -228,7 +228,7 @@ def _wait_for_end(run: Run, run_id: str, exchange: ExchangeState) -> Outcome:
 def busy_with_ended_run(answer: Answer, exchange: ExchangeState) -> Outcome:
     """The service calls a run active whose end was seen more than 2 s before the request.  Whatever its path."""
     if not answer.whole:
-        return INCONCLUSIVE
+        return CUT
     run_id = (answer.envelope or {}).get("active_run_id")
     if answer.code != SESSION_BUSY or type(run_id) is not str:
         return None
@@ -236,7 +236,7 @@ def busy_with_ended_run(answer: Answer, exchange: ExchangeState) -> Outcome:
     session = exchange.sessions.of_run(run_id, request.authority, request.target)
     run = session.past.work.runs.get(run_id) if session is not None else None
     if run is None:
-        return INCONCLUSIVE
+        return UNSEEN_RUN
     if run.ended_ns is None:
         return HELD
     seconds = (request.time_ns - run.ended_ns) / 1e9

@@ -1,6 +1,7 @@
 """SEQ: the order of durable events.  Deltas take no part in it, nor do values of a wrong type."""
 
-from wiretape.rules.catalogue import HELD, INCONCLUSIVE, MESSAGE, Basis, Outcome, Scope, problem, rule
+from wiretape.rules.catalogue import HELD, MESSAGE, Basis, Outcome, Scope, problem, rule
+from wiretape.rules.doubts import FORGOTTEN, UNSEEN
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import Stream
@@ -24,7 +25,7 @@ def sequence_not_increasing(message: Message, stream: Stream) -> Outcome:
     if before is None or sequence is None:
         return None
     if sequence > before:
-        return INCONCLUSIVE if stream.gap else HELD
+        return UNSEEN if stream.gap else HELD
     return problem(f"Expected a sequence above {number(before)}, got {number(sequence)}.")
 
 
@@ -45,7 +46,7 @@ def sequence_reused(message: Message, stream: Stream) -> Outcome:
     log = stream.session.past.log
     owner = log.owners.get(sequence, identity)
     if owner == identity:
-        return HELD if log.floor is None or sequence > log.floor else INCONCLUSIVE
+        return HELD if log.floor is None or sequence > log.floor else FORGOTTEN
     if identity in log.intruders.get(sequence, ()):
         # It was found before, and is replayed here.
         return None
@@ -69,7 +70,7 @@ def id_reused(message: Message, stream: Stream) -> Outcome:
     if identity is None or not stream.events:
         return None
     if identity not in stream.events:
-        return INCONCLUSIVE if stream.events_forgotten else HELD
+        return FORGOTTEN if stream.events_forgotten else HELD
     return problem(f"Expected a new id, got {quoted(identity)}, which event {stream.events[identity]} has already.")
 
 
@@ -96,7 +97,7 @@ def sequence_gap(message: Message, stream: Stream) -> Outcome:
         # What was not replayed is RES002.
         return None
     if stream.gap:
-        return INCONCLUSIVE
+        return UNSEEN
     return problem(f"Expected sequence {number(before + 1)} after {number(before)}, got {number(sequence)}.")
 
 
@@ -116,5 +117,5 @@ def created_at_going_back(message: Message, stream: Stream) -> Outcome:
     if before is None or created_at is None:
         return None
     if created_at >= before:
-        return INCONCLUSIVE if stream.gap else HELD
+        return UNSEEN if stream.gap else HELD
     return problem(f"Expected a created_at not before {before.isoformat()}, got {created_at.isoformat()}.")

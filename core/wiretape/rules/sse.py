@@ -4,7 +4,6 @@ from wiretape.contract import EVENT_STREAM, is_event_stream
 from wiretape.observe import Ending
 from wiretape.rules.catalogue import (
     HELD,
-    INCONCLUSIVE,
     MESSAGE,
     RESPONSE,
     STREAM_END,
@@ -15,6 +14,7 @@ from wiretape.rules.catalogue import (
     problem,
     rule,
 )
+from wiretape.rules.doubts import UNSEEN
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.plain import LONGEST_ID, is_fit_for_header
@@ -63,7 +63,7 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     if how is None:
         return None
     if end.stream.unknown_end:
-        return INCONCLUSIVE
+        return UNSEEN
     if end.tail is None:
         return HELD
     return problem(

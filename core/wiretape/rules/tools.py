@@ -1,7 +1,8 @@
 """TOOL: the life of one tool call, whose events share one `tool_call_id`."""
 
 from wiretape.contract import TERMINAL_RUN_TYPES, TOOL_TYPES
-from wiretape.rules.catalogue import HELD, INCONCLUSIVE, MESSAGE, Basis, Outcome, Problem, Scope, limited, problem, rule
+from wiretape.rules.catalogue import HELD, MESSAGE, Basis, Outcome, Problem, Scope, limited, problem, rule
+from wiretape.rules.doubts import FORGOTTEN, UNSEEN_CALL
 from wiretape.rules.facts import OUTCOME_TYPES, TOOL_STARTED, call_ids, run_of
 from wiretape.rules.finding import Severity
 from wiretape.rules.message import Message, Shape
@@ -50,7 +51,7 @@ def end_without_start(message: Message, stream: Stream) -> Outcome:
         return None
     run = work.runs.get(run_of(message) or "")
     if not course.is_whole or work.calls_forgotten or (run is not None and run.unclear):
-        return INCONCLUSIVE
+        return UNSEEN_CALL
     return problem(f"Expected the start of call {quoted(ids[0])} before its end, got a {message.type} only.")
 
 
@@ -72,7 +73,7 @@ def ended_twice(message: Message, stream: Stream) -> Outcome:
         return None
     call = course.past.work.calls.get(ids[0])
     if call is None or not call.ended:
-        return INCONCLUSIVE if call is None and course.past.work.calls_forgotten else HELD
+        return FORGOTTEN if call is None and course.past.work.calls_forgotten else HELD
     if call.outcome_id is None:
         return None
     first = f"Expected {quoted(call.outcome_id)} to be the only outcome of call {quoted(ids[0])}"
@@ -124,6 +125,6 @@ def call_left_open(message: Message, stream: Stream) -> Outcome:
         return HELD
     seen = all(call.exchange == course.exchange for call in run.calls.values())
     if run.unclear or not seen or not course.runs.live or not course.is_clear:
-        return INCONCLUSIVE
+        return UNSEEN_CALL
     left = f"before {_RUN_COMPLETED} of run {quoted(run_id or '')}, got none"
     return limited([Problem(f"Expected an outcome of call {quoted(call)} {left}.") for call in run.calls], "calls")
