@@ -16,6 +16,7 @@ import xmlschema
 from wiretape.observe import BytesArrived
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
+from wiretape.rules.vectors.traffic import observations
 from wiretape_inspect.report import FORMS
 from wiretape_inspect.report.json_form import schema
 
@@ -172,6 +173,13 @@ def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
     assert list(cases["SEQ001"]) == []
     assert cases["ERR001"].find("skipped").get("message").startswith("not exercised")
     assert suite.get("failures") == "0"
+
+
+def test_junit_says_why_a_rule_was_inconclusive(run, record):
+    body = '{"error":' + "[" * 2000 + "]" * 2000 + "}"
+    path = record(observations({"exchange": [{"request": "GET /", "status": 500, "body": body}]}, None))
+    (skipped,) = parsed(shown(run, path, "junit")).findall(".//testcase[@name='ERR001 not-an-envelope']/skipped")
+    assert skipped.get("message").startswith("inconclusive, for JSON was not read that is nested more than 1,024 deep")
 
 
 def test_junit_fails_from_the_severity_that_fail_on_names(run, record):

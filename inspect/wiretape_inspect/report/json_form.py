@@ -138,6 +138,7 @@ def _rule(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
         "verdict": tally.verdict,
         "exercised": tally.exercised,
         "inconclusive": tally.doubted,
+        "because": [{"reason": reason, "times": times} for reason, times in tally.reasons.items()],
         "findings": tally.findings,
     }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
 from wiretape.text import printable
+from wiretape_inspect.report.doubts import doubts
 from wiretape_inspect.report.judging import Report, as_bad
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import see
@@ -15,10 +16,7 @@ LINES = 200
 """How many findings of one rule are listed."""
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
-_SKIPPED = {
-    Verdict.NOT_EXERCISED: "not exercised: it never came up, so the recording proves nothing about it",
-    Verdict.INCONCLUSIVE: "inconclusive: it came up, but the recording does not show enough",
-}
+_NEVER = "not exercised: it never came up, so the recording proves nothing about it"
 
 
 def junit_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
@@ -59,8 +57,10 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
         ET.SubElement(case, "system-out").text = _listed(report, rule, findings)
     elif verdict is Verdict.FAIL:
         ET.SubElement(case, "skipped", message="all its findings are known to the baseline")
-    elif verdict in _SKIPPED:
-        ET.SubElement(case, "skipped", message=_SKIPPED[verdict])
+    elif verdict is Verdict.NOT_EXERCISED:
+        ET.SubElement(case, "skipped", message=_NEVER)
+    elif verdict is Verdict.INCONCLUSIVE:
+        ET.SubElement(case, "skipped", message=f"inconclusive, for {doubts(report, rule.code)}")
 
 
 def _listed(report: Report, rule: Rule, findings: list[Finding]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wiretape.recording import Exchange
 from wiretape.rules import CATALOGUE, Finding, Party, Rule, Severity, Verdict
 from wiretape.text import printable
+from wiretape_inspect.report.doubts import doubt_lines
 from wiretape_inspect.report.evidence import Evidence, asked, gather, spot
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options, Paint
@@ -24,6 +25,7 @@ def text_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
         if number:
             yield ""
         yield from _statistics(report, options.paint) if options.statistics else _blocks(report, options)
+        yield from doubt_lines(report, options.paint)
         yield summary(report, options.paint)
     if len(reports) > 1:
         yield ""
