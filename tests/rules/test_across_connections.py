@@ -72,6 +72,13 @@ def test_half_a_second_is_tolerated_before_retry_after(again_at, codes):
     assert Played(first, answer("POST /v1/sessions", at=again_at)).codes == codes
 
 
+@pytest.mark.parametrize(("again", "codes"), [("?page=1", ["CLI004"]), ("?page=2", []), ("", [])])
+def test_another_query_makes_another_request(again, codes):
+    first = answer("GET /v1/x?page=1", 429, more=["Retry-After: 3"], at=10.0)
+    found = Played(first, answer(f"GET /v1/x{again}", at=11.0)).codes
+    assert [code for code in found if code == "CLI004"] == codes
+
+
 def test_a_429_that_breaks_off_tells_nobody_to_wait():
     first = answer("POST /v1/x", 429, more=["Retry-After: 3"], at=1.0, ending="client-closed")
     assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes

@@ -64,7 +64,7 @@ def missing_bearer_key(exchange: ExchangeState, _ending: Ending) -> Outcome:
     clause=f'Codes, RATE_LIMITED: "Wait for the `{RETRY_AFTER}` header value, then retry."',
 )
 def retried_too_soon(exchange: ExchangeState) -> Outcome:
-    """A client repeats method and path before `Retry-After` has passed (less half a second)."""
+    """A client repeats method, path and query before `Retry-After` has passed (less half a second)."""
     wait = exchange.client.waits.get(exchange.key)
     if wait is None:
         return None

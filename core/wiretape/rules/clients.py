@@ -8,7 +8,7 @@ from wiretape.rules.readers import MOST_CLIENTS
 from wiretape.rules.work import ClientKey
 
 RequestKey = tuple[str, str, str]
-"""Method, authority and path."""
+"""Method, authority and target: the path with its query, for another page of a list is another request."""
 
 MOST_REQUESTS = 1000
 """Of how many requests a client is remembered what it was told about them."""

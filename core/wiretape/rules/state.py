@@ -70,7 +70,7 @@ class ExchangeState:
     @property
     def key(self) -> RequestKey:
         """What a repeat of the request has in common with it."""
-        return self.request.method, self.request.authority, self.request.target.partition("?")[0]
+        return self.request.method, self.request.authority, self.request.target.partition("#")[0]
 
     def remember_request_id(self) -> None:
         """The answer ended, and all rules have seen it."""
