@@ -72,6 +72,12 @@ def deltas_requested(target: str) -> bool:
     return any(name == EVENT_DELTAS and value.lower() == "true" for name, value in parse_qsl(query))
 
 
+def cursor_in(value: str | None) -> str | None:
+    """The cursor that the value of a Last-Event-ID header names; an empty one is none."""
+    # Headers are read as latin-1, events as UTF-8.
+    return (value or "").encode("latin-1", "replace").decode("utf-8", "replace") or None
+
+
 def is_event_stream(content_type: str | None) -> bool:
     """Whether the value of a Content-Type header names server-sent events."""
     return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 
-from wiretape.contract import CURSOR_HEADER, Match, deltas_requested
+from wiretape.contract import CURSOR_HEADER, Match, cursor_in, deltas_requested
 from wiretape.observe import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Client, RequestKey
@@ -63,9 +63,7 @@ class ExchangeState:
     @property
     def cursor(self) -> str | None:
         """The cursor that the request carries; an empty one is none."""
-        value = header(self.request.headers, CURSOR_HEADER) or ""
-        # Headers are read as latin-1, events as UTF-8.
-        return value.encode("latin-1", "replace").decode("utf-8", "replace") or None
+        return cursor_in(header(self.request.headers, CURSOR_HEADER))
 
     @property
     def key(self) -> RequestKey:

@@ -77,6 +77,13 @@ class Log:
             self._places.setdefault(entry.id, len(self.entries))
         self.entries.append(entry)
 
+    def know(self, cursor: str, place: int) -> None:
+        """Let a cursor that no event here carries name `place`; -1 is in front of all.
+
+        So a client goes on whose cursor was given out before the log begins.
+        """
+        self._places.setdefault(cursor, place)
+
     def after_time(self, time_ns: int) -> int:
         """The place behind everything that came by `time_ns`."""
         return bisect_right(self.entries, time_ns, key=lambda entry: entry.time_ns)
@@ -87,5 +94,5 @@ class Log:
         return next(found, None)
 
     def place_of(self, cursor: str) -> int | None:
-        """The place of the durable event that `cursor` names; None when the log has none."""
+        """The place of the durable event that `cursor` names, or that it is known by; None when there is none."""
         return self._places.get(cursor)

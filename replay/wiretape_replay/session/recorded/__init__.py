@@ -1,0 +1,1 @@
+"""From a session's recorded connections to its log."""

@@ -1,0 +1,135 @@
+"""What holds of the log of every session recorded between a service and clients that keep the specification."""
+
+import importlib.util
+import random
+import sys
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.recording import Writer, open_recording
+from wiretape_replay.session.building import sessions_of
+from wiretape_replay.session.follower import Follower, UnknownCursorError
+from wiretape_replay.session.log import EntryKind
+
+SEEDS = st.integers(0, 2**32)
+
+
+def _worlds():
+    """The generator of conversations: tests are no package, so it is not found by its name."""
+    path = Path(__file__).parents[1] / "rules" / "world.py"
+    spec = importlib.util.spec_from_file_location("wiretape_test_world_of_replay", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+worlds = _worlds()
+
+
+def built(seed, steps):
+    """The sessions of a recorded conversation, what was said about them, and the frames of each stream."""
+    world = worlds.begin(random.Random(seed))
+    for _ in range(steps):
+        worlds.step(world)
+    worlds.settle(world)
+    said = []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.db"
+        writer = Writer.create(path, upstream="http://service.test")
+        writer.feed(world.seen)
+        writer.commit()
+        writer.close()
+        with open_recording(path) as recording:
+            streams = {
+                exchange.number: (exchange.session_id, list(recording.frames(exchange.number)))
+                for exchange in recording.exchanges()
+                if exchange.operation == "stream" and exchange.is_stream
+            }
+            return sessions_of(recording, said.append), said, streams
+
+
+def ids_on(frames):
+    return [seen.frame.id for seen in frames if seen.event is not None and seen.frame.id is not None]
+
+
+def durable(entries):
+    return [entry for entry in entries if entry.kind is EntryKind.DURABLE]
+
+
+@settings(max_examples=50)
+@given(SEEDS, st.integers(1, 120))
+def test_a_log_has_every_durable_event_once_in_order_and_every_connection_got_a_run_of_it(seed, steps):
+    sessions, _, streams = built(seed, steps)
+    assert set(sessions) == {session_id for session_id, _ in streams.values()}
+    for session_id, session in sessions.items():
+        events = durable(session.log.entries)
+        ids = [entry.id for entry in events]
+        delivered = [ids_on(frames) for named, frames in streams.values() if named == session_id]
+        assert sorted(ids) == sorted({identity for some in delivered for identity in some})
+        assert all(before.sequence < after.sequence for before, after in pairwise(events))
+        for some in delivered:
+            begin = ids.index(some[0]) if some else 0
+            assert ids[begin : begin + len(some)] == some
+
+
+@settings(max_examples=25)
+@given(SEEDS, st.integers(1, 120))
+def test_entries_are_recorded_frames_in_order_of_time_and_no_live_event_is_lost(seed, steps):
+    sessions, _, streams = built(seed, steps)
+    for session_id, session in sessions.items():
+        entries = session.log.entries
+        assert all(before.time_ns <= after.time_ns for before, after in pairwise(entries))
+        taken = {entry.source: entry.data for entry in entries if entry.source and entry.source[1]}
+        recorded = {
+            (number, seen.event): seen.frame
+            for number, (named, frames) in streams.items()
+            if named == session_id
+            for seen in frames
+            if seen.event is not None
+        }
+        assert taken.items() <= {place: frame.raw for place, frame in recorded.items()}.items()
+        live = {frame.raw for frame in recorded.values() if frame.id is None}
+        assert live == {entry.data for entry in entries if entry.kind is EntryKind.EPHEMERAL and entry.type}
+
+
+@settings(max_examples=25)
+@given(SEEDS, st.integers(1, 120))
+def test_of_a_service_that_keeps_the_specification_no_event_is_called_odd(seed, steps):
+    _, said, _ = built(seed, steps)
+    wrong = ("another content", "twice", "different events", "order in which", "no id", "had an id", "not recorded;")
+    assert [sentence for sentence in said if any(words in sentence for words in wrong)] == []
+
+
+@settings(max_examples=15)
+@given(SEEDS, st.integers(20, 120))
+def test_a_stream_carries_the_persisted_events_after_its_cursor_then_everything_live(seed, steps):
+    sessions, _, _ = built(seed, steps)
+    for session in sessions.values():
+        log = session.log
+        places = [place for place, entry in enumerate(log.entries) if entry.kind is EntryKind.DURABLE]
+        for playhead in sorted({len(log) * quarter // 4 for quarter in range(5)}):
+            for begin in [None, *places]:
+                for deltas in (False, True):
+                    check(log, playhead, begin, deltas)
+
+
+def check(log, playhead, begin, deltas):
+    """Connect with the durable event at place `begin` as cursor, and let the playhead go to the end of the log."""
+    cursor = None if begin is None else log.entries[begin].id
+    if begin is not None and begin >= playhead:
+        with pytest.raises(UnknownCursorError):
+            Follower(log, playhead, cursor=cursor, deltas=deltas)
+        return
+    follower = Follower(log, playhead, cursor=cursor, deltas=deltas)
+    first = 0 if begin is None else begin + 1
+    assert list(follower.take(playhead)) == durable(log.entries[first:playhead])
+    middle = (playhead + len(log)) // 2
+    live = [*follower.take(middle), *follower.take(len(log))]
+    assert live == [entry for entry in log.entries[playhead:] if deltas or not entry.is_delta]
+    assert list(follower.take(len(log))) == []
