@@ -48,14 +48,14 @@ def oversized(frame: bytes, deed: Oversize) -> bytes | None:
     size = data_size(frame)
     if size is None or size >= deed.size:
         return None
-    _, end = _values(frame)[-1]
+    end = max(end for start, end in _values(frame) if start < end)
     return frame[:end] + b" " * (deed.size - size) + frame[end:]
 
 
 def data_size(frame: bytes) -> int | None:
-    """The bytes of an event's data, its lines joined by LF; None without data."""
-    values = _values(frame)
-    return sum(end - start for start, end in values) + len(values) - 1 if values else None
+    """The bytes of an event's data, its lines joined by LF; None where they are all empty."""
+    sizes = [end - start for start, end in _values(frame)]
+    return sum(sizes) + len(sizes) - 1 if any(sizes) else None
 
 
 def resync(entry: Entry, session: str | None, identity: str | None, sequence: int | None) -> bytes:
