@@ -6,36 +6,89 @@ import signal
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from wiretape.errors import InputError
 from wiretape.text import shown
+from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.pace import Pace
 from wiretape_replay.serving import Options, Replay, serve_replay
+from wiretape_replay.tape.matching import Matching, Order, Repeat
+from wiretape_replay.verify import verify as verify_recording
 
 _LISTED = 20
 """How many exchanges that were never asked for the summary names."""
 
 
-@click.command(epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
+_serving = group_of("What is served, and where")
+_time = group_of("Time")
+_matching = group_of("Which recorded answer a request gets (not: streams in session mode)")
+_outcome = group_of("What it comes to")
+
+
+@click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
 @click.argument("recording", metavar="FILE", type=click.Path(path_type=Path))
-@click.option(
+@_serving(
     "--mode",
     type=click.Choice(["session", "tape"]),
     default="session",
     show_default=True,
     help="How answers are chosen: streams by a playhead, or everything in recorded order.",
 )
-@click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one.")
-@click.option("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times that, at once.")
-@click.option("--paused", is_flag=True, help="Playheads stand until `wiretape control` moves them.")
-@click.option(
+@_serving("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one.")
+@_time("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times that, at once.")
+@_time("--paused", is_flag=True, help="Playheads stand until `wiretape control` moves them.")
+@_time(
     "--playhead",
     type=click.Choice(["session", "connection"]),
     default="session",
     show_default=True,
     help="One for all clients of a session, or one for each stream that begins without a cursor.",
 )
-def replay(*, recording: Path, mode: str, listen: str, speed: str, paused: bool, playhead: str) -> None:
+@_matching("--ignore-query", metavar="NAME", multiple=True, help="A query parameter that does not count. Repeatable.")
+@_matching(
+    "--ignore-body",
+    metavar="PATH",
+    multiple=True,
+    help="A place in JSON bodies that does not count: '$.at', '$.items[*].id', '$..id' at any depth. Repeatable.",
+)
+@_matching("--match-header", metavar="NAME", multiple=True, help="A header that counts (none does). Repeatable.")
+@_matching(
+    "--order",
+    type=click.Choice([order.value for order in Order]),
+    default="kind",
+    show_default=True,
+    help="Recorded order within each kind of request, or strictly over all.",
+)
+@_matching(
+    "--repeat",
+    type=click.Choice([repeat.value for repeat in Repeat]),
+    default="refuse",
+    show_default=True,
+    help="When all answers were given: a 501, the last again, or all again.",
+)
+@_outcome("--strict", is_flag=True, help="Exit status 1 if a request had no match, or an exchange was never asked for.")
+@_outcome(
+    "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
+)
+@click.pass_context
+def replay(
+    ctx: click.Context,
+    *,
+    recording: Path,
+    mode: str,
+    listen: str,
+    speed: str,
+    paused: bool,
+    playhead: str,
+    ignore_query: tuple[str, ...],
+    ignore_body: tuple[str, ...],
+    match_header: tuple[str, ...],
+    order: str,
+    repeat: str,
+    strict: bool,
+    verify: bool,
+) -> None:
     """Play a recording back as an offline service.
 
     In session mode a stream is given by the playhead, a moment on the session's log that moves at --speed:
@@ -45,14 +98,37 @@ def replay(*, recording: Path, mode: str, listen: str, speed: str, paused: bool,
     A request that was not recorded gets status 501 and the reason.
     Ctrl-C ends the replay and prints what was asked for and what never was.
     """
+    if verify:
+        ctx.exit(_verified(ctx, recording))
     host, port = _address(listen)
     if mode == "tape" and (paused or playhead != "session"):
         raise InputError("Tape mode has no playhead: leave --paused and --playhead out, or choose --mode session.")
-    options = Options(mode, Pace.of(speed), paused=paused, own_playhead=playhead == "connection")
-    asyncio.run(_replay(recording, options, host, port))
+    matching = Matching.of(
+        ignore_query=ignore_query, ignore_body=ignore_body, match_headers=match_header, order=order, repeat=repeat
+    )
+    own = playhead == "connection"
+    options = Options(mode, Pace.of(speed), paused=paused, own_playhead=own, matching=matching)
+    playing = asyncio.run(_replay(recording, options, host, port))
+    ctx.exit(int(strict and bool(playing.misses or playing.unconsumed)))
 
 
-async def _replay(recording: Path, options: Options, host: str, port: int) -> None:
+def _verified(ctx: click.Context, recording: Path) -> int:
+    """Replay the recording against itself; returns the exit status."""
+    given = [
+        parameter.opts[0]
+        for parameter in ctx.command.params
+        if parameter.name not in {"recording", "verify"}
+        and ctx.get_parameter_source(parameter.name or "") is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        raise InputError(f"--verify asks for everything itself: leave {' and '.join(given)} out.")
+    found = asyncio.run(verify_recording(recording))
+    for line in found.lines:
+        _say(line)
+    return int(not found.same)
+
+
+async def _replay(recording: Path, options: Options, host: str, port: int) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -60,6 +136,7 @@ async def _replay(recording: Path, options: Options, host: str, port: int) -> No
         _say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         await stop.wait()
     _summarise(playing)
+    return playing
 
 
 def _held(playing: Replay) -> str:

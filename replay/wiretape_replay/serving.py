@@ -13,6 +13,7 @@ from wiretape_replay.front.source import Source
 from wiretape_replay.pace import Pace
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.player import Missed, Served, TapePlayer
 from wiretape_replay.tape.tape import Entry
 
@@ -28,6 +29,8 @@ class Options:
     """Whether playheads stand until they are moved by hand."""
     own_playhead: bool = False
     """Whether each stream that begins anew gets a playhead of its own."""
+    matching: Matching = field(default_factory=Matching)
+    """What counts when a request is matched to recorded ones: all of them in tape mode, else those for no stream."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +88,20 @@ async def serve_replay(
 def _players(recording: Recording, options: Options, log: Callable[[str], None]) -> tuple[Source, TapePlayer, Drives]:
     drives = Drives(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
     if options.mode == "tape":
-        tape = TapePlayer(recording, options.pace, log)
+        tape = TapePlayer(recording, options.pace, log, matching=options.matching)
         return tape, tape, drives
     from wiretape_replay.session.building import sessions_of  # noqa: PLC0415
 
     sessions = sessions_of(recording, log)
     ids = RequestIds()
-    tape = TapePlayer(recording, options.pace, log, holds=lambda exchange: not _on_log(exchange), request_ids=ids)
+    tape = TapePlayer(
+        recording,
+        options.pace,
+        log,
+        matching=options.matching,
+        holds=lambda exchange: not _on_log(exchange),
+        request_ids=ids,
+    )
     player = SessionPlayer(
         sessions, known=_known(recording), others=tape, drives=drives, request_ids=ids, log=log
     )

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from wiretape.observe import Side
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.text import shown
+from wiretape.words import counted
 from wiretape_replay.front.server import Front
 from wiretape_replay.pace import Pace
 from wiretape_replay.tape.matching import Matching, Order
@@ -38,6 +39,21 @@ class Verified:
     def same(self) -> bool:
         """Whether everything came back as recorded."""
         return self.different == 0
+
+    @property
+    def lines(self) -> list[str]:
+        """What was found, for people."""
+        all_of_it = counted(self.exchanges, "exchange")
+        if self.first is None:
+            came = f"{counted(self.size, 'byte')} of body in {counted(self.chunks, 'chunk')}"
+            lines = [f"{all_of_it} came back as recorded: {came}, with their heads and endings."]
+        else:
+            lines = [f"{self.different} of {all_of_it} came back differently. The first is {self.first}"]
+        if self.http2:
+            lines.append(f"Recorded over HTTP/2, served and compared over HTTP/1.1: {counted(self.http2, 'exchange')}.")
+        if self.gaps:
+            lines.append(f"Not recorded, and so left out: {counted(self.gaps, 'byte')}.")
+        return lines
 
 
 async def verify(recording_path: Path | str, *, patience_s: float = 10) -> Verified:
