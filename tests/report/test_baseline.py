@@ -9,7 +9,7 @@ import pytest
 from wiretape.recording import open_recording
 from wiretape.rules.vectors import vectors_of
 from wiretape.rules.vectors.traffic import observations
-from wiretape_inspect.report import judge
+from wiretape_inspect.report import baseline, judge
 from wiretape_inspect.report.details import details
 from wiretape_inspect.report.fingerprint import expectation, expected_kind, template
 
@@ -166,6 +166,14 @@ def test_only_a_baseline_is_ever_replaced_by_a_baseline(run, record, what):
     assert line.endswith(": give --write-baseline another name.")
     assert before is None or to.read_bytes() == before
     assert to.exists()
+
+
+def test_findings_of_too_many_kinds_make_no_baseline(run, record, tmp_path, monkeypatch):
+    monkeypatch.setattr(baseline, "MOST", 1)
+    path = record(BROKEN.text.replace("event: message.completed", "event: other.1"))
+    result = run("report", path, "--no-config", "--write-baseline", tmp_path / "many.json")
+    assert (result.exit_code, (tmp_path / "many.json").exists()) == (2, False)
+    assert "There are more than 1 kinds of findings, too many for a baseline" in result.stderr
 
 
 def test_a_report_is_never_written_over_a_baseline(run, record, base):

@@ -39,7 +39,7 @@ def places(findings):
 def recorded(path):
     with open_recording(path) as recording:
         report = judge(recording, str(path))
-    return report.findings, {code: tally.verdict for code, tally in report.tallies.items()}
+    return list(report.findings), {code: tally.verdict for code, tally in report.tallies.items()}
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")

@@ -11,13 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.rules import Severity
 from wiretape.rules.selection import nearest
 from wiretape.text import printable
 from wiretape_inspect.report.details import details
 from wiretape_inspect.report.fingerprint import Kind
 from wiretape_inspect.report.judging import Report
+from wiretape_inspect.report.store import Suppressed
 
 FORMAT = 1
+MOST = 50_000
+"""How many kinds of findings a baseline is made of: more would be nothing that anybody looks through."""
 _TEXTS = ("fingerprint", "code", "request", "about", "tool", "expected", "reason")
 _OPTIONAL = {"request", "about", "tool", "expected", "reason"}
 
@@ -113,13 +117,15 @@ def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> Applied:
     reasons = {entry.fingerprint: entry.reason for entry in entries}
     marked = []
     for report in reports:
-        suppressed = {}
+        suppressed = Suppressed(len(report.findings))
+        known: Counter[tuple[str, Severity]] = Counter()
         for detail in details(report):
             print_ = detail.fingerprint
             if left.get(print_, 0) > 0:
                 left[print_] -= 1
-                suppressed[detail.number] = reasons[print_]
-        marked.append(replace(report, suppressed=suppressed))
+                suppressed.add(detail.number, reasons[print_])
+                known[detail.finding.code, detail.finding.severity] += 1
+        marked.append(replace(report, suppressed=suppressed, known=known))
     asked = frozenset(code for report in reports for code in report.selected)
     unneeded = [
         replace(entry, count=left[entry.fingerprint])
@@ -136,16 +142,28 @@ def pruned(entries: Iterable[Entry], unneeded: Iterable[Entry]) -> list[Entry]:
     return [entry for entry in lowered if entry.count > 0]
 
 
+def _kinds(reports: Sequence[Report]) -> Counter[Kind]:
+    kinds: Counter[Kind] = Counter()
+    for detail in (detail for report in reports for detail in details(report)):
+        kinds[detail.kind] += 1
+        if len(kinds) > MOST:
+            raise InputError(
+                f"There are more than {MOST:,} kinds of findings, too many for a baseline: "
+                "leave rules out with --ignore, or mend them first."
+            )
+    return kinds
+
+
 def of_reports(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
-    """Entries for all findings of the reports.
+    """Entries for all findings of the reports.  Raises InputError when they are of more than `MOST` kinds.
 
     Reasons that `earlier` entries give are kept, and so are entries of rules that were not asked this time.
     """
-    kinds: Counter[Kind] = Counter(detail.kind for report in reports for detail in details(report))
-    known: Mapping[str, Entry] = {entry.fingerprint: entry for entry in earlier}
+    kinds = _kinds(reports)
+    older: Mapping[str, Entry] = {entry.fingerprint: entry for entry in earlier}
     asked = frozenset(code for report in reports for code in report.selected)
     made = []
     for kind, number in kinds.items():
-        before = known.get(kind.fingerprint)
+        before = older.get(kind.fingerprint)
         made.append(Entry.of(kind, number, before.reason if before else ""))
-    return made + [entry for entry in known.values() if entry.code not in asked]
+    return made + [entry for entry in older.values() if entry.code not in asked]

@@ -1,17 +1,16 @@
 """What was on the wire at the place of a finding, cut to a few lines."""
 
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
 from wiretape.encoding import DecodingError, decoder
 from wiretape.observe import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import Finding
 from wiretape.stream import SeenFrame
 from wiretape.text import printable
 from wiretape_inspect.facts import facts_of
+from wiretape_inspect.report.places import Placed
 from wiretape_inspect.words import digits, duration
 
 _LINES = 6
@@ -35,45 +34,25 @@ class Evidence:
         return f"from byte {offset}" if self.end is None else f"bytes {offset}-{self.end}"
 
 
-Spot = tuple[int, int | None, int | None]
-"""Exchange, event number and offset in the body."""
+NOTHING = Evidence(None, [])
+"""Where a finding points at nothing that was recorded."""
 
 
-def spot(finding: Finding) -> Spot:
-    """The place of a finding, as evidence is looked up by."""
-    return finding.exchange, finding.event, finding.byte_offset
+def evidence(recording: Recording, place: Placed) -> Evidence:
+    """What is at the place of a finding."""
+    if place.here is not None:
+        return _of_message(place.here.seen, place.before.seen if place.before is not None else None)
+    if place.finding.event is None and place.finding.byte_offset is None:
+        return _of_answer(recording, place.exchange)
+    return NOTHING
 
 
-def gather(recording: Recording, findings: Iterable[Finding]) -> dict[Spot, Evidence]:
-    """The evidence for each place that `findings` name; every stream is read once, as far as needed."""
-    spots = {spot(finding) for finding in findings}
-    gathered: dict[Spot, Evidence] = {}
-    for number in sorted({exchange for exchange, _, _ in spots}):
-        exchange = recording.exchange(number)
-        offsets = {offset for at, _, offset in spots if at == number and offset is not None}
-        if offsets:
-            gathered |= _of_messages(recording, number, offsets)
-        if (number, None, None) in spots:
-            gathered[number, None, None] = _of_answer(recording, exchange)
-    return gathered
-
-
-def _of_messages(recording: Recording, number: int, offsets: set[int]) -> dict[Spot, Evidence]:
-    """The messages that begin at `offsets`, each with the one before it."""
-    found: dict[Spot, Evidence] = {}
-    before: SeenFrame | None = None
-    for seen in recording.frames(number):
-        frame = seen.frame
-        if frame.start in offsets:
-            lines = [] if before is None else [_neighbour(before, seen)]
-            margin = "" if seen.event is None else str(seen.event)
-            lines += zip([margin] + [""] * _LINES, _excerpt(frame.raw), strict=False)
-            found[number, seen.event, frame.start] = Evidence(frame.end, lines)
-            if len(found) == len(offsets):
-                break
-        if seen.event is not None:
-            before = seen
-    return found
+def _of_message(seen: SeenFrame, before: SeenFrame | None) -> Evidence:
+    """A message, and a line about the one before it."""
+    lines = [] if before is None else [_neighbour(before, seen)]
+    margin = "" if seen.event is None else str(seen.event)
+    lines += zip([margin] + [""] * _LINES, _excerpt(seen.frame.raw), strict=False)
+    return Evidence(seen.frame.end, lines)
 
 
 def _neighbour(before: SeenFrame, seen: SeenFrame) -> tuple[str, str]:

@@ -17,7 +17,7 @@ def github_lines(reports: Sequence[Report], _options: Options) -> Iterator[str]:
     GitHub shows ten errors, ten warnings and ten notices of a step, so the worst come first.
     """
     for report in reports:
-        for severity in Severity:
+        for severity in (severity for severity, number in report.severities.items() if number):
             yield from (_command(report, found) for found in report.standing if found.severity is severity)
         # A file's name must not stand at the beginning, where it could be taken for a command.
         yield f"wiretape: {summary(report, plain)}"

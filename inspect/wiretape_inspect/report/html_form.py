@@ -7,15 +7,15 @@ from pathlib import PurePath
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Finding, Verdict
 from wiretape.text import printable
-from wiretape_inspect.report.evidence import Evidence, gather, spot
+from wiretape_inspect.report.evidence import Evidence, evidence
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options, plain
-from wiretape_inspect.report.text_form import chosen, findings_said, see
+from wiretape_inspect.report.places import Placed, placed
+from wiretape_inspect.report.text_form import findings_said, see
 from wiretape_inspect.words import count, moment
 
 EACH = 50
 """How many findings of one rule are shown, unless all are asked for."""
-_NOTHING = Evidence(None, [])
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; }
 :root { --error: #c62828; --warning: #9a6700; --note: #1565c0; --pass: #2e7d32; }
@@ -80,34 +80,33 @@ def _summary(report: Report) -> str:
 
 
 def _findings(report: Report, options: Options) -> Iterator[str]:
-    shown, left = chosen(report.standing, None if options.everything else EACH)
-    evidence = gather(report.recording, shown)
-    for finding in shown:
-        yield from _finding(report, finding, evidence.get(spot(finding), _NOTHING))
-    for code, number in left.items():
+    most = None if options.everything else EACH
+    for place in placed(report.recording, enumerate(report.firsts(most))):
+        yield from _finding(report, place)
+    for code, number in report.more(most).items():
         yield f"<p>… and {number:,} more of {code} {CATALOGUE[code].name}</p>"
 
 
-def _finding(report: Report, finding: Finding, evidence: Evidence) -> Iterator[str]:
-    rule = CATALOGUE[finding.code]
-    request = report.recording.exchange(finding.exchange).request
+def _finding(report: Report, place: Placed) -> Iterator[str]:
+    finding, request = place.finding, place.exchange.request
+    rule, seen = CATALOGUE[finding.code], evidence(report.recording, place)
     yield f'<article class="{finding.severity}">'
     yield f'<h3 class="{finding.severity}">{rule.code} {rule.name}</h3>'
     yield f"<p>{finding.severity} of the {finding.side}: {_text(finding.message)}</p>"
     yield f'<p class="dim"><code>{_text(request.method)} {_text(request.target)}</code>'
-    yield f"<br>{_where(finding, evidence)}</p>"
-    if evidence.lines:
-        lines = "\n".join(escape(f"{margin:>6} | {line}") for margin, line in evidence.lines)
+    yield f"<br>{_where(finding, seen)}</p>"
+    if seen.lines:
+        lines = "\n".join(escape(f"{margin:>6} | {line}") for margin, line in seen.lines)
         yield f"<pre>{lines}</pre>"
     yield f'<p class="dim">{_text(rule.clause)} ({rule.basis})<br><code>{_text(see(report.file, finding))}</code>'
     yield f"<br><code>wiretape rule {rule.code}</code></p></article>"
 
 
-def _where(finding: Finding, evidence: Evidence) -> str:
+def _where(finding: Finding, seen: Evidence) -> str:
     parts = [f"exchange {finding.exchange}"]
     parts += [f"event {finding.event}"] if finding.event is not None else []
     parts += [f"sequence {finding.sequence}"] if finding.sequence is not None else []
-    parts += [evidence.span(finding.byte_offset)] if finding.byte_offset is not None else []
+    parts += [seen.span(finding.byte_offset)] if finding.byte_offset is not None else []
     return ", ".join([*parts, moment(finding.time_ns)])
 
 

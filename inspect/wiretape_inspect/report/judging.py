@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.observe import Observation
 from wiretape.recording import Recording, RecordingInfo
 from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
+from wiretape_inspect.report.store import Findings
 
 _SEVERITIES = list(Severity)
 _EVERY = frozenset(CATALOGUE)
@@ -20,8 +21,7 @@ class Report:
     """The name of the recording's file, as the user gave it."""
     recording: Recording
     """Open as long as the report is to be written."""
-    findings: list[Finding]
-    """Sorted by exchange, event, offset and code."""
+    findings: Findings
     tallies: dict[str, Tally]
     """For every rule of the catalogue how often it came up, and what came of it."""
     exchanges: int
@@ -31,6 +31,8 @@ class Report:
     settings: Settings = field(default_factory=Settings)
     suppressed: Mapping[int, str] = field(default_factory=dict)
     """For findings that a baseline knows, by their place in `findings`, the reason it gives."""
+    known: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    """How many of these there are of each rule and severity."""
 
     @property
     def info(self) -> RecordingInfo:
@@ -38,17 +40,49 @@ class Report:
         return self.recording.info
 
     @property
-    def standing(self) -> list[Finding]:
+    def standing(self) -> Iterator[Finding]:
         """The findings that no baseline knows."""
-        if not self.suppressed:
-            return self.findings
-        return [finding for place, finding in enumerate(self.findings) if place not in self.suppressed]
+        return (finding for place, finding in enumerate(self.findings) if place not in self.suppressed)
+
+    @property
+    def counts(self) -> Counter[tuple[str, Severity]]:
+        """How many findings stand of each rule and severity, in the order in which they first come."""
+        return self.findings.counts - self.known
+
+    @property
+    def broken(self) -> Counter[str]:
+        """How many findings stand of each rule that has any, in the order in which they first come."""
+        numbers: Counter[str] = Counter()
+        for (code, _), number in self.counts.items():
+            numbers[code] += number
+        return numbers
 
     @property
     def severities(self) -> dict[Severity, int]:
         """How many findings stand of each severity, worst first."""
-        counts = Counter(finding.severity for finding in self.standing)
-        return {severity: counts[severity] for severity in Severity}
+        numbers = dict.fromkeys(Severity, 0)
+        for (_, severity), number in self.counts.items():
+            numbers[severity] += number
+        return numbers
+
+    def firsts(self, most: int | None) -> Iterator[Finding]:
+        """The first `most` findings of each rule that stand, in order; all of them for None."""
+        if most is None:
+            yield from self.standing
+            return
+        left = {code: min(number, most) for code, number in self.broken.items()}
+        missing = sum(left.values())
+        for finding in self.standing if missing else ():
+            if left[finding.code]:
+                left[finding.code] -= 1
+                missing -= 1
+                yield finding
+                if not missing:
+                    return
+
+    def more(self, most: int | None) -> dict[str, int]:
+        """How many findings `firsts` leaves out, for each rule of which it does."""
+        return {} if most is None else {code: n - most for code, n in self.broken.items() if n > most}
 
     @property
     def verdicts(self) -> dict[Verdict, list[str]]:
@@ -68,7 +102,7 @@ class Report:
 
     def reaches(self, threshold: Severity) -> bool:
         """Whether a finding stands that is as bad as `threshold`, or worse."""
-        return any(as_bad(finding.severity, threshold) for finding in self.standing)
+        return any(as_bad(severity, threshold) for _, severity in self.counts)
 
 
 def as_bad(severity: Severity, threshold: Severity | None) -> bool:
@@ -92,8 +126,7 @@ def judge(
     settings = settings or Settings()
     selected -= settings.off
     checker = Checker(replace(settings, off=_EVERY - selected))
-    findings = list(_found(checker, watch(recording.observations())))
-    findings.sort(key=_place)
+    findings = Findings(_found(checker, watch(recording.observations())))
     tallies = checker.tallies()
     return Report(
         file, recording, findings, tallies, checker.exchanges, checker.events, selected=selected, settings=settings
@@ -104,8 +137,3 @@ def _found(checker: Checker, observations: Iterable[Observation]) -> Iterator[Fi
     for observation in observations:
         yield from checker.feed(observation)
     yield from checker.finish()
-
-
-def _place(finding: Finding) -> tuple[int, int, int, str, str]:
-    """What is about no event stands before what is about the first one."""
-    return finding.exchange, finding.event or 0, finding.byte_offset or 0, finding.code, finding.message

@@ -35,7 +35,7 @@ def junit_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
 def _suite(root: ET.Element, report: Report, options: Options) -> None:
     suite = ET.SubElement(root, "testsuite", name=_text(printable(report.file)))
     by_rule: dict[str, list[Finding]] = {}
-    for finding in report.standing:
+    for finding in report.firsts(LINES):
         by_rule.setdefault(finding.code, []).append(finding)
     rules = [rule for rule in CATALOGUE.values() if rule.code in report.selected]
     for rule in rules:
@@ -49,8 +49,9 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     family = rule.code.rstrip("0123456789")
     case = ET.SubElement(suite, "testcase", classname=f"contract.{family}", name=f"{rule.code} {rule.name}")
     verdict = report.tallies[rule.code].verdict
-    if any(as_bad(finding.severity, options.threshold) for finding in findings):
-        said = f"{count(len(findings), 'finding')}: {findings[0].message}"
+    severities = [severity for code, severity in report.counts if code == rule.code]
+    if any(as_bad(severity, options.threshold) for severity in severities):
+        said = f"{count(report.broken[rule.code], 'finding')}: {findings[0].message}"
         failure = ET.SubElement(case, "failure", type=report.severity_of(rule.code), message=_text(said))
         failure.text = _listed(report, rule, findings)
     elif findings:
@@ -65,10 +66,10 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
 
 def _listed(report: Report, rule: Rule, findings: list[Finding]) -> str:
     lines = []
-    for finding in findings[:LINES]:
+    for finding in findings:
         lines += [f"{finding.severity}: {finding.message}", f"  see: {see(report.file, finding)}"]
-    if len(findings) > LINES:
-        lines.append(f"… and {len(findings) - LINES:,} more")
+    if left := report.broken[rule.code] - len(findings):
+        lines.append(f"… and {left:,} more")
     lines += [f"clause: {rule.clause} ({rule.basis})", f"explain: wiretape rule {rule.code}"]
     return _text("\n".join(lines))
 

@@ -1,14 +1,13 @@
 """The report as Markdown, short enough for a comment on a pull request."""
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity, Verdict
 from wiretape.text import printable
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options, plain
-from wiretape_inspect.report.text_form import chosen, findings_said, see
+from wiretape_inspect.report.text_form import findings_said, see
 from wiretape_inspect.words import count
 
 SIZE = 60_000
@@ -51,7 +50,7 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     said += [f"{len(unsure)} inconclusive ({', '.join(unsure)})"] if unsure else []
     said.append(f"{count(report.events, 'event')} in {count(report.exchanges, 'exchange')}")
     yield f"{' · '.join(said)}  "
-    counts = Counter(finding.code for finding in report.standing)
+    counts = report.broken
     if not counts:
         return
     yield from ["", "| | Rule | Findings |", "|---|---|---:|"]
@@ -68,7 +67,7 @@ def _rule(rule: str, options: Options) -> str:
 
 
 def _findings(report: Report, room: int) -> Iterator[str]:
-    shown, left = chosen(report.standing, EACH)
+    shown, left = list(report.firsts(EACH)), report.more(EACH)
     for number, finding in enumerate(shown):
         line = _finding(report, finding)
         room -= len(line)

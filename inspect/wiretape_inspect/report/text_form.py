@@ -1,22 +1,19 @@
 """The report as text, for people: a block for each finding, then one line that sums up."""
 
 import shlex
-from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from wiretape.recording import Exchange
 from wiretape.rules import CATALOGUE, Finding, Party, Rule, Severity, Verdict
 from wiretape.text import printable
 from wiretape_inspect.report.doubts import doubt_lines
-from wiretape_inspect.report.evidence import Evidence, asked, gather, spot
+from wiretape_inspect.report.evidence import Evidence, asked, evidence
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options, Paint
+from wiretape_inspect.report.places import Placed, placed
 from wiretape_inspect.words import count, moment
 
 BLOCKS = 5
 """How many findings of one rule are shown, unless all are asked for."""
-
-_NOTHING = Evidence(None, [])
 
 
 def text_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
@@ -50,24 +47,11 @@ def see(file: str, finding: Finding) -> str:
     return f"wiretape show {printable(shlex.quote(file))} {place}"
 
 
-def chosen(findings: list[Finding], most: int | None) -> tuple[list[Finding], Counter[str]]:
-    """The first `most` findings of each rule, and how many are left of it."""
-    seen: Counter[str] = Counter()
-    shown = []
-    for finding in findings:
-        seen[finding.code] += 1
-        if most is None or seen[finding.code] <= most:
-            shown.append(finding)
-    return shown, seen - Counter(finding.code for finding in shown)
-
-
 def _blocks(report: Report, options: Options) -> Iterator[str]:
-    shown, left = chosen(report.standing, None if options.everything else BLOCKS)
-    evidence = gather(report.recording, shown)
-    for finding in shown:
-        seen = evidence.get(spot(finding), _NOTHING)
-        exchange = report.recording.exchange(finding.exchange)
-        yield from _block(report, exchange, finding, seen, options.paint)
+    most = None if options.everything else BLOCKS
+    for place in placed(report.recording, enumerate(report.firsts(most))):
+        yield from _block(report, place, options.paint)
+    left = report.more(most)
     for code, number in left.items():
         severity = report.severity_of(code)
         head = options.paint(f"… and {number:,} more of {code} {CATALOGUE[code].name}", severity)
@@ -76,28 +60,29 @@ def _blocks(report: Report, options: Options) -> Iterator[str]:
         yield ""
 
 
-def _block(report: Report, exchange: Exchange, finding: Finding, evidence: Evidence, paint: Paint) -> Iterator[str]:
-    rule = CATALOGUE[finding.code]
+def _block(report: Report, place: Placed, paint: Paint) -> Iterator[str]:
+    finding, exchange = place.finding, place.exchange
+    rule, seen = CATALOGUE[finding.code], evidence(report.recording, place)
     yield f"{paint(f'{rule.code} {rule.name}', finding.severity)}  {finding.severity} of the {finding.side}"
     yield f"  {finding.message}"
-    yield paint(f"  --> {', '.join(_where(report, finding, evidence))}", "dim")
+    yield paint(f"  --> {', '.join(_where(report, finding, seen))}", "dim")
     request = exchange.request
     yield paint(f"      {request.method} {_cut(request.target)}", "dim")
     if finding.side is Party.CLIENT:
         yield from (f"{'>':>8} | {line}" for line in asked(exchange))
-    for margin, line in evidence.lines:
+    for margin, line in seen.lines:
         yield f"{margin:>8} | {line}"
     yield from (paint(line, "dim") for line in _footer(report, finding, rule))
     yield ""
 
 
-def _where(report: Report, finding: Finding, evidence: Evidence) -> Iterator[str]:
+def _where(report: Report, finding: Finding, seen: Evidence) -> Iterator[str]:
     yield printable(report.file)
     yield f"exchange {finding.exchange}"
     if finding.event is not None:
         yield f"event {finding.event}"
     if finding.byte_offset is not None:
-        yield evidence.span(finding.byte_offset)
+        yield seen.span(finding.byte_offset)
     yield moment(finding.time_ns)
 
 
@@ -114,7 +99,7 @@ def _cut(target: str) -> str:
 
 def _statistics(report: Report, paint: Paint) -> Iterator[str]:
     """A line for each rule that was broken: how often, how bad, which."""
-    counts = Counter(finding.code for finding in report.standing)
+    counts = report.broken
     wide = max((len(f"{number:,}") for number in counts.values()), default=0)
     for code, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         severity = report.severity_of(code)

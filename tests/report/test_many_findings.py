@@ -1,0 +1,74 @@
+"""Findings are kept outside of memory: in order, complete, and as they were."""
+
+import random
+import tracemalloc
+from collections import Counter
+
+import pytest
+
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.report.store import Findings, Suppressed
+
+
+def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Expected `é\\ud800`, got 0."):
+    severity = list(Severity)[number % 3]
+    return Finding(code, severity, list(Party)[number % 3], exchange, event, number, offset, number, message)
+
+
+def many(number):
+    chance = random.Random(number)
+    messages = "äzZ"
+    for one in range(number):
+        event = chance.choice([None, *range(1, 40)])
+        offset = chance.choice([None, *range(20)])
+        code = chance.choice(["SEQ001", "SEQ002", "ERR001"])
+        yield finding(
+            one, code, event=event, offset=offset, exchange=chance.randint(1, 4), message=chance.choice("äzZ")
+        )
+
+
+def place(found):
+    return found.exchange, found.event or 0, found.byte_offset or 0, found.code, found.message
+
+
+@pytest.mark.parametrize("number", [0, 1, 5_000])
+def test_findings_come_back_sorted_by_place_and_otherwise_as_they_came(number):
+    given = list(many(number))
+    kept = Findings(iter(given))
+    assert list(kept) == sorted(given, key=place)
+    assert len(kept) == number
+    assert kept.counts == Counter((found.code, found.severity) for found in given)
+
+
+def test_they_can_be_gone_through_twice_at_once():
+    kept = Findings(many(50))
+    assert list(zip(kept, kept, strict=True)) == [(found, found) for found in kept]
+
+
+def test_extreme_numbers_are_kept():
+    odd = finding(-(2**63), event=2**63 - 1, offset=None)
+    assert list(Findings([odd])) == [odd]
+
+
+def test_rules_are_counted_in_the_order_in_which_they_first_come():
+    kept = Findings([finding(0, "SEQ002", exchange=2), finding(0, "SEQ001", exchange=3), finding(0, "ERR001")])
+    assert [code for code, _ in kept.counts] == ["ERR001", "SEQ002", "SEQ001"]
+
+
+def test_memory_of_python_does_not_grow_with_the_findings():
+    Findings(many(10))
+    tracemalloc.start()
+    kept = Findings(finding(number, message=f"Expected {number}.") for number in range(30_000))
+    shown = sum(1 for _ in kept)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert shown == 30_000
+    assert peak < 1_000_000
+
+
+def test_what_a_baseline_knows_is_told_by_place():
+    known = Suppressed(5)
+    for at, reason in ((1, "a"), (3, ""), (4, "a")):
+        known.add(at, reason)
+    assert dict(known) == {1: "a", 3: "", 4: "a"}
+    assert (len(known), 0 in known, 3 in known, known.get(2)) == (3, False, True, None)
