@@ -17,7 +17,6 @@ def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Ex
 
 def many(number):
     chance = random.Random(number)
-    messages = "äzZ"
     for one in range(number):
         event = chance.choice([None, *range(1, 40)])
         offset = chance.choice([None, *range(20)])
