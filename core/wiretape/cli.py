@@ -44,6 +44,12 @@ _ENTRIES = (
 )
 
 
+def subcommand(name: str) -> click.Command:
+    """A subcommand itself, for another that needs what it does: the programs do not import each other."""
+    (entry,) = (entry for entry in _ENTRIES if entry.name == name)
+    return entry.load()
+
+
 class _Programs(click.Group):
     """A group whose subcommands are imported when they are run, not when they are listed."""
 

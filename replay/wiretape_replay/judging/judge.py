@@ -1,0 +1,155 @@
+"""The judge: listens to everything that passes, checks it when there is time, and records it where that is wanted."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from wiretape.observe import Observation
+from wiretape.recording import Writer, check_output
+from wiretape.rules import Checker, Finding, Settings
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.judging.blame import Blame
+from wiretape_replay.judging.notes import Ear, Notes
+from wiretape_replay.judging.observing import Observer
+
+_QUIET_NS = 20_000_000
+"""Streams rest when nothing was written for so long; then everything that waits is judged."""
+_OLDEST_NS = 1_000_000_000
+"""Where streams never rest, notes of this age are judged a little at a time."""
+_SLICE_NS = 2_000_000
+"""How long the judge works before others get their turn."""
+_MOST_WAITING = 64 * 1024 * 1024
+"""Bytes that may wait; beyond, every stream waits for the judge at each of its writes."""
+_BATCH = 64
+
+
+class Judge:
+    """A Watcher.  `open` it when the address of the front is known, `finish` it when the front has stopped.
+
+    What passes is noted, and judged when nothing was written for a moment, so that the streams are not slowed.
+    All of it happens in the event loop of the front; `settle` and what looks at findings belong there too.
+    """
+
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        record: Path | None = None,
+        clock: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        """`record` is where to keep what passes, a new file.  Raises RecordingError when that cannot be made."""
+        if record is not None:
+            check_output(record, append=False)
+        self.blame = Blame()
+        """Whose findings they are."""
+        self.failed: str | None = None
+        """What kept the checks from going on."""
+        self._record = record
+        self._writer: Writer | None = None
+        self._checker = Checker(settings)
+        self._observer = Observer("")
+        self._numbers = count(1)
+        self._monotonic = clock
+        self._began_ns = clock()
+        self._notes = Notes(self._clock, self._noted)
+        self._timer: asyncio.Handle | None = None
+        self._finished = False
+
+    def open(self, url: str) -> None:
+        """Say where the replay is to be found.  Raises RecordingError when the recording cannot be written."""
+        self._observer = Observer(urlsplit(url).netloc)
+        if self._record is not None:
+            self._writer = Writer.create(self._record, upstream=url)
+
+    def asked(self, asked: Asked) -> Ear:
+        """See Watcher."""
+        return Ear(self._notes, next(self._numbers), asked)
+
+    def settle(self) -> None:
+        """Judge everything that has passed so far."""
+        while self._notes:
+            self._batch()
+        if self._writer is not None:
+            self._writer.commit()
+
+    def finish(self) -> None:
+        """Judge the rest, and close the recording.  Finishing again does nothing."""
+        if self._finished:
+            return
+        self._finished = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self.settle()
+        self._found(self._check(self._checker.finish))
+        if self._writer is not None:
+            self._writer.close(max(self._clock(), self._observer.last_ns + 1))
+
+    @property
+    def against_client(self) -> Sequence[Finding]:
+        """What the client did wrong so far (of very many the first 10,000)."""
+        self.settle()
+        return self.blame.client.kept
+
+    def _clock(self) -> int:
+        """Nanoseconds since the judge was made."""
+        return self._monotonic() - self._began_ns
+
+    def _noted(self) -> None:
+        if self._notes.waiting > _MOST_WAITING:
+            self._work()
+        if self._timer is None and not self._finished:
+            self._timer = asyncio.get_running_loop().call_later(_QUIET_NS / 1e9, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        now_ns, pause_ns = self._clock(), _QUIET_NS
+        if self._notes:
+            quiet = now_ns - self._notes.last_ns >= _QUIET_NS
+            if quiet or now_ns - self._notes.first_ns > _OLDEST_NS:
+                self._work()
+                pause_ns = 0 if quiet else _QUIET_NS
+        elif self._writer is not None and self._writer.behind:
+            self._writer.derive()
+            pause_ns = 0
+        if self._notes or (self._writer is not None and self._writer.behind):
+            self._timer = asyncio.get_running_loop().call_later(pause_ns / 1e9, self._tick)
+
+    def _work(self) -> None:
+        """Judge for a moment."""
+        until_ns = self._clock() + _SLICE_NS
+        while self._notes and self._clock() < until_ns:
+            self._batch()
+        if self._writer is not None:
+            self._writer.commit()
+
+    def _batch(self) -> None:
+        for seen in self._observer.observations(self._notes.take(_BATCH)):
+            if isinstance(seen, tuple):
+                exchange, injected = seen
+                self.blame.inject(exchange, self._observer.last_ns, injected.fault)
+            else:
+                self._judge(seen)
+
+    def _judge(self, seen: Observation) -> None:
+        self.blame.see(seen)
+        if self._writer is not None:
+            self._writer.feed([seen])
+        self._found(self._check(lambda: self._checker.feed(seen)))
+
+    def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+        if self.failed is not None:
+            return []
+        try:
+            return check()
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a rule must not end the replay
+            self.failed = f"{type(error).__name__}: {error}"
+            return []
+
+    def _found(self, findings: Sequence[Finding]) -> None:
+        for finding in findings:
+            self.blame.sort(finding)
+        if self._writer is not None:
+            self._writer.add_findings(findings)

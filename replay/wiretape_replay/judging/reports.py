@@ -1,0 +1,70 @@
+"""Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from wiretape.cli import subcommand
+from wiretape.errors import InputError
+from wiretape.rules import CATALOGUE, Party
+from wiretape.text import nearest, printable
+
+_STDOUT = "-"
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A report that is wanted."""
+
+    form: str
+    file: str
+    """`-` for standard output."""
+
+    @classmethod
+    def of(cls, text: str) -> "Wanted":
+        """Read FORMAT:FILE.  Raises InputError."""
+        form, colon, file = text.partition(":")
+        forms = _forms()
+        if not colon or not file:
+            raise InputError(f"{printable(text)!r} is no report to write: give FORMAT:FILE, such as junit:report.xml.")
+        if form not in forms:
+            similar = nearest(form, forms)
+            guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
+            raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
+        folder = Path(file).parent
+        if not folder.is_dir():
+            raise InputError(f"{printable(file)} cannot be written: there is no folder {printable(str(folder))}.")
+        return cls(form, file)
+
+
+@contextmanager
+def recorded(record: Path | None, wanted: Sequence[Wanted]) -> Iterator[Path | None]:
+    """Where to record what passes: where it is to be kept, or for reports alone, until the block is left."""
+    if record is not None or not wanted:
+        yield record
+        return
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        yield Path(folder) / "replayed.db"
+
+
+def write(wanted: Sequence[Wanted], recording: Path, config: Sequence[str]) -> None:
+    """Write the reports, about the client's rules only; `config` are the options that name a configuration.
+
+    Raises InputError when one cannot be written.
+    """
+    rules = ",".join(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
+    asked = [str(recording), "--select", rules, "--fail-on", "never", *config]
+    for report in wanted:
+        asked += ["--format", report.form]
+        asked += ["--output", report.file] if report.file != _STDOUT else []
+    subcommand("report").main(asked, prog_name="wiretape report", standalone_mode=False)
+
+
+def _forms() -> Sequence[str]:
+    """The forms that `wiretape report` has."""
+    kinds = (option.type for option in subcommand("report").params if "--format" in option.opts)
+    return [str(form) for kind in kinds if isinstance(kind, click.Choice) for form in kind.choices]
