@@ -6,8 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.contract import STREAM, session_in
+from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.text import shown
 from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.faults.injector import Faults
+from wiretape_replay.faults.performing import Faulty, FaultyLines
+from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
 from wiretape_replay.pace import Pace
@@ -31,6 +36,10 @@ class Options:
     """Whether each stream that begins anew gets a playhead of its own."""
     matching: Matching = field(default_factory=Matching)
     """What counts when a request is matched to recorded ones: all of them in tape mode, else those for no stream."""
+    service: Service | None = None
+    """How clients are treated; None: in session mode they need a key, and any is good, in tape mode they need none."""
+    faults: Script = field(default_factory=Script)
+    """What goes wrong; events of streams can be addressed in session mode only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,8 @@ class Replay:
     """Answers from recorded exchanges: all of them in tape mode, in session mode those that are no streams."""
     player: SessionPlayer | None
     """In session mode."""
+    faults: Faults
+    """What went wrong so far, and how often."""
 
     @property
     def served(self) -> list[Served]:
@@ -68,32 +79,49 @@ async def serve_replay(
     host: str = "127.0.0.1",
     port: int = 0,
     log: Callable[[str], None] = lambda _: None,
+    judge: Judge | None = None,
 ) -> AsyncIterator[Replay]:
     """Play a recording.  Port 0 takes a free one.  `log` takes a line for each request.
 
-    Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used.
+    `judge` listens to what passes, and has finished when the block is left.
+
+    Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used and for
+    faults that the mode does not have.
     """
     options = options or Options()
+    faults, ids = _faults(options), RequestIds()
+    faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
-        source, tape, drives = _players(recording, options, log)
-        front = Front(source, log)
+        source, tape, drives = _players(recording, options, faulty, ids, log)
+        front = Front(Faulty(faulty, source) if options.faults.faults else source, log)
         url = await front.start(host, port)
         try:
-            yield Replay(url, tape, source if isinstance(source, SessionPlayer) else None)
+            yield Replay(url, tape, source if isinstance(source, SessionPlayer) else None, faults)
         finally:
             await front.stop()
             drives.stop()
 
 
-def _players(recording: Recording, options: Options, log: Callable[[str], None]) -> tuple[Source, TapePlayer, Drives]:
+def _faults(options: Options) -> Faults:
+    """Raises InputError for faults that the mode cannot have."""
+    if options.mode == "tape" and options.faults.on_events:
+        name = shown(options.faults.on_events[0].name, 60)
+        raise InputError(
+            f"The fault {name} is done to events, which only session mode does: tape mode sends whole answers."
+        )
+    return Faults(options.faults)
+
+
+def _players(
+    recording: Recording, options: Options, faulty: FaultyLines, ids: RequestIds, log: Callable[[str], None]
+) -> tuple[Source, TapePlayer, Drives]:
     drives = Drives(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
     if options.mode == "tape":
-        tape = TapePlayer(recording, options.pace, log, matching=options.matching)
+        tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return tape, tape, drives
     from wiretape_replay.session.building import sessions_of  # noqa: PLC0415
 
     sessions = sessions_of(recording, log)
-    ids = RequestIds()
     tape = TapePlayer(
         recording,
         options.pace,
@@ -103,7 +131,7 @@ def _players(recording: Recording, options: Options, log: Callable[[str], None])
         request_ids=ids,
     )
     player = SessionPlayer(
-        sessions, known=_known(recording), others=tape, drives=drives, request_ids=ids, log=log
+        sessions, known=_known(recording), others=tape, drives=drives, request_ids=ids, log=log, faulty=faulty
     )
     return player, tape, drives
 

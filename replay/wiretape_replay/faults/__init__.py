@@ -1,1 +1,1 @@
-"""Faults by script: what goes wrong, where, and how often.  All but `performing` and `source` is pure."""
+"""Faults by script: what goes wrong, where, and how often.  All but `performing` is pure."""

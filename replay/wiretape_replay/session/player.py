@@ -9,6 +9,7 @@ from wiretape.observe import header
 from wiretape.text import shown
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.faults.performing import FaultyLines
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.session.connected import Connected
@@ -46,10 +47,12 @@ class SessionPlayer:
         drives: Drives,
         request_ids: RequestIds,
         log: Callable[[str], None],
+        faulty: FaultyLines | None = None,
     ) -> None:
         """`known` are the ids of all sessions there are, also of those without a stream.
 
         `others` holds the recorded exchanges that are no streams.  `log` takes a line for each request.
+        `faulty` says which streams are sent with faults.
         """
         self.sessions = sessions
         self._known = known
@@ -60,6 +63,7 @@ class SessionPlayer:
         """The streams that have not ended, in the order in which they began."""
         self._log = log
         self._request_ids = request_ids
+        self._faulty = faulty
 
     async def answer(self, asked: Asked, line: Line) -> None:
         """See Source."""
@@ -89,7 +93,8 @@ class SessionPlayer:
         self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
         with self._counted(Connected(drive, follower, cursor, deltas)):
             await line.begin(session.head.unchunked() if asked.http_version == "HTTP/1.0" else session.head)
-            await give(line, drive, follower, session.keep_alive)
+            faulty = self._faulty.stream(line) if self._faulty else None
+            await give(line, drive, follower, session.keep_alive, faulty)
 
     @contextmanager
     def _counted(self, stream: Connected) -> Iterator[None]:
