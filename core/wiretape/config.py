@@ -1,14 +1,14 @@
 """What a project sets for itself: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.rules import Settings, Severity
-from wiretape.rules.selection import UnknownCodeError, codes_of, weight
+from wiretape.rules.selection import UnknownCodeError, codes_of, selected, weight
 from wiretape.text import printable
 from wiretape.toml import Table, TomlFile, said
 
@@ -31,12 +31,27 @@ class Config:
     baseline: Path | None = None
     docs_url: str | None = None
 
+    def asked(self, select: Collection[str] = (), ignore: Collection[str] = ()) -> frozenset[str]:
+        """The codes of the rules to be asked; what a command line selects or ignores counts instead of what is set.
+
+        Raises InputError when there are none, or when no rule has such a code.
+        """
+        try:
+            codes = selected(select or self.select, ignore or self.ignore) - self.settings.off
+        except UnknownCodeError as error:
+            raise InputError(printable(str(error))) from None
+        if not codes:
+            where = f" ({said(self.file)})" if self.file is not None else ""
+            raise InputError(f"No rule is left: what is selected is ignored, or off{where}.")
+        return codes
+
 
 def find_config(start: Path) -> Config:
     """What the nearest file at or above the folder `start` sets; nothing when there is none.  Raises InputError."""
     for folder in (start, *start.parents):
-        for name in (OWN_FILE, PROJECT_FILE):
-            path = folder / name
+        for path in (folder / OWN_FILE, folder / PROJECT_FILE):
+            if path.name == OWN_FILE and (path.exists() or path.is_symlink()) and not path.is_file():
+                raise InputError(f"{said(path)} is no file, so no configuration can be read from it.")
             if path.is_file() and (table := _table(path)) is not None:
                 return _Reader(table).config()
     return Config()
@@ -118,9 +133,10 @@ class _Reader:
         return self._table.file.path.parent / self._table.text(key)
 
     def _header(self, key: str) -> str:
-        name = self._table.text(key)
-        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            raise self._table.wrong(key, "it has to be the name of a header")
+        name = self._table.values[key]
+        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+            got = printable(repr(name))[:60] if name != "" else "an empty text"
+            raise self._table.wrong(key, f"it has to be the name of a header, like Idempotency-Key, not {got}")
         return name
 
     def _severity(self, key: str) -> None:

@@ -85,7 +85,7 @@ class Table:
             return default
         value = self._value(key)
         if not isinstance(value, str) or not value:
-            raise self.wrong(key, "it has to be a text")
+            raise self.wrong(key, "it has to be a text" + (", not an empty one" if value == "" else ""))
         return value
 
     def one_of(self, key: str, words: Sequence[str], default: str | None = None) -> str:

@@ -21,7 +21,6 @@ from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, ExchangeEnded
 from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE, Finding, Settings
-from wiretape.rules.selection import selected
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import NO_CONFIG, Order
 from wiretape_proxy.reports import Closed, Losing, Misplaced, Opened, Refused, Report, Unchecked, write
@@ -70,7 +69,7 @@ def _settings(config: str) -> Settings:
     if config == NO_CONFIG:
         return Settings()
     found = load_config(Path(config)) if config else find_config(Path.cwd())
-    asked = selected(found.select, found.ignore) - found.settings.off
+    asked = found.asked()
     return replace(found.settings, off=frozenset(CATALOGUE) - asked)
 
 

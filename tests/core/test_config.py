@@ -70,6 +70,28 @@ def test_the_nearest_file_at_or_above_a_folder_counts(tmp_path):
     assert find_config(inner) == Config(file=inner / "wiretape.toml")
 
 
+@pytest.mark.parametrize("make", [lambda path: path.mkdir(), lambda path: path.symlink_to("nowhere")])
+def test_a_name_that_is_no_file_is_not_passed_over(tmp_path, make):
+    (tmp_path / "pyproject.toml").write_text("[tool.wiretape]\n")
+    make(tmp_path / "wiretape.toml")
+    with pytest.raises(InputError, match=r"wiretape\.toml is no file, so no configuration can be read from it"):
+        find_config(tmp_path)
+
+
+def test_rules_to_ask_are_those_of_the_command_line_or_else_of_the_file(config):
+    set_ = config('select = ["SEQ"]\nignore = ["SEQ004"]\n[severity]\nSEQ003 = "off"\n')
+    assert set_.asked() == {"SEQ001", "SEQ002", "SEQ005"}
+    assert set_.asked(["SEQ", "RES001"], ["SEQ001"]) == {"SEQ002", "SEQ004", "SEQ005", "RES001"}
+
+
+@pytest.mark.parametrize(
+    "text", ['ignore = ["ALL"]', 'select = ["SEQ"]\nignore = ["SEQ"]', '[severity]\nALL = "off"'], ids=repr
+)
+def test_to_ask_no_rule_at_all_is_a_mistake(config, text):
+    with pytest.raises(InputError, match=r"No rule is left: what is selected is ignored, or off \(.*wiretape.toml\)\."):
+        config(text).asked()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -79,7 +101,14 @@ def test_the_nearest_file_at_or_above_a_folder_counts(tmp_path):
         ('select = ["SEQQ"]', "line 1: select: No rule's code begins with 'SEQQ'; did you mean SEQ?"),
         ('fail-on = "worst"', "line 1: fail-on: it has to be one of error, warning, note, never, not 'worst'."),
         ("baseline = 3", "line 1: baseline: it has to be a text."),
-        ('idempotency-header = "a b"', "line 1: idempotency-header: it has to be the name of a header."),
+        ('docs-url = ""', "line 1: docs-url: it has to be a text, not an empty one."),
+        (
+            'idempotency-header = "a b"',
+            "line 1: idempotency-header: it has to be the name of a header, like Idempotency-Key, not 'a b'.",
+        ),
+        ('idempotency-header = ""', "the name of a header, like Idempotency-Key, not an empty text."),
+        ("idempotency-header = 3", "the name of a header, like Idempotency-Key, not 3."),
+        ('select = [""]', "line 1: select: No rule's code begins with ''; the families are"),
         ("keep-alive-tolerance = -1", "line 1: keep-alive-tolerance: it has to be a number of seconds"),
         ("keep-alive-tolerance = inf", "it has to be a number of seconds"),
         ("keep-alive-tolerance = true", "it has to be a number of seconds"),

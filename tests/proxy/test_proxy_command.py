@@ -228,13 +228,20 @@ def test_a_threshold_is_reached_by_what_is_as_bad_or_worse(found, reached):
     assert [threshold for threshold in ("error", "warning", "note") if reaches(found, threshold)] == reached
 
 
-def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service):
-    (tmp_path / "wiretape.toml").write_text("nonsense = 1\n")
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ("nonsense = 1\n", "wiretape.toml, line 1: nonsense: there is no such setting"),
+        ('ignore = ["ALL"]\n', "No rule is left: what is selected is ignored, or off ("),
+    ],
+)
+def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service, config, said):
+    (tmp_path / "wiretape.toml").write_text(config)
 
     line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--output", "run.db")
 
     assert line.startswith("Error: ")
-    assert "wiretape.toml, line 1: nonsense: there is no such setting" in line
+    assert said in line
     assert not (tmp_path / "run.db").exists()
 
 

@@ -20,7 +20,18 @@ def test_all_names_every_rule():
 
 @pytest.mark.parametrize(
     ("prefix", "hint"),
-    [("SEQ01", "did you mean SEQ001?"), ("SSQ", "did you mean S"), ("", "the families are "), ("XYZ9", "families are")],
+    [
+        ("SEQ01", "did you mean SEQ001?"),
+        ("seq-1", "did you mean SEQ001?"),
+        ("SQE004", "did you mean SEQ004?"),
+        ("RES999", "did you mean RES006?"),
+        ("TOL003", "did you mean TOOL003?"),
+        ("SSQ", "did you mean S"),
+        ("", "the families are "),
+        ("XYZ9", "families are"),
+        ("XYZ001", "families are"),
+        ("é001", "families are"),
+    ],
 )
 def test_a_prefix_of_nothing_is_told_with_the_nearest(prefix, hint):
     with pytest.raises(UnknownCodeError, match="No rule's code begins with") as caught:

@@ -1,5 +1,6 @@
 """Choosing rules by prefixes of their codes: `SEQ` is a family, `SEQ004` one rule, `ALL` every rule."""
 
+import re
 from collections.abc import Collection, Iterable
 
 from wiretape.rules.catalogue import CATALOGUE
@@ -55,5 +56,19 @@ def _longest(prefixes: Iterable[str]) -> dict[str, int]:
 
 
 def _hint(wanted: str) -> str:
-    similar = nearest(wanted, [*families(), *CATALOGUE])
-    return f"; did you mean {similar}?" if similar else f"; the families are {', '.join(families())}."
+    """What was meant, perhaps: the family that comes nearest, and within it the rule whose number does."""
+    said = re.fullmatch(r"([A-Z]+)[^A-Z0-9]*([0-9]{0,9})", wanted)
+    family = _family(said[1]) if said else None
+    if said is None or family is None:
+        return f"; the families are {', '.join(families())}."
+    if not said[2]:
+        return f"; did you mean {family}?"
+    numbers = [int(code.removeprefix(family)) for code in codes_of(family)]
+    number = min(numbers, key=lambda number: (abs(number - int(said[2])), number))
+    return f"; did you mean {family}{number:03}?"
+
+
+def _family(letters: str) -> str | None:
+    """The family that letters are most likely a slip of; letters in another order before other letters."""
+    swapped = [family for family in families() if sorted(family) == sorted(letters)]
+    return swapped[0] if swapped else nearest(letters, families())

@@ -13,7 +13,6 @@ from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
 from wiretape.rules import Severity
-from wiretape.rules.selection import UnknownCodeError, selected
 from wiretape.text import printable
 from wiretape_inspect import output
 from wiretape_inspect.commands import known
@@ -90,7 +89,7 @@ def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None
     _check(made, everything=given["everything"], statistics=given["statistics"])
     config = _config(given["config"], without=given["no_config"])
     options = _options(given, config)
-    codes = _selected(given["select"] or config.select, given["ignore"] or config.ignore)
+    codes = config.asked(_listed("--select", given["select"]), _listed("--ignore", given["ignore"]))
     base = known.known_of(given, config)
     known.check_outputs(base, made)
     _spare_recordings("--output", [pair.to for pair in made])
@@ -140,19 +139,12 @@ def _config(path: Path | None, *, without: bool) -> Config:
     return load_config(path) if path is not None else find_config(Path.cwd())
 
 
-def _selected(select: Sequence[str], ignore: Sequence[str]) -> frozenset[str]:
-    try:
-        codes = selected(_listed(select), _listed(ignore))
-    except UnknownCodeError as error:
-        raise InputError(printable(str(error))) from None
-    if not codes:
-        raise InputError("No rule is left: what --select names, --ignore takes away.")
-    return codes
-
-
-def _listed(values: Sequence[str]) -> list[str]:
-    """The prefixes in comma lists."""
-    return [prefix.strip() for value in values for prefix in value.split(",") if prefix.strip()]
+def _listed(option: str, values: Sequence[str]) -> list[str]:
+    """The prefixes in comma lists.  Raises InputError where a list is empty."""
+    lists = [[prefix.strip() for prefix in value.split(",") if prefix.strip()] for value in values]
+    if not all(lists):
+        raise InputError(f"{option} names no rule: give codes or the beginnings of codes, like SEQ,RES001.")
+    return [prefix for prefixes in lists for prefix in prefixes]
 
 
 def _spare_recordings(option: str, paths: Sequence[Path | None]) -> None:
