@@ -4,8 +4,17 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from wiretape.contract import is_event_stream
 from wiretape.encoding import DecodingError, Identity, decoder
-from wiretape.observe import BytesArrived, BytesLost
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    ExchangeEnded,
+    Observation,
+    ResponseStarted,
+    Side,
+    header,
+)
 from wiretape.sse import Frame, FrameKind, Parser
 
 # Python 3.11 takes 50 ns to look up the member of an enumeration.
@@ -98,6 +107,47 @@ class FrameReader:
             # Empty chunks may stand at the end of the run.
             self._last = (ends[-1], times[bisect_left(ends, ends[-1])])
         return seen
+
+
+class Read(NamedTuple):
+    """An observation, read."""
+
+    seen: Observation
+    frames: Sequence[SeenFrame] = ()
+    """What it completes, or cuts off, of the event stream that it belongs to."""
+    undecodable: bool = False
+    """Whether that stream cannot be decoded from here on."""
+
+
+class StreamReaders:
+    """Reads the event streams of a recording, each once, for everybody who looks at frames.
+
+    Give it all observations, in order of time.
+    """
+
+    def __init__(self) -> None:
+        self._readers: dict[int, FrameReader] = {}
+
+    def read(self, seen: Observation) -> Read:
+        """The observation and its frames."""
+        if isinstance(seen, ResponseStarted):
+            if is_event_stream(header(seen.headers, "content-type")):
+                self._readers[seen.exchange] = FrameReader(header(seen.headers, "content-encoding"))
+            return Read(seen)
+        reader = self._readers.get(seen.exchange)
+        if reader is None:
+            return Read(seen)
+        return Read(seen, self._frames(reader, seen), reader.undecodable is not None)
+
+    def _frames(self, reader: FrameReader, seen: Observation) -> Sequence[SeenFrame]:
+        if isinstance(seen, ExchangeEnded):
+            del self._readers[seen.exchange]
+            return reader.close()
+        if isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
+            return reader.feed(seen)
+        if isinstance(seen, BytesLost) and seen.side is Side.RESPONSE:
+            return reader.skip(seen)
+        return ()
 
 
 def frames_of(content_encoding: str | None, body: Iterable[BytesArrived | BytesLost]) -> Iterator[SeenFrame]:

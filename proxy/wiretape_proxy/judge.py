@@ -17,6 +17,7 @@ from wiretape.observe import (
     header,
 )
 from wiretape.rules import Checker, Finding, Settings
+from wiretape.stream import Read, StreamReaders
 from wiretape.words import ending
 from wiretape_proxy.reports import Ended, Found, Mark, OpenStream, Progress
 
@@ -63,14 +64,14 @@ class _Account:
 class Judge:
     """Feeds the checker and keeps count."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, readers: StreamReaders) -> None:
         self.exchanges = 0
         self.streams = 0
         self.severities: Counter[str] = Counter()
         """How many findings there were of each severity."""
         self.failed: str | None = None
         """What kept the checks from going on.  Capture does not depend on them."""
-        self._checker = Checker(settings)
+        self._checker = Checker(settings, readers)
         self._accounts: dict[int, _Account] = {}
         self._marks: Counter[tuple[int, str, str]] = Counter()
 
@@ -108,13 +109,14 @@ class Judge:
             silence=max(0.0, (now_ns - account.last_ns) / 1e9),
         )
 
-    def feed(self, seen: Observation) -> list[Finding]:
+    def feed(self, read: Read) -> list[Finding]:
         """The findings that the observation makes certain."""
+        seen = read.seen
         if isinstance(seen, RequestStarted):
             self.exchanges += 1
             self._accounts[seen.exchange] = _Account(seen)
         before = self._checker.events
-        found = self._check(lambda: self._checker.feed(seen))
+        found = self._check(lambda: self._checker.take(read))
         self._count(self._accounts[seen.exchange], seen, self._checker.events - before)
         return found
 

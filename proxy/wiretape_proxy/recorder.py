@@ -85,7 +85,7 @@ class _Recorder:
 
     def __init__(self, writer: Writer, settings: Settings, *, progress: bool) -> None:
         self._writer = writer
-        self._judge = Judge(settings)
+        self._judge = Judge(settings, writer.readers)
         self._unpacker = Unpacker()
         # The monotonic clock is the same in all processes of a machine.
         self._base_ns = time.monotonic_ns() - writer.began_ns
@@ -163,8 +163,9 @@ class _Recorder:
     def _derive(self) -> None:
         found: list[Finding] = []
         unchecked = self._judge.failed
-        for seen in self._writer.derive():
-            here = self._judge.feed(seen)
+        for read in self._writer.derive():
+            seen = read.seen
+            here = self._judge.feed(read)
             self._judged_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
             self._tell(here)
             found += here

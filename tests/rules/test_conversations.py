@@ -388,12 +388,12 @@ def test_ten_thousand_events_that_keep_the_specification_pass_every_rule_they_ex
 
 def recorded(path, seen, rng):
     """Record what is seen with commits at any time, judged as it is derived."""
-    checker, found = Checker(), []
     writer = Writer.create(path, upstream="http://service.test")
+    checker, found = Checker(readers=writer.readers), []
 
     def derive():
-        for observation in writer.derive():
-            found.extend(checker.feed(observation))
+        for read in writer.derive():
+            found.extend(checker.take(read))
 
     for observation in seen:
         writer.feed([observation])

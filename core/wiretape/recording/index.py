@@ -2,35 +2,31 @@
 
 import sqlite3
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import orjson
 
-from wiretape.contract import is_event_stream
-from wiretape.observe import BytesArrived, BytesLost, ExchangeEnded, Observation, ResponseStarted, Side, header
-from wiretape.stream import FrameReader, SeenFrame
+from wiretape.observe import ExchangeEnded, ResponseStarted, header
+from wiretape.sse import Frame, FrameKind
+from wiretape.stream import Read, SeenFrame
 
 _INSERT = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LARGEST = 2**63
+# As a plain text, which is hashed much faster than the member of an enumeration.
+_MESSAGE = FrameKind.MESSAGE.value
+_NO_EVENT = (None,) * 10
 
 Row = tuple[object, ...]
 
 
-@dataclass(slots=True)
-class _Stream:
-    """An open event stream."""
-
-    reader: FrameReader
-    plain: bool
-    """Whether the stored bytes are the decoded ones, so that data can be pointed at."""
-
-
 class Indexer:
-    """Folds observations into rows of `frame`."""
+    """Turns the frames that observations bring into rows of `frame`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._streams: dict[int, _Stream] = {}
+        self._plain: dict[int, bool] = {}
+        """For each open response whether the stored bytes are the decoded ones, so that data can be pointed at."""
         self._words: dict[str, int] = {}
         self._starts: dict[int, list[int]] = {}
         """For each open exchange, where each segment of its response begins."""
@@ -39,49 +35,45 @@ class Indexer:
         """A segment of a response body begins at `start`.  Called before its bytes are fed."""
         self._starts.setdefault(exchange, []).append(start)
 
-    def feed(self, seen: Observation) -> None:
+    def feed(self, read: Read) -> None:
         """Index what the observation completes.  Raises sqlite3.Error."""
+        seen = read.seen
         if isinstance(seen, ResponseStarted):
-            self._begin(seen)
-        elif isinstance(seen, ExchangeEnded):
+            encoding = header(seen.headers, "content-encoding") or "identity"
+            self._plain[seen.exchange] = encoding.strip().lower() == "identity"
+        elif read.frames:
+            self._insert(seen.exchange, read.frames)
+        if isinstance(seen, ExchangeEnded):
             self._starts.pop(seen.exchange, None)
-            stream = self._streams.pop(seen.exchange, None)
-            if stream is not None:
-                self._insert(seen.exchange, stream, stream.reader.close())
-        elif isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE:
-            stream = self._streams.get(seen.exchange)
-            if stream is not None:
-                frames = stream.reader.feed(seen) if isinstance(seen, BytesArrived) else stream.reader.skip(seen)
-                self._insert(seen.exchange, stream, frames)
+            self._plain.pop(seen.exchange, None)
 
     def forget_words(self) -> None:
         """After a rollback: what was thought to be in `word` may not be."""
         self._words.clear()
 
-    def _begin(self, seen: ResponseStarted) -> None:
-        if is_event_stream(header(seen.headers, "content-type")):
-            encoding = header(seen.headers, "content-encoding")
-            plain = (encoding or "identity").strip().lower() == "identity"
-            self._streams[seen.exchange] = _Stream(FrameReader(encoding), plain)
-
-    def _insert(self, exchange: int, stream: _Stream, frames: list[SeenFrame]) -> None:
-        if frames:
-            starts = self._starts.get(exchange, []) if stream.plain else []
-            self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in frames])
+    def _insert(self, exchange: int, frames: Sequence[SeenFrame]) -> None:
+        starts = self._starts.get(exchange, []) if self._plain[exchange] else []
+        self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in frames])
 
     def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> Row:
         frame = seen.frame
-        place = (exchange, frame.start, len(frame.raw), self._word(frame.kind), seen.time_ns, seen.event)
+        place = (exchange, frame.start, len(frame.raw))
         if seen.event is None:
-            return (*place, None, None, None, None, None, None, None, None, None)
-        says, text = _read(frame.data)
-        name = frame.event
-        pointer = _pointer(seen, starts) if text is None else None
-        if pointer is None and text is None and frame.dispatched:
-            text = frame.data.decode()
+            return (*place, self._word(frame.kind), seen.time_ns, *_NO_EVENT)
+        lines = frame.values(b"data")
+        data = b"\n".join(lines)
+        says, text = _read(data)
+        pointer = None
+        if text is None:
+            pointer = _pointer(frame, lines[0], starts) if len(lines) == 1 else None
+            if pointer is None and lines:
+                text = data.decode()
         return (
             *place,
-            self._word(name or None),
+            self._word(_MESSAGE),
+            seen.time_ns,
+            seen.event,
+            self._word(frame.event or None),
             frame.id,
             says.sequence,
             self._word(says.type),
@@ -104,8 +96,7 @@ class Indexer:
         return number
 
 
-@dataclass(frozen=True, slots=True)
-class _Says:
+class _Says(NamedTuple):
     """What the index keeps of an event's JSON."""
 
     sequence: int | None = None
@@ -143,16 +134,15 @@ def _string(document: object, key: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _pointer(seen: SeenFrame, starts: list[int]) -> tuple[int, int] | None:
+def _pointer(frame: Frame, value: bytes, starts: list[int]) -> tuple[int, int] | None:
     """Offset in the frame and length of the only data line's value, when one segment holds it whole."""
-    values = seen.frame.values(b"data")
-    if len(values) != 1 or not starts:
+    if not starts:
         return None
-    raw, value = seen.frame.raw, values[0]
+    raw = frame.raw
     for prefix in (b"data: ", b"data:"):
         at = raw.find(prefix + value)
         if at == 0 or (at > 0 and raw[at - 1] in b"\r\n"):
-            begin = seen.frame.start + at + len(prefix)
+            begin = frame.start + at + len(prefix)
             end = begin + len(value)
             following = bisect_right(starts, begin)
             inside = following > 0 and (following == len(starts) or end <= starts[following])

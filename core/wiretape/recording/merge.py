@@ -71,20 +71,21 @@ def interleave(
     Runs overlap in time: each is cut where something else was seen.
     """
     ahead, behind = _Ahead(marks), _Ahead(segments)
-    begun: list[tuple[int, BytesArrived]] = []
+    # Of each run that has begun: when its next chunk came, and which that is.  No two times are the same.
+    begun: list[tuple[int, BytesArrived, int]] = []
     while begun or ahead or behind:
         first = begun[0][0] if begun else _FOREVER
         if behind.time_ns < min(first, ahead.time_ns):
-            heapq.heappush(begun, behind.take())
+            heapq.heappush(begun, (*behind.take(), 0))
         elif ahead.time_ns < first:
             yield ahead.take()[1]
         else:
-            _, run = heapq.heappop(begun)
+            _, run, place = heapq.heappop(begun)
             horizon = min(ahead.time_ns, behind.time_ns, begun[0][0] if begun else _FOREVER)
-            whole, rest = _cut(run, horizon)
-            yield whole
-            if rest is not None:
-                heapq.heappush(begun, (rest.time_ns, rest))
+            until = bisect_left(run.times, horizon, place)
+            yield _part(run, place, until)
+            if until < len(run.times):
+                heapq.heappush(begun, (run.times[until], run, until))
 
 
 class _Ahead(Generic[Seen]):
@@ -115,18 +116,13 @@ def _segments(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[tuple[
         yield row["time_ns"], unpack(row)
 
 
-def _cut(run: BytesArrived, horizon_ns: int) -> tuple[BytesArrived, BytesArrived | None]:
-    """The chunks of `run` before `horizon_ns`, and those from then on."""
-    if run.times[-1] < horizon_ns:
-        return run, None
-    at = bisect_left(run.times, horizon_ns)
-    middle = run.ends[at - 1]
-    before = run.data[: middle - run.start]
-    behind = run.data[middle - run.start :]
-    return (
-        BytesArrived(run.exchange, run.side, run.start, before, run.ends[:at], run.times[:at]),
-        BytesArrived(run.exchange, run.side, middle, behind, run.ends[at:], run.times[at:]),
-    )
+def _part(run: BytesArrived, begin: int, until: int) -> BytesArrived:
+    """The chunks of `run` from number `begin` up to `until`."""
+    if begin == 0 and until == len(run.times):
+        return run
+    start = run.ends[begin - 1] if begin else run.start
+    data = run.data[start - run.start : run.ends[until - 1] - run.start]
+    return BytesArrived(run.exchange, run.side, start, data, run.ends[begin:until], run.times[begin:until])
 
 
 def _marks(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[tuple[int, Observation]]:

@@ -4,7 +4,6 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from wiretape.observe import BytesArrived, Observation
 from wiretape.recording.merge import Bounds, interleave, observations
@@ -13,8 +12,10 @@ MEMORY_BYTES = 32 * 1024 * 1024
 """How many body bytes are kept in memory; beyond, they are read back from the file when their turn comes."""
 _HEAD_BYTES = 2048
 """What an observation without body bytes counts."""
-_SLICE = 64
-"""How many observations are handed out at once: few enough that the caller can look after its input."""
+_SLICE = 512
+_SLICE_BYTES = 256 * 1024
+"""How many observations, and bytes of bodies, are handed out at once: few enough to be indexed and judged in some
+hundredths of a second, so that the caller can look after its input."""
 
 
 @dataclass(slots=True)
@@ -60,9 +61,12 @@ class Pending:
             batch = self._batches.popleft()
             self._held -= batch.size
             self._current, self._until_ns = self._open(batch), batch.bounds.until_ns
-        taken = list(islice(self._current, _SLICE))
-        if len(taken) == _SLICE:
-            return taken, None
+        taken, size = [], 0
+        for seen in self._current:
+            taken.append(seen)
+            size += len(seen.data) if isinstance(seen, BytesArrived) else 0
+            if len(taken) == _SLICE or size >= _SLICE_BYTES:
+                return taken, None
         self._current = None
         return taken, self._until_ns
 

@@ -28,6 +28,7 @@ from wiretape.recording.merge import Bounds
 from wiretape.recording.pending import Pending
 from wiretape.recording.segments import Segment, lay, row
 from wiretape.rules.finding import Finding
+from wiretape.stream import Read, StreamReaders
 
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
@@ -56,6 +57,8 @@ class Writer:
         self._last_ns = self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
         self._closed = False
+        self.readers = StreamReaders()
+        """Those that read what `derive` returns."""
         self.lost_bytes = 0
         """Bytes that could not be stored, in this run of the writer."""
         self.trouble: str | None = None
@@ -131,19 +134,20 @@ class Writer:
         """Whether something is stored but not yet derived."""
         return bool(self._pending)
 
-    def derive(self) -> Sequence[Observation]:
+    def derive(self) -> Sequence[Read]:
         """Index the next few stored observations and return them, to be judged; empty when there are none."""
-        seen, until_ns = self._pending.take()
+        observations, until_ns = self._pending.take()
+        reads = [self.readers.read(seen) for seen in observations]
 
         def index() -> None:
-            for observation in seen:
-                self._indexer.feed(observation)
+            for read in reads:
+                self._indexer.feed(read)
             if until_ns is not None:
                 self._connection.execute(_INDEXED, (until_ns, self._file.capture))
 
         if self._attempt(index):
             self._indexer.forget_words()
-        return seen
+        return reads
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings."""

@@ -1,8 +1,7 @@
 """The checker: observations in, findings out, the same live and afterwards."""
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, operation_of
 from wiretape.observe import (
@@ -41,7 +40,7 @@ from wiretape.rules.sessions import Sessions
 from wiretape.rules.settings import DEFAULT, Settings
 from wiretape.rules.state import ExchangeState, Stream, StreamEnd
 from wiretape.sse import Frame, FrameKind
-from wiretape.stream import SeenFrame
+from wiretape.stream import Read, SeenFrame, StreamReaders
 
 # Python 3.11 takes 50 ns to look up the member of an enumeration.
 _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
@@ -53,8 +52,10 @@ class Checker:
     Feed it the observations of a recording in order of time.  A finding is given out as soon as it is certain.
     """
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, readers: StreamReaders | None = None) -> None:
+        """`readers`: those that read what `take` is given."""
         self.settings = settings or DEFAULT
+        self._readers = readers or StreamReaders()
         self.exchanges = 0
         """How many exchanges were seen."""
         self.events = 0
@@ -66,20 +67,25 @@ class Checker:
         self._request_ids = RequestIds()
         self._pause_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
-        self._handlers: dict[type, Callable[[Any], None]] = {
-            RequestStarted: self._request_started,
-            ResponseStarted: self._response_started,
-            BytesArrived: self._bytes_arrived,
-            BytesLost: self._bytes_lost,
-            ExchangeEnded: self._exchange_ended,
-        }
 
     def feed(self, observation: Observation) -> list[Finding]:
         """The findings that the observation makes certain, in the order of the stream."""
-        handler = self._handlers.get(type(observation))
-        if handler is not None:
-            handler(observation)
-        self._now_ns = observation.times[-1] if isinstance(observation, BytesArrived) else observation.time_ns
+        return self.take(self._readers.read(observation))
+
+    def take(self, read: Read) -> list[Finding]:
+        """The same, for an observation that was read already, by the readers that the checker was made with."""
+        seen = read.seen
+        if isinstance(seen, BytesArrived):
+            self._bytes_arrived(seen, read)
+        elif isinstance(seen, RequestStarted):
+            self._request_started(seen)
+        elif isinstance(seen, ResponseStarted):
+            self._response_started(seen)
+        elif isinstance(seen, BytesLost):
+            self._bytes_lost(seen, read)
+        elif isinstance(seen, ExchangeEnded):
+            self._exchange_ended(seen, read)
+        self._now_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
         if self._asking.due_ns < self._now_ns:
             self._asking.decide(self._now_ns)
         return self._asking.take()
@@ -87,7 +93,8 @@ class Checker:
     def finish(self) -> list[Finding]:
         """The findings that the end of the recording makes certain.  Exchanges still open stay undecided."""
         for state in list(self._open.values()):
-            self._exchange_ended(ExchangeEnded(state.number, self._now_ns, Ending.OPEN))
+            ended = ExchangeEnded(state.number, self._now_ns, Ending.OPEN)
+            self._exchange_ended(ended, self._readers.read(ended))
         self._asking.decide(self._now_ns, finished=True)
         return self._asking.take()
 
@@ -140,20 +147,18 @@ class Checker:
             state.stream = Stream(state, session, reader, Hearing(place.time_ns, self._pause_ns))
             session.courses.append(state.stream.course)
 
-    def _bytes_arrived(self, run: BytesArrived) -> None:
+    def _bytes_arrived(self, run: BytesArrived, read: Read) -> None:
         state = self._open.get(run.exchange)
         if state is None or run.side is not Side.RESPONSE:
             return
         if state.stream is not None:
-            for part in state.stream.hearing.parts(run):
-                self._pause(state.stream, state.stream.hearing.hear(part))
-                self._frames(state.stream, state.stream.reader.feed(part))
-            if state.stream.reader.undecodable is not None and not state.stream.unknown_end:
+            self._heard(state.stream, state.stream.hearing.hear(run), read.frames)
+            if read.undecodable and not state.stream.unknown_end:
                 self._lose(state.stream)
         elif state.answer is not None:
             state.answer.feed(run)
 
-    def _bytes_lost(self, lost: BytesLost) -> None:
+    def _bytes_lost(self, lost: BytesLost, read: Read) -> None:
         state = self._open.get(lost.exchange)
         if state is None:
             return
@@ -162,19 +167,19 @@ class Checker:
             return
         if state.stream is not None:
             state.stream.hearing.miss()
-            self._frames(state.stream, state.stream.reader.skip(lost))
+            self._frames(state.stream, read.frames)
             self._lose(state.stream)
         elif state.answer is not None:
             state.answer.miss()
 
-    def _exchange_ended(self, ended: ExchangeEnded) -> None:
+    def _exchange_ended(self, ended: ExchangeEnded, read: Read) -> None:
         state = self._open.pop(ended.exchange, None)
         if state is None:
             return
         state.last_ns = ended.time_ns
         place = Place(ended.exchange, ended.time_ns)
         if state.stream is not None:
-            self._stream_ended(state.stream, ended)
+            self._stream_ended(state.stream, ended, read.frames)
         elif state.answer is not None:
             state.answer.close(ended.ending)
             occasion = GOOD_ANSWER if isinstance(state.answer, GoodAnswer) else ERROR_ANSWER
@@ -184,9 +189,9 @@ class Checker:
         self._asking.ask(EXCHANGE_END, (state, ended.ending), place)
         conduct.ended(state, ended.ending, ended.time_ns)
 
-    def _stream_ended(self, stream: Stream, ended: ExchangeEnded) -> None:
+    def _stream_ended(self, stream: Stream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> None:
         tail: Frame | None = None
-        for seen in stream.reader.close():
+        for seen in frames:
             if seen.frame.kind is FrameKind.TAIL:
                 tail = seen.frame if seen.frame.fields else None
             else:
@@ -198,7 +203,16 @@ class Checker:
         if resumption is not None and not resumption.asked:
             self._replayed(resumption, Place(ended.exchange, ended.time_ns))
 
-    def _frames(self, stream: Stream, frames: list[SeenFrame]) -> None:
+    def _heard(self, stream: Stream, pauses: list[Pause], frames: Sequence[SeenFrame]) -> None:
+        """Frames, and pauses that ended meanwhile, in order of time."""
+        for pause in pauses:
+            before = [seen for seen in frames if seen.time_ns < pause.ended_ns]
+            frames = frames[len(before) :]
+            self._frames(stream, before)
+            self._pause(stream, pause)
+        self._frames(stream, frames)
+
+    def _frames(self, stream: Stream, frames: Iterable[SeenFrame]) -> None:
         for seen in frames:
             kind = seen.frame.kind
             if stream.comment is not None:

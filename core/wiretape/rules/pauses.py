@@ -35,16 +35,15 @@ class Hearing:
         self._lost = False
         self._told = False
 
-    def hear(self, run: BytesArrived) -> Pause | None:
-        """The pause that a run without pauses in it ends, when it is too long."""
-        end = run.ends[-1]
-        if end == run.start:
-            return None
-        pause = self._pause(run.times[bisect_left(run.ends, run.start + 1)])
-        # Empty chunks may stand at the end of the run.
-        self._heard_ns = run.times[bisect_left(run.ends, end)]
-        self._lost = False
-        return pause
+    def hear(self, run: BytesArrived) -> list[Pause]:
+        """The pauses before and between the chunks of a run that are too long."""
+        if run.times[-1] - self._heard_ns > self._limit_ns:
+            return list(self._pauses(run))
+        if run.ends[-1] > run.start:
+            # Empty chunks may stand at the end of the run.
+            self._heard_ns = run.times[bisect_left(run.ends, run.ends[-1])]
+            self._lost = False
+        return []
 
     def miss(self) -> None:
         """Bytes passed unseen."""
@@ -57,19 +56,14 @@ class Hearing:
             return pause
         return Pause(time_ns, 0, self._limit_ns)
 
-    def parts(self, run: BytesArrived) -> Iterator[BytesArrived]:
-        """The run, cut where bytes were too long in coming."""
-        if run.times[-1] - run.times[0] <= self._limit_ns:
-            yield run
-            return
-        begin, heard_ns, end = 0, run.times[0], run.start
-        for place, (after, time_ns) in enumerate(zip(run.ends, run.times, strict=True)):
-            if after > end:
-                if time_ns - heard_ns > self._limit_ns:
-                    yield _part(run, begin, place)
-                    begin = place
-                heard_ns, end = time_ns, after
-        yield _part(run, begin, len(run.ends))
+    def _pauses(self, run: BytesArrived) -> Iterator[Pause]:
+        before = run.start
+        for end, time_ns in zip(run.ends, run.times, strict=True):
+            if end > before:
+                pause = self._pause(time_ns)
+                if pause is not None:
+                    yield pause
+                self._heard_ns, self._lost, before = time_ns, False, end
 
     def _pause(self, until_ns: int) -> Pause | None:
         pause = Pause(until_ns, until_ns - self._heard_ns, self._limit_ns, self._lost)
@@ -77,10 +71,3 @@ class Hearing:
             return None
         self._told = True
         return pause
-
-
-def _part(run: BytesArrived, begin: int, end: int) -> BytesArrived:
-    """The chunks of a run from number `begin` up to `end`."""
-    start = run.ends[begin - 1] if begin else run.start
-    data = run.data[start - run.start : run.ends[end - 1] - run.start]
-    return BytesArrived(run.exchange, run.side, start, data, run.ends[begin:end], run.times[begin:end])

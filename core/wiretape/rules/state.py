@@ -21,7 +21,7 @@ from wiretape.rules.readers import Reader
 from wiretape.rules.request_ids import RequestIds
 from wiretape.rules.sessions import Session, Sessions
 from wiretape.sse import Frame
-from wiretape.stream import FrameReader, SeenFrame
+from wiretape.stream import SeenFrame
 
 _MOST_IDS = 50_000
 """How many ids of one connection are remembered."""
@@ -97,7 +97,6 @@ class Stream:
         "hearing",
         "last",
         "out_of_step",
-        "reader",
         "sequence",
         "session",
         "unknown_end",
@@ -109,7 +108,6 @@ class Stream:
         self.session = session
         request = exchange.request
         self.course = Course(session.past, reader, request.exchange, request.time_ns, exchange.cursor)
-        self.reader = FrameReader(exchange.response_header("content-encoding"))
         self.hearing = hearing
         self.last: Message | None = None
         """The last message."""
