@@ -9,8 +9,13 @@ import click
 from click.core import ParameterSource
 
 from wiretape.errors import InputError
+from wiretape.rules import Severity
 from wiretape.text import shown
+from wiretape_replay.answers.settings import Service, load_service
 from wiretape_replay.grouped import GroupedCommand, group_of
+from wiretape_replay.judging.hearing import Hearing
+from wiretape_replay.judging.judge import Judge
+from wiretape_replay.judging.telling import NEVER, fails
 from wiretape_replay.pace import Pace
 from wiretape_replay.serving import Options, Replay, serve_replay
 from wiretape_replay.tape.matching import Matching, Order, Repeat
@@ -23,7 +28,9 @@ _LISTED = 20
 _serving = group_of("What is served, and where")
 _time = group_of("Time")
 _matching = group_of("Which recorded answer a request gets (not: streams in session mode)")
+_clients = group_of("How clients are treated")
 _outcome = group_of("What it comes to")
+_judging = group_of("What the client did, judged")
 
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
@@ -71,6 +78,38 @@ _outcome = group_of("What it comes to")
 @_outcome(
     "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
 )
+@_clients(
+    "--service",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Keys, their scopes, limits and workspaces, in TOML.  [default: a key is needed, and any is good]",
+)
+@_clients(
+    "--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway)."
+)
+@_clients("--no-auth", is_flag=True, help="Ask for no key.")
+@_judging(
+    "--fail-on",
+    type=click.Choice([*(severity.value for severity in Severity), NEVER]),
+    default=NEVER,
+    show_default=True,
+    help="Exit status 1 if the client did something as bad as this, or worse.",
+)
+@_judging(
+    "--report",
+    "reports",
+    metavar="FORMAT:FILE",
+    multiple=True,
+    help="Write a report on the client when the replay ends, as `wiretape report` does. Repeatable; FILE may be -.",
+)
+@_judging("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what passes, in a new file.")
+@_judging(
+    "--config",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Configuration of the rules, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
+)
+@_judging("--no-config", is_flag=True, help="Read no configuration.")
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -88,6 +127,14 @@ def replay(
     repeat: str,
     strict: bool,
     verify: bool,
+    service: Path | None,
+    limits: bool,
+    no_auth: bool,
+    fail_on: str,
+    reports: tuple[str, ...],
+    record: Path | None,
+    config: Path | None,
+    no_config: bool,
 ) -> None:
     """Play a recording back as an offline service.
 
@@ -96,7 +143,7 @@ def replay(
     Any other request gets the recorded answers of its kind (method, path, query, and body where bodies differ) in
     recorded order; in tape mode streams do too, byte for byte and with the ending they had.
     A request that was not recorded gets status 501 and the reason.
-    Ctrl-C ends the replay and prints what was asked for and what never was.
+    Ctrl-C ends the replay and prints what was asked for, what never was, and which rules the client broke.
     """
     if verify:
         ctx.exit(_verified(ctx, recording))
@@ -107,9 +154,24 @@ def replay(
         ignore_query=ignore_query, ignore_body=ignore_body, match_headers=match_header, order=order, repeat=repeat
     )
     own = playhead == "connection"
-    options = Options(mode, Pace.of(speed), paused=paused, own_playhead=own, matching=matching)
-    playing = asyncio.run(_replay(recording, options, host, port))
-    ctx.exit(int(strict and bool(playing.misses or playing.unconsumed)))
+    treatment = _treatment(service, mode, limits=limits, no_auth=no_auth)
+    options = Options(mode, Pace.of(speed), paused=paused, own_playhead=own, matching=matching, service=treatment)
+    with Hearing.of(reports, record, config, no_config=no_config) as hearing:
+        playing = asyncio.run(_replay(recording, options, host, port, hearing.judge))
+        for line in hearing.verdict(recording):
+            _say(line)
+        hearing.report()
+    failed = strict and bool(playing.misses or playing.unconsumed)
+    ctx.exit(int(failed or fails(hearing.judge.blame, fail_on)))
+
+
+def _treatment(path: Path | None, mode: str, *, limits: bool, no_auth: bool) -> Service | None:
+    """How clients are treated; None where tape mode treats all alike."""
+    if mode == "tape" and path is None and not limits:
+        return None
+    service = load_service(path) if path is not None else Service(authentication=mode != "tape")
+    service = service.with_limits() if limits else service
+    return service.without_keys() if no_auth else service
 
 
 def _verified(ctx: click.Context, recording: Path) -> int:
@@ -128,11 +190,11 @@ def _verified(ctx: click.Context, recording: Path) -> int:
     return int(not found.same)
 
 
-async def _replay(recording: Path, options: Options, host: str, port: int) -> Replay:
+async def _replay(recording: Path, options: Options, host: str, port: int, judge: Judge) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve_replay(recording, options, host=host, port=port, log=_say) as playing:
+    async with serve_replay(recording, options, host=host, port=port, log=_say, judge=judge) as playing:
         _say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         await stop.wait()
     _summarise(playing)

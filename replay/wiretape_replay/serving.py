@@ -9,12 +9,17 @@ from wiretape.contract import STREAM, session_in
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.text import shown
+from wiretape_replay.answers.guard import Guard
+from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.answers.settings import Service
+from wiretape_replay.answers.workspaces import workspaces_of
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
 from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
+from wiretape_replay.judging.judge import Judge
 from wiretape_replay.pace import Pace
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.player import SessionPlayer
@@ -92,14 +97,28 @@ async def serve_replay(
     faults, ids = _faults(options), RequestIds()
     faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
-        source, tape, drives = _players(recording, options, faulty, ids, log)
-        front = Front(Faulty(faulty, source) if options.faults.faults else source, log)
+        players = _players(recording, options, faulty, ids, log)
+        source = _guarded(players, options, ids, log)
+        front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge)
         url = await front.start(host, port)
         try:
-            yield Replay(url, tape, source if isinstance(source, SessionPlayer) else None, faults)
+            if judge is not None:
+                judge.open(url)
+            yield Replay(url, players.tape, players.session, faults)
         finally:
             await front.stop()
-            drives.stop()
+            players.drives.stop()
+            if judge is not None:
+                judge.finish()
+
+
+@dataclass(frozen=True, slots=True)
+class _Players:
+    """Those who answer, in session mode the second by way of the first."""
+
+    session: SessionPlayer | None
+    tape: TapePlayer
+    drives: Drives
 
 
 def _faults(options: Options) -> Faults:
@@ -114,11 +133,11 @@ def _faults(options: Options) -> Faults:
 
 def _players(
     recording: Recording, options: Options, faulty: FaultyLines, ids: RequestIds, log: Callable[[str], None]
-) -> tuple[Source, TapePlayer, Drives]:
+) -> _Players:
     drives = Drives(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
-        return tape, tape, drives
+        return _Players(None, tape, drives)
     from wiretape_replay.session.building import sessions_of  # noqa: PLC0415
 
     sessions = sessions_of(recording, log)
@@ -133,7 +152,17 @@ def _players(
     player = SessionPlayer(
         sessions, known=_known(recording), others=tape, drives=drives, request_ids=ids, log=log, faulty=faulty
     )
-    return player, tape, drives
+    return _Players(player, tape, drives)
+
+
+def _guarded(players: _Players, options: Options, ids: RequestIds, log: Callable[[str], None]) -> Source:
+    """The source of all answers, behind a guard where there is one."""
+    source = players.session or players.tape
+    if options.service is None and players.session is None:
+        return source
+    sessions = players.session.sessions if players.session is not None else {}
+    workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
+    return Guarded(Guard(options.service or Service(), ids.next, workspace_of), source, log)
 
 
 def _on_log(exchange: Exchange) -> bool:
