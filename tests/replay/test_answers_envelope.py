@@ -112,7 +112,7 @@ def test_what_is_wrong_with_a_request_is_told_place_by_place():
     [
         ("session_busy", {}),
         (BUSY, {}),
-        *((code, {"active": RUN, "reasons": [Reason("a", "b")]}) for code in CLOSED - {BUSY}),
+        *((code, {"active": RUN, "reasons": [Reason("a", "b")]}) for code in sorted(CLOSED - {BUSY})),
     ],
 )
 def test_what_cannot_be_said_is_not(code, more):
