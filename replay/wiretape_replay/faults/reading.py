@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from wiretape.text import printable
+from wiretape.errors import InputError
+from wiretape.text import printable, shown
 from wiretape.toml import Table, TomlFile
 from wiretape_replay.faults.addressing import REQUEST_KEYS, address_in, events_in
 from wiretape_replay.faults.deed import Do
@@ -71,3 +72,12 @@ def _refuse_twins(faults: Sequence[Fault], tables: Sequence[Table]) -> None:
         if fault.name in seen:
             raise table.wrong("name", f"{printable(fault.name)} is the name of two faults; each needs its own")
         seen.add(fault.name)
+
+
+def for_mode(script: Script, mode: str) -> Script:
+    """The script, if what it says can be done in a mode.  Raises InputError."""
+    if mode == "tape" and script.on_events:
+        name = shown(script.on_events[0].name, 60)
+        why = "is done to events of streams, and tape mode sends recorded answers as they are"
+        raise InputError(f"The fault {name} {why}: choose --mode session.")
+    return script

@@ -1,0 +1,32 @@
+"""What the command says about faults: before a replay, and after it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from wiretape.errors import InputError
+from wiretape.recording import open_recording
+from wiretape.text import shown
+from wiretape.words import counted
+from wiretape_replay.faults.injector import Faults
+from wiretape_replay.faults.reading import for_mode
+from wiretape_replay.faults.rehearsal import listing
+from wiretape_replay.faults.script import Script
+from wiretape_replay.session.building import sessions_of
+
+
+def dry_run(recording_path: Path, script: Script | None, mode: str) -> Iterator[str]:
+    """The lines of a dry run.  Raises RecordingError, and InputError for a script that cannot be used."""
+    if script is None:
+        raise InputError("--dry-run lists what the faults of a script would hit: give one with --faults FILE.")
+    for_mode(script, mode)
+    with open_recording(recording_path) as recording:
+        # What is odd about the recording is said when it is played.
+        sessions = sessions_of(recording, lambda _: None)
+        yield from listing(script, {name: session.log for name, session in sessions.items()})
+
+
+def summary(faults: Faults) -> Iterator[str]:
+    """How often each fault was done, if there are any."""
+    if faults.script.faults:
+        told = (f"{shown(name, 60)} {counted(count, 'time')}" for name, count in faults.done.items())
+        yield f"Faults done: {', '.join(told)}."
