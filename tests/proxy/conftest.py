@@ -337,7 +337,8 @@ class Proxy:
 def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType({}), **options) -> subprocess.Popen:
     """Start a program that finds wiretape."""
     path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, stdin=subprocess.DEVNULL, **options)
+    options = {"stdin": subprocess.DEVNULL, **options}
+    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, **options)
 
 
 @pytest.fixture(scope="session")
