@@ -11,6 +11,7 @@ EVENTS = [b"id: 1\r\n", b"data: one\r\n\r\n", b"data: tw"]
 BODY = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in EVENTS)
 LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "100"))
 NO_LENGTH = (("Content-Type", "text/plain"),)
+CHUNKED = (("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked"))
 
 
 @pytest.mark.parametrize(
@@ -42,10 +43,14 @@ def test_a_chunked_answer_ends_as_recorded(reel, serve, call, ending, how, tail)
 @pytest.mark.parametrize(
     ("ending", "how"),
     [
+        (Ending.COMPLETE, "closed"),
         (Ending.SERVICE_CLOSED, "closed"),
         (Ending.SERVICE_RESET, "reset"),
+        (Ending.SERVICE_INVALID, "closed"),
         (Ending.CLIENT_CLOSED, "open"),
+        (Ending.TIMED_OUT, "open"),
         (Ending.PROXY_STOPPED, "closed"),
+        (Ending.OPEN, "closed"),
     ],
 )
 def test_an_answer_without_chunks_ends_as_recorded(reel, serve, call, headers, ending, how):
@@ -80,6 +85,112 @@ def test_a_request_without_a_response_gets_not_one_byte(reel, serve, call, endin
 
     assert (seen.data, seen.how) == (b"", how)
     assert tape.served[0].status is None
+
+
+WHOLE = (("Content-Type", "text/plain"), ("Content-Length", "28"))
+
+
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        (Ending.COMPLETE, "open"),
+        (Ending.SERVICE_CLOSED, "closed"),
+        (Ending.SERVICE_RESET, "reset"),
+        (Ending.SERVICE_INVALID, "closed"),
+        (Ending.CLIENT_CLOSED, "open"),
+        (Ending.TIMED_OUT, "open"),
+        (Ending.PROXY_STOPPED, "closed"),
+        (Ending.OPEN, "closed"),
+    ],
+)
+def test_an_answer_that_has_its_whole_length_ends_as_recorded(reel, serve, call, ending, how):
+    reel.exchange(EVENTS, headers=WHOLE, ending=ending)
+    caller = call(serve(reel.close()).url)
+    caller.ask()
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert (seen.body, seen.how) == (b"".join(EVENTS), how)
+
+
+@pytest.mark.parametrize(
+    "recorded",
+    [{"method": "HEAD"}, {"status": 204, "headers": NO_LENGTH}, {"status": 304}],
+    ids=["HEAD", "204", "304"],
+)
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        (Ending.COMPLETE, "open"),
+        (Ending.SERVICE_CLOSED, "closed"),
+        (Ending.SERVICE_RESET, "reset"),
+        (Ending.CLIENT_CLOSED, "open"),
+        (Ending.OPEN, "closed"),
+    ],
+)
+def test_an_answer_without_a_body_ends_as_recorded(reel, serve, call, recorded, ending, how):
+    reel.exchange(**{"headers": LENGTH} | recorded, ending=ending)
+    caller = call(serve(reel.close()).url)
+    caller.ask(method=recorded.get("method", "GET"))
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert (seen.body, seen.how) == (b"", how)
+
+
+def test_a_switch_of_protocols_is_the_last_answer_on_its_connection(reel, serve, call):
+    """Nobody here speaks what was switched to, and what came after it is not in a recording."""
+    switch = (("Connection", "Upgrade"), ("Upgrade", "something"))
+    reel.exchange(status=101, reason="Switching Protocols", headers=switch)
+    caller = call(serve(reel.close()).url)
+    caller.ask(extra="Connection: Upgrade\r\nUpgrade: something\r\n")
+
+    seen = caller.read()
+
+    assert seen.data == b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: something\r\n\r\n"
+    assert seen.how == "closed"
+
+
+@pytest.mark.parametrize(
+    ("headers", "sent"),
+    [(CHUNKED, NO_LENGTH), (LENGTH, LENGTH), (NO_LENGTH, NO_LENGTH)],
+    ids=["chunked", "content-length", "close-delimited"],
+)
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        (Ending.COMPLETE, "closed"),
+        (Ending.SERVICE_CLOSED, "closed"),
+        (Ending.SERVICE_RESET, "reset"),
+        (Ending.CLIENT_CLOSED, "open"),
+        (Ending.TIMED_OUT, "open"),
+    ],
+)
+def test_a_client_of_http_1_0_gets_the_body_bare_and_the_ending_that_was(reel, serve, call, headers, sent, ending, how):
+    reel.exchange(EVENTS, headers=headers, ending=ending)
+    caller = call(serve(reel.close()).url)
+    caller.ask(version="HTTP/1.0")
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    lines = [b"HTTP/1.1 200 OK", *(f"{name}: {value}".encode() for name, value in sent)]
+    assert seen.data == b"\r\n".join([*lines, b"", b"".join(EVENTS)])
+    assert seen.how == how
+
+
+@pytest.mark.parametrize(
+    ("headers", "how"),
+    [(WHOLE, "open"), (NO_LENGTH, "closed"), (CHUNKED, "closed")],
+    ids=["length", "close", "chunked"],
+)
+def test_a_client_of_http_1_0_that_stays_can_stay_where_the_length_is_known(reel, serve, call, headers, how):
+    reel.exchange(EVENTS, headers=headers)
+    caller = call(serve(reel.close()).url)
+    caller.ask(version="HTTP/1.0", extra="Connection: keep-alive\r\n")
+
+    seen = caller.read(patience=0.3 if how == "open" else 10)
+
+    assert (seen.body, seen.how) == (b"".join(EVENTS), how)
 
 
 @pytest.mark.parametrize("size", [16 * 1024 * 1024, 200_000], ids=["more than buffers hold", "less than buffers hold"])

@@ -14,7 +14,7 @@ from wiretape_replay.verify import Verified, verify
 from wiretape_replay.verify.run import _Verifier
 
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
-LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "26"))
+LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "28"))
 SHORT = (("Content-Type", "text/plain"), ("Content-Length", "100"))
 UNFRAMED = (("Content-Type", "text/plain"),)
 EVENTS = [b"id: 1\r\n", b"", b"data: one\r\n\r\n", b"data: tw"]
