@@ -111,6 +111,12 @@ def test_a_client_has_a_minute_to_follow_a_resync(three, at, codes):
     assert Played(read(three[0], RESYNC, at=2.0), read(three[1], cursor="evt_1", at=at)).codes == codes
 
 
+def test_events_that_come_again_are_one_finding_a_connection(three):
+    """At the first of them."""
+    played = Played(read(*three), read(*three, cursor="evt_3"), read(*three, cursor="evt_3", key="two"))
+    assert [(f.code, f.exchange, f.event) for f in played.findings] == [("RES001", 2, 1), ("RES001", 3, 1)]
+
+
 # What comes after the end of a run.
 
 

@@ -227,6 +227,30 @@ def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
     assert ask(wire, busy(**changes), 409) == codes
 
 
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"recovery": [CANCEL]},
+            (
+                "Expected a hint in `error.recovery` that names the path `/v1/sessions/ses_1/runs/run_1/resume` "
+                "of the active run, got 1 hint without it."
+            ),
+        ),
+        (
+            {"message": "Busy: ses_1."},
+            (
+                "Expected `error.message` to name the active run `run_1` and the run's status `waiting_for_input`, "
+                "got `Busy: ses_1.`."
+            ),
+        ),
+    ],
+)
+def test_what_a_refusal_lacks_is_said_with_what_it_is(wire, changes, said):
+    ask(wire, busy(**changes), 409)
+    assert [finding.message for finding in wire.findings] == [said]
+
+
 def test_ids_in_recovery_may_be_percent_encoded(wire):
     recovery = [f"/v1/sessions/ses_1/runs/run%2F%201/{name}" for name in ("cancel", "resume")]
     document = busy(active_run_id="run/ 1", recovery=recovery, message="ses_1 run/ 1 waiting for input")

@@ -47,6 +47,32 @@ def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
     assert wire.findings[0].message == f"Expected one JSON object as data, got {got}."
 
 
+@pytest.mark.parametrize(
+    ("line", "kind", "said"),
+    [
+        (
+            "mesage.started",
+            "message.started",
+            "Expected `message.started`, the JSON `type`, on the `event` line, got `mes",
+        ),
+        (
+            "session.error",
+            "run.started",
+            "Expected `session.error`, which the `event` line names, as JSON `type`, got ",
+        ),
+        (
+            "session.error",
+            "nonsense",
+            "Expected `session.error`, which the `event` line names, as JSON `type`, got the s",
+        ),
+    ],
+)
+def test_of_two_types_the_one_that_there_is_is_expected(wire, line, kind, said):
+    wire.stream(message({"type": kind}, event=line))
+    (finding,) = [finding for finding in wire.findings if finding.code == "EVT003"]
+    assert finding.message.startswith(said)
+
+
 BEYOND = [f"{'[' * 1024}{']' * 1024}", "1" * 4301]
 
 

@@ -142,6 +142,21 @@ def test_json_is_read_where_fast_readers_give_up(wire, document, code):
     assert wire.stream(f"event: message.delta\ndata: {document}\n\n") == [code]
 
 
+@pytest.mark.parametrize(
+    ("block", "got"),
+    [
+        ("retry: 5", "`retry` only"),
+        ("id: evt_9", "`id` only"),
+        ("id: evt_9\nevent: session.error\nretry: 5", "`event` and `id` and `retry` only"),
+        ("other: 1", "none"),
+    ],
+)
+def test_a_block_without_data_is_told_by_what_it_has(wire, block, got):
+    assert "SSE008" in wire.stream(f"{block}\n\n")
+    (finding,) = [finding for finding in wire.findings if finding.code == "SSE008"]
+    assert finding.message == f"Expected a `data` line, got {got}: this block dispatches no event."
+
+
 @pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 5000 + "1" + "}" * 5000, "1" * 5000])
 def test_json_too_deep_or_long_to_read_gives_no_finding_and_no_crash(wire, event, deep):
     document = event(2)[:-3] + f',"x":{deep}}}\n\n'

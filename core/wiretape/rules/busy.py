@@ -10,6 +10,7 @@ from wiretape.rules.doubts import CUT
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import quoted, sentence
+from wiretape.words import counted
 
 _SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
@@ -40,7 +41,10 @@ def active_run_missing(answer: Answer, _exchange: ExchangeState) -> Outcome:
     clause=f'{SESSION_BUSY}, recovery: "array of strings; hints naming the cancel and resume paths of the active run"',
 )
 def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
-    """`recovery` is no array of strings, or its strings do not name the cancel and resume paths of the active run."""
+    """The error does not name the two ways out: the paths on which the active run can be cancelled and resumed.
+
+    They have to stand in the strings of the array `recovery`, whatever else these say.
+    """
     if not answer.whole:
         return CUT
     if answer.code != SESSION_BUSY or answer.envelope is None:
@@ -54,7 +58,8 @@ def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
     if not missing:
         return HELD
     paths = " and ".join(quoted("…".join(path)) for path in missing)
-    return problem(f"Expected hints that name {paths} as `{ENVELOPE_KEY}.{_RECOVERY}`, got {len(hints)} without.")
+    wanted = f"a hint in `{ENVELOPE_KEY}.{_RECOVERY}` that names the path {paths} of the active run"
+    return problem(f"Expected {wanted}, got {counted(len(hints), 'hint')} without it.")
 
 
 def _path(operation: Operation, session: str | None, run: object) -> list[str]:
@@ -93,23 +98,28 @@ def _holds(hint: str, pieces: list[str]) -> bool:
     clause=f'{SESSION_BUSY}: "The message names the session, the active run and its status."',
 )
 def message_incomplete(answer: Answer, exchange: ExchangeState) -> Outcome:
-    """The message does not name the active run and its status, or the session, where the path of the request tells it.
+    """The error's message does not say what is in the way: which session is busy, with which run, in which status.
 
-    What BUSY001 misses is not looked for.
+    The session is looked for where the path of the request names it, run and status where the error's other fields do.
     """
     if not answer.whole:
         return CUT
     envelope = answer.envelope
     if answer.code != SESSION_BUSY or envelope is None or type(envelope.get("message")) is not str:
         return None
-    wanted = [session_in(exchange.request.target), envelope.get(_RUN), envelope.get(_STATUS)]
-    names = [name for name in wanted if type(name) is str]
+    text = envelope["message"]
+    wanted = {
+        "the session": session_in(exchange.request.target),
+        "the active run": envelope.get(_RUN),
+        "the run's status": envelope.get(_STATUS),
+    }
+    names = {what: name for what, name in wanted.items() if type(name) is str}
     if not names:
         return None
-    missing = [name for name in names if _plain(name) not in _plain(envelope["message"])]
+    missing = [f"{what} {quoted(name)}" for what, name in names.items() if _plain(name) not in _plain(text)]
     if not missing:
         return HELD
-    return problem(f"Expected a message that names {' and '.join(map(quoted, missing))}, got one without.")
+    return problem(f"Expected `{ENVELOPE_KEY}.message` to name {' and '.join(missing)}, got {quoted(text)}.")
 
 
 def _plain(text: str) -> str:

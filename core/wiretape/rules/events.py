@@ -97,6 +97,8 @@ def event_name_disagrees(message: Message, _stream: Stream) -> Outcome:
         return HELD
     if _is_damaged(message, name) or _is_damaged(message, message.type or "") or is_keep_alive(message):
         return None
+    if message.type in EVENT_TYPES and name not in EVENT_TYPES:
+        return problem(f"Expected {quoted(message.type)}, the JSON `type`, on the `event` line, got {quoted(name)}.")
     got = described(message.document.get("type", ...))
     return problem(f"Expected {quoted(name)}, which the `event` line names, as JSON `type`, got {got}.")
 

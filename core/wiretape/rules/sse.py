@@ -172,10 +172,16 @@ def wrong_content_type(exchange: ExchangeState) -> Outcome:
     'empty string and return."',
 )
 def message_without_data(message: Message, _stream: Stream) -> Outcome:
-    """A message that is no comment has no data line, so no client sees it."""
+    """A block of lines has no `data` line, and so dispatches no event: clients hand nothing to the application.
+
+    What it says in `id` and `retry` lines counts all the same.
+    """
     if message.data is not None:
         return HELD
-    return problem("Expected a `data` line, got none, so that no client sees this message.")
+    lines = {"event": message.event_line is not None, "id": message.id_line is not None, "retry": message.retries}
+    there = " and ".join(f"`{name}`" for name, present in lines.items() if present)
+    got = f"{there} only" if there else "none"
+    return problem(f"Expected a `data` line, got {got}: this block dispatches no event.")
 
 
 @rule(
