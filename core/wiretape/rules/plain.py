@@ -5,7 +5,6 @@ of its type.  So such rules (`plain=True` in the catalogue) are asked about the 
 and their answer is counted for the others.
 """
 
-
 import orjson
 
 from wiretape.contract import EVENT_TYPES
