@@ -13,6 +13,33 @@ from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
 from wiretape.rules.vectors.traffic import observations
 
+HOSTILE = '''
+[[exchange]]
+request = "GET /v1/sessions/\\u001b]0;x\\u0007/events/stream?x=]]></script>%0A::error::"
+response_headers = ["Content-Type: text/event-stream", "Content-Encoding: \\u001b[31m"]
+body = "data: x\\n\\n"
+
+[[exchange]]
+request = "GET /v1/sessions/s/events/stream"
+latin1 = true
+body = """
+event: \\u001b[31m</script>]]>\\u0000
+id: \\u001b[2J`@octocat` <img src=x onerror=alert(1)>
+\\u001b[1m</pre><script>: x%0A%25
+data: {"id":"\\\\ud800\\\\u001b]]><b>","sequence":99999999999999999999999,"type":"\\\\u202e"}
+
+data: \\u00ff\\u001b[0m\\u0000
+
+"""
+
+[[exchange]]
+request = "GET /\\u001b[1A|#1"
+status = 500
+response_headers = ["Content-Type: \\u001b[1A"]
+body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
+'''
+"""What could turn a terminal, XML, HTML, Markdown or a workflow command into something else."""
+
 
 @pytest.fixture
 def traffic():
@@ -33,6 +60,26 @@ def record(tmp_path, traffic):
         return tmp_path / name
 
     return write
+
+
+@pytest.fixture
+def hostile(record):
+    """A recording in which all text is hostile, in a file with a hostile name."""
+    return record(HOSTILE, name="it's <b>%0A`x`,y::z.db")
+
+
+@pytest.fixture
+def extreme(record, traffic):
+    """A recording of an event of 10 MB, JSON nested 100,000 deep, half a surrogate pair, numbers of many digits."""
+    deep = '{"type":"tool.started","content":' + "[" * 100_000 + "]" * 100_000 + "}"
+    large = '{"type":"message.completed","content":"' + "é" * 5_000_000 + '"}'
+    odd = r'{"type":"tool.started","sequence":1DIGITS,"content":{"name":"\ud800"}}'
+    data = (deep, large, odd.replace("DIGITS", "0" * 5_000), odd.replace("DIGITS", "0" * 30))
+    body = b"".join(f"event: tool.started\nid: e{len(one)}\ndata: {one}\n\n".encode() for one in data)
+    seen = traffic('[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "x"\n')
+    chunk = next(item for item in seen if isinstance(item, BytesArrived))
+    seen[seen.index(chunk)] = replace(chunk, data=body, ends=(len(body),))
+    return record(seen)
 
 
 @pytest.fixture(scope="session")

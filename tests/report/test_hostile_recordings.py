@@ -1,0 +1,155 @@
+"""Hostile recordings break neither a form of the report nor the terminal, whatever looks at them."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import jsonschema
+import pytest
+import xmlschema
+
+from wiretape_inspect.report import FORMS
+from wiretape_inspect.report.json_form import schema
+
+SCHEMAS = Path(__file__).parent / "schemas"
+OBJECTS = {"recording", "rule", "finding", "summary"}
+COLOUR = re.compile(r"\x1b\[[0-9;]*m")
+EVENTS = ("1:1", "1:2", "1:3", "1:4")
+
+
+def is_json(text):
+    jsonschema.validate(json.loads(text), schema())
+
+
+def is_ndjson(text):
+    assert {json.loads(line)["kind"] for line in text.splitlines()} == OBJECTS
+
+
+def is_junit(text):
+    xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
+    assert ET.fromstring(text).find("testsuite/testcase/failure") is not None  # noqa: S314 - just written
+
+
+def is_sarif(text):
+    official = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
+    jsonschema.Draft7Validator(official).validate(json.loads(text))
+
+
+def is_github(text):
+    *commands, summary = text.splitlines()
+    assert summary.startswith("wiretape: ")
+    assert all(re.match(r"::(error|warning|notice) title=[^:,]*,file=[^:,]*::", command) for command in commands)
+
+
+def is_concise(text):
+    assert all(re.search(r":\d+(:\d+)?: [A-Z]+\d{3} [a-z0-9-]+ \w+: ", line) for line in text.splitlines())
+
+
+def is_text(text):
+    assert re.search(r": [\d,]+ findings? \(.*\) · \d+ of \d+ rules exercised · ", text.splitlines()[-1])
+
+
+def is_markdown(text):
+    assert len(text) < 65_536
+    outside = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
+    assert re.findall("<[^>]*>", outside) == ["<details>", "<summary>", "</summary>", "</details>"]
+    assert not re.search("[@\\[]", outside)
+
+
+def is_html(text):
+    page = _Page()
+    page.feed(text)
+    page.close()
+    assert page.open == []
+    assert not page.seen & {"script", "img", "b", "iframe", "a"}
+
+
+class _Page(HTMLParser):
+    """Which elements a page has; each has to be closed, but for those that have no end."""
+
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen = [], set()
+
+    def handle_starttag(self, tag, _attributes):
+        self.seen.add(tag)
+        if tag not in {"meta", "br"}:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+CHECKS = {form: globals()[f"is_{form}"] for form in FORMS}
+
+
+@pytest.fixture(params=["hostile", "extreme"])
+def recorded(request):
+    return request.getfixturevalue(request.param)
+
+
+def reports(run, path, folder):
+    """The report in every form, from one run."""
+    pairs = [word for form in FORMS for word in ("--format", form, "--output", folder / form)]
+    result = run("report", path, *pairs, "--no-config", "--fail-on", "note", "--write-baseline", folder / "known.json")
+    assert (result.exit_code, result.exception) == (0, None), result.stderr
+    return {form: (folder / form).read_text() for form in FORMS}
+
+
+def test_hostile_recordings_break_no_form(run, recorded, tmp_path):
+    for form, text in reports(run, recorded, tmp_path).items():
+        assert all(line.isprintable() for line in text.split("\n")), form
+        assert len(text.splitlines()) > 5, form
+        assert len(text) < 1_000_000, form
+        CHECKS[form](text)
+    assert json.loads((tmp_path / "known.json").read_text())["findings"]
+    again = run("report", recorded, "--no-config", "--baseline", tmp_path / "known.json", "--strict-baseline")
+    assert (again.exit_code, again.stderr) == (0, "")
+
+
+LOOKS = ("show", "show --json", "sessions", "sessions --json", "export --format jsonl", "report --no-config --all")
+
+
+@pytest.mark.parametrize("command", [*LOOKS, *(f"show --at {place}" for place in EVENTS)])
+def test_hostile_recordings_leave_nothing_unescaped_in_what_looks_at_them(run, extreme, command):
+    result = run(*command.split(), extreme)
+    assert result.exit_code == (1 if "report" in command else 0), result.stderr
+    assert all(line.isprintable() for line in result.stdout.split("\n"))
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("command", ["show", "sessions", "report --no-config --all", "show --at 2:1"])
+def test_on_a_terminal_colours_are_the_only_escapes(hostile, command):
+    """A screen of 60 columns, as a person would look; what is recorded stands among colours of ours."""
+    text = on_terminal(*command.split(), hostile)
+    left = COLOUR.sub("", text)
+    assert left != text
+    assert all(line.isprintable() for line in left.split("\n"))
+    assert "\\x1b" in left
+
+
+def on_terminal(*arguments):
+    main, side = pty.openpty()
+    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
+    environment = kept | {"TERM": "xterm-256color", "COLUMNS": "60", "PAGER": "cat"}
+    command = [sys.executable, "-m", "wiretape", *map(str, arguments)]
+    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment):
+        os.close(side)
+        output = b""
+        while data := _read(main):
+            output += data
+        os.close(main)
+    return output.decode().replace("\r\n", "\n")
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody has the other side any more
+        return b""
