@@ -70,6 +70,10 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(reco
         "Never asked for: 2 recorded exchanges.",
         "      2  POST /v1/runs",
         f"      3  GET {STREAM}",
+        "The client broke 1 rule (1 finding):",
+        "  warning CLI008 (exchange 2): Expected credentials in the header Authorization only, "
+        "got the parameter `api_key`.",
+        f"What was replayed breaks 2 rules of the service (2 findings; see `wiretape report {recording}`).",
     ]
     assert (out, process.returncode) == ("", 0)
 
@@ -93,7 +97,11 @@ def test_it_says_when_everything_was_asked_for(reel):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=20)[1]
 
-    assert err.endswith("Served 1 request; 0 requests had no match.\nEvery recorded exchange was asked for.\n")
+    assert err.splitlines()[1:] == [
+        "Served 1 request; 0 requests had no match.",
+        "Every recorded exchange was asked for.",
+        "The client broke no rule.",
+    ]
 
 
 def test_a_long_list_of_what_was_never_asked_for_is_cut(reel):
@@ -103,7 +111,7 @@ def test_a_long_list_of_what_was_never_asked_for_is_cut(reel):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=20)[1]
 
-    assert err.splitlines()[-2:] == ["     20  GET /v1/19", "  and 5 more."]
+    assert err.splitlines()[-3:] == ["     20  GET /v1/19", "  and 5 more.", "The client broke no rule."]
 
 
 def test_recorded_text_cannot_steer_the_terminal(reel):

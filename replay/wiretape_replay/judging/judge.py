@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -10,6 +11,7 @@ from urllib.parse import urlsplit
 from wiretape.observe import Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Settings
+from wiretape.rules.selection import codes_of
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.judging.blame import Blame
 from wiretape_replay.judging.notes import Ear, Notes
@@ -24,6 +26,8 @@ _SLICE_NS = 2_000_000
 _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every stream waits for the judge at each of its writes."""
 _BATCH = 64
+_OUR_DOING = codes_of("AUTH")
+"""Rules of the service that are not asked: whether keys are looked at is said by the options of the replay."""
 
 
 class Judge:
@@ -49,7 +53,8 @@ class Judge:
         """What kept the checks from going on."""
         self._record = record
         self._writer: Writer | None = None
-        self._checker = Checker(settings)
+        settings = settings or Settings()
+        self._checker = Checker(replace(settings, off=settings.off | _OUR_DOING))
         self._observer = Observer("")
         self._numbers = count(1)
         self._monotonic = clock

@@ -33,8 +33,8 @@ def _of_the_service(blame: Blame, recording: str) -> str:
     if not blame.service:
         return f"Faults that were injected brought about {injected} against the service."
     rules, findings = counted(len(blame.service.codes), "rule"), counted(len(blame.service), "finding")
-    more = f"; {injected} more came of faults that were injected" if blame.injected else ""
-    return f"The recording itself breaks {rules} of the service ({findings}, see `wiretape report {recording}`){more}."
+    more = f", and {injected} more came of faults that were injected" if blame.injected else ""
+    return f"What was replayed breaks {rules} of the service ({findings}; see `wiretape report {recording}`){more}."
 
 
 def _first_of_each(findings: Findings) -> list[Finding]:
