@@ -54,6 +54,9 @@ def recording(reel) -> Path:
     return reel.close()
 
 
+KEY_IN_URL = "Expected credentials in the header Authorization only, got the parameter `api_key`."
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(recording, number):
     with replaying(recording, "--listen", "127.0.0.1:0") as (process, line, url):
@@ -71,8 +74,7 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(reco
         "      2  POST /v1/runs",
         f"      3  GET {STREAM}",
         "The client broke 1 rule (1 finding):",
-        "  warning CLI008 (exchange 2): Expected credentials in the header Authorization only, "
-        "got the parameter `api_key`.",
+        f"  warning CLI008 (exchange 2): {KEY_IN_URL}",
         f"What was replayed breaks 2 rules of the service (2 findings; see `wiretape report {recording}`).",
     ]
     assert (out, process.returncode) == ("", 0)
