@@ -90,11 +90,12 @@ def _log(session_id: str, connections: Sequence[Connection], join: Join, comment
 
 def _in_place(connections: Iterable[Connection], durable: Sequence[Piece], join: Join) -> list[Piece]:
     """The durable events, and behind each what came between it and the next."""
-    times = _ascending([piece.time_ns for piece in durable])
+    never_back(durable)
+    times = [piece.time_ns for piece in durable]
     between: defaultdict[int, list[Stretch]] = defaultdict(list)
     for connection in connections:
         cursor = join.find(connection.cursor)
-        for stretch in connection.stretches:
+        for stretch in filter(None, connection.stretches):
             between[_place(stretch, cursor, times)].append(stretch)
     pieces = list(woven(between.get(-1, ())))
     for place, piece in enumerate(durable):
@@ -112,7 +113,8 @@ def _place(stretch: Stretch, cursor: Piece | None, times: Sequence[int]) -> int:
         return cursor.place
     if stretch.before is not None:
         return stretch.before.place - 1
-    return bisect_right(times, stretch.begin_ns) - 1
+    first_ns = min(piece.time_ns for piece in (*stretch.pieces, *stretch.comments, *stretch.last))
+    return bisect_right(times, first_ns) - 1
 
 
 def _know_earlier_cursors(log: Log, earlier: Sequence[Connection], pieces: Sequence[Piece]) -> None:
@@ -124,13 +126,6 @@ def _know_earlier_cursors(log: Log, earlier: Sequence[Connection], pieces: Seque
         else:
             place = bisect_right(pieces, connection.begin_ns, key=attrgetter("time_ns"))
         log.know(connection.cursor or "", place - 1)
-
-
-def _ascending(times: list[int]) -> list[int]:
-    """The times, each as late as what comes after it allows."""
-    for at in range(len(times) - 1, 0, -1):
-        times[at - 1] = min(times[at - 1], times[at])
-    return times
 
 
 def _begun(exchange: Exchange) -> int:

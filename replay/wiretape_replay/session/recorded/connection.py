@@ -38,6 +38,9 @@ class Stretch:
     last: list[Piece] = field(default_factory=list)
     """How the service ended the connection here: bytes of an unfinished message, and the ending."""
 
+    def __bool__(self) -> bool:
+        return bool(self.pieces or self.comments or self.last)
+
 
 @dataclass(slots=True, eq=False)
 class Connection:

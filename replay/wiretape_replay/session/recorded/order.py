@@ -30,7 +30,7 @@ def _trouble(carried: Sequence[Sequence[Piece]], every: Sequence[Piece]) -> str:
     for pieces in carried:
         for before, after in pairwise(pieces):
             if _number(after) <= _number(before):
-                return f"on one connection sequence {number(_number(after))} comes after {number(_number(before))}"
+                return f"on one connection sequence {_shown(after)} comes after sequence {_shown(before)}"
     if len({piece.sequence for piece in every}) < len(every):
         return "different events carry the same sequence"
     return ""
@@ -38,6 +38,10 @@ def _trouble(carried: Sequence[Sequence[Piece]], every: Sequence[Piece]) -> str:
 
 def _number(piece: Piece) -> int:
     return piece.sequence or 0
+
+
+def _shown(piece: Piece) -> str:
+    return number(_number(piece))
 
 
 def _as_first_seen(carried: Sequence[Sequence[Piece]]) -> list[Piece]:

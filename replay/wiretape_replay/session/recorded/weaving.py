@@ -62,9 +62,10 @@ def _with_missing(rich: Stretch, poor: Stretch) -> list[Piece]:
     if rich.deltas != poor.deltas:
         shared = [piece for piece in shared if piece.type not in DELTA_TYPES]
     known, more = [piece.data for piece in shared], [piece.data for piece in poor.pieces]
-    if poor.end_ns <= rich.end_ns + _LATER_NS and _is_within(more, known):
+    outlives = poor.end_ns > rich.end_ns + _LATER_NS
+    if not outlives and _is_within(more, known):
         return rich.pieces
-    behind, ahead = _overlap(known, more), _overlap(more, known)
+    behind, ahead = _overlap(known, more), 0 if outlives else _overlap(more, known)
     if behind == ahead == 0:
         if rich.deltas == poor.deltas:
             both = sorted((rich, poor), key=attrgetter("begin_ns"))

@@ -1,0 +1,322 @@
+"""Recordings that begin late, are not whole, or show a service that misbehaves: served as well as can be, and told."""
+
+import gzip
+import json
+
+import pytest
+
+from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import open_recording
+from wiretape.sse.parser import DEFAULT_LIMIT
+from wiretape_replay.session.building import sessions_of
+from wiretape_replay.session.follower import Follower
+from wiretape_replay.session.log import EntryKind
+
+STREAM = "/v1/sessions/s1/events/stream"
+
+
+def message(identity, document, *, end="\n"):
+    lines = ["event: x", *([] if identity is None else [f"id: {identity}"]), f"data: {json.dumps(document)}"]
+    return (end.join([*lines, "", ""])).encode()
+
+
+def event(sequence, identity=..., **more):
+    return message(f"e{sequence}" if identity is ... else identity, {"type": "x", "sequence": sequence} | more)
+
+
+def lost(count):
+    return BytesLost(0, 0, Side.RESPONSE, 0, count, "disk full")
+
+
+@pytest.fixture
+def build(reel):
+    """End the recording and build its sessions: returns the log of `s1` and what was said, without the prefix."""
+
+    def _build():
+        said = []
+        with open_recording(reel.close()) as recording:
+            sessions = sessions_of(recording, said.append)
+        assert all(sentence.endswith(".") and "\n" not in sentence for sentence in said)
+        prefix = "Session `s1`: "
+        return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in said]
+
+    return _build
+
+
+def data(log):
+    return [entry.data for entry in log.entries]
+
+
+def kinds(log):
+    return [entry.kind.value for entry in log.entries]
+
+
+def cursor(identity):
+    return (("Last-Event-ID", identity),)
+
+
+# It began before the recording.
+
+
+def test_a_cursor_from_before_the_recording_gives_what_it_gave(reel, build):
+    reel.exchange([event(8), event(9)], request_headers=cursor("e7"), ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(10)], request_headers=cursor("e9"), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    for known, after in {"e7": [8, 9, 10], "e9": [10]}.items():
+        follower = Follower(log, len(log), cursor=known, deltas=False)
+        assert [entry.sequence for entry in follower.take(len(log))] == after
+    assert said == [
+        "the cursor `e7` of exchange 1 is that of no recorded event; it gives what was sent after it.",
+        "the recording begins in the middle of it, with sequence 8.",
+    ]
+
+
+def test_a_cursor_that_no_event_carries_goes_on_where_it_did(reel, build):
+    reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(3)], request_headers=cursor("odd"), ending=Ending.CLIENT_CLOSED)
+    reel.exchange([], request_headers=cursor("odder"), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    for known, after in {"odd": [3], "odder": []}.items():
+        follower = Follower(log, len(log), cursor=known, deltas=False)
+        assert [entry.sequence for entry in follower.take(len(log))] == after
+    what = "the cursor `odd` of exchange 2 is that of no recorded event, nor that of 1 other"
+    assert said == [f"{what}; it gives what was sent after it."]
+
+
+def test_a_cursor_that_is_no_ascii_is_found_by_its_event(reel, build):
+    reel.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert [entry.id for entry in log.entries] == ["é", "e2"]
+    assert said == []
+
+
+# The service misbehaves.
+
+
+def test_another_content_for_an_event_on_another_connection_is_not_served(reel, build):
+    reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1), event(2)]
+    assert said == ["id `e2` came with another content later; the first is served."]
+
+
+def test_other_bytes_for_the_same_content_are_not_served(reel, build):
+    respelled = message("e1", {"sequence": 1, "type": "x"}, end="\r")
+    reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([respelled], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1)]
+    assert said == ["1 replayed copy had the same JSON in other bytes; those that came first are served."]
+
+
+def test_an_event_that_comes_twice_on_one_connection_is_served_once(reel, build):
+    reel.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1), event(2)]
+    assert said == ["id `e1` came twice on one connection; it is served once."]
+
+
+def test_different_events_with_one_id_are_all_served_however_often_they_are_replayed(reel, build):
+    frames = [event(1, "same"), event(2, "same"), event(3, "same")]
+    reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
+    reel.exchange(frames[1:], request_headers=cursor("same"), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == frames
+    assert log.place_of("same") == 0
+    assert said == [
+        "id `same` came on one connection for different events; all are served, and as a cursor it names the first."
+    ]
+
+
+def test_events_without_ids_are_joined_by_their_sequences(reel, build):
+    reel.exchange([event(1, None), event(2, None)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(1, None), event(2, None), event(3)], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1, None), event(2, None), event(3)]
+    assert kinds(log) == ["durable"] * 3
+    assert said == ["2 events with a sequence had no id; they are replayed, but no cursor names them."]
+
+
+@pytest.mark.parametrize(
+    ("sequences", "why"),
+    [
+        ([1, 3, 2], "on one connection sequence 2 comes after sequence 3"),
+        ([1, 10**50, 2], "on one connection sequence 2 comes after sequence of more than 40 digits"),
+        ([None, 2, 3], "1 of its 3 durable events carry no sequence"),
+        ([1, 1.5, "2"], "2 of its 3 durable events carry no sequence"),
+    ],
+)
+def test_where_sequences_give_no_order_events_come_as_they_came(reel, build, sequences, why):
+    frames = [event(sequence, f"e{place}") for place, sequence in enumerate(sequences)]
+    reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == frames
+    assert said == [f"{why}; events are served in the order in which they first came."]
+
+
+def test_a_sequence_that_two_events_share_gives_no_order(reel, build):
+    reel.exchange([event(1), event(2, "a")], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(2, "b"), event(3)], request_headers=cursor("a"), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert [entry.id for entry in log.entries] == ["e1", "a", "b", "e3"]
+    assert said == [
+        "different events carry the same sequence; events are served in the order in which they first came."
+    ]
+
+
+def test_without_sequences_what_was_replayed_before_a_known_event_stands_before_it(reel, build):
+    bare = {name: message(name, {"type": "x"}) for name in "abcdefg"}
+    reel.exchange([bare["d"], bare["f"]], request_headers=cursor("c"), ending=Ending.CLIENT_CLOSED)
+    reel.exchange([bare[name] for name in "bdefg"], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([bare[name] for name in "abcdefg"], ending=Ending.CLIENT_CLOSED)
+    log, _ = build()
+    assert [entry.id for entry in log.entries] == list("abcdefg")
+
+
+def test_a_delta_with_an_id_can_be_a_cursor(reel, build):
+    delta = b'event: message.delta\nid: d1\ndata: {"type":"message.delta"}\n\n'
+    reel.exchange([event(1), delta, event(2)], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1), delta, event(2)]
+    assert log.place_of("d1") == 1
+    assert said[1:] == ["1 delta had an id; they are replayed as durable events are."]
+
+
+def test_an_id_without_data_can_be_a_cursor_and_is_no_event_when_it_repeats_one(reel, build):
+    reel.exchange([event(1), b"id: e1\n\n", b"id: checkpoint\n\n", event(2)], ending=Ending.CLIENT_CLOSED)
+    log, _ = build()
+    assert kinds(log) == ["durable", "ephemeral", "durable", "durable"]
+    assert log.place_of("checkpoint") == 2
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        b"data: not JSON\n\n",
+        b"data: [1]\n\n",
+        b"data\n\n",
+        b"nonsense\n\n",
+        b"event: x\n\n",
+        b"id: a\0b\ndata: {}\n\n",
+        b"id\ndata: {}\n\n",
+        b"\n",
+        b'data: {"type":5,"run_id":[],"content":7,"data":{"tool_call_id":{}}}\n\n',
+        b'data: {"type":"\\ud800","sequence":null}\n\n',
+        b"data: " + b"[" * 100_000 + b"\n\n",
+    ],
+)
+def test_whatever_is_no_durable_event_is_live_output(reel, build, frame):
+    reel.exchange([event(1), frame, event(2)], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1), frame, event(2)]
+    assert kinds(log) == ["durable", "ephemeral", "durable"]
+    assert said == []
+
+
+# The recording is not whole.
+
+
+def test_lost_bytes_take_with_them_only_the_events_that_they_belonged_to(reel, build):
+    whole = event(2)
+    reel.exchange([event(1), whole[:10], lost(20), whole[30:] + event(3)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([lost(7)], ending=Ending.COMPLETE)
+    log, said = build()
+    assert data(log) == [event(1), event(3), b""]
+    assert said == ["27 bytes of exchanges 1, 2 were not recorded; the events that they belonged to are missing."]
+
+
+def test_what_is_left_of_an_event_after_a_gap_is_not_taken_for_an_unfinished_one(reel, build):
+    reel.exchange([event(1), lost(5), b"not the beginning"], ending=Ending.SERVICE_CLOSED)
+    log, _ = build()
+    assert data(log) == [event(1), b""]
+
+
+def test_an_event_that_was_lost_on_one_connection_is_taken_from_another(reel, build):
+    reel.exchange([event(1), lost(len(event(2))), b"\n\n", event(3)], ending=Ending.CLIENT_CLOSED)
+    reel.exchange([event(2), event(3)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
+    log, _ = build()
+    assert data(log) == [event(1), event(2), event(3)]
+
+
+@pytest.mark.parametrize(
+    ("coding", "kept"), [("gzip", [event(1)]), ("x-rot13", [])], ids=["broken gzip", "an unknown coding"]
+)
+def test_a_body_that_cannot_be_decoded_gives_what_came_before(reel, build, coding, kept):
+    headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", coding))
+    chunks = [gzip.compress(event(1)), b"\x1f\x8bbroken"]
+    reel.exchange(chunks, headers=headers, ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == kept
+    assert said[-1].startswith("exchange 1 cannot be decoded to its end (`")
+
+
+@pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.CLIENT_CLOSED])
+def test_an_unfinished_event_is_served_where_the_service_ended_in_it(reel, build, ending):
+    reel.exchange([event(1), b"id: e2\ndata: {"], ending=ending)
+    reel.exchange([event(2)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    if ending is Ending.CLIENT_CLOSED:
+        assert data(log) == [event(1), event(2)]
+        assert said == ["the unfinished event at the end of exchange 1 is left out."]
+    else:
+        assert data(log) == [event(1), b"id: e2\ndata: {", b"", event(2)]
+        assert kinds(log) == ["durable", "ephemeral", "ending", "durable"]
+        assert said == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_an_event_over_the_size_limit_is_live_output_in_one_piece(reel, build, whole):
+    large = b"id: e2\ndata: " + b"x" * DEFAULT_LIMIT + (b"\n\n" if whole else b"")
+    reel.exchange([event(1), large, *([event(3)] if whole else [])], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    # No bytes in the assertion: pytest would spell out sixteen million of them.
+    assert [len(entry.data) for entry in log.entries] == [
+        len(piece) for piece in [event(1), large, event(3)][: 3 * whole or 1]
+    ]
+    assert all(entry.kind is EntryKind.EPHEMERAL for entry in log.entries if len(entry.data) > DEFAULT_LIMIT)
+    assert (
+        f"1 event of up to {len(large)} bytes went over the size limit; served to those who listen, but never replayed."
+        in said
+    )
+    assert ("the unfinished event at the end of exchange 1 is left out." in said) is not whole
+
+
+# There is less than a stream.
+
+
+def test_a_recording_without_a_stream_has_no_sessions(reel, build):
+    reel.exchange([b"{}"], target="/v1/sessions/s1", headers=(("Content-Type", "application/json"),))
+    assert build() == (None, ["The recording holds no stream of any session."])
+
+
+def test_refusals_are_counted_and_take_no_part(reel, build):
+    plain = (("Content-Type", "text/plain"),)
+    reel.exchange([b"{}"], status=429)
+    reel.exchange([event(9)], status=429)
+    reel.exchange([event(9)], status=404)
+    reel.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
+    reel.exchange([event(9)], headers=plain)
+    reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
+    log, said = build()
+    assert data(log) == [event(1)]
+    assert said == [
+        "5 requests for its stream got something else (200 without an event stream: 1, 404: 1, 429: 2, no answer: 1)."
+    ]
+
+
+def test_a_session_whose_stream_was_only_refused_has_no_log(reel, build):
+    reel.exchange([b"{}"], status=429)
+    assert build() == (
+        None,
+        ["1 request for its stream got something else (429: 1).", "The recording holds no stream of any session."],
+    )
+
+
+@pytest.mark.parametrize("chunks", [[], [b": hello\n\n"]])
+def test_a_stream_without_durable_events_is_served_too(reel, build, chunks):
+    reel.exchange(chunks, ending=Ending.SERVICE_RESET)
+    log, said = build()
+    assert data(log) == [*chunks, b""]
+    assert said == ["it has no durable event."]

@@ -1,0 +1,76 @@
+"""What several connections carried between two durable events is joined: one letter stands for an event, here."""
+
+import pytest
+
+from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.recorded.connection import Stretch
+from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.weaving import woven
+
+SECOND = 1_000_000_000
+
+
+def stretch(letters, begin, end, *, deltas=True):
+    """One letter a second from `begin` on; a space is a second in which nothing comes.  Small letters are deltas."""
+    made = Stretch(deltas, None, begin * SECOND, end * SECOND)
+    for after, letter in enumerate(letters):
+        kind = "message.delta" if letter.islower() else "message.started"
+        if letter != " ":
+            time_ns = (begin + after) * SECOND
+            made.pieces.append(Piece(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
+    return made
+
+
+def joined(*stretches):
+    return b"".join(piece.data for piece in woven(stretches)).decode()
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "whole"),
+    [
+        (("abc", 0, 9), ("abc", 0, 9), "abc"),
+        (("abcd", 0, 9), (" bc", 0, 9), "abcd"),
+        (("abcd", 0, 9), (" b d", 0, 9), "abcd"),
+        (("abcd", 0, 4), ("cdef", 2, 9), "abcdef"),
+        (("abab", 0, 4), ("ababc", 0, 9), "ababc"),
+        (("abab", 0, 4), ("babc", 1, 9), "ababc"),
+        (("aaab", 0, 4), ("aabaa", 1, 9), "aaabaa"),
+        (("cdef", 2, 9), ("abcd", 0, 4), "abcdef"),
+        (("cdefg", 2, 9), ("abcd", 0, 4), "abcdefg"),
+        # Nothing in common: one after the other.
+        (("ab", 0, 9), ("cd", 1, 9), "abcd"),
+        (("abc", 1, 9), ("d", 0, 9), "dabc"),
+        # An event that comes on the one after the other has ended is another event, though it looks the same.
+        (("abc", 0, 3), ("       a", 2, 12), "abca"),
+        (("", 0, 9), ("ab", 0, 9), "ab"),
+        (("", 0, 9), ("", 0, 9), ""),
+        # Not open at the same time: deltas may be repeated.
+        (("abc", 0, 3), ("bcd", 3, 9), "abcbcd"),
+        (("bcd", 3, 9), ("abc", 0, 3), "abcbcd"),
+    ],
+)
+def test_of_two_connections_each_event_comes_once_if_they_were_open_at_the_same_time(one, other, whole):
+    assert joined(stretch(*one), stretch(*other)) == whole
+
+
+@pytest.mark.parametrize(
+    ("with_deltas", "without", "whole"),
+    [
+        (("AbCdE", 0, 9), ("A C E", 0, 9), "AbCdE"),
+        (("AbCd", 0, 4), ("A C  EF", 0, 9), "AbCdEF"),
+        (("  CdEfG", 0, 9), ("A C E", 0, 5), "ACdEfG"),
+        ((" bCdEfG", 0, 9), ("A C E", 0, 5), "AbCdEfG"),
+        (("b d f", 0, 9), (" C E", 0, 9), "bCdEf"),
+        (("AbC", 0, 3), ("  C E", 0, 9), "AbCE"),
+    ],
+)
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_connection_without_deltas_adds_what_the_other_lacks(with_deltas, without, whole, swapped):
+    both = [stretch(*with_deltas), stretch(*without, deltas=False)]
+    assert joined(*reversed(both) if swapped else both) == whole
+
+
+def test_any_number_of_connections_is_joined():
+    assert (
+        joined(stretch("abcd", 0, 4), stretch("cdef", 2, 6), stretch("efgh", 4, 9), stretch("bcde", 1, 5)) == "abcdefgh"
+    )
