@@ -187,18 +187,19 @@ def test_a_cursor_that_was_right_once_is_not_right_for_ever(three):
     assert Played(read(three[0]), *again, read(three[1], three[2], cursor="evt_1")).codes == ["CLI002"]
 
 
-def test_a_newer_cursor_may_have_been_read_elsewhere(three):
+@pytest.mark.parametrize("more", [1, 12], ids=["that has ended", "that is open"])
+def test_a_newer_cursor_may_have_been_read_elsewhere(three, more):
     """A client that changes its key or its address and changes back goes on from where it stood in between."""
-    between = read(three[1], cursor="evt_1", key="two")
-    played = Played(read(three[0]), between, read(three[2], cursor="evt_2"))
+    between = read(three[1], {"text": ": alive\n", "after": more}, cursor="evt_1", key="two", at=5.0)
+    played = Played(read(three[0]), between, read(three[2], cursor="evt_2", at=10.0))
     assert played.codes == []
     assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
 
 
 def test_order_is_that_of_coming_where_a_sequence_says_nothing(event):
     first, second = (event(number, sequence=...) for number in (1, 2))
-    between = read(second, cursor="evt_1", key="two")
-    assert "CLI002" not in Played(read(first), between, read(cursor="evt_2")).codes
+    between = read(second, {"text": DELTA, "after": 30}, cursor="evt_1", key="two", at=5.0)
+    assert "CLI002" not in Played(read(first), between, read(cursor="evt_2", at=10.0)).codes
     assert "CLI002" in Played(read(first, second), read(cursor="evt_1")).codes
 
 
