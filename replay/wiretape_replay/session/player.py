@@ -4,10 +4,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, deltas_requested, operation_of, session_in
+from wiretape.contract import (
+    CURSOR_HEADER,
+    INVALID_CURSOR,
+    RESOURCE_NOT_FOUND,
+    STREAM,
+    deltas_requested,
+    operation_of,
+    session_in,
+)
 from wiretape.observe import header
 from wiretape.text import shown
 from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.answers.guard import no_session
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.faults.performing import FaultyLines
 from wiretape_replay.front.asked import Asked
@@ -18,8 +27,6 @@ from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.session import Session
 from wiretape_replay.session.stream import give
 from wiretape_replay.tape.player import TapePlayer
-
-_NOT_FOUND = "resource_not_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +77,7 @@ class SessionPlayer:
         match = operation_of(asked.method, asked.target)
         named = match.session_id if match else session_in(asked.target)
         if named is not None and named not in self._known:
-            await self._refuse(asked, line, _NOT_FOUND, f"There is no session {named}.")
+            await self._refuse(asked, line, RESOURCE_NOT_FOUND, no_session(named))
         elif match is not None and match.operation is STREAM and match.session_id in self.sessions:
             await self._stream(asked, line, self.sessions[match.session_id])
         else:
