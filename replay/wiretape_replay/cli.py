@@ -12,6 +12,10 @@ from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape.text import shown
 from wiretape_replay.answers.settings import Service, load_service
+from wiretape_replay.control.tokens import VARIABLE, command_line
+from wiretape_replay.faults import telling as told_faults
+from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.script import Script
 from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
@@ -29,6 +33,8 @@ _serving = group_of("What is served, and where")
 _time = group_of("Time")
 _matching = group_of("Which recorded answer a request gets (not: streams in session mode)")
 _clients = group_of("How clients are treated")
+_faults = group_of("What goes wrong")
+_control = group_of("Control")
 _outcome = group_of("What it comes to")
 _judging = group_of("What the client did, judged")
 
@@ -74,6 +80,12 @@ _judging = group_of("What the client did, judged")
     show_default=True,
     help="When all answers were given: a 501, the last again, or all again.",
 )
+@_control(
+    "--control-token",
+    metavar="TOKEN",
+    envvar=VARIABLE,
+    help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
+)
 @_outcome("--strict", is_flag=True, help="Exit status 1 if a request had no match, or an exchange was never asked for.")
 @_outcome(
     "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
@@ -88,6 +100,14 @@ _judging = group_of("What the client did, judged")
     "--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway)."
 )
 @_clients("--no-auth", is_flag=True, help="Ask for no key.")
+@_faults(
+    "--faults",
+    "fault_script",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Faults: what goes wrong, where and how often, in TOML.",
+)
+@_faults("--dry-run", is_flag=True, help="Serve nobody: list what the faults would hit.")
 @_judging(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), NEVER]),
@@ -125,11 +145,14 @@ def replay(
     match_header: tuple[str, ...],
     order: str,
     repeat: str,
+    control_token: str | None,
     strict: bool,
     verify: bool,
     service: Path | None,
     limits: bool,
     no_auth: bool,
+    fault_script: Path | None,
+    dry_run: bool,
     fail_on: str,
     reports: tuple[str, ...],
     record: Path | None,
@@ -147,6 +170,11 @@ def replay(
     """
     if verify:
         ctx.exit(_verified(ctx, recording))
+    script = read_script(fault_script) if fault_script is not None else None
+    if dry_run:
+        for line in told_faults.dry_run(recording, script, mode):
+            click.echo(line)
+        return
     host, port = _address(listen)
     if mode == "tape" and (paused or playhead != "session"):
         raise InputError("Tape mode has no playhead: leave --paused and --playhead out, or choose --mode session.")
@@ -155,9 +183,17 @@ def replay(
     )
     own = playhead == "connection"
     treatment = _treatment(service, mode, limits=limits, no_auth=no_auth)
-    options = Options(mode, Pace.of(speed), paused=paused, own_playhead=own, matching=matching, service=treatment)
+    options = Options(
+        mode,
+        Pace.of(speed),
+        paused=paused,
+        own_playhead=own,
+        matching=matching,
+        service=treatment,
+        faults=script or Script(),
+    )
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
-        playing = asyncio.run(_replay(recording, options, host, port, hearing.judge))
+        playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token))
         for line in hearing.verdict(recording):
             _say(line)
         hearing.report()
@@ -190,15 +226,25 @@ def _verified(ctx: click.Context, recording: Path) -> int:
     return int(not found.same)
 
 
-async def _replay(recording: Path, options: Options, host: str, port: int, judge: Judge) -> Replay:
+async def _replay(
+    recording: Path, options: Options, host: str, port: int, judge: Judge, *, token: str | None
+) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve_replay(recording, options, host=host, port=port, log=_say, judge=judge) as playing:
+    async with serve_replay(recording, options, host=host, port=port, log=_say, judge=judge, token=token) as playing:
         _say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
+        if playing.player is not None:
+            _say(_how_to_control(playing, chosen=token is not None))
         await stop.wait()
     _summarise(playing)
     return playing
+
+
+def _how_to_control(playing: Replay, *, chosen: bool) -> str:
+    """A token that somebody chose is not shown."""
+    line = command_line(playing.url, None if chosen else playing.token)
+    return f"Control: {line}" if line else "Control: none, as this is no loopback address."
 
 
 def _held(playing: Replay) -> str:
@@ -214,6 +260,8 @@ def _summarise(playing: Replay) -> None:
         given = [stream for stream in playing.player.streamed if stream.refusal is None]
         served = f"{_count(len(given), 'stream')} and {served}"
     _say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
+    for line in told_faults.summary(playing.faults):
+        _say(line)
     left = playing.unconsumed
     if not left:
         _say("Every recorded exchange was asked for.")

@@ -6,16 +6,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.contract import STREAM, session_in
-from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape.text import shown
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.answers.settings import Service
 from wiretape_replay.answers.workspaces import workspaces_of
+from wiretape_replay.control.handle import SessionHandle
+from wiretape_replay.control.operations import Operations
+from wiretape_replay.control.routes import Control
+from wiretape_replay.control.tokens import new_token, usable
+from wiretape_replay.control.wiring import operations_of
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
+from wiretape_replay.faults.reading import for_mode
 from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
@@ -59,6 +63,14 @@ class Replay:
     """In session mode."""
     faults: Faults
     """What went wrong so far, and how often."""
+    control: Operations
+    """Moves all playheads; what begins anew with `reset` is in its `on_reset`."""
+    token: str
+    """Of the control interface over HTTP."""
+
+    def session(self, session_id: str | None = None) -> SessionHandle:
+        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
+        return SessionHandle(self.control, self.control.session_state(session_id).session)
 
     @property
     def served(self) -> list[Served]:
@@ -85,26 +97,32 @@ async def serve_replay(
     port: int = 0,
     log: Callable[[str], None] = lambda _: None,
     judge: Judge | None = None,
+    token: str | None = None,
 ) -> AsyncIterator[Replay]:
     """Play a recording.  Port 0 takes a free one.  `log` takes a line for each request.
 
     `judge` listens to what passes, and has finished when the block is left.
+    `token` is what requests to the control interface have to carry; None: one that nobody can guess.
 
     Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used and for
     faults that the mode does not have.
     """
     options = options or Options()
-    faults, ids = _faults(options), RequestIds()
+    faults, ids = Faults(for_mode(options.faults, options.mode)), RequestIds()
+    token = new_token() if token is None else usable(token)
     faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
         players = _players(recording, options, faulty, ids, log)
         source = _guarded(players, options, ids, log)
         front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge)
+        control = operations_of(players.drives, players.tape, players.session)
+        control.on_reset.append(faults.rewind)
+        Control(control, token).attach(front.app)
         url = await front.start(host, port)
         try:
             if judge is not None:
                 judge.open(url)
-            yield Replay(url, players.tape, players.session, faults)
+            yield Replay(url, players.tape, players.session, faults, control, token)
         finally:
             await front.stop()
             players.drives.stop()
@@ -119,16 +137,6 @@ class _Players:
     session: SessionPlayer | None
     tape: TapePlayer
     drives: Drives
-
-
-def _faults(options: Options) -> Faults:
-    """Raises InputError for faults that the mode cannot have."""
-    if options.mode == "tape" and options.faults.on_events:
-        name = shown(options.faults.on_events[0].name, 60)
-        raise InputError(
-            f"The fault {name} is done to events, which only session mode does: tape mode sends whole answers."
-        )
-    return Faults(options.faults)
 
 
 def _players(

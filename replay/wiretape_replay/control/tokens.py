@@ -1,0 +1,42 @@
+"""The token of the control interface, and the command line that carries it."""
+
+import secrets
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from wiretape.errors import InputError
+from wiretape_replay.control.admission import is_loopback
+
+VARIABLE = "WIRETAPE_TOKEN"
+"""The environment variable that commands take it from."""
+
+
+def new_token() -> str:
+    """Another one for each replay; of characters that are safe on every command line and in every header."""
+    return secrets.token_hex(16)
+
+
+def usable(token: str) -> str:
+    """The token that somebody chose, if it can be sent in a header.  Raises InputError."""
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise InputError("A control token is printable ASCII without space at its ends, and not empty.")
+    return token
+
+
+def command_line(url: str, token: str | None) -> str | None:
+    """What controls the replay at `url`; None where it cannot be reached by a loopback address.
+
+    Without `token`, whoever runs it has to know it.
+    """
+    where = urlsplit(url)
+    host = where.hostname or ""
+    if host not in {"localhost", "127.0.0.1"}:
+        address = ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "[::1]"
+        elif is_loopback(host):
+            host = f"[{host}]" if address.version == 6 else host
+        else:
+            return None
+    carried = f" --token {token}" if token else ""
+    return f"wiretape control http://{host}:{where.port} state{carried}"

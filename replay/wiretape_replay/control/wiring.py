@@ -1,0 +1,26 @@
+"""The operations of a replay of a recording."""
+
+from wiretape_replay.control.operations import Operations
+from wiretape_replay.control.state import Miss, Requests
+from wiretape_replay.session.drives import Drives
+from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.tape.player import TapePlayer
+
+
+def operations_of(drives: Drives, tape: TapePlayer, player: SessionPlayer | None) -> Operations:
+    """Those of the players; None in tape mode, where there are no playheads."""
+    return Operations(
+        drives,
+        {} if player is None else {name: session.log for name, session in player.sessions.items()},
+        connected=() if player is None else player.connected,
+        requests=lambda: _requests(tape, player),
+        on_reset=[tape.tape.rewind],
+    )
+
+
+def _requests(tape: TapePlayer, player: SessionPlayer | None) -> Requests:
+    """What was asked for; of targets only the path, as the query may hold secrets."""
+    streamed = [] if player is None else player.streamed
+    refused = sum(stream.refusal is not None for stream in streamed)
+    misses = [Miss(miss.method, miss.target.partition("?")[0], miss.message) for miss in tape.missed]
+    return Requests(len(streamed) - refused, refused, len(tape.served), misses)

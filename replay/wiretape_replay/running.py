@@ -1,0 +1,119 @@
+"""Replays for programs that have no event loop: tests, scripts, other runners.
+
+All replays of a process share one event loop, in a thread of its own, so that one more is there in milliseconds.
+"""
+
+import asyncio
+import atexit
+import inspect
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from wiretape_replay.control.handle import RunningSession
+from wiretape_replay.control.state import State
+from wiretape_replay.serving import Options, Replay, serve_replay
+
+_T = TypeVar("_T")
+
+
+class LoopThread:
+    """An event loop that runs in a thread of its own until the process ends."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="wiretape", daemon=True)
+        self._thread.start()
+        atexit.register(self.stop)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run `work` in the loop's thread, to its end if it is awaitable, and hand back what it returns or raises.
+
+        Raises RuntimeError where it would wait for itself.
+        """
+        if threading.current_thread() is self._thread:
+            raise RuntimeError("This would wait for itself: in the event loop's thread, use the replay's own methods.")
+        future = asyncio.run_coroutine_threadsafe(_whole(work), self._loop)
+        try:
+            return future.result()
+        except BaseException:  # Ctrl-C, or a test's time is up
+            future.cancel()
+            raise
+
+    @contextmanager
+    def entered(self, manager: AbstractAsyncContextManager[_T]) -> Iterator[_T]:
+        """Enter an asynchronous context manager in the loop's thread, and leave it there."""
+        value: _T = self.call(manager.__aenter__)
+        try:
+            yield value
+        finally:
+            self.call(lambda: manager.__aexit__(None, None, None))
+
+    def stop(self) -> None:
+        """End the thread."""
+        atexit.unregister(self.stop)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RunningReplay:
+    """A replay in the shared thread; to be used from any other thread."""
+
+    replay: Replay
+    """What it was asked; read-only from here."""
+    thread: LoopThread
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        return self.replay.url
+
+    def session(self, session_id: str | None = None) -> RunningSession:
+        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
+        return RunningSession(self.call(lambda: self.replay.session(session_id)), self.call)
+
+    def state(self) -> State:
+        """Of everything."""
+        state: State = self.call(self.replay.control.state)
+        return state
+
+    def reset(self) -> None:
+        """Begin anew: playheads, recorded answers and faults; streams that are connected end."""
+        self.call(self.replay.control.reset)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run `work` in the event loop's thread, to its end if it is awaitable, and hand back what it returns."""
+        return self.thread.call(work)
+
+
+@contextmanager
+def start_replay(recording_path: Path | str, options: Options | None = None, **how: Any) -> Iterator[RunningReplay]:
+    """Serve a recording until the block is left.  Takes what serve_replay takes, and raises what it raises."""
+    thread = shared_thread()
+    with thread.entered(serve_replay(recording_path, options, **how)) as replay:
+        yield RunningReplay(replay, thread)
+
+
+def shared_thread() -> LoopThread:
+    """The one of this process; begun when it is first asked for, also in a process that was forked."""
+    with _beginning:
+        if os.getpid() not in _threads:
+            _threads.clear()
+            _threads[os.getpid()] = LoopThread()
+        return _threads[os.getpid()]
+
+
+async def _whole(work: Callable[[], Any]) -> Any:
+    result = work()
+    return await result if inspect.isawaitable(result) else result
+
+
+_beginning = threading.Lock()
+_threads: dict[int, LoopThread] = {}
