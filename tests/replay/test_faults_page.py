@@ -1,0 +1,84 @@
+"""The page about faults: each of its examples is played."""
+
+import re
+import textwrap
+from pathlib import Path
+
+import httpx
+import orjson
+import pytest
+
+from wiretape.observe import Ending
+from wiretape_replay.faults.kinds import KINDS
+from wiretape_replay.faults.reading import read_script
+
+PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
+SCRIPTS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+TYPES = ["run.started", "message.started", "tool.started", "tool.completed", "message.completed"]
+KEY = "Authorization: Bearer k\r\nConnection: close\r\n"
+STREAM = "/v1/sessions/s1/events/stream"
+OTHERS = ["/v1/sessions/s1/runs/r1/cancel", "/v1/sessions/s1/runs/r1/resume", "/v1/sessions/s1/runs"]
+
+
+def durable(sequence):
+    kind = "message.completed" if sequence == 12 else TYPES[sequence % len(TYPES)]
+    told = {"id": f"evt_{sequence}", "sequence": sequence, "type": kind, "run_id": "r1", "content": "Grüße"}
+    return b"event: %b\nid: evt_%d\ndata: %b\n\n" % (kind.encode(), sequence, orjson.dumps(told))
+
+
+@pytest.fixture
+def recording(reel):
+    reel.exchange([durable(sequence) for sequence in range(1, 15)], ending=Ending.SERVICE_CLOSED)
+    for target in OTHERS:
+        reel.exchange([b"{}"], method="POST", target=target, headers=(("Content-Length", "2"),))
+    return reel.close()
+
+
+@pytest.mark.parametrize("text", SCRIPTS, ids=[str(number) for number in range(1, len(SCRIPTS) + 1)])
+def test_every_example_does_what_it_says(recording, serve, call, tmp_path, text):
+    """Every fault that is not left to chance is done by the requests of one client."""
+    path = tmp_path / "faults.toml"
+    path.write_text(text, "utf-8")
+    script = read_script(path)
+    replay = serve(recording, mode="session", own_playhead=True, faults=script)
+    for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
+        client = call(replay.url)
+        client.ask(extra=KEY + cursor)
+        if cursor:
+            client.read_past(b"\r\n\r\n")
+        else:
+            assert client.read().how != "open"
+    for target in OTHERS:
+        client = call(replay.url)
+        client.post(target, b"", KEY)
+        assert client.read().how == "closed"
+
+    certain = [fault.name for fault in script.faults if fault.probability == 1]
+    assert all(replay.faults.done[name] for name in certain), replay.faults.done
+
+
+def test_the_page_has_an_example_of_each_fault():
+    assert {str(do) for do in KINDS} == set(re.findall(r'^do = "(.*)"', "\n".join(SCRIPTS), re.MULTILINE))
+
+
+def test_the_page_names_each_key():
+    keys = {key for kind in KINDS.values() for key in (*kind.keys, *kind.moments)}
+    assert {key for key in keys if f"`{key}`" not in PAGE} <= {"seconds", "offset", "copies", "by", "pause"}
+    assert {key for key in keys if key not in PAGE} == set()
+
+
+async def test_the_example_in_python_works(recording, tmp_path, monkeypatch):
+    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faults.toml").write_text(SCRIPTS[0], "utf-8")
+    assert recording == tmp_path / "run.db"
+
+    async def ask(url):
+        async with httpx.AsyncClient() as client:
+            with pytest.raises(httpx.RemoteProtocolError):
+                await client.get(url + STREAM, headers={"Authorization": "Bearer k"})
+
+    scope = {"ask": ask}
+    body = textwrap.indent(code.replace("    ...", "    await ask(replay.url)"), "    ")
+    exec(f"async def example():\n{body}", scope)  # noqa: S102 - the page is ours
+    await scope["example"]()

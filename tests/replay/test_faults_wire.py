@@ -1,0 +1,358 @@
+"""Faults on the wire: what a client sees of a recording that is played with a script."""
+
+import re
+
+import orjson
+import pytest
+from click.testing import CliRunner
+
+from wiretape.contract import ERROR_CODES
+from wiretape.errors import InputError
+from wiretape.observe import Ending
+from wiretape_replay.cli import replay as command
+from wiretape_replay.faults.reading import read_script
+
+KEY = "Authorization: Bearer k\r\n"
+STREAM = "/v1/sessions/s1/events/stream"
+CANCEL = "/v1/sessions/s1/runs/r1/cancel"
+MS = 1_000_000
+
+
+def durable(sequence, kind="message.completed", end=b"\n"):
+    told = {"id": f"e{sequence}", "sequence": sequence, "type": kind, "run_id": "r1", "content": "Grüße"}
+    return end.join([b"event: " + kind.encode(), b"id: e%d" % sequence, b"data: " + orjson.dumps(told), b"", b""])
+
+
+FRAMES = [durable(1, "run.started"), durable(2), durable(3, end=b"\r\n"), durable(4, "run.completed")]
+
+
+@pytest.fixture
+def recording(reel):
+    reel.exchange(FRAMES, ending=Ending.SERVICE_CLOSED)
+    reel.exchange([b"{}"], method="POST", target=CANCEL, headers=(("Content-Length", "2"),))
+    return reel.close()
+
+
+@pytest.fixture
+def script(tmp_path):
+    def _script(text):
+        path = tmp_path / "faults.toml"
+        path.write_text(text, "utf-8")
+        return read_script(path)
+
+    return _script
+
+
+@pytest.fixture
+def play(recording, script, serve):
+    """Serve the recording in session mode with a script; `lines` are what was logged."""
+
+    def _play(text, mode="session", **options):
+        lines = []
+        replay = serve(recording, mode=mode, faults=script(text), log=lines.append, **options)
+        replay_lines[replay.url] = lines
+        return replay
+
+    replay_lines = {}
+    _play.lines = replay_lines
+    return _play
+
+
+@pytest.fixture
+def stream(call):
+    """What a client gets that asks for the stream."""
+
+    def _stream(url, cursor=None, patience=20):
+        client = call(url)
+        client.ask(extra=KEY + (f"Last-Event-ID: {cursor}\r\n" if cursor else ""))
+        return client.read(patience=patience)
+
+    return _stream
+
+
+@pytest.fixture
+def cancel(call):
+    def _cancel(url, patience=20, extra=""):
+        client = call(url)
+        client.post(CANCEL, b"", KEY + "Connection: close\r\n" + extra)
+        return client.read(patience=patience)
+
+    return _cancel
+
+
+def chunks(body):
+    """The data of each HTTP chunk; what is not a whole chunk may not be there."""
+    found = []
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        assert body[length : length + 2] == b"\r\n"
+        found.append(body[:length])
+        body = body[length + 2 :]
+    return found
+
+
+def fault(do, **keys):
+    return "\n".join(
+        ["[[fault]]", f'do = "{do}"', *(f"{key.replace('_', '-')} = {value}" for key, value in keys.items())]
+    )
+
+
+ONE, TWO, THREE, FOUR = FRAMES
+BROKEN = TWO[:-3] + b"\n\n"
+PADDED = FOUR[:-2].ljust(5000 + FOUR.index(b"data: ") + 6) + b"\n\n"
+RESYNC = b'event: stream.resync\ndata: {"type":"stream.resync","session_id":"s1","run_id":"r1"}\n\n'
+ON_EVENTS = {
+    "nothing": ("", FRAMES, "closed"),
+    "drop after": (fault("drop", after="{ sequence = 2 }"), [ONE, TWO], "closed"),
+    "drop before": (fault("drop", before="{ sequence = 2 }"), [ONE], "closed"),
+    "drop inside": (fault("drop", at="{ sequence = 2 }", offset=20), [ONE, TWO[:20]], "closed"),
+    "reset": (fault("reset", after="{ event = 3 }"), [ONE, TWO, THREE], "reset"),
+    "reset inside": (fault("reset", at="{ event = 1 }"), [ONE[: len(ONE) // 2]], "reset"),
+    "short stall": (fault("stall", after="{ sequence = 2 }", seconds=0.01), FRAMES, "closed"),
+    "delay": (fault("delay", before="{ sequence = 2 }", seconds=0.01), FRAMES, "closed"),
+    "duplicate": (fault("duplicate", at='{ id = "e2" }'), [ONE, TWO, TWO, THREE, FOUR], "closed"),
+    "reorder": (fault("reorder", at="{ sequence = 2 }"), [ONE, THREE, TWO, FOUR], "closed"),
+    "reorder at the end": (fault("reorder", at="{ sequence = 4 }"), FRAMES, "closed"),
+    "broken JSON": (
+        fault("corrupt", how='"json"', at="{ sequence = 2 }"),
+        [ONE, TWO[:-3] + b"\n\n", THREE, FOUR],
+        "closed",
+    ),
+    "replaced bytes": (
+        fault("corrupt", how='"replace"', find='"e2"', **{"with": '"e9"'}, at="{ sequence = 2 }"),
+        [ONE, TWO.replace(b"e2", b"e9"), THREE, FOUR],
+        "closed",
+    ),
+    "bad UTF-8": (
+        fault("corrupt", how='"utf-8"', at="{ sequence = 2 }"),
+        [ONE, TWO.replace("Grü".encode(), b"\xff" + "Grü".encode()), THREE, FOUR],
+        "closed",
+    ),
+    "split at offsets": (
+        fault("split", offsets="[3, 9]", at="{ event = 1 }"),
+        [ONE[:3], ONE[3:9], ONE[9:], *FRAMES[1:]],
+        "closed",
+    ),
+    "split at every byte": (
+        fault("split", where='"every-byte"', at="{ event = 1 }", pause=0.00001),
+        [*(bytes([byte]) for byte in ONE), *FRAMES[1:]],
+        "closed",
+    ),
+    "split inside characters": (
+        fault("split", where='"utf-8"', at="{ event = 1 }"),
+        [*re.split(rb"(?<=\xc3)", ONE), *FRAMES[1:]],
+        "closed",
+    ),
+    "split between CR and LF": (
+        fault("split", where='"crlf"', at="{}"),
+        [ONE, TWO, *re.split(rb"(?<=\r)", THREE), FOUR],
+        "closed",
+    ),
+    "oversize": (fault("oversize", bytes=5000, at="{ event = 4 }"), [ONE, TWO, THREE, PADDED], "closed"),
+    "resync": (fault("resync", after="{ sequence = 2 }"), [ONE, TWO, RESYNC, THREE, FOUR], "closed"),
+    "resync and drop": (
+        fault("resync", after="{ sequence = 2 }") + "\n" + fault("drop", after="{ sequence = 2 }"),
+        [ONE, TWO, RESYNC],
+        "closed",
+    ),
+    "another session": (fault("drop", after="{ sequence = 2 }", session='"s2"'), FRAMES, "closed"),
+}
+
+
+@pytest.mark.parametrize(("text", "sent", "how"), ON_EVENTS.values(), ids=ON_EVENTS)
+def test_a_fault_of_events_is_seen_on_the_wire(play, stream, text, sent, how):
+    seen = stream(play(text).url)
+    assert seen.how == how
+    assert chunks(seen.body) == sent
+
+
+def test_a_stalled_stream_sends_nothing_more_and_stays_open(play, call):
+    client = call(play(fault("stall", after='{ type = "run.started" }')).url)
+    client.ask(extra=KEY)
+    client.read_past(ONE + b"\r\n")
+    rest = client.read(patience=0.2)
+    assert (rest.data, rest.how) == (b"", "open")
+
+
+def test_a_turned_bit_is_the_same_in_every_run(play, stream):
+    text = fault("corrupt", at="{ sequence = 2 }", count=3)
+    one, other, another = (stream(play(seed + text).url).data for seed in ("seed = 1\n", "seed = 1\n", "seed = 2\n"))
+    assert one == other != another
+    assert len(one) == len(another)
+    assert TWO not in one
+
+
+def test_what_is_done_is_logged_and_counted(play, stream):
+    replay = play(fault("drop", name='"late"', after="{ sequence = 2 }", times=1))
+    assert stream(replay.url).how == "closed"
+    text = "Fault late: drop after event 2, message.completed, sequence 2 (session s1, connection 1)"
+    assert text in play.lines[replay.url]
+    assert replay.faults.done == {"late": 1}
+
+
+def test_a_client_that_comes_back_gets_everything_once(play, stream):
+    """The stream is dropped after each event in turn; the cursor is that of the last event received."""
+    replay = play(fault("drop", after='{ type = "*" }'))
+    got, cursor = [], None
+    while len(got) < 4:
+        (frame,) = chunks(stream(replay.url, cursor).body)
+        got.append(frame)
+        cursor = re.search(rb"id: (\w+)", frame)[1].decode()
+    assert got == FRAMES
+
+
+def test_a_fault_can_wait_for_a_later_connection(play, stream):
+    replay = play(fault("drop", after="{ event = 1 }", connection=2), own_playhead=True)
+    assert chunks(stream(replay.url).body) == FRAMES
+    assert chunks(stream(replay.url).body) == FRAMES[:1]
+    assert chunks(stream(replay.url).body) == FRAMES
+
+
+def test_a_stalled_stream_does_not_hold_up_others(play, call, stream):
+    replay = play(fault("stall", after="{ event = 1 }", connection=1), own_playhead=True)
+    waiting = call(replay.url)
+    waiting.ask(extra=KEY)
+    waiting.read_past(ONE + b"\r\n")
+    assert chunks(stream(replay.url).body) == FRAMES
+
+
+BEFORE_ANSWERS = {
+    "drop": (fault("drop"), "closed"),
+    "reset": (fault("reset"), "reset"),
+    "stall": (fault("stall"), "open"),
+}
+
+
+@pytest.mark.parametrize("mode", ["session", "tape"])
+@pytest.mark.parametrize(("text", "how"), BEFORE_ANSWERS.values(), ids=BEFORE_ANSWERS)
+def test_an_answer_does_not_come(play, stream, cancel, mode, text, how):
+    replay = play(text, mode)
+    patience = 0.2 if how == "open" else 20
+    for seen in (stream(replay.url, patience=patience), cancel(replay.url, patience)):
+        assert (seen.data, seen.how) == (b"", how)
+
+
+@pytest.mark.parametrize("mode", ["session", "tape"])
+def test_a_late_answer_is_the_same_answer(play, cancel, mode):
+    assert cancel(play(fault("delay", seconds=0.01), mode).url).data == cancel(play("", mode).url).data
+
+
+@pytest.mark.parametrize("mode", ["session", "tape"])
+@pytest.mark.parametrize("code", ERROR_CODES)
+def test_every_error_is_answered_with_its_status(play, cancel, mode, code):
+    seen = cancel(play(fault("error", code=f'"{code}"', operation='"cancel"'), mode).url)
+    error = orjson.loads(seen.body)["error"]
+    assert seen.head.startswith(b"HTTP/1.1 %d " % ERROR_CODES[code].status)
+    assert (error["code"], error["request_id"]) == (code, "wiretape-1")
+
+
+def test_a_busy_session_names_its_run(play, cancel):
+    text = fault("error", code='"SESSION_BUSY"', active_run='"run_9"', active_run_status='"queued"')
+    error = orjson.loads(cancel(play(text).url).body)["error"]
+    assert error["message"] == "Session s1 has an active run: run_9 is queued."
+    assert (error["active_run_id"], error["active_run_status"]) == ("run_9", "queued")
+    assert error["recovery"] == [
+        "POST /v1/sessions/s1/runs/run_9/cancel",
+        "POST /v1/sessions/s1/runs/run_9/resume",
+    ]
+
+
+def test_a_limit_says_how_long_to_wait(play, cancel):
+    seen = cancel(play(fault("error", code='"RATE_LIMITED"', limit='"runs"', retry_after=3)).url)
+    assert b"\r\nRetry-After: 3\r\n" in seen.head
+    assert orjson.loads(seen.body)["error"]["details"] == {"limit": 60, "window_seconds": 60, "retry_after": 3}
+
+
+def test_errors_of_validation_say_what_is_wrong(play, cancel):
+    text = fault("error", code='"tool_result_invalid"', reasons='[{ path = "a", reason = "b" }]')
+    assert orjson.loads(cancel(play(text).url).body)["error"]["details"] == [{"path": "a", "reason": "b"}]
+    (reason,) = orjson.loads(cancel(play(fault("error", code='"tool_input_invalid"')).url).body)["error"]["details"]
+    assert reason.keys() == {"path", "reason"}
+
+
+def test_an_error_once_is_followed_by_the_recorded_answer(play, cancel):
+    replay = play(fault("error", code='"RATE_LIMITED"', times=1))
+    assert cancel(replay.url).head.startswith(b"HTTP/1.1 429 ")
+    assert cancel(replay.url).head.startswith(b"HTTP/1.1 200 ")
+
+
+def test_a_fault_comes_before_the_guard(play, call):
+    client = call(play(fault("error", code='"SANDBOX_PROVISION_FAILED"')).url)
+    client.ask(extra="Connection: close\r\n")
+    assert client.read().head.startswith(b"HTTP/1.1 503 ")
+
+
+def test_a_known_cursor_expires(play, stream, call):
+    replay = play(fault("expire-cursor", cursor='"e2"'))
+    assert chunks(stream(replay.url).body) == FRAMES
+    client = call(replay.url)
+    client.ask(extra=f"{KEY}Last-Event-ID: e2\r\nConnection: close\r\n")
+    seen = client.read()
+    assert seen.head.startswith(b"HTTP/1.1 400 ")
+    assert orjson.loads(seen.body)["error"]["code"] == "invalid_cursor"
+    client = call(replay.url)
+    client.ask(extra=f"{KEY}Last-Event-ID: e3\r\n")
+    assert client.read_past(FOUR + b"\r\n").endswith(b"\r\n\r\n%x\r\n%b\r\n" % (len(FOUR), FOUR))
+
+
+def test_tape_mode_refuses_faults_of_events(play):
+    with pytest.raises(InputError, match="The fault fault-1 is done to events of streams, and tape mode"):
+        play(fault("drop", after="{ event = 1 }"), "tape")
+
+
+def test_a_script_that_hits_nothing_changes_no_byte(recording, play, serve, stream):
+    elsewhere = fault("drop", after="{ sequence = 99 }") + "\n" + fault("drop", operation='"resume"')
+    assert stream(play(elsewhere).url).data == stream(serve(recording, mode="session").url).data
+
+
+# The command.
+
+
+@pytest.fixture
+def run(recording, tmp_path):
+    def _run(text, *options):
+        path = tmp_path / "faults.toml"
+        path.write_text(text, "utf-8")
+        return CliRunner().invoke(command, [str(recording), "--faults", str(path), *options])
+
+    return _run
+
+
+def test_a_dry_run_lists_what_would_be_hit(run):
+    text = fault("drop", after="{ sequence = 2 }", times=1) + "\n"
+    text += fault("error", code='"RATE_LIMITED"', operation='"cancel"', probability=0.5)
+    result = run(text, "--dry-run")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines() == [
+        "fault-1: drop (once)",
+        "  session s1, place 1: after message.completed, sequence 2",
+        "fault-2: error RATE_LIMITED (with probability 0.5)",
+        "  may: any cancel request",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("[[fault]]", ["--dry-run"], "faults.toml, line 1: fault: do is missing."),
+        ("seeed = 1", [], "faults.toml, line 1: seeed: there is no such key, did you mean seed?"),
+        (fault("drop", after="{}"), ["--mode", "tape", "--dry-run"], "--mode session."),
+        (fault("drop", after="{}"), ["--mode", "tape", "--listen", "127.0.0.1:0"], "--mode session."),
+    ],
+)
+def test_a_script_that_cannot_be_is_one_sentence(run, text, options, message):
+    result = run(text, *options)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.endswith(message + "\n")
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_dry_run_needs_a_script(recording):
+    result = CliRunner().invoke(command, [str(recording), "--dry-run"])
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: --dry-run lists what the faults of a script would hit: give one with --faults FILE.\n",
+    )
