@@ -8,10 +8,10 @@ ROUNDS ?= 10
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fuzz lint format bench docs-rules lock clean
+.PHONY: help venv demo test fuzz client-packages clients lint format bench docs-rules lock clean
 
 help: ## say what there is to make
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo "PYTHON=... and VENV=... choose the Python and the virtual environment ($(PYTHON), $(VENV)); ARGS=... is passed on."
 
 venv: ## make the virtual environment, or bring it up to date
@@ -26,6 +26,12 @@ test: venv ## run the tests on all cores, with branch coverage
 fuzz: venv ## try the properties with ROUNDS (10) times other examples; takes minutes
 	@for round in $$(seq $(ROUNDS)); do \
 		$(BIN)/python -m pytest -q -m hypothesis --numprocesses=auto --dist=worksteal $(ARGS) || exit 1; done
+
+client-packages: ## install the npm packages of tests/clients; needs node and npm
+	@npm install --prefix tests/clients --no-package-lock --no-fund --no-audit --loglevel=error
+
+clients: venv client-packages ## write docs/clients.md anew: what other people's clients make of a broken stream
+	@$(BIN)/python tests/clients/table.py docs/clients.md
 
 lint: venv ## check style, types and which package imports which
 	$(BIN)/ruff check .
@@ -55,5 +61,5 @@ lock: ## resolve the dependencies anew into requirements.lock
 
 clean: ## remove what was made here: $(VENV), caches, coverage, builds, the recording of the demo
 	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
-	rm -rf .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf tests/clients/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

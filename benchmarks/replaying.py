@@ -124,7 +124,7 @@ def idle(folder: Path, streams: int) -> float:
     """Megabytes that open streams cost."""
     path = record(folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
     with replay(path, "session", "max") as (port, process):
-        read(port, "paced", 10, 0)
+        read(port, "paced", 10, 1)
         before = resident(process)
         command = [sys.executable, HERE / "reading.py", str(port), "idle", str(streams)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:

@@ -3,22 +3,41 @@
 `tests/clients` holds no package: tests and `table.py` load this file by its path.
 """
 
+import itertools
 import json
 import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from wiretape.contract import EVENT_TYPES
+from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.recording import Writer
+from wiretape_replay import Options, Replay, serve_replay
+from wiretape_replay.answers.settings import Service
+from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.script import Script
 
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
 KEY = "sk_test_clients"
+SESSION = "ses_1"
+PATIENCE_S = 20.0
+SILENCE = f"nothing more in {PATIENCE_S:g} s"
+HEAD = (
+    ("Content-Type", "text/event-stream"),
+    ("Cache-Control", "no-store"),
+    ("Access-Control-Allow-Origin", "*"),
+    ("Transfer-Encoding", "chunked"),
+)
+
+Heard = list[dict[str, Any]]
+"""What a client was handed, event by event, and why it gave up if it did."""
 CHROMIUM_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
@@ -48,7 +67,7 @@ class Outcome:
     """Why it went no further, if it did not come to the end."""
 
     @classmethod
-    def of(cls, heard: Sequence[dict[str, Any]], ids: Sequence[str]) -> "Outcome":
+    def of(cls, heard: Heard, ids: Sequence[str]) -> "Outcome":
         durable = Counter(line["id"] for line in heard if line.get("data") and _is_durable(line))
         gave_up = next((line["gave_up"] for line in heard if "gave_up" in line), None)
         return cls(
@@ -73,23 +92,23 @@ class Client:
     missing: Callable[[], str | None]
     """Why it cannot be had here, or None."""
 
-    def follow(self, told: Told, patience_s: float = 20) -> list[dict[str, Any]]:
+    def follow(self, told: Told) -> Heard:
         """Let it follow a stream to its end; what it was handed.  A client that never ends has given up."""
         with subprocess.Popen(
             [*self.command, told.json()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HERE, text=True
         ) as process:
             try:
-                said, trouble = process.communicate(timeout=patience_s)
+                said, trouble = process.communicate(timeout=PATIENCE_S)
             except subprocess.TimeoutExpired:
                 process.kill()
                 said, trouble = process.communicate()
-                return [*_lines(said), {"gave_up": f"nothing more in {patience_s:g} s"}]
+                return [*_lines(said), {"gave_up": SILENCE}]
         if process.returncode:
             return [*_lines(said), {"gave_up": trouble.strip().splitlines()[-1] if trouble.strip() else "it crashed"}]
         return _lines(said)
 
 
-def _lines(said: str) -> list[dict[str, Any]]:
+def _lines(said: str) -> Heard:
     return [json.loads(line) for line in said.splitlines()]
 
 
@@ -107,8 +126,8 @@ def _no_package(name: str) -> Callable[[], str | None]:
 
 
 CLIENTS = (
-    Client("curl", (sys.executable, str(DRIVERS / "curl.py")), _no_program("curl")),
-    Client("httpx with httpx-sse", (sys.executable, str(DRIVERS / "httpx_sse.py")), lambda: None),
+    Client("curl", (sys.executable, str(DRIVERS / "loop_curl.py")), _no_program("curl")),
+    Client("httpx with httpx-sse", (sys.executable, str(DRIVERS / "loop_httpx_sse.py")), lambda: None),
     Client("npm eventsource", ("node", str(DRIVERS / "eventsource.mjs")), _no_package("eventsource")),
     Client(
         "@microsoft/fetch-event-source",
@@ -123,27 +142,102 @@ def no_chromium() -> str | None:
     return None if shutil.which("chromium") else "chromium is not installed"
 
 
-@contextmanager
-def chromium() -> Iterator[Callable[[Told], list[dict[str, Any]]]]:
+Follow = Callable[[Told], Awaitable[Heard]]
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Follow]:
     """Chromium's own EventSource: call with what it is told, as often as wanted."""
-    from playwright.sync_api import TimeoutError as PatienceError  # noqa: PLC0415 - loads much
-    from playwright.sync_api import sync_playwright  # noqa: PLC0415
+    from playwright.async_api import TimeoutError as PatienceError  # noqa: PLC0415 - loads much
+    from playwright.async_api import async_playwright  # noqa: PLC0415
 
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
 
-        def follow(told: Told) -> list[dict[str, Any]]:
-            page = browser.new_page()
-            page.set_content((DRIVERS / "chromium.html").read_text("utf-8"))
-            page.evaluate("told => listen(told)", json.loads(told.json()))
+        async def follow(told: Told) -> Heard:
+            page = await browser.new_page()
+            await page.set_content((DRIVERS / "chromium.html").read_text("utf-8"))
+            await page.evaluate("told => listen(told)", json.loads(told.json()))
             try:
                 done = "last => heard.some(line => line.id === last || line.gave_up)"
-                page.wait_for_function(done, arg=told.last, timeout=20_000)
+                await page.wait_for_function(done, arg=told.last, timeout=PATIENCE_S * 1000)
             except PatienceError:
-                page.evaluate("heard.push({ gave_up: 'nothing more in 20 s' })")
-            heard: list[dict[str, Any]] = page.evaluate("heard")
-            page.close()
+                await page.evaluate("why => heard.push({ gave_up: why })", SILENCE)
+            heard: Heard = await page.evaluate("heard")
+            await page.close()
             return heard
 
         yield follow
-        browser.close()
+        await browser.close()
+
+
+# The stream that all of them follow.
+
+
+def stream(events: int) -> tuple[list[bytes], list[str]]:
+    """Chunks of a stream, and the ids of its durable events: a short time to reconnect, deltas, pings, events."""
+    chunks = [b"retry: 20\n\n"]
+    ids = []
+    for number in range(1, events + 1):
+        identity = f"evt_{number}"
+        ids.append(identity)
+        delta = b'{"type":"message.delta","run_id":"run_1","delta":{"text":"word "}}'
+        chunks += [b"event: message.delta\ndata: %s\n\n" % delta] * 2
+        document = {
+            "id": identity,
+            "sequence": number,
+            "type": "message.completed",
+            "workspace_id": "ws_1",
+            "session_id": SESSION,
+            "run_id": "run_1",
+            "created_at": "2026-01-01T00:00:00Z",
+            "content": [{"type": "text", "text": "word word"}],
+            "data": {},
+        }
+        chunks.append(f"event: message.completed\nid: {identity}\ndata: {json.dumps(document)}\n\n".encode())
+        chunks.append(b": ping\n\n")
+    return chunks, ids
+
+
+def record(path: Path, connections: Sequence[tuple[Sequence[bytes], Ending]]) -> Path:
+    """A recording of one session's stream over one connection after the other."""
+    writer = Writer.create(path, upstream="http://service.test")
+    clock = itertools.count(writer.began_ns + 1000, 1000)
+    for number, (chunks, ending) in enumerate(connections, 1):
+        key = (("Authorization", f"Bearer {KEY}"),)
+        target = f"/v1/sessions/{SESSION}/events/stream?event_deltas=true"
+        request = RequestStarted(
+            number, next(clock), "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", key
+        )
+        whole = RequestEnded(number, next(clock))
+        writer.feed([request, whole, ResponseStarted(number, next(clock), 200, "OK", "HTTP/1.1", HEAD)])
+        size = 0
+        for chunk in chunks:
+            begin, size = size, size + len(chunk)
+            writer.feed([BytesArrived(number, Side.RESPONSE, begin, chunk, (size,), (next(clock),))])
+        writer.feed([ExchangeEnded(number, next(clock), ending)])
+    writer.close(next(clock))
+    return path
+
+
+def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Script, list[str]]:
+    """A recording and a fault script by which the first connection breaks after event `after`, and the ids."""
+    chunks, ids = stream(events)
+    if how == "end":
+        cut = 1 + after * 4
+        connections = [(chunks[:cut], Ending.COMPLETE), (chunks[cut:], Ending.CLIENT_CLOSED)]
+        return record(folder / f"{how}-{after}.db", connections), Script(), ids
+    script = f'[[fault]]\ndo = "{how}"\nafter = {{ sequence = {after} }}\ntimes = 1\n'
+    written = folder / f"{how}-{after}.toml"
+    written.write_text(script, "utf-8")
+    return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), read_script(written), ids
+
+
+def served(path: Path, script: Script) -> AbstractAsyncContextManager[Replay]:
+    """Play it to clients that may have no key: a browser's EventSource cannot send one."""
+    return serve_replay(path, Options(faults=script, service=Service(authentication=False)))
+
+
+def told(playing: Replay, ids: Sequence[str]) -> Told:
+    """What a client of `playing` is told."""
+    return Told(f"{playing.url}/v1/sessions/{SESSION}/events/stream?event_deltas=true", ids[-1])

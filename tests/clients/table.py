@@ -1,0 +1,94 @@
+"""Writes docs/clients.md: what clients that others wrote make of a stream that breaks after each of its events.
+
+python tests/clients/table.py docs/clients.md
+"""
+
+import asyncio
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from clients import CLIENTS, Follow, Heard, Outcome, Told, broken, chromium, no_chromium, served, told
+
+EVENTS = 10
+HOWS = {
+    "drop": "cut: the connection closes (FIN) in the middle of the body",
+    "reset": "reset: the connection is reset (RST)",
+    "end": "end: the body ends as it should",
+}
+AT_ONCE = 4
+
+PAGE = """# Clients: who loses, repeats or gives up
+
+Each client follows one session of {events} durable events.
+Between them are deltas, and `: ping` comments with a blank line after them; the stream says `retry: 20`.
+It breaks once, after the first event, after the second, and so on: {breaks} runs for each way to break.
+`wiretape replay` plays the session, and [faults](faults.md) break it.
+`make clients` writes this page anew.
+
+{ways}
+
+| Client | Breaks by | Runs with every event once | Lost | Repeated | Empty | Gave up |
+|---|---|---|---|---|---|---|
+{rows}
+
+*Lost* and *repeated* count durable events, over all runs.
+*Empty* counts events without data that the client hands on, of which the stream has none:
+it takes a comment and the blank line after it for an event.
+A client that gives up loses what comes after the break, unless its user begins again with the last id.
+curl and httpx-sse do not reconnect: the few lines around them that everybody writes do.
+Chromium's EventSource cannot send a key, so nobody is asked for one here.
+"""
+
+
+async def table() -> str:
+    """The rows, measured."""
+    missing = [why for why in [*(client.missing() for client in CLIENTS), no_chromium()] if why]
+    if missing:
+        sys.exit("This needs every client: " + "; ".join(missing) + ".")
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="wiretape-clients-") as name:
+        async with chromium() as follow:
+            ways: dict[str, Follow] = {client.name: _in_thread(client.follow) for client in CLIENTS}
+            ways["Chromium EventSource"] = follow
+            turns = asyncio.Semaphore(AT_ONCE)
+            for client, way in ways.items():
+                for how in HOWS:
+                    runs = [_run(turns, Path(name), client, how, after, way) for after in range(1, EVENTS)]
+                    rows.append(_row(client, how, await asyncio.gather(*runs)))
+                    print(rows[-1], flush=True)
+    return "\n".join(rows)
+
+
+async def _run(turns: asyncio.Semaphore, folder: Path, client: str, how: str, after: int, follow: Follow) -> Outcome:
+    async with turns:
+        own = folder / f"{client.replace('/', '-')}-{how}-{after}"
+        own.mkdir()
+        path, script, ids = broken(own, how, after, EVENTS)
+        async with served(path, script) as playing:
+            return Outcome.of(await follow(told(playing, ids)), ids)
+
+
+def _in_thread(follow: Callable[[Told], Heard]) -> Callable[[Told], Awaitable[Heard]]:
+    return partial(asyncio.to_thread, follow)
+
+
+def _row(client: str, how: str, outcomes: list[Outcome]) -> str:
+    whole = sum(1 for seen in outcomes if not seen.lost and not seen.repeated and not seen.gave_up)
+    reasons: defaultdict[str, int] = defaultdict(int)
+    for seen in outcomes:
+        if seen.gave_up:
+            reasons[seen.gave_up] += 1
+    gave_up = "; ".join(f"{count} x {reason}" for reason, count in reasons.items()) or "-"
+    figures = [sum(getattr(seen, name) for seen in outcomes) for name in ("lost", "repeated", "empty")]
+    cells = [client, how, f"{whole} of {len(outcomes)}", *(str(figure or "-") for figure in figures), gave_up]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    ways = "\n".join(f"- {said}" for said in HOWS.values())
+    page = PAGE.format(events=EVENTS, breaks=EVENTS - 1, ways=ways, rows=asyncio.run(table()))
+    Path(sys.argv[1]).write_text(page, "utf-8")

@@ -1,0 +1,50 @@
+"""Clients that others wrote against a replay that breaks its stream: nobody loses or repeats a durable event.
+
+`make clients` tries every place and every way to break; here it is one place each.
+"""
+
+import asyncio
+
+import pytest
+
+
+@pytest.mark.parametrize("how", ["drop", "reset", "end"])
+@pytest.mark.parametrize("name", ["curl", "httpx with httpx-sse", "npm eventsource", "@microsoft/fetch-event-source"])
+async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, how):
+    client = next(client for client in clients.CLIENTS if client.name == name)
+    if (why := client.missing()) is not None:
+        pytest.skip(why)
+    path, script, ids = clients.broken(tmp_path, how, after=3, events=6)
+    async with clients.served(path, script) as playing:
+        heard = await asyncio.to_thread(client.follow, clients.told(playing, ids))
+    seen = clients.Outcome.of(heard, ids)
+    if (name, how) == ("@microsoft/fetch-event-source", "end"):
+        # To it a stream that ends as it should is over.
+        assert (seen.lost, seen.repeated) == (3, 0)
+        assert seen.gave_up is not None
+    else:
+        assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None)
+        assert [stream.cursor for stream in playing.player.streamed] == [None, "evt_3"]
+
+
+async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
+    if (why := clients.no_chromium()) is not None:
+        pytest.skip(why)
+    async with clients.chromium() as follow:
+        for how in ("drop", "reset", "end"):
+            path, script, ids = clients.broken(tmp_path, how, after=3, events=6)
+            async with clients.served(path, script) as playing:
+                seen = clients.Outcome.of(await follow(clients.told(playing, ids)), ids)
+            assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None), how
+            assert [stream.cursor for stream in playing.player.streamed] == [None, "evt_3"]
+
+
+def test_what_a_client_was_handed_is_counted(clients):
+    heard = [
+        {"id": "a", "data": '{"id": "a"}'},
+        {"id": "a", "data": '{"type": "message.delta"}'},
+        {"id": "a", "data": '{"id": "a"}'},
+        {"id": "a", "data": ""},
+        {"gave_up": "tired"},
+    ]
+    assert clients.Outcome.of(heard, ["a", "b", "c"]) == clients.Outcome(2, 1, 1, "tired")
