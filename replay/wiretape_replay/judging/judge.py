@@ -8,10 +8,12 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wiretape.errors import RecordingError
 from wiretape.observe import Observation
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Settings
+from wiretape.rules import Checker, Finding, Party, Settings
 from wiretape.rules.selection import codes_of
+from wiretape.text import printable
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.judging.blame import Blame
 from wiretape_replay.judging.notes import Ear, Notes
@@ -42,16 +44,21 @@ class Judge:
         settings: Settings | None = None,
         *,
         record: Path | None = None,
+        told: Callable[[Finding], None] = lambda _: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`record` is where to keep what passes, a new file.  Raises RecordingError when that cannot be made."""
+        """`record` is where to keep what passes, a new file.  `told` is called with each finding against the client.
+
+        Raises RecordingError when that file cannot be made.
+        """
         if record is not None:
-            check_output(record, append=False)
+            _check(record)
         self.blame = Blame()
         """Whose findings they are."""
         self.failed: str | None = None
         """What kept the checks from going on."""
         self._record = record
+        self._told = told
         self._writer: Writer | None = None
         settings = settings or Settings()
         self._checker = Checker(replace(settings, off=settings.off | _OUR_DOING))
@@ -156,5 +163,14 @@ class Judge:
     def _found(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
             self.blame.sort(finding)
+            if finding.side is Party.CLIENT:
+                self._told(finding)
         if self._writer is not None:
             self._writer.add_findings(findings)
+
+
+def _check(record: Path) -> None:
+    """Raises RecordingError when a file cannot be a new recording."""
+    if record.exists():
+        raise RecordingError(f"{printable(str(record))} exists already: record to another file.")
+    check_output(record, append=False)
