@@ -2,11 +2,17 @@
 
 import click
 
+from wiretape.text import printable
+
 
 class InputError(click.ClickException):
     """What the user gave cannot be used: a file, an address, an option.  Exit status 2."""
 
     exit_code = 2
+
+    def format_message(self) -> str:
+        """The sentence, safe to print and in one line, whatever a file is called or holds."""
+        return printable(self.message)
 
 
 class RecordingError(InputError):

@@ -179,6 +179,20 @@ def test_a_file_that_is_no_recording_is_one_sentence(tmp_path, run, command, con
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.parametrize("command", [["show"], ["sessions"], ["report"], ["export", "--format", "sse"]])
+@pytest.mark.parametrize("there", [False, True])
+def test_the_name_of_a_file_cannot_break_the_one_sentence(tmp_path, run, command, there):
+    path = tmp_path / "a\nb\x1b[2J.db"
+    if there:
+        path.write_bytes(b"no recording")
+    result = run(*command, path)
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    (line,) = result.stderr.splitlines()
+    assert "a\\nb\\x1b[2J.db" in line
+    assert line.isprintable()
+
+
 def hostile(tape, message):
     """A recording in which everything that can be recorded as text is hostile."""
     tape.exchange(
