@@ -1,5 +1,6 @@
 """What is on the wire, byte for byte, and what happens on connections that are shared, slow or cut."""
 
+import asyncio
 import hashlib
 import threading
 from contextlib import closing
@@ -7,6 +8,11 @@ from contextlib import closing
 import pytest
 
 from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import open_recording
+from wiretape_replay.front.server import Front
+from wiretape_replay.front.tap import Deaf
+from wiretape_replay.pace import Pace
+from wiretape_replay.tape.player import TapePlayer
 
 HEADERS = (
     ("X-b", "2"),
@@ -254,6 +260,49 @@ def test_an_encoded_request_body_is_compared_as_it_came(reel, serve, call):
     caller.read()
 
     assert [served.exchange for served in tape.served] == [2]
+
+
+class Pieces(Deaf):
+    """Listens to the pieces in which bodies are written."""
+
+    def __init__(self):
+        self.sent_pieces = []
+
+    def asked(self, asked):
+        return self
+
+    def sent(self, data):
+        self.sent_pieces.append(data)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [(("Transfer-Encoding", "chunked"),), (("Content-Length", "6"),), ()],
+    ids=["chunked", "content-length", "close-delimited"],
+)
+async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers):
+    """Where no frame shows it, a client sees the boundaries in time only: each piece is written by itself."""
+    reel.exchange([b"a", b"bcd", b"ef"], headers=headers)
+    pieces = Pieces()
+    with open_recording(reel.close()) as recording:
+        front = Front(TapePlayer(recording, Pace.of("max"), lambda _: None), lambda _: None, pieces)
+        host, _, port = (await front.start("127.0.0.1", 0)).removeprefix("http://").partition(":")
+        reader, writer = await asyncio.open_connection(host, port)
+        writer.write(b"GET /v1/sessions/s1/events/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        await reader.read()
+        writer.close()
+        await front.stop()
+
+    assert pieces.sent_pieces == [b"a", b"bcd", b"ef"]
+
+
+@pytest.mark.parametrize("lines", [("gzip", "chunked"), ("gzip, Chunked",), ("chunked ",)])
+def test_the_last_transfer_coding_tells_the_framing(reel, serve, call, lines):
+    reel.exchange([b"a"], headers=tuple(("Transfer-Encoding", line) for line in lines))
+    caller = call(serve(reel.close()).url)
+    caller.ask(extra="Connection: close\r\n")
+
+    assert caller.read().body == b"1\r\na\r\n0\r\n\r\n"
 
 
 def test_a_large_body_arrives_whole_while_another_client_does_not_read(reel, serve, call):
