@@ -26,6 +26,7 @@ from wiretape_proxy.endings import Origin
 
 _CONNECTIONS = 1000
 """How many HTTP/1 connections to the service one HTTP/2 client may have; mitmproxy stops at 5, and streams stay."""
+_END = h11.EndOfMessage
 _NEVER_S = 10 * 365 * 86_400
 
 log = logging.getLogger(__name__)
@@ -215,6 +216,8 @@ def _flow_of(connection: Http1Connection) -> HTTPFlow | None:
 class _WithoutTrailers:
     """h11's reader of a chunked body, without the trailers."""
 
+    __slots__ = ("_on_trailers", "_reader", "read_eof")
+
     def __init__(self, reader: Any, on_trailers: Callable[[], None]) -> None:
         self._reader = reader
         self._on_trailers = on_trailers
@@ -222,7 +225,7 @@ class _WithoutTrailers:
 
     def __call__(self, buffer: Any) -> Any:
         event = self._reader(buffer)
-        if isinstance(event, h11.EndOfMessage) and event.headers:
+        if type(event) is _END and event.headers:
             self._on_trailers()
             return h11.EndOfMessage()
         return event

@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.observe import BytesArrived, BytesLost, Side
+from wiretape.observe import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
 from wiretape.sse import FrameKind
-from wiretape.stream import FrameReader, frames_of
+from wiretape.stream import FrameReader, StreamReaders, frames_of
 
 
 def arrived(*chunks, start=0):
@@ -226,3 +226,28 @@ def test_a_gap_in_an_encoded_body_makes_the_rest_undecodable():
     assert reader.feed(arrived(*chunks[3:], start=first.end + 7)) == []
     assert reader.close() == []
     assert reader.undecodable == "7 bytes of the encoded body were not recorded"
+
+
+def answered(exchange, content_type):
+    return ResponseStarted(exchange, 5, 200, "OK", "HTTP/1.1", (("Content-Type", content_type),))
+
+
+def test_the_streams_of_many_exchanges_are_read_apart_and_nothing_else_is():
+    readers = StreamReaders()
+    seen = [
+        answered(1, "text/event-stream"),
+        answered(2, "application/json"),
+        BytesArrived(1, Side.REQUEST, 0, b"data: a\n\n", (9,), (10,)),
+        BytesArrived(2, Side.RESPONSE, 0, b"data: b\n\n", (9,), (20,)),
+        BytesArrived(1, Side.RESPONSE, 0, b"data: c\n\nda", (11,), (30,)),
+        lost(11, 4, 40),
+        ExchangeEnded(1, 50, Ending.COMPLETE),
+        BytesArrived(1, Side.RESPONSE, 15, b"data: d\n\n", (24,), (60,)),
+    ]
+    reads = [readers.read(observation) for observation in seen]
+    assert [read.seen for read in reads] == seen
+    assert [rows(read.frames) for read in reads if read.frames] == [
+        [("message", b"data: c\n\n", 30, 1)],
+        [("tail", b"da", 30, None)],
+    ]
+    assert not any(read.undecodable for read in reads)

@@ -43,6 +43,16 @@ def test_before_the_first_event_a_silence_has_no_event(wire):
     assert (wire.findings[0].event, wire.findings[0].byte_offset) == (None, None)
 
 
+def test_an_event_before_a_silence_stands_before_it_even_if_only_the_next_byte_tells_that_it_is_whole(wire, event):
+    wire.begin()
+    wire.body(event(1))
+    wire.body(event(2).removesuffix("\n") + "\r")
+    wire.wait(20)
+    comment(wire)
+    (finding,) = wire.findings
+    assert (finding.code, finding.event) == ("KAL001", 2)
+
+
 def test_a_silence_is_told_only_when_it_has_ended(wire):
     wire.begin()
     wire.wait(100)
