@@ -1,11 +1,13 @@
 """The settings of a service: what a file says, and what is said of a file that says it wrong."""
 
+from pathlib import Path
+
 import pytest
 
 from wiretape.contract import LIMITS, OPERATIONS, Limit
 from wiretape.errors import InputError
 from wiretape_replay.answers.requests import Requests
-from wiretape_replay.answers.settings import ASSUMED_COUNTS, Key, Service, load_service
+from wiretape_replay.answers.settings import ASSUMED_COUNTS, ASSUMED_SCOPES, Key, Service, load_service
 
 FULL = """
 [[keys]]
@@ -123,6 +125,17 @@ def test_a_mistake_is_told_with_file_line_and_key(load, text, said):
         load(text)
     assert said in caught.value.message
     assert "\n" not in caught.value.message
+
+
+def test_the_file_that_the_documentation_shows_is_good(load):
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
+    service = load(page.partition("```toml\n")[2].partition("```")[0])
+    assert service.keys["alice-key"] == Key("acme", "ws_1", frozenset({"events:read"}))
+    assert service.limits == LIMITS
+    assert needed(service.counts, "GET", "/v1/sessions/s/runs/r") == "runs"
+    for name, scope in ASSUMED_SCOPES.items():
+        row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
+        assert f"| `{scope}` | `{ASSUMED_COUNTS[name]}` |" in row
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):

@@ -10,6 +10,7 @@ import sys
 
 import httpx
 import pytest
+from click.testing import CliRunner
 
 from wiretape.contract import Limit
 from wiretape.errors import InputError, RecordingError
@@ -18,6 +19,7 @@ from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import Options, serve_replay
 from wiretape_replay.answers.settings import Service
+from wiretape_replay.cli import replay
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.reports import Wanted
@@ -348,9 +350,8 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(run, options, said):
-    command = [sys.executable, "-m", "wiretape", "replay", str(run), *(each.format(run=run) for each in options)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = CliRunner().invoke(replay, [str(run), *(each.format(run=run) for each in options)])
 
-    assert done.returncode == 2
+    assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
