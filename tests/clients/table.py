@@ -15,7 +15,7 @@ from clients import CLIENTS, Follow, Heard, Outcome, Told, broken, chromium, no_
 
 EVENTS = 10
 HOWS = {
-    "drop": "cut: the connection closes (FIN) in the middle of the body",
+    "drop": "drop: the connection closes (FIN) in the middle of the body",
     "reset": "reset: the connection is reset (RST)",
     "end": "end: the body ends as it should",
 }
