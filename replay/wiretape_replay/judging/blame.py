@@ -1,7 +1,9 @@
 """Who is to blame for a finding: the client, the service that was recorded, or a fault that was injected."""
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from wiretape.contract import session_in
 from wiretape.observe import Observation, RequestStarted, ResponseStarted, header
@@ -96,7 +98,7 @@ class Blame:
         """The last fault before a finding, that of its own exchange before those of its session."""
         session = self._sessions.get(finding.exchange)
         for faults in (self._by_exchange.get(finding.exchange, []), self._by_session.get(session or "", [])):
-            before = [fault for time_ns, fault in faults if time_ns < finding.time_ns]
+            before = bisect_left(faults, finding.time_ns, key=itemgetter(0))
             if before:
-                return before[-1]
+                return faults[before - 1][1]
         return None
