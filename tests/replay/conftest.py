@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
@@ -161,6 +163,16 @@ class Caller:
 
     def close(self) -> None:
         self.socket.close()
+
+
+@pytest.fixture(scope="session")
+def staging():
+    """The module `staging.py` beside this file: tests are no package, so it is not found by its name."""
+    spec = importlib.util.spec_from_file_location("wiretape_test_staging", Path(__file__).with_name("staging.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

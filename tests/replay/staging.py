@@ -1,0 +1,181 @@
+"""Sessions made by hand, played on a real socket in the test's own event loop, and a client that sees every byte."""
+
+import asyncio
+import contextlib
+import json
+import math
+import re
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from wiretape.observe import Ending
+from wiretape.recording import Writer, open_recording
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.control.operations import Operations
+from wiretape_replay.control.routes import Control
+from wiretape_replay.control.wiring import operations_of
+from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.front.server import Front
+from wiretape_replay.pace import Pace
+from wiretape_replay.session.drives import Drives
+from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.session.session import Session
+from wiretape_replay.tape.player import TapePlayer
+
+MS = 1_000_000
+TOKEN = "let-me-in"
+HEAD = Head(200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), Framing.CHUNKED)
+_PATIENCE_S = 20
+
+
+def event(number: int, at_ms: float, type_: str = "tool.started", **more: object) -> Entry:
+    """A durable event with the id `e1`, the sequence 1 and so on."""
+    document = json.dumps({"id": f"e{number}", "sequence": number, "type": type_})
+    data = f"event: {type_}\nid: e{number}\ndata: {document}\n\n".encode()
+    said = {"id": f"e{number}", "type": type_, "sequence": number, "source": (7, number), **more}
+    return Entry(EntryKind.DURABLE, round(at_ms * MS), data, **said)
+
+
+def delta(text: str, at_ms: float) -> Entry:
+    data = f'event: message.delta\ndata: {{"type":"message.delta","delta":{{"text":"{text}"}}}}\n\n'.encode()
+    return Entry(EntryKind.EPHEMERAL, round(at_ms * MS), data, type="message.delta")
+
+
+def comment(at_ms: float, data: bytes = b": note\n\n") -> Entry:
+    return Entry(EntryKind.EPHEMERAL, round(at_ms * MS), data)
+
+
+def ending(how: Ending, at_ms: float) -> Entry:
+    return Entry(EntryKind.ENDING, round(at_ms * MS), ending=how)
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self.head = b""
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    async def begun(self) -> bytes:
+        """The head of the answer."""
+        async with asyncio.timeout(_PATIENCE_S):
+            self.head = await self._reader.readuntil(b"\r\n\r\n")
+        return self.head
+
+    async def chunk(self) -> bytes:
+        """The next HTTP chunk; empty for the last."""
+        async with asyncio.timeout(_PATIENCE_S):
+            size = int(await self._reader.readline(), 16)
+            return (await self._reader.readexactly(size + 2))[:-2]
+
+    async def chunks(self, count: int) -> list[bytes]:
+        return [await self.chunk() for _ in range(count)]
+
+    async def rest(self) -> tuple[bytes, str]:
+        """Everything until the connection ends, and whether it was `closed` or `reset`."""
+        data = bytearray()
+        async with asyncio.timeout(_PATIENCE_S):
+            try:
+                while piece := await self._reader.read(65536):
+                    data += piece
+            except ConnectionResetError:
+                return bytes(data), "reset"
+        return bytes(data), "closed"
+
+    async def body(self) -> bytes:
+        """The body of an answer with a length."""
+        length = re.search(rb"content-length: (\d+)", self.head or await self.begun(), re.IGNORECASE)
+        assert length, self.head
+        async with asyncio.timeout(_PATIENCE_S):
+            return await self._reader.readexactly(int(length[1]))
+
+    def leave(self) -> None:
+        self._writer.close()
+
+
+class Stage:
+    """Sessions that are played."""
+
+    def __init__(self, url: str, player: SessionPlayer, operations: Operations) -> None:
+        self.url = url
+        self.player = player
+        self.operations = operations
+        self.host = url.removeprefix("http://")
+        self._clients: list[Client] = []
+
+    def drive(self, session_id: str = "s1"):
+        return self.player.drives.of(self.player.sessions[session_id].log)
+
+    async def connect(self) -> Client:
+        where = urlsplit(self.url)
+        client = Client(*await asyncio.open_connection(where.hostname, where.port))
+        self._clients.append(client)
+        return client
+
+    async def ask(self, target: str, headers: str = "", *, method: str = "GET", version: str = "HTTP/1.1") -> Client:
+        client = await self.connect()
+        client.send(f"{method} {target} {version}\r\nHost: {self.host}\r\n{headers}\r\n".encode("latin-1"))
+        return client
+
+    async def stream(
+        self, session_id: str = "s1", *, cursor: str | None = None, deltas: bool = False, key: str = "k", **how: str
+    ) -> Client:
+        """A stream of which the head has come, so that it is connected."""
+        headers = f"Authorization: Bearer {key}\r\n" + (f"Last-Event-ID: {cursor}\r\n" if cursor is not None else "")
+        query = "?event_deltas=true" if deltas else ""
+        client = await self.ask(f"/v1/sessions/{session_id}/events/stream{query}", headers, **how)
+        await client.begun()
+        return client
+
+    async def control(self, name: str, body: object = None, *, method: str | None = None) -> tuple[int, dict]:
+        """Ask the control interface; returns the status and the document."""
+        data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        method = method or ("GET" if body is None else "POST")
+        headers = f"X-Wiretape-Token: {TOKEN}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n"
+        client = await self.ask(f"/_wiretape/{name}", headers, method=method)
+        client.send(data)
+        head = await client.begun()
+        return int(head.split()[1]), json.loads(await client.body())
+
+    def leave(self) -> None:
+        for client in self._clients:
+            client.leave()
+
+
+@contextlib.asynccontextmanager
+async def playing(
+    folder: Path,
+    entries: Iterable[Entry] | dict[str, Iterable[Entry]],
+    *,
+    speed: float = math.inf,
+    paused: bool = False,
+    own: bool = False,
+    keep_alive_s: float = 15,
+    known: Iterable[str] = (),
+) -> AsyncIterator[Stage]:
+    """Play sessions, `s1` if there is one only, with nothing on the tape."""
+    logs = entries if isinstance(entries, dict) else {"s1": entries}
+    sessions = {name: Session(Log(name, list(said)), HEAD) for name, said in logs.items()}
+    path = folder / "nothing.db"
+    Writer.create(path, upstream="http://service.test").close(1)
+    drives = Drives(speed=speed, paused=paused, own=own, keep_alive_s=keep_alive_s)
+    with open_recording(path) as recording:
+        tape, ids = TapePlayer(recording, Pace.of("max"), print), RequestIds()
+        known = frozenset([*sessions, *known])
+        player = SessionPlayer(sessions, known=known, others=tape, drives=drives, request_ids=ids, log=print)
+        operations = operations_of(drives, tape, player)
+        front = Front(player, print)
+        Control(operations, TOKEN).attach(front.app)
+        stage = Stage(await front.start("127.0.0.1", 0), player, operations)
+        try:
+            yield stage
+        finally:
+            stage.leave()
+            await front.stop()
+            drives.stop()
