@@ -70,7 +70,7 @@ def test_a_place_that_cannot_be_found_is_told_without_a_line(toml):
     ("text", "read", "said"),
     [
         ("a = 1", lambda table: table.text("a"), "line 1: a: it has to be a text."),
-        ('a = ""', lambda table: table.text("a"), "line 1: a: it has to be a text."),
+        ('a = ""', lambda table: table.text("a"), "line 1: a: it has to be a text, not an empty one."),
         ("", lambda table: table.text("a"), "file.toml: a is missing."),
         ("[[t]]\n", lambda table: table.tables("t")[0].text("a"), "file.toml, line 1: t: a is missing."),
         ('a = "reds"', lambda table: table.one_of("a", ["red", "blue"]), "red, blue, not 'reds'; did you mean red?"),
