@@ -5,7 +5,7 @@ import contextlib
 import json
 import math
 import re
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -49,6 +49,13 @@ def comment(at_ms: float, data: bytes = b": note\n\n") -> Entry:
 
 def ending(how: Ending, at_ms: float) -> Entry:
     return Entry(EntryKind.ENDING, round(at_ms * MS), ending=how)
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let everything else have its turn until something holds."""
+    async with asyncio.timeout(_PATIENCE_S):
+        while not condition():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0)
 
 
 class Client:

@@ -13,6 +13,11 @@ class Changes:
         """Whether nobody is to wait any longer."""
         self._waiting: set[asyncio.Future[None]] = set()
 
+    @property
+    def waiting(self) -> int:
+        """How many wait now."""
+        return len(self._waiting)
+
     def note(self) -> None:
         """Something changed."""
         self.count += 1
