@@ -90,8 +90,8 @@ def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
 
 @pytest.mark.parametrize(
     ("asked", "status"),
-    [(["/a", "/b"], 0), (["/a"], 1), (["/a", "/b", "/c"], 1), (["/b", "/a"], 1)],
-    ids=["all", "one was never asked for", "one had no match", "another order"],
+    [(["/a", "/b"], 0), (["/a"], 1), (["/a", "/a", "/b"], 1)],
+    ids=["all", "one was never asked for", "one had no match"],
 )
 def test_strict_makes_misses_and_what_was_never_asked_for_an_exit_status(reel, asked, status):
     for target in ("/a", "/b"):

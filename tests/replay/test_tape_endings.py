@@ -12,6 +12,16 @@ BODY = b"".join(b"%x\r\n%b\r\n" % (len(event), event) for event in EVENTS)
 LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "100"))
 NO_LENGTH = (("Content-Type", "text/plain"),)
 CHUNKED = (("Content-Type", "text/plain"), ("Transfer-Encoding", "chunked"))
+ENDS = {
+    Ending.SERVICE_CLOSED: "closed",
+    Ending.SERVICE_RESET: "reset",
+    Ending.SERVICE_INVALID: "closed",
+    Ending.CLIENT_CLOSED: "open",
+    Ending.TIMED_OUT: "open",
+    Ending.PROXY_STOPPED: "closed",
+    Ending.OPEN: "closed",
+}
+"""What a client sees of the connection when an answer is not whole."""
 
 
 @pytest.mark.parametrize(
@@ -40,19 +50,7 @@ def test_a_chunked_answer_ends_as_recorded(reel, serve, call, ending, how, tail)
 
 
 @pytest.mark.parametrize("headers", [LENGTH, NO_LENGTH], ids=["content-length", "close-delimited"])
-@pytest.mark.parametrize(
-    ("ending", "how"),
-    [
-        (Ending.COMPLETE, "closed"),
-        (Ending.SERVICE_CLOSED, "closed"),
-        (Ending.SERVICE_RESET, "reset"),
-        (Ending.SERVICE_INVALID, "closed"),
-        (Ending.CLIENT_CLOSED, "open"),
-        (Ending.TIMED_OUT, "open"),
-        (Ending.PROXY_STOPPED, "closed"),
-        (Ending.OPEN, "closed"),
-    ],
-)
+@pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "closed"), *ENDS.items()])
 def test_an_answer_without_chunks_ends_as_recorded(reel, serve, call, headers, ending, how):
     reel.exchange(EVENTS, headers=headers, ending=ending)
     tape = serve(reel.close())
@@ -90,19 +88,7 @@ def test_a_request_without_a_response_gets_not_one_byte(reel, serve, call, endin
 WHOLE = (("Content-Type", "text/plain"), ("Content-Length", "28"))
 
 
-@pytest.mark.parametrize(
-    ("ending", "how"),
-    [
-        (Ending.COMPLETE, "open"),
-        (Ending.SERVICE_CLOSED, "closed"),
-        (Ending.SERVICE_RESET, "reset"),
-        (Ending.SERVICE_INVALID, "closed"),
-        (Ending.CLIENT_CLOSED, "open"),
-        (Ending.TIMED_OUT, "open"),
-        (Ending.PROXY_STOPPED, "closed"),
-        (Ending.OPEN, "closed"),
-    ],
-)
+@pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "open"), *ENDS.items()])
 def test_an_answer_that_has_its_whole_length_ends_as_recorded(reel, serve, call, ending, how):
     reel.exchange(EVENTS, headers=WHOLE, ending=ending)
     caller = call(serve(reel.close()).url)
@@ -118,16 +104,7 @@ def test_an_answer_that_has_its_whole_length_ends_as_recorded(reel, serve, call,
     [{"method": "HEAD"}, {"status": 204, "headers": NO_LENGTH}, {"status": 304}],
     ids=["HEAD", "204", "304"],
 )
-@pytest.mark.parametrize(
-    ("ending", "how"),
-    [
-        (Ending.COMPLETE, "open"),
-        (Ending.SERVICE_CLOSED, "closed"),
-        (Ending.SERVICE_RESET, "reset"),
-        (Ending.CLIENT_CLOSED, "open"),
-        (Ending.OPEN, "closed"),
-    ],
-)
+@pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "open"), *ENDS.items()])
 def test_an_answer_without_a_body_ends_as_recorded(reel, serve, call, recorded, ending, how):
     reel.exchange(**{"headers": LENGTH} | recorded, ending=ending)
     caller = call(serve(reel.close()).url)
@@ -156,16 +133,7 @@ def test_a_switch_of_protocols_is_the_last_answer_on_its_connection(reel, serve,
     [(CHUNKED, NO_LENGTH), (LENGTH, LENGTH), (NO_LENGTH, NO_LENGTH)],
     ids=["chunked", "content-length", "close-delimited"],
 )
-@pytest.mark.parametrize(
-    ("ending", "how"),
-    [
-        (Ending.COMPLETE, "closed"),
-        (Ending.SERVICE_CLOSED, "closed"),
-        (Ending.SERVICE_RESET, "reset"),
-        (Ending.CLIENT_CLOSED, "open"),
-        (Ending.TIMED_OUT, "open"),
-    ],
-)
+@pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "closed"), *ENDS.items()])
 def test_a_client_of_http_1_0_gets_the_body_bare_and_the_ending_that_was(reel, serve, call, headers, sent, ending, how):
     reel.exchange(EVENTS, headers=headers, ending=ending)
     caller = call(serve(reel.close()).url)
