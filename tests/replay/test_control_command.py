@@ -1,0 +1,264 @@
+"""`wiretape control` as people start it, on a replay as people start it, with a real client in between."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from wiretape_replay.control.commands import control
+from wiretape_replay.control.tokens import command_line
+
+STREAM = "/v1/sessions/s1/events/stream"
+KEY = {"Authorization": "Bearer sk-test"}
+CHOSEN = "secret"
+
+
+def frame(number: int, type_: str, **content: object) -> bytes:
+    document = {"id": f"e{number}", "sequence": number, "type": type_, "run_id": "r1", "content": content}
+    return f"event: {type_}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
+
+
+FRAMES = [
+    frame(1, "run.started"),
+    frame(2, "tool.started", tool_call_id="t1"),
+    frame(3, "tool.completed", tool_call_id="t1"),
+]
+
+
+@pytest.fixture
+def recording(reel):
+    reel.exchange(FRAMES)
+    return reel.close()
+
+
+@contextlib.contextmanager
+def replaying(*args: object, env: dict[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
+    """The running command, its URL, and the line about control."""
+    command = [sys.executable, "-m", "wiretape", "replay", "--listen", "127.0.0.1:0", *map(str, args)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
+        try:
+            assert process.stderr is not None
+            url = re.search(r" on (http://\S+) ", _line(process, "Replaying "))
+            assert url
+            yield process, url[1], _line(process, "Control: ")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+
+
+def _line(process: subprocess.Popen[str], beginning: str) -> str:
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith(beginning):
+            return line
+    raise AssertionError("the replay ended")
+
+
+def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
+    """What the command writes when it does what it is told."""
+    done = CliRunner().invoke(control, [url, *args], env={"WIRETAPE_TOKEN": token})
+    assert done.exit_code == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def refused(*args: str, token: str | None = CHOSEN) -> str:
+    """What the command says when it cannot do what it is told."""
+    done = CliRunner().invoke(control, args, env={"WIRETAPE_TOKEN": token})
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    return done.stderr
+
+
+@pytest.fixture
+def told(serve, recording) -> Callable[..., str]:
+    """Run the command on a replay that is paused: `told("step", "durable")`."""
+    replay = serve(recording, mode="session", paused=True)
+    return lambda *args: run(replay.url, *args, token=replay.token)
+
+
+def test_the_line_that_the_replay_says_can_be_run_as_it_stands(recording):
+    with replaying(recording, "--paused") as (_, url, line):
+        command = line.removeprefix("Control: ").split()
+        assert command[:4] == ["wiretape", "control", url, "state"]
+        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=30, check=True)
+
+    assert done.stdout == (
+        "s1: paused, at 0 of 4, 0.000 s\n"
+        "  next: run.started, sequence 1, id e1, recorded at 1:1\n"
+        "served: 0 streams, 0 other requests\n"
+    )
+    assert done.stderr == ""
+
+
+def test_a_client_waits_at_a_breakpoint_while_the_playhead_is_driven(recording):
+    """A real client, in a thread, reads a stream that a person steps through."""
+    lines: list[str] = []
+    with replaying(recording, "--paused", "--control-token", CHOSEN) as (_, url, line):
+        assert CHOSEN not in line
+        run(url, "break", "--type", "tool.*")
+        assert "s1: waits for its first stream, at 0 of 4" in run(url, "resume")
+
+        def read() -> None:
+            with httpx.stream("GET", url + STREAM, headers=KEY, timeout=30) as response:
+                lines.extend(line for line in response.iter_lines() if line.startswith("id:"))
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        stopped = run(url, "wait", "breakpoint")
+        assert "s1: stopped at a breakpoint, at 1 of 4" in stopped
+        assert "  breakpoint: type tool.*  (here)" in stopped
+        assert "  stream: from the beginning, without deltas, at 1" in stopped
+
+        assert "passed: tool.started, sequence 2, id e2, tool call t1, recorded at 1:2" in run(url, "step", "durable")
+        run(url, "break", "--clear")
+        assert "s1: at the end, at 4 of 4" in run(url, "seek", "--end")
+        reader.join(30)
+
+    assert lines == ["id: e1", "id: e2", "id: e3"]
+
+
+def test_a_token_of_ones_own_can_come_from_the_environment(recording, monkeypatch):
+    monkeypatch.setenv("WIRETAPE_TOKEN", "from-outside")
+    with replaying(recording, "--paused") as (_, url, line):
+        assert line == f"Control: wiretape control {url} state\n"
+        assert "paused" in run(url, "state", token="from-outside")
+        assert "is not that of this replay" in refused(url, "state", "--token", "other")
+
+
+def test_steps_seeks_and_resets(told):
+    assert "at 1 of 4" in told("step")
+    assert "at 3 of 4" in told("step", "durable", "--count", "2")
+    assert "s1: at the end, at 4 of 4" in told("step", "finding")
+    assert "at 1 of 4" in told("seek", "--sequence", "1")
+    assert "at 2 of 4" in told("seek", "--event", "e2")
+    assert "at 0 of 4" in told("seek", "--time", "0")
+    assert "at 3 of 4" in told("seek", "--place", "3")
+    assert "s1: paused, at 0 of 4" in told("reset")
+    assert "waits for its first stream" in told("resume")
+    assert "paused" in told("pause")
+    assert "paused" in told("wait", "standing")
+
+
+def test_breakpoints_are_listed_and_taken_away(told):
+    told("break", "--sequence", "2", "--tool-call", "t1")
+    told("break", "--finding", "")
+    assert told("break", "--list").splitlines()[2:4] == [
+        "  breakpoint: sequence 2, tool call t1",
+        "  breakpoint: finding (any)",
+    ]
+    assert told("break", "--remove", "--sequence", "2", "--tool-call", "t1").count("breakpoint: ") == 1
+    assert "breakpoint" not in told("break", "--clear")
+
+
+def test_as_json_the_answer_is_that_of_the_interface(told):
+    state = json.loads(told("step", "--json"))
+
+    assert state["stepped"]["id"] == "e1"
+    assert (state["sessions"][0]["place"], state["sessions"][0]["session"]) == (1, "s1")
+
+
+def test_what_did_not_come_in_time_is_status_2(serve, recording):
+    replay = serve(recording, mode="session", paused=True)
+    done = CliRunner().invoke(
+        control, [replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--session", "s1"]
+    )
+
+    assert (done.exit_code, done.stderr) == (2, "Error: Session s1 is not at the end after 0.01 s.\n")
+
+
+def test_what_the_replay_refuses_is_one_sentence(serve, recording):
+    replay = serve(recording, mode="session", paused=True)
+    token = ("--token", replay.token)
+
+    assert "There is no session s9; there is s1." in refused(replay.url, "pause", "--session", "s9", *token)
+    assert "Say one place to seek" in refused(replay.url, "seek", *token)
+    assert "no event with sequence 9" in refused(replay.url, "seek", "--sequence", "9", *token)
+    assert "Say what to stop before" in refused(replay.url, "break", *token)
+    assert "Say what to stop before" in refused(replay.url, "break", "--list", "--clear", *token)
+    assert "Say what to stop before" in refused(replay.url, "break", "--remove", *token)
+    assert "--token, or WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
+    assert "is not that of this replay" in refused(replay.url, "state")
+    assert "printable ASCII" in refused(replay.url, "state", "--token", "a\nb")
+
+
+def test_tape_mode_has_a_state_and_no_playhead(serve, recording):
+    replay = serve(recording, mode="tape")
+
+    assert run(replay.url, "state", token=replay.token).startswith("no playhead: tape mode")
+    assert "There is no playhead" in refused(replay.url, "pause", "--token", replay.token)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["127.0.0.1:8090", "https://127.0.0.1:1", "http://", "http://x:y", "http://x/v1", "http://[::1", "nonsense\x1b"],
+)
+def test_what_is_no_url_of_a_replay_is_one_sentence(url):
+    assert "is no URL of a replay" in refused(url, "state")
+
+
+def test_where_nobody_listens_is_one_sentence():
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
+        port = probe.getsockname()[1]
+
+    assert f"The replay at 127.0.0.1:{port} cannot be reached" in refused(f"http://127.0.0.1:{port}", "state")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"SSH-2.0-OpenSSH\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
+        b"HTTP/1.1 404 No\r\n\r\n<html>",
+        b"HTTP/1.1 302 Found\r\nLocation: http://evil.test/\r\nContent-Length: 0\r\n\r\n",
+        b"",
+    ],
+)
+def test_what_is_no_replay_is_one_sentence(answer):
+    """The token is shown to nobody else: redirections are not followed."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
+
+        def serve_once() -> None:
+            connection, _ = server.accept()
+            with connection:
+                connection.recv(65536)
+                connection.sendall(answer)
+
+        threading.Thread(target=serve_once).start()
+        said = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")
+
+    assert "is no replay of wiretape" in said or "cannot be reached" in said
+
+
+def test_recorded_text_cannot_steer_the_terminal(serve, new_reel):
+    reel = new_reel("odd.db")
+    reel.exchange([frame(1, "tool.started\x1b[2J".replace("\x1b", "\\u001b"), tool_call_id="\x1b[2J")])
+    replay = serve(reel.close(), mode="session", paused=True)
+
+    said = run(replay.url, "step", token=replay.token)
+    assert "\x1b" not in said
+    assert "\\x1b[2J" in said
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("http://127.0.0.1:80", "wiretape control http://127.0.0.1:80 state --token t"),
+        ("http://0.0.0.0:81", "wiretape control http://127.0.0.1:81 state --token t"),
+        ("http://[::]:82", "wiretape control http://[::1]:82 state --token t"),
+        ("http://[::1]:83", "wiretape control http://[::1]:83 state --token t"),
+        ("http://127.0.0.2:84", "wiretape control http://127.0.0.2:84 state --token t"),
+        ("http://192.0.2.1:85", None),
+    ],
+)
+def test_the_command_that_is_told_goes_to_a_loopback_address(url, line):
+    assert command_line(url, "t") == line
