@@ -236,6 +236,8 @@ async def _replay(
         _say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         if playing.player is not None:
             _say(_how_to_control(playing, chosen=token is not None))
+        for sentence in playing.odd:
+            _say(sentence)
         await stop.wait()
     _summarise(playing)
     return playing

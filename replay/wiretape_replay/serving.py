@@ -1,6 +1,6 @@
 """A recording served from Python."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,6 +67,8 @@ class Replay:
     """Moves all playheads; what begins anew with `reset` is in its `on_reset`."""
     token: str
     """Of the control interface over HTTP."""
+    odd: Sequence[str] = ()
+    """A sentence for each thing that is odd about a recorded session, safe to show."""
 
     def session(self, session_id: str | None = None) -> SessionHandle:
         """Moves the playhead of one session; None: of the only one.  Raises InputError."""
@@ -112,17 +114,21 @@ async def serve_replay(
     token = new_token() if token is None else usable(token)
     faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
-        players = _players(recording, options, faulty, ids, log)
-        source = _guarded(players, options, ids, log)
+        odd: list[str] = []
+        players = _players(recording, options, faulty=faulty, ids=ids, log=log, say=odd.append)
+        guard = _guard(players, options, ids)
+        source = players.source if guard is None else Guarded(guard, players.source, log)
         front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge)
         control = operations_of(players.drives, players.tape, players.session)
         control.on_reset.append(faults.rewind)
+        if guard is not None:
+            control.on_reset.append(guard.rewind)
         Control(control, token).attach(front.app)
         url = await front.start(host, port)
         try:
             if judge is not None:
                 judge.open(url)
-            yield Replay(url, players.tape, players.session, faults, control, token)
+            yield Replay(url, players.tape, players.session, faults, control, token, odd)
         finally:
             await front.stop()
             players.drives.stop()
@@ -138,17 +144,29 @@ class _Players:
     tape: TapePlayer
     drives: Drives
 
+    @property
+    def source(self) -> Source:
+        """Of all answers."""
+        return self.session or self.tape
+
 
 def _players(
-    recording: Recording, options: Options, faulty: FaultyLines, ids: RequestIds, log: Callable[[str], None]
+    recording: Recording,
+    options: Options,
+    *,
+    faulty: FaultyLines,
+    ids: RequestIds,
+    log: Callable[[str], None],
+    say: Callable[[str], None],
 ) -> _Players:
+    """`say` takes a sentence for each thing that is odd about a session."""
     drives = Drives(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return _Players(None, tape, drives)
     from wiretape_replay.session.building import sessions_of  # noqa: PLC0415
 
-    sessions = sessions_of(recording, log)
+    sessions = sessions_of(recording, say)
     tape = TapePlayer(
         recording,
         options.pace,
@@ -163,14 +181,13 @@ def _players(
     return _Players(player, tape, drives)
 
 
-def _guarded(players: _Players, options: Options, ids: RequestIds, log: Callable[[str], None]) -> Source:
-    """The source of all answers, behind a guard where there is one."""
-    source = players.session or players.tape
+def _guard(players: _Players, options: Options, ids: RequestIds) -> Guard | None:
+    """Who stands before the source of all answers, if anybody."""
     if options.service is None and players.session is None:
-        return source
+        return None
     sessions = players.session.sessions if players.session is not None else {}
     workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
-    return Guarded(Guard(options.service or Service(), ids.next, workspace_of), source, log)
+    return Guard(options.service or Service(), ids.next, workspace_of)
 
 
 def _on_log(exchange: Exchange) -> bool:

@@ -199,6 +199,14 @@ def test_refused_requests_count_towards_nothing():
     assert Counter(outcomes) == {None: 3, TOO_OFTEN: 118}
 
 
+def test_a_guard_that_is_rewound_counts_anew():
+    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    request = asked("a", *TARGETS["sessions"])
+    assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
+    guarded.rewind()
+    assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
+
+
 def test_ids_of_requests_are_counted_over_all_refusals():
     guarded = guard(Service(limits=SMALL))
     answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]

@@ -52,6 +52,10 @@ class Guard:
             return self._refuse(PERMISSION_DENIED, f"The key lacks the scope {scope}.")
         return self._too_often(key, asked, now_ns) or self._elsewhere(key, asked)
 
+    def rewind(self) -> None:
+        """Forget every request that was counted."""
+        self._windows.clear()
+
     def _key(self, asked: Asked) -> Key | None:
         """What is known of the request's key; None when it has no good one."""
         keys = bearer_keys(asked.headers)
