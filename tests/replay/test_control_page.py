@@ -1,0 +1,65 @@
+"""Every example of docs/control.md that runs in a shell, run."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from wiretape_replay import Options
+from wiretape_replay.control.operations import Until
+from wiretape_replay.control.state import Status
+from wiretape_replay.running import start_replay
+from wiretape_replay.session.playhead import Step
+
+PAGE = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")
+COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
+
+
+@pytest.fixture
+def recording(reel):
+    frames = [
+        b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":1,"type":"run.started","run_id":"r1"}\n\n',
+        b'event: tool.started\nid: e2\ndata: {"id":"e2","sequence":2,"type":"tool.started","run_id":"r1"}\n\n',
+    ]
+    reel.exchange(frames)
+    return reel.close()
+
+
+def test_every_example_does_what_it_says(recording):
+    """One after the other on one replay, as somebody would who reads the page."""
+    answers = []
+    with start_replay(recording, Options(paused=True)) as replay:
+        env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
+        for command in COMMANDS:
+            done = subprocess.run(
+                ["sh", "-c", command], capture_output=True, text=True, env=env, timeout=30, check=True
+            )
+            answers.append(done.stdout)
+
+    assert len(answers) >= 16
+    assert answers[-1].splitlines()[1] == "event: playhead"
+    for command, answer in zip(COMMANDS[:-1], answers[:-1], strict=True):
+        assert "error" not in json.loads(answer), command
+
+
+def test_the_example_of_a_state_has_the_keys_of_a_state(recording):
+    shown = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
+    with start_replay(recording, Options(paused=True)) as replay:
+        env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
+        done = subprocess.run(
+            ["sh", "-c", COMMANDS[0]], capture_output=True, text=True, env=env, timeout=30, check=True
+        )
+    state = json.loads(done.stdout)
+
+    assert list(shown) == list(state)
+    assert list(shown["sessions"][0]) == list(state["sessions"][0])
+    assert list(shown["sessions"][0]["next"]) == list(state["sessions"][0]["next"])
+    assert list(shown["requests"]) == list(state["requests"])
+
+
+@pytest.mark.parametrize("words", [Step, Until, Status])
+def test_the_page_names_every_word_that_there_is(words):
+    assert [word.value for word in words if f"`{word.value}`" not in PAGE] == []
