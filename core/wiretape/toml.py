@@ -32,11 +32,17 @@ class TomlFile:
         """Read a file.  Raises InputError."""
         try:
             text = path.read_text("utf-8")
-            return cls(path, tomllib.loads(text), dict(_places(text)))
         except OSError as error:
             raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:
             raise InputError(f"{said(path)} is not UTF-8, so it is no TOML.") from None
+        return cls.of(text, path)
+
+    @classmethod
+    def of(cls, text: str, path: Path) -> "TomlFile":
+        """Read what a file holds, or would; `path` is what it is called.  Raises InputError."""
+        try:
+            return cls(path, tomllib.loads(text), dict(_places(text)))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{said(path)} is no TOML: {printable(str(error))}.") from None
         except RecursionError:

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape.text import shown
-from wiretape_replay.answers.settings import Service, load_service
+from wiretape_replay.answers.settings import treatment_of
 from wiretape_replay.control.tokens import VARIABLE, command_line
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
@@ -182,7 +182,7 @@ def replay(
         ignore_query=ignore_query, ignore_body=ignore_body, match_headers=match_header, order=order, repeat=repeat
     )
     own = playhead == "connection"
-    treatment = _treatment(service, mode, limits=limits, no_auth=no_auth)
+    treatment = treatment_of(service, mode, limits=limits, no_auth=no_auth)
     options = Options(
         mode,
         Pace.of(speed),
@@ -199,15 +199,6 @@ def replay(
         hearing.report()
     failed = strict and bool(playing.misses or playing.unconsumed)
     ctx.exit(int(failed or fails(hearing.judge.blame, fail_on)))
-
-
-def _treatment(path: Path | None, mode: str, *, limits: bool, no_auth: bool) -> Service | None:
-    """How clients are treated; None where tape mode treats all alike."""
-    if mode == "tape" and path is None and not limits:
-        return None
-    service = load_service(path) if path is not None else Service(authentication=mode != "tape")
-    service = service.with_limits() if limits else service
-    return service.without_keys() if no_auth else service
 
 
 def _verified(ctx: click.Context, recording: Path) -> int:

@@ -35,14 +35,16 @@ SELECT max(t) FROM (
 class OpenFile:
     """A recording opened for writing: the connection, and where numbering goes on."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str, started_unix_ns: int | None
+    ) -> None:
         self.connection = connection
         self._path = path
         self._lock = lock
-        self._begin(upstream)
+        self._begin(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns)
 
     @classmethod
-    def create(cls, path: Path, *, upstream: str, append: bool) -> "OpenFile":
+    def create(cls, path: Path, *, upstream: str, append: bool, started_unix_ns: int | None = None) -> "OpenFile":
         """See `Writer.create`."""
         fresh = _claim(path, append=append)
         try:
@@ -56,7 +58,7 @@ class OpenFile:
             connection.execute("PRAGMA synchronous = NORMAL")
             if fresh:
                 schema.create(connection)
-            return cls(connection, path, lock, upstream=upstream)
+            return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns)
         except BaseException as error:
             if fresh:
                 _remove(path)
@@ -102,9 +104,8 @@ class OpenFile:
         os.close(self._lock)
         return error
 
-    def _begin(self, upstream: str) -> None:
+    def _begin(self, upstream: str, now_ns: int) -> None:
         database = Database(self.connection, execute_plugins=False)
-        now_ns = time.time_ns()
         if not database.table("recording").count:
             database.table("recording").insert(_head(upstream, now_ns))
         head = database.table("recording").get(1)

@@ -65,13 +65,17 @@ class Writer:
         """What SQLite said the last time that something could not be stored."""
 
     @classmethod
-    def create(cls, path: Path | str, *, upstream: str, append: bool = False) -> "Writer":
+    def create(
+        cls, path: Path | str, *, upstream: str, append: bool = False, started_unix_ns: int | None = None
+    ) -> "Writer":
         """Begin a recording in a new file, or go on in one that exists when `append` says so.
 
+        `started_unix_ns` is when what is recorded began, on the clock on the wall; None: now.
         Raises RecordingError when the file cannot be written, exists (without `append`), is no recording,
         is of a newer format, or is being recorded to by somebody else; it is then left as it was.
         """
-        return cls(OpenFile.create(Path(path), upstream=upstream, append=append))
+        file = OpenFile.create(Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns)
+        return cls(file)
 
     @property
     def first_exchange(self) -> int:

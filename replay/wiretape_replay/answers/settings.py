@@ -86,6 +86,18 @@ class Service:
         return replace(self, authentication=False)
 
 
+def treatment_of(path: Path | None, mode: str, *, limits: bool, no_auth: bool) -> Service | None:
+    """What the options say, `path` that of a settings file; None where tape mode treats all alike.
+
+    Raises InputError.
+    """
+    if mode == "tape" and path is None and not limits:
+        return None
+    service = load_service(path) if path is not None else Service(authentication=mode != "tape")
+    service = service.with_limits() if limits else service
+    return service.without_keys() if no_auth else service
+
+
 def load_service(path: Path) -> Service:
     """What a file says of the service; the published limits unless it says otherwise.  Raises InputError."""
     table = TomlFile.load(path).table()

@@ -1,5 +1,6 @@
 """One session of a replay, from Python."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
@@ -147,12 +148,29 @@ class RunningSession:
         self._call(self._handle.reset)
 
     def wait(self, until: Until | str = Until.STANDING, *, timeout_s: float = PATIENCE_S) -> SessionState:
-        """See SessionHandle."""
+        """See SessionHandle.  Raises RuntimeError in a coroutine, which `async_wait` is for."""
+        if _in_coroutine():
+            raise RuntimeError("This would stop the event loop: in a coroutine, `await` what `async_wait` returns.")
         return self._do(lambda: self._handle.wait(until, timeout_s=timeout_s))
+
+    async def async_wait(self, until: Until | str = Until.STANDING, *, timeout_s: float = PATIENCE_S) -> SessionState:
+        """The same as `wait`, in a coroutine of asyncio."""
+        return await asyncio.to_thread(self.wait, until, timeout_s=timeout_s)
 
     def _do(self, work: Callable[[], Any]) -> SessionState:
         state: SessionState = self._call(work)
         return state
+
+
+def _in_coroutine() -> bool:
+    """Whether a task of asyncio runs in this thread.
+
+    A loop alone may run on another stack, as with Playwright's synchronous interface, and does not mind.
+    """
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False
 
 
 def not_reached(session_id: str, until: Until, timeout_s: float) -> str:

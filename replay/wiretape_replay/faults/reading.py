@@ -17,7 +17,11 @@ _ALWAYS = ("name", "do", *REQUEST_KEYS, "skip", "times", "probability")
 
 def read_script(path: Path) -> Script:
     """The faults that the file says.  Raises InputError, naming file, line and key."""
-    top = TomlFile.load(path).table()
+    return script_in(TomlFile.load(path).table())
+
+
+def script_in(top: Table) -> Script:
+    """The faults that a table says, which is all of a file.  Raises InputError."""
     top.only(["seed", "fault"], "key")
     seed = top.integer("seed", 0)
     tables = top.tables("fault")

@@ -15,7 +15,9 @@ from wiretape.rules import Checker, Finding, Party, Settings
 from wiretape.rules.selection import codes_of
 from wiretape.text import printable
 from wiretape_replay.front.asked import Asked
+from wiretape_replay.front.tap import Tap
 from wiretape_replay.judging.blame import Blame
+from wiretape_replay.judging.late import LateWriter
 from wiretape_replay.judging.notes import Ear, Notes
 from wiretape_replay.judging.observing import Observer
 
@@ -44,10 +46,13 @@ class Judge:
         settings: Settings | None = None,
         *,
         record: Path | None = None,
+        late: bool = False,
         told: Callable[[Finding], None] = lambda _: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`record` is where to keep what passes, a new file.  `told` is called with each finding against the client.
+        """`record` is where to keep what passes, a new file; `late` says that it is made when `keep` asks for it.
+
+        `told` is called with each finding against the client.
 
         Raises RecordingError when that file cannot be made.
         """
@@ -59,7 +64,8 @@ class Judge:
         """What kept the checks from going on."""
         self._record = record
         self._told = told
-        self._writer: Writer | None = None
+        self._late = late
+        self._writer: Writer | LateWriter | None = None
         settings = settings or Settings()
         self._checker = Checker(replace(settings, off=settings.off | _OUR_DOING))
         self._observer = Observer("")
@@ -74,9 +80,16 @@ class Judge:
         """Say where the replay is to be found.  Raises RecordingError when the recording cannot be written."""
         self._observer = Observer(urlsplit(url).netloc)
         if self._record is not None:
-            self._writer = Writer.create(self._record, upstream=url)
+            make = LateWriter if self._late else Writer.create
+            self._writer = make(self._record, upstream=url)
 
-    def asked(self, asked: Asked) -> Ear:
+    def keep(self) -> None:
+        """Make the recording that is made late.  Raises RecordingError when it cannot be written."""
+        self.settle()
+        if isinstance(self._writer, LateWriter):
+            self._writer.make()
+
+    def asked(self, asked: Asked) -> Tap:
         """See Watcher."""
         return Ear(self._notes, next(self._numbers), asked)
 

@@ -1,7 +1,7 @@
 """Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,11 +9,14 @@ from pathlib import Path
 import click
 
 from wiretape.cli import subcommand
+from wiretape.config import NEVER
 from wiretape.errors import InputError
 from wiretape.rules import CATALOGUE, Party
 from wiretape.text import nearest, printable
 
 _STDOUT = "-"
+CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
+"""The codes of the rules for clients."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +54,24 @@ def recorded(record: Path | None, wanted: Sequence[Wanted]) -> Iterator[Path | N
         yield Path(folder) / "replayed.db"
 
 
-def write(wanted: Sequence[Wanted], recording: Path, config: Sequence[str]) -> None:
-    """Write the reports, about the client's rules only; `config` are the options that name a configuration.
+def write(
+    wanted: Sequence[Wanted],
+    recording: Path,
+    config: Sequence[str],
+    *,
+    rules: Collection[str] = CLIENT_RULES,
+    fail_on: str = NEVER,
+) -> bool:
+    """Write the reports, about the client's `rules` only; `config` are the options that name a configuration.
 
+    Returns whether there is a finding that stands and is as bad as `fail_on`, or worse.
     Raises InputError when one cannot be written.
     """
-    rules = ",".join(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
-    asked = [str(recording), "--select", rules, "--fail-on", "never", *config]
+    asked = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
     for report in wanted:
         asked += ["--format", report.form]
         asked += ["--output", report.file] if report.file != _STDOUT else []
-    subcommand("report").main(asked, prog_name="wiretape report", standalone_mode=False)
+    return bool(subcommand("report").main(asked, prog_name="wiretape report", standalone_mode=False))
 
 
 def _forms() -> Sequence[str]:
