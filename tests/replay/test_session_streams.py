@@ -6,6 +6,7 @@ import json
 import pytest
 
 from wiretape.observe import Ending
+from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -287,6 +288,15 @@ async def test_what_was_set_before_the_first_stream_holds_for_its_own_playhead(p
 
         assert await client.chunk() == entries[0].data
         assert len(stage.player.drives.all_of(stage.player.sessions["s1"].log)) == 1
+
+
+async def test_later_playheads_stop_where_those_before_them_did(play, entries):
+    async with play(entries, own=True) as stage:
+        stage.operations.add_breakpoint(Breakpoint(sequence=2), "s1")
+        for key in ("a", "b"):
+            client = await stage.stream(key=key)
+            assert await client.chunk() == entries[0].data
+            assert stage.operations.session_state("s1").status == "breakpoint"
 
 
 async def test_what_was_asked_for_is_noted(play, entries):
