@@ -12,7 +12,8 @@ from wiretape.contract import ERROR_CODES, LIMITS, Limit
 from wiretape.contract.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
 from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import Checker, Party
-from wiretape_replay.answers.envelope import ActiveRun, Reason, envelope
+from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.answers.request_ids import RequestIds
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"

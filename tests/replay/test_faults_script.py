@@ -4,7 +4,7 @@ import pytest
 
 from wiretape.contract import ERROR_CODES, LIMITS
 from wiretape.errors import InputError
-from wiretape_replay.answers.envelope import Reason
+from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.answers.requests import Requests
 from wiretape_replay.faults.deed import Cut, Do, Pause, Refuse
 from wiretape_replay.faults.kinds import KINDS

@@ -1,7 +1,7 @@
 """Errors in the service's envelope: every code with its status, its fields and its headers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from urllib.parse import quote
 
 from wiretape.contract import (
@@ -18,28 +18,10 @@ from wiretape.contract import (
 )
 from wiretape.contract.schemas import has_own_details
 from wiretape.observe import Headers
+from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.front.answer import Answer
 
 _LARGEST_LIMIT = LIMITS["events"]
-
-
-@dataclass(frozen=True, slots=True)
-class ActiveRun:
-    """The run for whose sake a session refuses another."""
-
-    session_id: str
-    run_id: str
-    status: str = "waiting_for_input"
-    base: str = ""
-    """What stands before `/v1/` in the paths of the service."""
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One place of a request that is not as it should be, and why."""
-
-    path: str
-    reason: str
 
 
 def envelope(

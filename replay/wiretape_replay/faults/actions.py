@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wiretape.contract import Limit
-from wiretape_replay.answers.envelope import ActiveRun, Reason
+from wiretape_replay.answers.reasons import ActiveRun, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import orjson
 
 from wiretape.contract import STREAM_RESYNC
 from wiretape_replay.faults.deed import Corrupt, Damage, Oversize, Seam, Split
+from wiretape_replay.session.frames import event_frame
 from wiretape_replay.session.log import Entry
 
 _STRING = re.compile(rb':[ ]?"')
@@ -68,8 +69,7 @@ def resync(entry: Entry, session: str | None, identity: str | None, sequence: in
         "run_id": entry.run_id,
     }
     document = orjson.dumps({key: value for key, value in told.items() if value is not None})
-    line = b"" if identity is None else b"id: %b\n" % identity.encode()
-    return b"event: %b\n%bdata: %b\n\n" % (STREAM_RESYNC.encode(), line, document)
+    return event_frame(STREAM_RESYNC, document, identity)
 
 
 def _values(frame: bytes) -> list[tuple[int, int]]:

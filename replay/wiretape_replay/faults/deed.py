@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wiretape.contract import Limit
-from wiretape_replay.answers.envelope import Reason
+from wiretape_replay.answers.reasons import Reason
 
 
 class Do(StrEnum):

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, operation_of, session_in
 from wiretape.observe import header
-from wiretape_replay.answers.envelope import ActiveRun
+from wiretape_replay.answers.reasons import ActiveRun
 from wiretape_replay.faults import describing
 from wiretape_replay.faults.actions import Action, Drop, Mark, Reply, Reset, Wait, ends, until_over
 from wiretape_replay.faults.deed import Cut, ExpireCursor, Pause, Refuse

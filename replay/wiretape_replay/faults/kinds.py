@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from wiretape.contract import ERROR_CODES, LIMITS, RATE_LIMITED, SESSION_BUSY, code_in_other_case
 from wiretape.contract.schemas import has_own_details
 from wiretape.toml import Table
-from wiretape_replay.answers.envelope import Reason
+from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.faults.deed import (
     Corrupt,
     Cut,
