@@ -242,7 +242,20 @@ def test_a_chunked_upload_keeps_its_chunks(proxy, service):
         assert [data for run in runs for _, data in run.chunks()] == [b"abc", b"de"]
 
 
-def test_times_of_a_recording_strictly_increase(proxy):
+def test_times_of_a_recording_strictly_increase(proxy, service):
+    def behave(peer):
+        peer.until(b"\r\n\r\n")
+        peer.send(CHUNKED)
+        for _ in range(30):
+            peer.send(b"2\r\n:\n\r\n")
+        peer.send(b"0\r\n\r\n")
+
+    path = service.on("/times", behave)
+    client = proxy.connect()
+    client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    client.until(b"\r\n0\r\n\r\n")
+    proxy.ended(path)
+
     with open_recording(proxy.file) as recording:
         times = []
         for seen in recording.observations():

@@ -7,7 +7,7 @@ from itertools import count
 
 from aiohttp import web
 
-from wiretape.contract import ENVELOPE_KEY
+from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.text import shown
 from wiretape_replay.control import feed
@@ -147,7 +147,7 @@ class Control:
         return asdict(self._operations.state(session_id))
 
     async def _follow(self, request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+        response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM, "Cache-Control": "no-store"})
         try:
             await response.prepare(request)
             async for message in feed.changes(self._operations):
