@@ -1,0 +1,170 @@
+"""A replay that a test talks to, and that says what is wrong with the test's client."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Unpack
+
+from wiretape.rules import Finding
+from wiretape_replay.control.handle import RunningSession, What, Where
+from wiretape_replay.control.operations import Until
+from wiretape_replay.control.state import SessionState, State
+from wiretape_replay.control.words import PATIENCE_S
+from wiretape_replay.running import RunningReplay, start_replay
+from wiretape_replay.session.breakpoints import Breakpoint
+from wiretape_replay.session.log import Entry
+from wiretape_replay.session.player import Streamed
+from wiretape_replay.session.playhead import Step
+from wiretape_replay.tape.player import Missed
+from wiretape_replay.tape.tape import Entry as Recorded
+from wiretape_replay.testing.choices import Choices
+from wiretape_replay.testing.listening import Listener, Request
+from wiretape_replay.testing.verdict import wrong
+
+_ROUNDS = 20
+"""After so many rounds the event loop has noticed that a client has left: its FIN came before we asked."""
+
+
+class JudgedReplay:
+    """A replay in the thread that all replays of the process share; to be used from any other thread.
+
+    What moves the playhead (`step`, `seek`, `wait`, …) is about the only session of the recording; where there are
+    several, ask `session` for one.  What cannot be done raises InputError.
+    """
+
+    def __init__(self, running: RunningReplay, listener: Listener, choices: Choices, record: Path) -> None:
+        self._running = running
+        self._listener = listener
+        self._choices = choices
+        self.record = record
+        """Where what passes is recorded, if that is wanted or something is wrong with it."""
+        self.lines: list[str] = []
+        """What `wiretape replay` would print, a line for each request."""
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        return self._running.url
+
+    def session(self, session_id: str | None = None) -> RunningSession:
+        """Moves the playhead of one session; None: of the only one."""
+        return self._running.session(session_id)
+
+    def state(self) -> State:
+        """Of everything."""
+        return self._running.state()
+
+    def reset(self) -> None:
+        """Begin anew: playheads, recorded answers and faults; streams that are connected end."""
+        self._running.reset()
+
+    def pause(self) -> None:
+        """See SessionHandle."""
+        self.session().pause()
+
+    def resume(self) -> None:
+        """See SessionHandle."""
+        self.session().resume()
+
+    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> Entry | None:
+        """See SessionHandle."""
+        return self.session().step(to, count=count)
+
+    def seek(self, **where: Unpack[Where]) -> None:
+        """See SessionHandle."""
+        self.session().seek(**where)
+
+    @property
+    def breakpoints(self) -> list[Breakpoint]:
+        """See SessionHandle."""
+        return self.session().breakpoints
+
+    def add_breakpoint(self, **what: Unpack[What]) -> Breakpoint:
+        """See SessionHandle."""
+        return self.session().add_breakpoint(**what)
+
+    def remove_breakpoint(self, point: Breakpoint | None = None) -> None:
+        """See SessionHandle."""
+        self.session().remove_breakpoint(point)
+
+    def wait(self, until: Until | str = Until.STANDING, *, timeout_s: float = PATIENCE_S) -> SessionState:
+        """See SessionHandle.  Raises RuntimeError in a coroutine, which `async_wait` is for."""
+        return self.session().wait(until, timeout_s=timeout_s)
+
+    async def async_wait(self, until: Until | str = Until.STANDING, *, timeout_s: float = PATIENCE_S) -> SessionState:
+        """The same as `wait`, in a coroutine of asyncio."""
+        return await self.session().async_wait(until, timeout_s=timeout_s)
+
+    @property
+    def requests(self) -> list[Request]:
+        """Everything that was asked so far, in order."""
+        return list(self._listener.requests)
+
+    @property
+    def streams(self) -> list[Streamed]:
+        """The streams of sessions that were asked for so far, in order; none in tape mode."""
+        player = self._running.replay.player
+        return list(player.streamed) if player is not None else []
+
+    @property
+    def misses(self) -> list[Missed]:
+        """The requests that were answered with status 501, in order."""
+        return list(self._running.replay.misses)
+
+    @property
+    def unconsumed(self) -> list[Recorded]:
+        """The recorded requests that nobody asked, in recorded order; in session mode without streams."""
+        return self._running.replay.unconsumed
+
+    @property
+    def faults_done(self) -> dict[str, int]:
+        """How often each fault was done so far, by its name."""
+        return self._running.replay.faults.done
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What the client did wrong so far, whether or not the test fails by it (of very many the first 10,000)."""
+
+        async def look() -> list[Finding]:
+            await _noticed()
+            return list(self._listener.against_client)
+
+        found: list[Finding] = self._running.call(look)
+        return found
+
+    def wrong(self) -> str | None:
+        """What a test fails by: findings with their report, and requests without a match; None when all is well so far.
+
+        Records what passes when something is wrong.
+        """
+        return wrong(self.findings, self.misses, self._choices, self.record, self.keep)
+
+    def keep(self) -> None:
+        """Record what has passed, and what is still to pass.  Raises RecordingError when that cannot be."""
+        self._running.call(self._listener.keep)
+
+    @property
+    def checks_failed(self) -> str | None:
+        """What kept the checks from going on: a defect of wiretape's."""
+        return self._listener.failed
+
+
+@contextmanager
+def started(choices: Choices, record: Path) -> Iterator[JudgedReplay]:
+    """Play until the block is left; what there is to know stays readable.  `record` is for a new file.
+
+    Raises InputError when something cannot be played.
+    """
+    listener = Listener(choices.config.settings, record)
+    lines: list[str] = []
+    with start_replay(choices.recording, choices.options, judge=listener, log=lines.append) as running:
+        replay = JudgedReplay(running, listener, choices, record)
+        replay.lines = lines
+        yield replay
+
+
+async def _noticed() -> None:
+    """Let the event loop take in what has come."""
+    for _ in range(_ROUNDS):
+        await asyncio.sleep(0)

@@ -1,0 +1,48 @@
+"""Replays for tests of any runner, and for scripts."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Unpack
+
+from wiretape.config import find_config
+from wiretape_replay.testing.bench import Bench
+from wiretape_replay.testing.choices import Given
+from wiretape_replay.testing.judged import JudgedReplay
+
+
+class ClientError(AssertionError):
+    """The client did something wrong: the report of it, as `wiretape report` words it."""
+
+
+@contextmanager
+def replay(recording: Path | str, **given: Unpack[Given]) -> Iterator[JudgedReplay]:
+    """Play a recording as an offline service until the block is left, and judge the client.
+
+    Paths are relative to the working directory.  Raises InputError when something cannot be used, and ClientError
+    at the end when the client broke a rule or a request had no match.  To an exception of the block's own, what the
+    client did is added as a note.  What passed stays recorded in a temporary folder if something went wrong.
+    """
+    config = find_config(Path.cwd())
+    folder = Path(tempfile.mkdtemp(prefix="wiretape-"))
+    bench = Bench(folder, config)
+    try:
+        try:
+            yield bench.start(recording, dict(given))
+        finally:
+            bench.stop()
+        _judge(bench)
+        bench.tidy()
+    except Exception as error:
+        if text := bench.account():
+            error.add_note(text)
+        raise
+    finally:
+        with suppress(OSError):  # it holds recordings
+            folder.rmdir()
+
+
+def _judge(bench: Bench) -> None:
+    if (text := bench.wrong()) is not None:
+        raise ClientError(text)

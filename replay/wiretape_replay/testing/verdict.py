@@ -1,0 +1,93 @@
+"""What is wrong with a test's client, in words."""
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from wiretape import words
+from wiretape.config import NEVER
+from wiretape.errors import RecordingError
+from wiretape.rules import Finding, Severity
+from wiretape.text import printable
+from wiretape.words import counted
+from wiretape_replay.judging.reports import Wanted, write
+from wiretape_replay.tape.player import Missed
+from wiretape_replay.testing.choices import Choices
+
+_LISTED = 10
+"""How many misses are told."""
+
+
+def wrong(
+    findings: Sequence[Finding],
+    misses: Sequence[Missed],
+    choices: Choices,
+    record: Path,
+    keep: Callable[[], None],
+) -> str | None:
+    """What a test fails by, the report of it included; None when all is well.
+
+    `keep` writes the recording `record`, of which the report is made; that is asked for when something is wrong.
+    """
+    findings = [finding for finding in findings if _counts(finding, choices)]
+    misses = [] if choices.allow_misses else misses
+    if not findings and not misses:
+        return None
+    where = recorded(record, keep)
+    report = _report(findings, choices, record) if findings else []
+    if not report and not misses:
+        return None  # a baseline knows of it
+    return "\n".join(
+        [
+            _headline(findings if report else [], misses),
+            *([""] if report else []),
+            *report,
+            *_missed(misses),
+            where,
+        ]
+    )
+
+
+def _counts(finding: Finding, choices: Choices) -> bool:
+    if choices.fail_on == NEVER or finding.code not in choices.rules:
+        return False
+    worst_first = list(Severity)
+    return worst_first.index(finding.severity) <= worst_first.index(Severity(choices.fail_on))
+
+
+def recorded(record: Path, keep: Callable[[], None]) -> str:
+    """Record what passes, and say where."""
+    try:
+        keep()
+    except RecordingError as error:
+        return error.format_message()
+    return f"What passed is recorded in {printable(str(record))}."
+
+
+def _report(findings: Sequence[Finding], choices: Choices, record: Path) -> list[str]:
+    """The lines of the report, empty when all that it finds may be; without a recording a line for each finding."""
+    if not record.exists():
+        told = (words.finding(each.severity, each.code, each.exchange, each.event, each.message) for each in findings)
+        return [*told, ""]
+    file = choices.config.file
+    config = ["--no-config"] if file is None else ["--config", str(file)]
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        path = Path(folder) / "report.txt"
+        failed = write([Wanted("text", str(path))], record, config, rules=choices.rules, fail_on=choices.fail_on)
+        return path.read_text("utf-8").splitlines() if failed else []
+
+
+def _headline(findings: Sequence[Finding], misses: Sequence[Missed]) -> str:
+    codes = list(dict.fromkeys(finding.code for finding in findings))
+    broke = [f"the client broke {' and '.join(codes)} ({counted(len(findings), 'finding')})"] if codes else []
+    missed = [f"{counted(len(misses), 'request')} had no match"] if misses else []
+    line = "; ".join([*broke, *missed])
+    return f"{line[0].upper()}{line[1:]}."
+
+
+def _missed(misses: Sequence[Missed]) -> Iterator[str]:
+    """What was asked in vain, each request once, and what comes near it."""
+    messages = list(dict.fromkeys(printable(missed.message) for missed in misses))
+    yield from messages[:_LISTED]
+    if len(messages) > _LISTED:
+        yield f"… and {len(messages) - _LISTED:,} more"
