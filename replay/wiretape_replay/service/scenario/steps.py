@@ -79,7 +79,7 @@ class WaitForInput(Timed):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wait(Timed):
+class Pause(Timed):
     """Nothing happens for as long as `after_ns` says."""
 
 
@@ -144,7 +144,17 @@ class Together(Timed):
     steps: "Sequence[Step]"
 
 
-Step = Text | Tool | Ask | WaitForInput | Wait | Sandbox | Resync | SessionError | Fail | EndStream | Repeat | Together
+Step = Text | Tool | Ask | WaitForInput | Pause | Sandbox | Resync | SessionError | Fail | EndStream | Repeat | Together
+
+
+SANDBOX_FAILED = "SANDBOX_PROVISION_FAILED"
+_TOLD = {
+    SANDBOX_FAILED: "No sandbox can be had: the provider's quota is exhausted.",
+    "tool_input_invalid": "The agent called a tool with an input that its schema does not allow.",
+    "invalid_request": "The run cannot be created as it was asked for.",
+}
+REFUSALS = tuple(_TOLD)
+"""The codes with which a scenario can refuse a run; the others come about by what clients do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +165,11 @@ class Refuse:
     message: str | None = None
     times: int | None = 1
     """So often, then the run is created; None: always."""
+
+    @property
+    def told(self) -> str:
+        """What the error says."""
+        return self.message or _TOLD[self.code]
 
 
 @dataclass(frozen=True, slots=True)
