@@ -27,6 +27,7 @@ from wiretape_replay.judging.judge import Judge
 from wiretape_replay.pace import Pace
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.session.streams import Streams
 from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.player import Missed, Served, TapePlayer
 from wiretape_replay.tape.tape import Entry
@@ -175,9 +176,8 @@ def _players(
         holds=lambda exchange: not _on_log(exchange),
         request_ids=ids,
     )
-    player = SessionPlayer(
-        sessions, known=_known(recording), others=tape, drives=drives, request_ids=ids, log=log, faulty=faulty
-    )
+    streams = Streams(drives, ids, log, faulty)
+    player = SessionPlayer(sessions, known=_known(recording), others=tape, streams=streams)
     return _Players(player, tape, drives)
 
 

@@ -22,6 +22,7 @@ from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.session import Session
+from wiretape_replay.session.streams import Streams
 from wiretape_replay.tape.player import TapePlayer
 
 MS = 1_000_000
@@ -175,7 +176,7 @@ async def playing(
     with open_recording(path) as recording:
         tape, ids = TapePlayer(recording, Pace.of("max"), print), RequestIds()
         known = frozenset([*sessions, *known])
-        player = SessionPlayer(sessions, known=known, others=tape, drives=drives, request_ids=ids, log=print)
+        player = SessionPlayer(sessions, known=known, others=tape, streams=Streams(drives, ids, print))
         operations = operations_of(drives, tape, player)
         front = Front(player, print)
         Control(operations, TOKEN).attach(front.app)

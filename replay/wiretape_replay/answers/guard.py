@@ -44,7 +44,7 @@ class Guard:
         """What to answer to a request that is refused, or None.  `now_ns` is any monotonic clock."""
         if is_preflight(asked.method, asked.headers):
             return None
-        key = self._key(asked)
+        key = self.key(asked)
         if key is None:
             return self._refuse(AUTHENTICATION_REQUIRED, "Send a valid key: Authorization: Bearer <API_KEY>.")
         scope = _first(self.service.scopes, asked)
@@ -56,7 +56,7 @@ class Guard:
         """Forget every request that was counted."""
         self._windows.clear()
 
-    def _key(self, asked: Asked) -> Key | None:
+    def key(self, asked: Asked) -> Key | None:
         """What is known of the request's key; None when it has no good one."""
         keys = bearer_keys(asked.headers)
         if self.service.keys is None:

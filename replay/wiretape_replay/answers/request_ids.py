@@ -6,9 +6,10 @@ from itertools import count
 class RequestIds:
     """`wiretape-1`, `wiretape-2`, …  One of these serves all that answers on a front, so that no id comes twice."""
 
-    def __init__(self) -> None:
+    def __init__(self, prefix: str = "wiretape") -> None:
+        self._prefix = prefix
         self._numbers = count(1)
 
     def next(self) -> str:
         """An id that nobody had."""
-        return f"wiretape-{next(self._numbers)}"
+        return f"{self._prefix}-{next(self._numbers)}"

@@ -18,15 +18,19 @@ TENANT = "default"
 """The tenant of every key for which no other is said."""
 
 _SESSIONS = "/".join(STREAM.path.split("/")[:3])
-_CREATE_SESSION = f"POST {_SESSIONS}"
-_CREATE_RUN = f"POST {_SESSIONS}/{{session_id}}/runs"
+CREATE_SESSION = f"POST {_SESSIONS}"
+CREATE_RUN = f"POST {_SESSIONS}/{{session_id}}/runs"
+"""Where sessions and runs are created.  An assumption."""
+
+ASSUMED = "assumed"
+"""The table of a settings file that only `wiretape serve` reads."""
 
 ASSUMED_SCOPES = {
     STREAM.name: "events:read",
     CANCEL.name: "runs:write",
     RESUME.name: "runs:write",
-    _CREATE_RUN: "runs:write",
-    _CREATE_SESSION: "sessions:write",
+    CREATE_RUN: "runs:write",
+    CREATE_SESSION: "sessions:write",
 }
 """The scope that requests need; all others need none.  An assumption."""
 
@@ -34,8 +38,8 @@ ASSUMED_COUNTS = {
     STREAM.name: "events",
     CANCEL.name: "runs",
     RESUME.name: "runs",
-    _CREATE_RUN: "runs",
-    _CREATE_SESSION: "sessions",
+    CREATE_RUN: "runs",
+    CREATE_SESSION: "sessions",
 }
 """The limit that requests count towards; all others count towards none.  An assumption."""
 
@@ -100,14 +104,23 @@ def treatment_of(path: Path | None, mode: str, *, limits: bool, no_auth: bool) -
 
 def load_service(path: Path) -> Service:
     """What a file says of the service; the published limits unless it says otherwise.  Raises InputError."""
-    table = TomlFile.load(path).table()
-    table.only(["authentication", "keys", "scopes", "counts", "limits", "workspaces"])
+    return service_in(TomlFile.load(path).table())
+
+
+def service_in(table: Table, elsewhere: Mapping[str, str] | None = None) -> Service:
+    """The same of a file that was read.
+
+    `elsewhere` says which requests create sessions and runs, where those are not CREATE_SESSION and CREATE_RUN.
+    """
+    table.only(["authentication", "keys", "scopes", "counts", "limits", "workspaces", ASSUMED])
+    elsewhere = elsewhere or {}
+    scopes, counts = _moved(ASSUMED_SCOPES, elsewhere), _moved(ASSUMED_COUNTS, elsewhere)
     limits = table.table("limits", "runs = 60") if table.values.get("limits") is not False else None
     return Service(
         authentication=table.flag("authentication", default=True),
         keys=_keys(table) if "keys" in table else None,
-        scopes=(*_scopes(table.table("scopes", 'stream = "events:read"')), *_rows(ASSUMED_SCOPES)),
-        counts=(*_counts(table.table("counts", 'stream = "events"')), *_rows(ASSUMED_COUNTS)),
+        scopes=(*_scopes(table.table("scopes", 'stream = "events:read"')), *scopes),
+        counts=(*_counts(table.table("counts", 'stream = "events"')), *counts),
         limits=_limits(limits, "tenants") if limits is not None else {},
         tenant_limits=_tenant_limits(limits) if limits is not None else {},
         workspaces=_workspaces(table.table("workspaces", 'ses_1 = "ws_1"')),
@@ -170,6 +183,10 @@ def _tenant_limits(table: Table) -> dict[str, dict[str, Limit]]:
 
 def _workspaces(table: Table) -> dict[str, str]:
     return {session_id: table.text(session_id) for session_id in table}
+
+
+def _moved(names: Mapping[str, str], elsewhere: Mapping[str, str]) -> Rows:
+    return _rows({elsewhere.get(name, name): value for name, value in names.items()})
 
 
 def _rows(names: Mapping[str, str]) -> Rows:

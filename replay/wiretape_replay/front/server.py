@@ -14,6 +14,7 @@ from wiretape.errors import InputError, RecordingError
 from wiretape.observe import Ending
 from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
+from wiretape_replay.front.foreign import Foreign, Runner
 from wiretape_replay.front.line import Line
 from wiretape_replay.front.source import Source
 from wiretape_replay.front.tap import Deaf, Tap, Watcher
@@ -66,14 +67,22 @@ class Front:
     Routes added to `app` come first; every other request, whatever its method and target, is the source's.
     """
 
-    def __init__(self, source: Source, log: Callable[[str], None], watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        source: Source,
+        log: Callable[[str], None],
+        watcher: Watcher | None = None,
+        foreign: Foreign | None = None,
+    ) -> None:
+        """`foreign` answers what is no request that a source could see; None: aiohttp does, in its own words."""
         self.app = web.Application(middlewares=[self._ask_source])
         self._source = source
         self._watcher: Watcher = watcher or Deaf()
         self._log = log
         self._lines: set[Line] = set()
-        self._runner = web.AppRunner(
+        self._runner = Runner(
             self.app,
+            foreign,
             access_log=None,
             logger=_HttpLog(log),
             auto_decompress=False,

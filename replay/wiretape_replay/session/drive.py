@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from typing import Protocol
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape_replay.session.breakpoints import Breakpoint
@@ -12,6 +13,23 @@ from wiretape_replay.session.playhead import Playhead, Step
 
 _LEAST_KEEP_ALIVE_S = 0.01
 """However fast a playhead moves, a stream that is sent nothing is not flooded."""
+
+
+class Timer(Protocol):
+    """Something that is to happen."""
+
+    def cancel(self) -> None:
+        """Let it not happen."""
+        ...
+
+
+Later = Callable[[float, Callable[[], None]], Timer]
+"""Lets something happen after so many seconds."""
+
+
+def really_later(delay_s: float, happen: Callable[[], None]) -> Timer:
+    """By the clock of the event loop."""
+    return asyncio.get_running_loop().call_later(delay_s, happen)
 
 
 class Drive:
@@ -23,10 +41,12 @@ class Drive:
         *,
         changed: Callable[[], None] = lambda: None,
         keep_alive_s: float = KEEP_ALIVE_SECONDS,
+        later: Later = really_later,
     ) -> None:
         """`changed` is called whenever something was done to the playhead.
 
-        `keep_alive_s` are the seconds of the playhead's time after which a stream gets a keep-alive.
+        `keep_alive_s` are the seconds of the playhead's time after which a stream gets a keep-alive; `later` measures
+        them.
         """
         self.playhead = playhead
         self.resets = 0
@@ -34,6 +54,7 @@ class Drive:
         self._paused_at_first = playhead.paused
         self._changed = changed
         self._keep_alive_s = keep_alive_s
+        self._later = later
         self._timer: asyncio.TimerHandle | None = None
         self._waiting: set[asyncio.Future[bool]] = set()
 
@@ -93,9 +114,8 @@ class Drive:
 
     async def moved(self, within_s: float) -> bool:
         """Wait until something was done to the playhead; False when nothing was for `within_s` seconds."""
-        loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[bool] = loop.create_future()
-        timer = loop.call_later(within_s, _wake, waiter, False)
+        waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        timer = self._later(within_s, lambda: _wake(waiter, False))
         self._waiting.add(waiter)
         try:
             return await waiter

@@ -4,7 +4,7 @@ from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observe import header
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.session.changes import Changes
-from wiretape_replay.session.drive import Drive
+from wiretape_replay.session.drive import Drive, Later, really_later
 from wiretape_replay.session.log import Log
 from wiretape_replay.session.playhead import Playhead
 
@@ -12,10 +12,18 @@ from wiretape_replay.session.playhead import Playhead
 class Drives:
     """The playheads of a replay: one a session, or one for each client that begins anew."""
 
-    def __init__(self, *, speed: float, paused: bool, own: bool, keep_alive_s: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(
+        self,
+        *,
+        speed: float,
+        paused: bool,
+        own: bool,
+        keep_alive_s: float = KEEP_ALIVE_SECONDS,
+        later: Later = really_later,
+    ) -> None:
         """`own`: a stream without a cursor gets a playhead of its own, and one with a cursor goes on with it.
 
-        `keep_alive_s`: see Drive.
+        `keep_alive_s`, `later`: see Drive.
         """
         self.speed = speed
         self.changes = Changes()
@@ -25,6 +33,7 @@ class Drives:
         self._paused = paused
         self._own = own
         self._keep_alive_s = keep_alive_s
+        self._later = later
         self._spare: dict[str, Drive] = {}
         self._latest: dict[tuple[str, str], Drive] = {}
         self._every: list[Drive] = []
@@ -68,7 +77,7 @@ class Drives:
         latest = self.shared.get(log.session_id)
         if latest is not None:
             playhead.breakpoints = list(latest.playhead.breakpoints)
-        drive = Drive(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s)
+        drive = Drive(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s, later=self._later)
         self.shared[log.session_id] = drive
         self._every.append(drive)
         return drive

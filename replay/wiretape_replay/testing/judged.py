@@ -14,8 +14,8 @@ from wiretape_replay.control.words import PATIENCE_S
 from wiretape_replay.running import RunningReplay, start_replay
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry
-from wiretape_replay.session.player import Streamed
 from wiretape_replay.session.playhead import Step
+from wiretape_replay.session.streams import Streamed
 from wiretape_replay.tape.player import Missed
 from wiretape_replay.tape.tape import Entry as Recorded
 from wiretape_replay.testing.choices import Choices

@@ -1,0 +1,93 @@
+"""The streams of sessions: who asked for which, and who follows now."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, cursor_in, deltas_requested
+from wiretape.observe import header
+from wiretape.text import shown
+from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.faults.performing import FaultyLines
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.front.line import Line
+from wiretape_replay.session.connected import Connected
+from wiretape_replay.session.drives import Drives
+from wiretape_replay.session.follower import Follower, UnknownCursorError
+from wiretape_replay.session.session import Session
+from wiretape_replay.session.stream import give
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A stream that was given, or refused."""
+
+    session_id: str
+    cursor: str | None
+    deltas: bool
+    place: int
+    """Of the playhead when it was asked for."""
+    refusal: str | None = None
+    """The code of the error that was answered instead."""
+
+
+class Streams:
+    """Gives streams by the playheads of their sessions, and errors where something else is asked for."""
+
+    def __init__(
+        self,
+        drives: Drives,
+        request_ids: RequestIds,
+        log: Callable[[str], None],
+        faulty: FaultyLines | None = None,
+    ) -> None:
+        """`log` takes a line for each request.  `faulty` says which streams are sent with faults."""
+        self.drives = drives
+        self.streamed: list[Streamed] = []
+        self.connected: list[Connected] = []
+        """The streams that have not ended, in the order in which they began."""
+        self._log = log
+        self._request_ids = request_ids
+        self._faulty = faulty
+
+    async def give(self, asked: Asked, line: Line, session: Session) -> None:
+        """Answer a request for the stream of a session.  See Source."""
+        sent, deltas = header(asked.headers, CURSOR_HEADER), deltas_requested(asked.target)
+        cursor = cursor_in(sent)
+        drive = self.drives.for_stream(session.log, asked, cursor)
+        place = drive.playhead.place
+        try:
+            follower = Follower(session.log, place, cursor=cursor, deltas=deltas)
+        except UnknownCursorError:
+            self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place, INVALID_CURSOR))
+            message = f"The cursor {cursor} names no persisted event of session {session.log.session_id}."
+            await self.refuse(asked, line, INVALID_CURSOR, message)
+            return
+        self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place))
+        since = f"after {cursor}" if cursor else "from the beginning"
+        self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
+        with self._counted(Connected(drive, follower, cursor or sent, deltas)):
+            await line.begin(session.head.unchunked() if asked.http_version == "HTTP/1.0" else session.head)
+            faulty = self._faulty.stream(line) if self._faulty else None
+            await give(line, drive, follower, session.keep_alive, faulty)
+
+    @contextmanager
+    def _counted(self, stream: Connected) -> Iterator[None]:
+        self.connected.append(stream)
+        self.drives.changes.note()
+        try:
+            yield
+        finally:
+            self.connected.remove(stream)
+            self.drives.changes.note()
+
+    async def refuse(self, asked: Asked, line: Line, code: str, message: str) -> None:
+        """Answer with an error."""
+        answer = envelope(code, message, self._request_ids.next())
+        self._say(asked, f"{answer.status} {code}")
+        await answer.send(line, with_body=asked.method != "HEAD")
+
+    def _say(self, asked: Asked, outcome: str) -> None:
+        # The query may hold secrets.
+        self._log(shown(f"{asked.method} {asked.target.partition('?')[0]} → {outcome}"))
