@@ -83,6 +83,19 @@ def test_a_cursor_that_no_event_carries_goes_on_where_it_did(reel, build):
     assert said == [f"{what}; it gives what was sent after it."]
 
 
+@pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["no ASCII", "earlier"])
+def test_a_client_with_such_a_cursor_is_served(reel, serve, call, identity, after):
+    reel.exchange([event(1, "é"), event(2)], request_headers=cursor("e0"), ending=Ending.CLIENT_CLOSED)
+    url = serve(reel.close(), mode="session").url
+    first, then = call(url), call(url)
+    key = "Authorization: Bearer k\r\n"
+    first.ask(extra=key)
+    first.read_past(event(2))
+    then.ask(extra=f"{key}Last-Event-ID: {identity.encode().decode('latin-1')}\r\n")
+    assert then.read_past(b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK\r\n")
+    assert f"\nid: {after}\n".encode() in then.read_past(b"\n\n")
+
+
 def test_a_cursor_that_is_no_ascii_is_found_by_its_event(reel, build):
     reel.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, operation_of, session_in
+from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, cursor_in, operation_of, session_in
 from wiretape.observe import header
 from wiretape_replay.answers.reasons import ActiveRun
 from wiretape_replay.faults import describing
@@ -70,7 +70,7 @@ class Faults:
             session=session,
             run=match.run_id if match else None,
             connection=connection,
-            cursor=_cursor(asked),
+            cursor=cursor_in(header(asked.headers, CURSOR_HEADER)),
         )
 
     def _before(self, request: Request) -> Iterator[Action]:
@@ -107,9 +107,3 @@ def _base(request: Request) -> str:
     """What stands before `/v1/` in the path."""
     before, mark, _ = request.path.partition("/v1/")
     return before if mark else ""
-
-
-def _cursor(asked: Asked) -> str | None:
-    """The cursor as it is spelled in ids: they are UTF-8, and headers are read byte by byte."""
-    value = header(asked.headers, CURSOR_HEADER)
-    return value.encode("latin-1", "replace").decode("utf-8", "replace") if value else None
