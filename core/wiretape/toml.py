@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,13 @@ Place = tuple[str | int, ...]
 
 _NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
 _NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
-_HEADER = re.compile(rf"\s*(\[\[?){_NAMES}\]")
+_HEADER = re.compile(rf"\s*(\[\[?){_NAMES}\]\]?")
 _KEY = re.compile(rf"{_NAMES}=")
+_BLANK = re.compile(r"(?:\s|#[^\n]*)*")
+_COMMA = re.compile(r"(?:\s|#[^\n]*)*,")
+_LONG_BASIC = r'"{3}(?:\\.|[^\\])*?"{3,5}(?!")'
+_LONG_LITERAL = r"'{3}.*?'{3,5}(?!')"
+_SCALAR = re.compile(rf"""{_LONG_BASIC}|{_LONG_LITERAL}|"(?:\\.|[^"\\])*"|'[^']*'|[^,\]}}\n#]*""", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,23 +182,84 @@ def _outwards(place: Place) -> Iterator[Place]:
 
 
 def _places(text: str) -> Iterator[tuple[Place, int]]:
-    """Where the tables and keys of a TOML document stand, by line from 1: tomllib does not tell.
-
-    What stands within an inline table is not found; the key before it is.
-    """
+    """Where the tables, keys and elements of lists of a TOML document stand, by line from 1: tomllib does not tell."""
+    places: list[tuple[Place, int]] = []
     table: Place = ()
     counts: dict[Place, int] = {}
-    quoted = False
-    for number, line in enumerate(text.splitlines(), 1):
-        begins_quoted = quoted
-        quoted ^= (line.count('"""') + line.count("'''")) % 2 == 1
-        if begins_quoted:
-            continue
-        if header := _HEADER.match(line):
+    scan = _Scan(text)
+    while scan.skip():
+        line = scan.line
+        if header := scan.match(_HEADER):
             table = _resolved(_split(header[2]), counts, is_array=header[1] == "[[")
-            yield table, number
-        elif key := _KEY.match(line):
-            yield table + _split(key[1]), number
+            places.append((table, line))
+        elif (key := scan.match(_KEY)) is None:
+            break
+        else:
+            place = table + _split(key[1])
+            places.append((place, line))
+            scan.value(place, places)
+    return iter(places)
+
+
+class _Scan:
+    """Goes through the text of a document that is good TOML."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+        self._counted = (0, 1)
+        """A place in the text, and its line."""
+
+    @property
+    def line(self) -> int:
+        """The line of what is next, from 1."""
+        at, line = self._counted
+        self._counted = (self._at, line + self._text.count("\n", at, self._at))
+        return self._counted[1]
+
+    def skip(self) -> bool:
+        """Go to what means something; False at the end."""
+        self.match(_BLANK)
+        return self._at < len(self._text)
+
+    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
+        """Go past what a pattern fits here."""
+        match = pattern.match(self._text, self._at)
+        if match is not None:
+            self._at = match.end()
+        return match
+
+    def value(self, place: Place, places: list[tuple[Place, int]]) -> None:
+        """Go past a value, noting where the elements and keys in it stand."""
+        self.skip()
+        opening = self._text[self._at : self._at + 1]
+        if opening == "[":
+            self._inside("]", lambda index: self._element((*place, index), places))
+        elif opening == "{":
+            self._inside("}", lambda _: self._pair(place, places))
+        else:
+            self.match(_SCALAR)
+
+    def _inside(self, closing: str, one: Callable[[int], None]) -> None:
+        self._at += 1
+        index = 0
+        while self.skip() and self._text[self._at] != closing:
+            one(index)
+            index += 1
+            self.match(_COMMA)
+        self._at += 1
+
+    def _element(self, place: Place, places: list[tuple[Place, int]]) -> None:
+        places.append((place, self.line))
+        self.value(place, places)
+
+    def _pair(self, table: Place, places: list[tuple[Place, int]]) -> None:
+        line, key = self.line, self.match(_KEY)
+        if key is None:
+            raise ValueError("This is not good TOML.")
+        place = table + _split(key[1])
+        places.append((place, line))
+        self.value(place, places)
 
 
 def _resolved(names: Place, counts: dict[Place, int], *, is_array: bool) -> Place:

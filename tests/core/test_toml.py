@@ -104,3 +104,46 @@ def test_values_are_read_and_defaults_stand_in(toml):
     )
     assert table.one_of("z", ["r"], "r") == "r"
     assert table.tables("z") == []
+
+
+LISTS = """steps = [
+  # a comment ] with , brackets {
+  { say = "x # ], }" }, { say = 'y' },
+  { tool = "t", input = { a = [1,
+     2], b.c = 1979-05-27 07:32:00 } },
+  [[1], [
+    2]],
+]
+after = 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "line"),
+    [
+        (("steps", 0, "say"), 3),
+        (("steps", 1), 3),
+        (("steps", 2, "input", "a", 1), 5),
+        (("steps", 2, "input", "b", "c"), 5),
+        (("steps", 3, 1), 6),
+        (("steps", 3, 1, 0), 7),
+        (("steps", 4), 1),
+        (("after",), 9),
+    ],
+)
+def test_the_line_of_what_stands_within_lists_and_inline_tables_is_told(toml, place, line):
+    assert toml(LISTS).file.wrong(place, "wrong").message.partition("line ")[2].startswith(f"{line}: ")
+
+
+QUOTES = r'''a = """x
+[no]\""""""
+b = "\""
+c = 'it\'
+d = 1
+'''
+
+
+def test_texts_end_where_they_end_whatever_stands_in_them(toml):
+    assert toml(QUOTES).wrong("d", "wrong").message.endswith("line 5: d: wrong.")
+    literal = QUOTES.replace('"""x', "'''x").replace('\\""""""', "it''s'''''")
+    assert toml(literal).wrong("d", "wrong").message.endswith("line 5: d: wrong.")

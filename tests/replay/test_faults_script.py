@@ -261,7 +261,7 @@ BAD = {
     "no TOML": ("seed = ", "faults.toml is no TOML: *"),
     "inline faults": (
         'fault = [\n{ do = "drop" },\n{ do = "dorp" },\n]',
-        "faults.toml, line 1: fault.do: it has to be one of *",
+        "faults.toml, line 3: fault.do: it has to be one of *",
     ),
 }
 

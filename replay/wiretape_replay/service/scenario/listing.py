@@ -1,20 +1,38 @@
 """The scenarios that ship."""
 
+from importlib.resources import files
 from pathlib import Path
 
+from wiretape.errors import InputError
+from wiretape.text import printable
+from wiretape.toml import hint
+from wiretape_replay.service.scenario.reading import read_scenario
 from wiretape_replay.service.scenario.steps import Scenario
+
+_ENDING = ".toml"
 
 
 def shipped() -> dict[str, Path]:
-    """The files of the shipped scenarios by name, in the order of the list."""
-    raise NotImplementedError
+    """The files of the shipped scenarios by name, the simplest first."""
+    folder = Path(str(files(__package__) / "shipped"))
+    # A number in front of the name says where in the list it stands.
+    found = sorted(folder.glob(f"*{_ENDING}"))
+    return {path.stem.partition("-")[2]: path for path in found}
 
 
 def find_scenario(named: str) -> Scenario:
-    """The scenario of that name, or in that file.  Raises InputError."""
-    raise NotImplementedError
+    """The shipped scenario of that name, or the one in that file.  Raises InputError."""
+    path = shipped().get(named)
+    if path is not None:
+        return read_scenario(path)
+    if named.endswith(_ENDING) or "/" in named or Path(named).exists():
+        return read_scenario(Path(named))
+    what = hint(named, shipped())
+    raise InputError(f"There is no scenario {printable(named)}{what}" + ("" if what.endswith("?") else "."))
 
 
 def listing() -> str:
-    """What `wiretape serve --list` prints: a line for each shipped scenario, its name and its title."""
-    raise NotImplementedError
+    """What `wiretape serve --list` prints: for each shipped scenario a line with its name and title."""
+    paths = shipped()
+    width = max(map(len, paths))
+    return "".join(f"{name:{width}}  {read_scenario(path).title}\n" for name, path in paths.items())

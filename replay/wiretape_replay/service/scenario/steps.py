@@ -11,6 +11,8 @@ from wiretape.observe import Ending
 SECOND_NS = 1_000_000_000
 PACE_NS = SECOND_NS // 20
 DEADLINE_NS = 300 * SECOND_NS
+SESSION_ERROR = "session_error"
+RUN_FAILED = "run_failed"
 
 EPHEMERAL_TYPES = DELTA_TYPES | {STREAM_RESYNC}
 """What is not stored unless a scenario says more.  That `stream.resync` is one of them is an assumption: stored, it
@@ -111,7 +113,7 @@ class SessionError(Timed):
     """An error of the session, after which the run goes on."""
 
     message: str
-    code: str = "session_error"
+    code: str = SESSION_ERROR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +121,7 @@ class Fail(Timed):
     """The run stops with an error."""
 
     message: str
-    code: str = "run_failed"
+    code: str = RUN_FAILED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,8 +201,6 @@ class Scenario:
 
     title: str
     runs: Sequence[RunScript]
-    about: str = ""
-    """What it shows, in a sentence or two."""
     tools: Mapping[str, ToolSchemas] = field(default_factory=dict)
     ephemeral: frozenset[str] = EPHEMERAL_TYPES
     """The event types that are not stored."""
