@@ -65,7 +65,9 @@ def wiretape(wiretape_replay: "Callable[..., JudgedReplay]") -> "JudgedReplay":
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
     """Let a test that passed fail by what its client did wrong."""
+    __tracebackhide__ = True
     yield
+    __tracebackhide__ = False
     bench = item.stash.get(_BENCH, None)
     if bench is not None and (text := bench.wrong()) is not None:
         pytest.fail(text, pytrace=False)
@@ -94,10 +96,7 @@ def _in_one_sentence() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        said = error.format_message()
-    else:
-        return
-    pytest.fail(said, pytrace=False)  # out here it does not bring the other error with it
+        raise pytest.fail.Exception(error.format_message(), pytrace=False) from None
 
 
 def _bench(item: pytest.Item, folder: Path) -> "Bench":

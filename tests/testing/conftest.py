@@ -1,0 +1,157 @@
+"""A project of somebody's: a recording, a client, and tests that pytest is run on."""
+
+import json
+import shutil
+import sqlite3
+import textwrap
+from pathlib import Path
+
+import pytest
+
+# A run in this process forgets what it imported, and some of this cannot be imported twice.
+import wiretape_inspect.commands.report  # noqa: F401
+import wiretape_replay.testing.bench
+import wiretape_replay.testing.runners  # noqa: F401
+from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.recording import Writer
+
+_MS = 1_000_000
+_INI = """
+[pytest]
+filterwarnings = error
+asyncio_mode = auto
+asyncio_default_fixture_loop_scope = function
+"""
+_CLIENT = """
+import http.client
+from urllib.parse import urlsplit
+
+STREAM = "/v1/sessions/s1/events/stream"
+KEY = {"Authorization": "Bearer key-1"}
+
+
+def get(url, target="/v1/other", headers=KEY):
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    try:
+        connection.request("GET", target, headers=headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+    finally:
+        connection.close()
+
+
+def read(url, events=3, cursor=None, deltas=False):
+    "Read so many durable events of the stream, and leave; returns their ids."
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    ids = []
+    try:
+        cursor = {"Last-Event-ID": cursor} if cursor else {}
+        connection.request("GET", STREAM + ("?event_deltas=true" if deltas else ""), headers=KEY | cursor)
+        answer = connection.getresponse()
+        while len(ids) < events and (line := answer.readline()):
+            if line.startswith(b"id: "):
+                ids.append(line[4:].decode().strip())
+        if ids:
+            answer.readline(), answer.readline()  # its data, and the blank line
+        answer.close()
+    finally:
+        connection.close()
+    return ids
+"""
+
+
+def _event(number: int) -> bytes:
+    document = {
+        "id": f"e{number}",
+        "sequence": number,
+        "type": "session.error",
+        "workspace_id": "w1",
+        "session_id": "s1",
+        "run_id": "r1",
+        "created_at": "2025-01-01T00:00:00Z",
+        "content": {},
+        "data": {},
+    }
+    return f"event: session.error\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
+
+
+def observations() -> list:
+    """A stream of three events, and another answer, a second later."""
+    key = (("Authorization", "Bearer key-1"),)
+    chunked = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
+    plain = (("Content-Type", "application/json"), ("Content-Length", "2"))
+    seen = []
+    stream = ("/v1/sessions/s1/events/stream", chunked, [_event(number) for number in (1, 2, 3)])
+    for number, (target, headers, chunks) in enumerate([stream, ("/v1/other", plain, [b"{}"])], 1):
+        at = number * 1000 * _MS
+        seen += [
+            RequestStarted(number, at, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", key),
+            RequestEnded(number, at + _MS),
+            ResponseStarted(number, at + 2 * _MS, 200, "OK", "HTTP/1.1", headers),
+        ]
+        start = 0
+        for place, data in enumerate(chunks, 3):
+            end = start + len(data)
+            seen.append(BytesArrived(number, Side.RESPONSE, start, data, (end,), (at + place * _MS,)))
+            start = end
+        seen.append(ExchangeEnded(number, at + 9 * _MS, Ending.COMPLETE))
+    return seen
+
+
+@pytest.fixture(scope="session")
+def seen() -> list:
+    return observations()
+
+
+@pytest.fixture(scope="session")
+def recording(tmp_path_factory: pytest.TempPathFactory, seen) -> Path:
+    path = tmp_path_factory.mktemp("recorded") / "run.db"
+    writer = Writer.create(path, upstream="http://service.test")
+    writer.feed(seen)
+    writer.close(3_000 * _MS)
+    return path
+
+
+class Project:
+    """Tests of somebody else's, and runs of them."""
+
+    def __init__(self, pytester: pytest.Pytester) -> None:
+        self.pytester = pytester
+        self.path = pytester.path
+        self.base = pytester.path / "base"
+
+    def file(self, name: str, text: str) -> None:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text), "utf-8")
+
+    def run(self, tests: str, *options: str, subprocess: bool = False, name: str = "test_it.py") -> pytest.RunResult:
+        """Run tests that have `pytest` and everything of the client; `base` holds their temporary folders."""
+        self.file(name, "import pytest\nfrom client import *\n\n" + textwrap.dedent(tests))
+        run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
+        return run(f"--basetemp={self.base}", "-p", "no:cacheprovider", "-p", "no:cov", *options)
+
+    @property
+    def kept(self) -> list[Path]:
+        """Recordings of what passed."""
+        return sorted(self.base.rglob("*.db"))
+
+    def findings(self, path: Path) -> list[str]:
+        with sqlite3.connect(path) as connection:
+            return [code for (code,) in connection.execute("SELECT code FROM finding WHERE side = 'client'")]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, recording: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    shutil.copy(recording, pytester.path / "run.db")
+    pytester.makefile(".ini", pytest=_INI)
+    pytester.makepyfile(client=_CLIENT)
+    pytester.syspathinsert()
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
+    monkeypatch.setenv("COLUMNS", "200")
+    # How this run was begun is nothing to those within it.
+    for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
+        monkeypatch.delenv(name, raising=False)
+    return Project(pytester)

@@ -1,0 +1,450 @@
+"""The pytest plugin, in real runs of pytest: what passes, what fails, and what is said then."""
+
+import re
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.recording import open_recording
+from wiretape_inspect.commands.report import report
+
+BAD = "def test_bad(wiretape_replay):\n    url = wiretape_replay('run.db').url\n    read(url); read(url)\n"
+"""A client that reconnects without its cursor."""
+
+
+def text_of(result: pytest.RunResult) -> str:
+    return result.stdout.str()
+
+
+def test_a_client_in_good_order_passes_and_nothing_is_left(project):
+    result = project.run("""
+        def test_good(wiretape_replay):
+            replay = wiretape_replay("run.db")
+            assert read(replay.url) == ["e1", "e2", "e3"]
+            assert read(replay.url, events=0, cursor="e3") == []
+            assert replay.findings == []
+    """)
+    result.assert_outcomes(passed=1)
+    assert project.kept == []
+
+
+def test_a_finding_fails_the_test_with_the_text_of_the_report(project):
+    result = project.run(BAD)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*_ test_bad _*", "The client broke CLI002 (1 finding).", "", "CLI002 *"], consecutive=True
+    )
+    (kept,) = project.kept
+    assert f"What passed is recorded in {kept}." in text_of(result)
+    assert "Traceback" not in text_of(result)
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - Failed: The client broke CLI002 (1 finding)."])
+    same = CliRunner().invoke(report, [str(kept), "--select", "CLI", "--no-config"])
+    blocks, _, summary = same.stdout.rstrip().rpartition("\n")
+    assert blocks in text_of(result)
+    assert summary.partition(" of ")[0] in text_of(result)
+
+
+def test_the_recording_of_a_failed_test_is_whole(project):
+    project.run(BAD + "    wiretape_replay('run.db')\n")
+    (kept,) = project.kept
+    assert project.findings(kept) == ["CLI002"]
+    with open_recording(kept) as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()] == ["/v1/sessions/s1/events/stream"] * 2
+        assert recording.info.ended_ns is not None
+
+
+def test_a_test_that_fails_by_itself_shows_its_own_failure_first(project):
+    result = project.run(BAD + "    assert 'mine' == 'yours'\n")
+    result.assert_outcomes(failed=1)
+    text = text_of(result)
+    assert (
+        text.index("assert 'mine' == 'yours'") < text.index("wiretape replay") < text.index("The client broke CLI002")
+    )
+    assert text.count("The client broke CLI002") == 1
+    assert "GET /v1/sessions/s1/events/stream → session s1 from the beginning" in text
+    result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - *'mine' == 'yours'*"])
+    assert project.findings(project.kept[0]) == ["CLI002"]
+
+
+def test_a_test_that_fails_by_itself_without_findings_keeps_its_recording(project):
+    result = project.run("""
+        def test_own(wiretape_replay):
+            get(wiretape_replay("run.db").url)
+            raise LookupError("mine")
+    """)
+    result.assert_outcomes(failed=1)
+    (kept,) = project.kept
+    result.stdout.fnmatch_lines(["Nothing is wrong with what the client did.", f"What passed is recorded in {kept}."])
+
+
+def test_what_the_client_does_in_teardown_is_an_error_there(project):
+    result = project.run("""
+        @pytest.fixture
+        def client(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            yield url
+            read(url)
+
+        def test_late(client):
+            read(client)
+    """)
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_late*", "The client broke CLI002 (1 finding)."])
+
+
+def test_tests_that_are_skipped_or_expected_to_fail_are_left_alone(project):
+    result = project.run("""
+        def test_skipped(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            read(url); read(url)
+            pytest.skip("enough")
+
+        @pytest.mark.xfail(raises=LookupError, strict=True)
+        def test_own(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            read(url); read(url)
+            raise LookupError
+
+        @pytest.mark.xfail(strict=True)
+        def test_findings(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            read(url); read(url)
+    """)
+    result.assert_outcomes(skipped=1, xfailed=2)
+
+
+def test_each_replay_of_a_test_is_judged(project):
+    result = project.run("""
+        def test_two(wiretape_replay):
+            first, second = wiretape_replay("run.db"), wiretape_replay("run.db", mode="tape", repeat="last")
+            read(first.url); read(first.url)
+            get(second.url, "/v1/nothing")
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The client broke CLI002 (1 finding).",
+            "What passed is recorded in *replayed.db.",
+            "1 request had no match.",
+            "GET /v1/nothing was not recorded. Nearest: *",
+            "What passed is recorded in *replayed-2.db.",
+        ]
+    )
+    assert [path.name for path in project.kept] == ["replayed-2.db", "replayed.db"]
+
+
+def test_requests_without_a_match_fail_the_test_unless_they_may(project):
+    result = project.run("""
+        def test_missed(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            assert get(url, "/v1/othr")[0] == get(url, "/v1/othr")[0] == 501
+
+        def test_may_miss(wiretape_replay):
+            replay = wiretape_replay("run.db", allow_misses=True)
+            assert get(replay.url, "/v1/othr")[0] == 501
+            assert [miss.target for miss in replay.misses] == ["/v1/othr"]
+    """)
+    result.assert_outcomes(failed=1, passed=1)
+    result.stdout.fnmatch_lines(["2 requests had no match.", "GET /v1/othr was not recorded. Nearest: exchange 2, *"])
+
+
+def test_what_fails_a_test_can_be_chosen(project):
+    result = project.run("""
+        def bad(replay):
+            read(replay.url); read(replay.url)
+            assert [finding.code for finding in replay.findings] == ["CLI002"]
+
+        def test_allowed(wiretape_replay):
+            bad(wiretape_replay("run.db", allow=["CLI002"]))
+
+        def test_family_allowed(wiretape_replay):
+            bad(wiretape_replay("run.db", allow="CLI"))
+
+        def test_never(wiretape_replay):
+            bad(wiretape_replay("run.db", fail_on="never"))
+
+        def test_other_allowed(wiretape_replay):
+            bad(wiretape_replay("run.db", allow=["CLI003"]))
+
+        def test_warning(wiretape_replay):
+            replay = wiretape_replay("run.db", fail_on="warning", no_auth=True)
+            get(replay.url, "/v1/other?api_key=k")
+    """)
+    result.assert_outcomes(passed=3, failed=2)
+    result.stdout.fnmatch_lines(["FAILED *::test_other_allowed *", "FAILED *::test_warning *"])
+
+
+def test_the_configuration_of_the_project_counts(project):
+    project.run(BAD)
+    (kept,) = project.kept
+    known = project.path / "known.json"
+    CliRunner().invoke(report, [str(kept), "--select", "CLI", "--no-config", "--write-baseline", str(known)])
+    for settings, passed in (
+        ('severity = { CLI002 = "off" }', 1),
+        ('severity = { CLI002 = "note" }', 1),
+        ('ignore = ["CLI002"]', 1),
+        ('fail-on = "never"', 1),
+        ('baseline = "known.json"', 1),
+        ('ignore = ["CLI003"]', 0),
+    ):
+        project.file("wiretape.toml", settings)
+        result = project.run(BAD)
+        assert result.parseoutcomes() == {"passed" if passed else "failed": 1}, settings
+    project.file("wiretape.toml", "severity = 1")
+    result = project.run(BAD)
+    result.assert_outcomes(errors=1)
+    result.stdout.re_match_lines([r".*wiretape\.toml, line 1: severity: it has to be a table"])
+
+
+def test_the_marker_says_what_is_played_and_how(project):
+    project.file(
+        "tests/faults.toml", '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\noperation = "stream"\ntimes = 1\n'
+    )
+    result = project.run(
+        """
+        pytestmark = pytest.mark.wiretape("run.db", paused=True)
+
+        @pytest.mark.wiretape(no_auth=True)
+        class TestMarked:
+            def test_of_all(self, wiretape):
+                assert wiretape.session().state().paused
+                assert get(wiretape.url, headers={})[0] == 200
+
+            @pytest.mark.wiretape(paused=False, faults="faults.toml")
+            def test_nearest_first(self, wiretape):
+                assert not wiretape.session().state().paused
+                assert get(wiretape.url, STREAM, headers={})[0] == 429
+
+            def test_the_call_before_markers(self, wiretape_replay):
+                assert not wiretape_replay(paused=False).session().state().paused
+        """,
+        "--strict-markers",
+        name="tests/test_marked.py",
+    )
+    result.assert_outcomes(passed=3)
+    project.pytester.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.wiretape(recording, *"])
+
+
+def test_files_are_looked_for_beside_the_test_and_then_in_rootdir(project):
+    project.file("tests/run.db", "no recording")
+    result = project.run("def test_beside(wiretape_replay):\n    wiretape_replay('run.db')\n", name="tests/test_a.py")
+    result.assert_outcomes(failed=1)
+    assert "run.db is not a wiretape recording" in text_of(result)
+    (project.path / "tests/run.db").unlink()
+    project.run(
+        "def test_root(wiretape_replay):\n    wiretape_replay('run.db')\n", name="tests/test_a.py"
+    ).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    "faults",
+    [
+        "'faults.toml'",
+        "__import__('pathlib').Path('faults.toml')",
+        "'[[fault]]\\ndo = \"drop\"\\nafter = { sequence = 2 }'",
+        "{'do': 'drop', 'after': {'sequence': 2}}",
+        "{'fault': [{'do': 'drop', 'after': {'sequence': 2}}], 'seed': 3}",
+        "[{'do': 'drop', 'after': {'sequence': 2}}]",
+    ],
+)
+def test_faults_are_given_in_any_form(project, faults):
+    project.file("faults.toml", '[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\n')
+    result = project.run(f"""
+        def test_drops(wiretape_replay):
+            replay = wiretape_replay("run.db", faults={faults})
+            assert read(replay.url) == ["e1", "e2"]
+            assert replay.faults_done == {{"fault-1": 1}}
+            assert replay.requests[0].faults == ["fault-1"]
+    """)
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        ("'none.db'", "There is no none.db in {folder}."),
+        ("'client.py'", "{folder}/client.py is not a wiretape recording*"),
+        ("", 'Say which recording: wiretape_replay("run.db"), or @pytest.mark.wiretape("run.db").'),
+        ("'run.db', sped=2", "A replay has no option sped; did you mean speed?"),
+        ("'run.db', speed='fast'", "The speed 'fast' is neither max nor a number over 0*"),
+        ("'run.db', mode='disk'", "mode='disk' is none of these: session, tape."),
+        ("'run.db', mode='tape', paused=True", "Tape mode has no playhead: *"),
+        ("'run.db', playhead='own'", "playhead='own' is none of these: session, connection."),
+        ("'run.db', order='any'", "The order 'any' is none of these: kind, strict."),
+        ("'run.db', ignore_body=3", "ignore_body=3 is no list of texts."),
+        ("'run.db', fail_on='bad'", "fail_on='bad' is none of these: error, warning, note, never."),
+        ("'run.db', allow=['CIL003']", "allow: No rule's code begins with 'CIL003'; did you mean CLI003?"),
+        ("'run.db', faults='none.toml'", "There is no none.toml in {folder}."),
+        ("'run.db', faults=7", "faults=7 is no file, no TOML, *"),
+        ("'run.db', faults={'do': 'dorp'}", "faults: fault.do: it has to be one of *; did you mean drop?"),
+        ("'run.db', faults=['drop']", "faults: fault: it has to be an array of tables*"),
+        ("'run.db', faults='[[fault]]'", "faults, line 1: fault: do is missing."),
+        ("'run.db', faults='[[fault'", "faults is no TOML: *"),
+        ("'run.db', service='none.toml'", "There is no none.toml in {folder}."),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_sentence(project, call, said):
+    result = project.run(f"def test_it(wiretape_replay):\n    wiretape_replay({call})\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["*_ test_it _*", said.format(folder=project.path), "=* short test summary*"], consecutive=True
+    )
+
+
+@pytest.mark.parametrize(
+    ("marker", "said"),
+    [
+        ("'none.db'", "There is no none.db in *"),
+        ("'run.db', 'session'", "The marker wiretape takes one recording; everything else has a name."),
+        ("speed=1", "Say which recording: *"),
+    ],
+)
+def test_a_marker_that_cannot_be_is_an_error_of_the_setup(project, marker, said):
+    result = project.run(f"@pytest.mark.wiretape({marker})\ndef test_it(wiretape):\n    pass\n")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines(["*_ ERROR at setup of test_it _*", said, "=* short test summary*"], consecutive=True)
+
+
+def test_a_client_that_waits_is_given_what_the_test_steps_over(project):
+    result = project.run("""
+        import threading
+
+        def test_steps(wiretape_replay):
+            replay = wiretape_replay("run.db", paused=True)
+            got = []
+            client = threading.Thread(target=lambda: got.extend(read(replay.url, events=2)))
+            client.start()
+            assert replay.wait("connected").place == 0
+            assert replay.step("durable").id == "e1"
+            assert client.is_alive()
+            point = replay.add_breakpoint(sequence=3)
+            assert replay.breakpoints == [point]
+            replay.resume()
+            assert replay.wait("breakpoint").place == 2
+            client.join(20)
+            assert got == ["e1", "e2"]
+            replay.remove_breakpoint(point)
+            replay.seek(end=True)
+            assert replay.wait("end").at_end
+            (stream,) = replay.streams
+            assert (stream.session_id, stream.cursor) == ("s1", None)
+            replay.pause()
+            replay.reset()
+            (state,) = replay.state().sessions
+            assert (state.place, state.paused) == (0, True)
+    """)
+    result.assert_outcomes(passed=1)
+
+
+def test_what_was_asked_can_be_looked_at(project):
+    result = project.run("""
+        import json
+
+        def test_requests(wiretape_replay):
+            replay = wiretape_replay("run.db", mode="tape", allow_misses=True)
+            assert [entry.target for entry in replay.unconsumed] == [STREAM, "/v1/other"]
+            get(replay.url, "/v1/other")
+            connection = http.client.HTTPConnection(urlsplit(replay.url).netloc, timeout=20)
+            connection.request("POST", "/v1/runs?a=1", body=json.dumps({"n": 1}), headers=KEY)
+            connection.getresponse().read()
+            connection.close()
+            first, second = replay.requests
+            assert (first.number, first.method, first.path, first.status) == (1, "GET", "/v1/other", 200)
+            assert (second.path, second.target, second.status) == ("/v1/runs", "/v1/runs?a=1", 501)
+            assert second.json() == {"n": 1}
+            assert second.header("authorization") == "Bearer key-1"
+            assert [entry.target for entry in replay.unconsumed] == [STREAM]
+            assert replay.streams == []
+    """)
+    result.assert_outcomes(passed=1)
+
+
+def test_coroutines_wait_without_stopping_their_loop(project):
+    result = project.run("""
+        import asyncio
+
+        async def test_steps(wiretape_replay):
+            replay = wiretape_replay("run.db", paused=True)
+            reading = asyncio.create_task(asyncio.to_thread(read, replay.url, events=1))
+            with pytest.raises(RuntimeError, match="async_wait"):
+                replay.wait("connected")
+            await replay.async_wait("connected")
+            replay.step()
+            assert await reading == ["e1"]
+
+        @pytest.mark.wiretape("run.db")
+        async def test_bad(wiretape):
+            await asyncio.to_thread(read, wiretape.url)
+            await asyncio.to_thread(read, wiretape.url)
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding)."])
+
+
+def test_anyio_runs_them_too(project):
+    """With its own plugin, in a process of its own: it is switched off in ours."""
+    result = project.run(
+        """
+        import anyio
+
+        pytestmark = pytest.mark.anyio
+
+        @pytest.fixture
+        def anyio_backend():
+            return "asyncio"
+
+        @pytest.mark.wiretape("run.db", paused=True)
+        async def test_steps(wiretape):
+            async with anyio.create_task_group() as group:
+                group.start_soon(anyio.to_thread.run_sync, lambda: read(wiretape.url, events=1))
+                await wiretape.async_wait("connected")
+                wiretape.step()
+        """,
+        "-p",
+        "anyio",
+        "-o",
+        "asyncio_mode=strict",
+        "-o",
+        "filterwarnings=",
+        subprocess=True,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_with_xdist_each_worker_plays_for_itself(project):
+    pytest.importorskip("xdist")
+    tests = "".join(f"def test_{n}(wiretape_replay):\n    read(wiretape_replay('run.db').url)\n" for n in range(6))
+    result = project.run(tests + BAD, "-n", "2", subprocess=True)
+    result.assert_outcomes(passed=6, failed=1)
+    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding).", "FAILED test_it.py::test_bad*"])
+    assert len(project.kept) == 1
+
+
+def test_nothing_is_imported_until_a_test_asks_for_a_replay(project):
+    result = project.run(
+        """
+        import sys
+
+        def test_unused(request):
+            assert request.config.pluginmanager.hasplugin("wiretape")
+            ours = {name for name in sys.modules if name.partition(".")[0] in {"wiretape", "wiretape_replay"}}
+            assert ours == {"wiretape_replay", "wiretape_replay.testing", "wiretape_replay.testing.plugin"}
+            assert not {"aiohttp", "click", "orjson", "sqlite_utils"} & set(sys.modules)
+        """,
+        subprocess=True,
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_the_fixtures_say_what_they_do(project):
+    result = project.run("", "--fixtures")
+    text = re.sub(r"\s+", " ", text_of(result))
+    assert "Play a recording as an offline service:" in text
+    assert "The recording that the marker `wiretape` names" in text
+
+
+def test_the_plugin_is_that_of_this_interpreter(project):
+    """What is tested is installed, with its entry point."""
+    result = project.run("def test_it():\n    pass\n", "--trace-config", subprocess=True)
+    assert "wiretape_replay.testing.plugin" in text_of(result), sys.executable

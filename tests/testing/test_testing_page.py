@@ -1,0 +1,70 @@
+"""docs/testing.md: what it shows is run, and comes out as it says."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
+FILES = {code.partition("\n")[0].removeprefix("# "): code for kind, code in BLOCKS if code.startswith("# ")}
+(FIX,) = [code for kind, code in BLOCKS if kind == "python" and not code.startswith("# ")]
+FAULTS = '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\noperation = "stream"\n'
+
+
+@pytest.fixture
+def page(project):
+    for name, text in FILES.items():
+        (project.path / name).write_text(text, "utf-8")
+    project.file("faults.toml", FAULTS)
+    return project
+
+
+def run(page, name: str) -> pytest.RunResult:
+    return page.pytester.runpytest_inprocess(f"--basetemp={page.base}", "-p", "no:cacheprovider", "-p", "no:cov", name)
+
+
+def plain(line: str) -> str:
+    """A line without what is different each time."""
+    line = re.sub(r"\S*/test_a_connection_that_breaks0/", "…/", line)
+    return re.sub(r"redacted:\w+|\d+\.\d+s", "…", line)
+
+
+def test_the_client_fails_as_the_page_shows_and_passes_when_it_is_put_right(page):
+    (shown,) = [code for kind, code in BLOCKS if kind == "console" and "pytest" in code]
+    result = run(page, "test_client.py")
+    result.assert_outcomes(failed=1)
+    said = [plain(line) for line in result.outlines]
+    for line in shown.splitlines()[1:]:
+        assert line == "..." or plain(line) in said, line
+
+    client = page.path / "client.py"
+    before, headers, after = re.split(r"^( +headers = .*\n)", client.read_text("utf-8"), flags=re.MULTILINE)
+    client.write_text(before + headers + FIX + after, "utf-8")
+    sys.modules.pop("client", None)
+    run(page, "test_client.py").assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(("name", "passed"), [("test_marked.py", 2), ("test_by_hand.py", 1), ("test_async.py", 1)])
+def test_the_other_examples_pass(page, name, passed):
+    run(page, name).assert_outcomes(passed=passed)
+
+
+def test_the_example_for_other_runners_passes(page):
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "unittest", "check"],
+        cwd=page.path,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+
+
+def test_every_option_is_on_the_page():
+    from wiretape_replay.testing.choices import Given  # noqa: PLC0415
+
+    assert [name for name in Given.__annotations__ if f"`{name}`" not in PAGE] == []
