@@ -1,0 +1,222 @@
+"""What each step of a scenario brings, and when."""
+
+import pytest
+
+from wiretape.contract import DELTA_TYPES, EVENT_TYPES
+from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS
+from wiretape_replay.service.engine import entry_of
+from wiretape_replay.service.scenario.kinds import KINDS
+from wiretape_replay.session.log import EntryKind
+
+SECOND = 1_000_000_000
+STARTED, ENDED = ["100 run.started"], ["run.completed", "session.status_idle"]
+
+STEPS = {
+    "say": (
+        '{ say = "a b" }',
+        ["200 message.started", "300 message.delta 'a '", "400 message.delta 'b'", "500 message.completed 'a b'"],
+        600,
+    ),
+    "say in pieces": (
+        '{ say = ["a", "bc"], pace = 0 }',
+        ["200 message.started", "200 message.delta 'a'", "200 message.delta 'bc'", "200 message.completed 'abc'"],
+        300,
+    ),
+    "think": (
+        '{ think = "ab", cut = 1 }',
+        ["200 reasoning.delta 'a'", "300 reasoning.delta 'b'", "400 reasoning.message 'ab'"],
+        500,
+    ),
+    "intermediate": (
+        '{ intermediate = "a\\nb", cut = "lines", after = 0 }',
+        ["100 intermediate.delta 'a\\n'", "200 intermediate.delta 'b'"],
+        300,
+    ),
+    "tool": ('{ tool = "t", takes = 2 }', ["200 tool.started t", "2200 tool.completed t"], 2300),
+    "tool that fails": ('{ tool = "t", error = "no" }', ["200 tool.started t", "300 tool.failed t"], 400),
+    "wait": ("{ wait = 2.5 }", [], 2700),
+    "sandbox recreated": ('{ sandbox = "recreated" }', ["200 sandbox.recreated"], 300),
+    "sandbox missing": (
+        '{ sandbox = "missing" }, { tool = "t" }, { tool = "u" }',
+        [
+            "300 sandbox.recreated",
+            *("400 tool.started t", "500 tool.completed t"),
+            *("600 tool.started u", "700 tool.completed u"),
+        ],
+        800,
+    ),
+    "resync": ("{ resync = true }", ["200 stream.resync"], 300),
+    "session-error": ('{ session-error = "no" }', ["200 session.error"], 300),
+    "end-stream": ('{ end-stream = "reset" }', ["200 service-reset"], 300),
+    "repeat": (
+        '{ repeat = 2, steps = [{ tool = "t", pace = 0 }] }',
+        ["300 tool.started t", "300 tool.completed t", "400 tool.started t", "400 tool.completed t"],
+        500,
+    ),
+    "together": (
+        '{ together = [{ tool = "a", takes = 0.5 }, { tool = "b", after = 0.2, takes = 0.1 }] }',
+        ["300 tool.started a", "400 tool.started b", "500 tool.completed b", "800 tool.completed a"],
+        900,
+    ),
+}
+
+
+def told(emitted):
+    """An event in a few words: milliseconds, type, and what is said or called."""
+    words = [str(emitted.time_ns // 1_000_000)]
+    document = emitted.document
+    if document is None:
+        return " ".join([*words, emitted.ending])
+    words.append(document["type"])
+    content = document.get("content")
+    if document["type"] in DELTA_TYPES:
+        words.append(repr(document["delta"]["text"]))
+    elif isinstance(content, list):
+        words.append(repr(content[0]["text"]))
+    elif content and "tool_call_id" in content:
+        words.append(content["name"])
+    return " ".join(words)
+
+
+def run_of(steps):
+    return f"pace = 0.1\n[[run]]\nsteps = [{steps}]"
+
+
+@pytest.mark.parametrize(("steps", "expected", "end"), STEPS.values(), ids=STEPS)
+def test_a_step_brings_its_events_at_their_times(engine, steps, expected, end):
+    played = engine(run_of(steps))
+    played.create_run({}, 0)
+    lines = [told(emitted) for emitted in played.advance(100 * SECOND)]
+
+    assert lines == STARTED + expected + [f"{end} {name}" for name in ENDED]
+
+
+ENDS = {
+    "fail": ('{ fail = "no" }, { say = "x" }', ["200 run.failed"]),
+    "sandbox quota": ('{ sandbox = "quota" }', ["200 session.error", "300 run.failed"]),
+    "fail beside": (
+        '{ together = [{ tool = "t", takes = 9 }, { fail = "no", after = 1 }] }',
+        ["300 tool.started t", "1200 tool.failed t", "1200 run.failed"],
+    ),
+    "fail within": (
+        '{ repeat = 3, steps = [{ tool = "t" }, { fail = "no" }] }',
+        ["300 tool.started t", "400 tool.completed t", "500 run.failed"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("steps", "expected"), ENDS.values(), ids=ENDS)
+def test_a_step_that_fails_ends_the_run(engine, steps, expected):
+    played = engine(run_of(steps))
+    run = played.create_run({}, 0)
+    lines = [told(emitted) for emitted in played.advance(100 * SECOND)]
+
+    end = expected[-1].partition(" ")[0]
+    assert lines == [*STARTED, *expected, f"{end} session.status_idle"]
+    assert played.run(run.id).status == "failed"
+    assert played.active is None
+
+
+def test_every_kind_of_step_is_tried_here():
+    tried = " ".join(steps for steps, *_ in [*STEPS.values(), *ENDS.values()])
+    assert {kind for kind in KINDS if kind in tried} == set(KINDS) - {"ask", "wait-for-input"}
+
+
+EVERYTHING = """
+[[run]]
+steps = [
+  { think = "a" }, { intermediate = "b" }, { say = "c" }, { tool = "t" }, { tool = "u", error = "no" },
+  { sandbox = "recreated" }, { session-error = "no" }, { resync = true }, { ask = "w" },
+]
+[[run]]
+steps = [{ fail = "no" }]
+[[run]]
+steps = [{ wait = 9 }]
+"""
+
+
+@pytest.fixture
+def everything(engine):
+    """What the streams carry of a session in which all there is happens."""
+    played = engine(EVERYTHING)
+    played.create_run({}, 0)
+    found = played.advance(SECOND * 10)
+    run = played.active
+    played.resume(run.id, {"tool_call_id": run.waiting[0].tool_call_id, "output": {"n": 1}}, SECOND * 10)
+    found += played.advance(SECOND * 20)
+    played.create_run({}, SECOND * 20)
+    found += played.advance(SECOND * 30)
+    last = played.create_run({}, SECOND * 30)
+    played.cancel(last.id, SECOND * 31)
+    return found + played.advance(SECOND * 40)
+
+
+def test_all_types_of_events_are_there(everything):
+    assert {emitted.document["type"] for emitted in everything} == set(EVENT_TYPES)
+
+
+def test_every_event_has_the_fields_of_the_specification(everything):
+    for emitted in everything:
+        stored = emitted.kind is EntryKind.DURABLE
+        assert stored == (emitted.document["type"] not in DELTA_TYPES | {"stream.resync"})
+        schema = EVENT_SCHEMAS.get(emitted.document["type"], DURABLE_EVENT if stored else EPHEMERAL_EVENT)
+        assert schema.violations(emitted.document) == ()
+        allowed = {"type", "run_id", "delta"} if not stored else set(DURABLE_EVENT.document["required"])
+        assert set(emitted.document) == allowed
+    stored = [emitted.document for emitted in everything if emitted.kind is EntryKind.DURABLE]
+    assert [document["sequence"] for document in stored] == list(range(1, len(stored) + 1))
+    assert len({document["id"] for document in stored}) == len(stored)
+    assert stored[0]["created_at"] == "2026-01-01T00:00:00.050000Z"
+
+
+def test_text_has_blocks_and_everything_else_an_object(everything):
+    for emitted in everything:
+        content = emitted.document.get("content")
+        is_text = emitted.document["type"] in {"message.completed", "reasoning.message"}
+        assert content is None or isinstance(content, list) == is_text
+
+
+def test_the_events_of_a_call_share_its_id(everything):
+    of_w = [entry_of(emitted) for emitted in everything if (emitted.document.get("data") or {}).get("name") == "w"]
+    assert [entry.type for entry in of_w] == ["tool.started", "agent.custom_tool_use", "tool.completed"]
+    assert len({entry.tool_call_id for entry in of_w}) == 1
+
+
+def test_a_durable_event_has_an_id_line_and_others_have_none(everything):
+    for emitted in everything:
+        entry = entry_of(emitted)
+        lines = entry.data.split(b"\n")
+        assert lines[0] == b"event: " + entry.type.encode()
+        assert (b"id: " in entry.data) == (entry.kind is EntryKind.DURABLE)
+        assert lines[-2:] == [b"", b""]
+        assert sum(line.startswith(b"data: ") for line in lines) == 1
+
+
+def test_types_that_are_not_stored_have_neither_id_nor_sequence(engine):
+    text = 'ephemeral = ["run.started", "agent.custom_tool_use"]\n[[run]]\nsteps = [{ ask = "w" }]'
+    played = engine(text)
+    played.create_run({}, 0)
+    found = [(emitted.kind, emitted.document) for emitted in played.advance(SECOND)]
+    assert [kind for kind, _ in found] == [EntryKind.EPHEMERAL, EntryKind.DURABLE, EntryKind.EPHEMERAL]
+    assert "sequence" not in found[2][1]
+    assert found[2][1]["data"]["name"] == "w"
+    assert found[1][1]["sequence"] == 1
+
+
+def test_the_last_script_repeats_and_each_run_has_its_own_ids(engine):
+    played = engine('pace = 0\n[[run]]\nsteps = [{ say = "one" }]\n[[run]]\nsteps = [{ say = "two" }]')
+    said, runs = [], []
+    for now in range(3):
+        runs.append(played.create_run({}, now).id)
+        found = [emitted.document for emitted in played.advance(now)]
+        said += [document["content"][0]["text"] for document in found if document["type"] == "message.completed"]
+    assert said == ["one", "two", "two"]
+    assert list(played.runs) == runs
+    assert len(set(runs)) == 3
+
+
+def test_seeds_and_sessions_have_different_ids(engine):
+    text = '[[run]]\nsteps = [{ say = "x" }]'
+    ids = {engine(text, **of).create_run({}, 0).id for of in ({}, {"seed": 8}, {"session_id": "ses_2"})}
+    assert len(ids) == 3
+    assert engine(text).create_run({}, 0).id in ids
