@@ -35,6 +35,7 @@ class _Entry(click.Command):
 _ENTRIES = (
     _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
     _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
+    _Entry("serve", "wiretape_replay.service.cli:serve", "Play the whole service, as a scenario says."),
     _Entry("control", "wiretape_replay.control.commands:control", "Move the playheads of a replay that runs."),
     _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),
     _Entry("rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are judged by."),

@@ -1,4 +1,4 @@
-"""Replays for programs that have no event loop: tests, scripts, other runners.
+"""Replays and services for programs that have no event loop: tests, scripts, other runners.
 
 All replays of a process share one event loop, in a thread of its own, so that one more is there in milliseconds.
 """
@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 
 from wiretape_replay.control.handle import RunningSession
 from wiretape_replay.control.state import State
+from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
 from wiretape_replay.serving import Options, Replay, serve_replay
 
 _T = TypeVar("_T")
@@ -99,6 +101,47 @@ def start_replay(recording_path: Path | str, options: Options | None = None, **h
     thread = shared_thread()
     with thread.entered(serve_replay(recording_path, options, **how)) as replay:
         yield RunningReplay(replay, thread)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningService:
+    """A service that a scenario plays, in the shared thread; to be used from any other thread."""
+
+    service: Service
+    """What it did; read-only from here."""
+    thread: LoopThread
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a slash at its end."""
+        return self.service.url
+
+    @property
+    def key(self) -> str:
+        """A bearer key that is good."""
+        return self.service.key
+
+    def advance(self, seconds: float) -> None:
+        """Let virtual time pass, with everything that happens in it.  Raises InputError where time is real."""
+        self.call(lambda: self.service.advance(seconds))
+
+    def session(self, session_id: str | None = None) -> RunningSession:
+        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
+        return RunningSession(self.call(lambda: self.service.session(session_id)), self.call)
+
+    def call(self, work: Callable[[], Any]) -> Any:
+        """Run `work` in the event loop's thread, to its end if it is awaitable, and hand back what it returns."""
+        return self.thread.call(work)
+
+
+@contextmanager
+def start_scenario(
+    scenario: Scenario | Path | str = DEFAULT_SCENARIO, options: ServeOptions | None = None, **how: Any
+) -> Iterator[RunningService]:
+    """Play a service until the block is left.  Takes what serve_scenario takes, and raises what it raises."""
+    thread = shared_thread()
+    with thread.entered(serve_scenario(scenario, options, **how)) as service:
+        yield RunningService(service, thread)
 
 
 def shared_thread() -> LoopThread:

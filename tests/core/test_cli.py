@@ -10,7 +10,7 @@ from click.testing import CliRunner, Result
 
 from wiretape import __version__, cli
 
-COMMANDS = ["proxy", "replay", "control", "report", "rule", "sessions", "show", "export", "demo"]
+COMMANDS = ["proxy", "replay", "serve", "control", "report", "rule", "sessions", "show", "export", "demo"]
 
 
 def run(*args, program=cli.wiretape) -> Result:

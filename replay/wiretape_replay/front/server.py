@@ -10,7 +10,7 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import InputError
 from wiretape.observe import Ending
 from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
@@ -121,7 +121,7 @@ class Front:
         self._lines.add(line)
         try:
             await self._source.answer(await _whole(request, asked, tap), line)
-        except RecordingError as error:
+        except InputError as error:
             self._log(f"Error: {error.message}")
             line.close()
         except (ConnectionError, web.RequestPayloadError):

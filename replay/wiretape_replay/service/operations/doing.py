@@ -1,0 +1,150 @@
+"""The operations of a service, but for its streams."""
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from wiretape.contract import CANCEL, RESOURCE_NOT_FOUND, RESUME
+from wiretape.text import shown
+from wiretape_replay.answers.guard import no_session
+from wiretape_replay.answers.settings import Key
+from wiretape_replay.front.answer import Answer
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.service.assumptions import Assumptions
+from wiretape_replay.service.engine import Do, Refusal, Run
+from wiretape_replay.service.operations.documents import run_document, session_document
+from wiretape_replay.service.operations.reading import body_of, idempotency_key, text_in
+from wiretape_replay.service.operations.routing import Found
+from wiretape_replay.service.sessions import LiveSession, Sessions
+from wiretape_replay.service.store import Kept
+
+_CONFLICT = "idempotency_conflict"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request whose operation is known."""
+
+    asked: Asked
+    found: Found
+    key: Key
+
+    def digest(self, *more: str) -> bytes:
+        """The same for requests that ask for the same."""
+        parts = (self.asked.method, self.asked.target.partition("?")[0], *more)
+        return hashlib.sha256("\0".join(parts).encode() + b"\0" + self.asked.body.digest).digest()
+
+
+class Doing:
+    """Does what requests ask for.  Every operation raises Refusal, and InputError when nothing can be stored."""
+
+    def __init__(self, sessions: Sessions, assumed: Assumptions) -> None:
+        self._sessions = sessions
+        self._assumed = assumed
+        self._operations: Mapping[str, Callable[[Request], Answer]] = {
+            "create_session": self._create_session,
+            "read_session": self._read_session,
+            "create_run": self._create_run,
+            "read_run": self._read_run,
+            CANCEL.name: self._cancel,
+            RESUME.name: self._resume,
+        }
+
+    def do(self, request: Request) -> Answer:
+        """Do it."""
+        route = request.found.route
+        if route is None:
+            raise ValueError("The request asks for nothing that there is.")
+        return self._operations[route.name](request)
+
+    def session(self, request: Request) -> LiveSession:
+        """The session that a request names.
+
+        Raises Refusal in the same words for one that does not exist and for one that is somebody else's.
+        """
+        named = request.found.ids["session_id"]
+        live, key = self._sessions.by_id.get(named), request.key
+        if live is None or live.stored.tenant != key.tenant or key.workspace not in {None, live.stored.workspace}:
+            raise Refusal(RESOURCE_NOT_FOUND, no_session(shown(named)))
+        return live
+
+    def _create_session(self, request: Request) -> Answer:
+        body, key = body_of(request.asked), request.key
+        named = text_in(body, "workspace_id")
+        workspace = named or key.workspace or self._assumed.workspace
+        if key.workspace not in {None, workspace}:
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no workspace {shown(workspace)}.")
+        kept = self._kept(request, workspace)
+        if kept.answer is not None:
+            return kept.answer
+
+        def answering(live: LiveSession) -> tuple[Answer, Kept | None]:
+            document = session_document(live, self._sessions.clock.epoch, self._assumed)
+            return kept.of(Answer.of(self._assumed.session_created, document))
+
+        return self._sessions.create(key.tenant, workspace, answering)
+
+    def _read_session(self, request: Request) -> Answer:
+        live = self.session(request)
+        self._sessions.catch_up(live)
+        return Answer.of(200, session_document(live, self._sessions.clock.epoch, self._assumed))
+
+    def _read_run(self, request: Request) -> Answer:
+        live, named = self.session(request), request.found.ids["run_id"]
+        self._sessions.catch_up(live)
+        run = live.engine.run(named)
+        if run is None:
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shown(named)} in session {live.id}.")
+        return Answer.of(200, run_document(run, live, self._sessions.clock.epoch, self._assumed))
+
+    def _create_run(self, request: Request) -> Answer:
+        return self._ask(request, Do.CREATE, self._assumed.run_created, None)
+
+    def _cancel(self, request: Request) -> Answer:
+        return self._ask(request, Do.CANCEL, self._assumed.cancelled, request.found.ids["run_id"])
+
+    def _resume(self, request: Request) -> Answer:
+        return self._ask(request, Do.RESUME, self._assumed.resumed, request.found.ids["run_id"])
+
+    def _ask(self, request: Request, do: Do, status: int, run_id: str | None) -> Answer:
+        live = self.session(request)
+        if run_id is not None and live.engine.run(run_id) is None:
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shown(run_id)} in session {live.id}.")
+        body: Mapping[str, Any] | None = body_of(request.asked)
+        kept = self._kept(request)
+        if kept.answer is not None:
+            return kept.answer
+
+        def answering(run: Run) -> tuple[Answer, Kept | None]:
+            document = run_document(run, live, self._sessions.clock.epoch, self._assumed)
+            return kept.of(Answer.of(status, document))
+
+        return self._sessions.ask(live, do, run_id, None if do is Do.CANCEL else body, answering)
+
+    def _kept(self, request: Request, *more: str) -> "_Keeping":
+        """What is known of the request's idempotency key.  Raises Refusal for one of another request."""
+        key = idempotency_key(request.asked, self._assumed.idempotency_header)
+        digest = request.digest(*more)
+        known = self._sessions.store.answer(request.key.tenant, key) if key is not None else None
+        if known is None:
+            return _Keeping(request.key.tenant, key, digest, None)
+        if known.request != digest:
+            raise Refusal(_CONFLICT, "The idempotency key was used for another request.")
+        return _Keeping(request.key.tenant, key, digest, Answer(known.status, known.body))
+
+
+@dataclass(frozen=True, slots=True)
+class _Keeping:
+    """An idempotency key, if a request has one, and what was answered with it before."""
+
+    tenant: str
+    key: str | None
+    request: bytes
+    answer: Answer | None
+
+    def of(self, answer: Answer) -> tuple[Answer, Kept | None]:
+        """An answer, and what of it is to be stored."""
+        if self.key is None:
+            return answer, None
+        return answer, Kept(self.tenant, self.key, self.request, answer.status, answer.body)

@@ -1,0 +1,228 @@
+"""A service that scenarios play, served from Python."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from wiretape.errors import InputError
+from wiretape_replay.answers.guard import Guard
+from wiretape_replay.answers.guarded import Guarded
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.control.handle import SessionHandle
+from wiretape_replay.control.operations import Operations
+from wiretape_replay.control.routes import Control
+from wiretape_replay.control.state import Requests
+from wiretape_replay.control.tokens import new_token, usable
+from wiretape_replay.faults.injector import Faults
+from wiretape_replay.faults.performing import Faulty, FaultyLines
+from wiretape_replay.faults.script import Script
+from wiretape_replay.front.server import Front
+from wiretape_replay.judging.judge import Judge
+from wiretape_replay.service.assumptions import Setup, default_setup
+from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock
+from wiretape_replay.service.operations.doing import Doing
+from wiretape_replay.service.scenario.listing import find_scenario, shipped
+from wiretape_replay.service.scenario.reading import read_scenario
+from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.sessions import Sessions
+from wiretape_replay.service.source import ScenarioSource, foreign
+from wiretape_replay.service.store import Store
+from wiretape_replay.session.drives import Drives
+from wiretape_replay.session.streams import Streams
+
+DEFAULT_SCENARIO = "hello"
+_MICROSECOND = timedelta(microseconds=1)
+_ZERO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """How a service is played."""
+
+    seed: int | None = None
+    """Of all ids; None: 0, or what the data was begun with."""
+    virtual: bool = False
+    """Whether nothing is waited for: time goes on to the next event as soon as everybody has the last."""
+    data: Path | None = None
+    """The file that keeps everything; None: one that is gone in the end."""
+    setup: Setup = field(default_factory=default_setup)
+    faults: Script = field(default_factory=Script)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service being played.  Stays readable when it has ended."""
+
+    url: str
+    """The base URL, without a slash at its end."""
+    key: str
+    """A bearer key that is good, with all scopes if there is one like that."""
+    scenario: Scenario
+    sessions: Sessions
+    streams: Streams
+    faults: Faults
+    control: Operations
+    """Moves the playheads of the sessions."""
+    token: str
+    """Of the control interface over HTTP."""
+    broken: asyncio.Event
+    """Set when nothing can be stored any more."""
+
+    @property
+    def clock(self) -> Clock:
+        """By which everything happens."""
+        return self.sessions.clock
+
+    def session(self, session_id: str | None = None) -> SessionHandle:
+        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
+        return SessionHandle(self.control, self.control.session_state(session_id).session)
+
+    async def advance(self, seconds: float) -> None:
+        """Let virtual time pass, with everything that happens in it.  Raises InputError where time is real."""
+        clock = self.clock
+        if not isinstance(clock, VirtualClock):
+            raise InputError("Only virtual time can be advanced: begin with a virtual clock.")
+        await clock.advance(seconds)
+
+
+@asynccontextmanager
+async def serve_scenario(
+    scenario: Scenario | Path | str = DEFAULT_SCENARIO,
+    options: ServeOptions | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    log: Callable[[str], None] = lambda _: None,
+    judge: Judge | None = None,
+    token: str | None = None,
+) -> AsyncIterator[Service]:
+    """Play the service by a scenario: a shipped one's name, a file, or one that was read.
+
+    Port 0 takes a free one.  `log` takes a line for each request.  `judge` listens to what passes, and has finished
+    when the block is left.  `token` is what requests to the control interface have to carry; None: one that nobody
+    can guess.
+
+    Raises InputError for a scenario, data or an address that cannot be used.
+    """
+    options = options or ServeOptions()
+    token = new_token() if token is None else usable(token)
+    name, text, script = _scenario(scenario)
+    broken = asyncio.Event()
+    with _opened(options) as store:
+        clock = _clock(store, virtual=options.virtual)
+        drives = Drives(speed=float("inf"), paused=False, own=False, later=clock.later)
+
+        def break_down(error: InputError) -> None:
+            log(f"Error: {error.message}")
+            broken.set()
+
+        sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
+        ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
+        faults = Faults(options.faults)
+        faulty = FaultyLines(faults, ids, log)
+        streams = Streams(drives, ids, log, faulty)
+        guard = Guard(options.setup.service, ids.next)
+        source = ScenarioSource(
+            Doing(sessions, options.setup.assumed),
+            streams,
+            guard,
+            routes=options.setup.assumed.routes,
+            request_ids=ids,
+            log=log,
+        )
+        guarded = Guarded(guard, source, log, clock.now_ns)
+        front = Front(Faulty(faulty, guarded) if options.faults.faults else guarded, log, judge, foreign=foreign(ids))
+        control = _control(sessions, streams, faults, guard)
+        Control(control, token).attach(front.app)
+        try:
+            sessions.restore(_scenarios(store, sessions))
+            url = await front.start(host, port)
+            try:
+                if judge is not None:
+                    judge.keep_time(clock.now_ns)
+                    judge.open(url)
+                yield Service(url, _key(options.setup), script, sessions, streams, faults, control, token, broken)
+            finally:
+                await front.stop()
+        finally:
+            sessions.stop()
+            drives.stop()
+            clock.stop()
+            if judge is not None:
+                judge.finish()
+
+
+def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
+    """Name, text and meaning of a scenario.  Raises InputError."""
+    if isinstance(given, Scenario):
+        return given.title, "", given
+    scenario = find_scenario(str(given)) if isinstance(given, str) else read_scenario(given)
+    path = shipped().get(given) if isinstance(given, str) else None
+    path = Path(given) if path is None else path
+    return path.stem, path.read_text("utf-8"), scenario
+
+
+def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
+    """The scenarios of the sessions that there are.  Raises InputError."""
+    known = {sessions.scenario_number: sessions.scenario}
+    needed = {session.scenario for session in store.sessions()} - known.keys()
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        for stored in store.scenarios():
+            if stored.number in needed and stored.text:
+                path = Path(folder) / f"{stored.number}.toml"
+                path.write_text(stored.text, "utf-8")
+                known[stored.number] = read_scenario(path)
+            elif stored.number in needed:
+                known[stored.number] = sessions.scenario
+    return known
+
+
+@contextmanager
+def _opened(options: ServeOptions) -> Iterator[Store]:
+    """The data; temporary data is removed when the block is left.  Raises InputError."""
+    epoch = VIRTUAL_EPOCH if options.virtual else datetime.now(UTC)
+    began = (epoch - _ZERO) // _MICROSECOND
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        store = Store.open(options.data or Path(folder) / "service.db", seed=options.seed, epoch_unix_us=began)
+        try:
+            yield store
+        finally:
+            store.close()
+
+
+def _clock(store: Store, *, virtual: bool) -> Clock:
+    epoch = _ZERO + store.epoch_unix_us * _MICROSECOND
+    return VirtualClock(epoch, store.last_ns()) if virtual else RealClock(epoch, store.last_ns())
+
+
+def _key(setup: Setup) -> str:
+    """A key to begin with."""
+    keys = setup.service.keys
+    if not keys:
+        return "any-key"
+    return next((key for key, known in keys.items() if known.scopes is None), next(iter(keys)))
+
+
+def _control(sessions: Sessions, streams: Streams, faults: Faults, guard: Guard) -> Operations:
+    """What can be done to it while it runs."""
+
+    def requests() -> Requests:
+        refused = sum(stream.refusal is not None for stream in streams.streamed)
+        return Requests(len(streams.streamed) - refused, refused, 0, [])
+
+    def start() -> None:
+        for live in sessions.by_id.values():
+            sessions.drives.of(live.session.log).start()
+
+    return Operations(
+        sessions.drives,
+        sessions.logs,
+        connected=streams.connected,
+        requests=requests,
+        # What was said stays said: streams end, and playheads go to where they were.
+        on_reset=[faults.rewind, guard.rewind, lambda: asyncio.get_running_loop().call_soon(start)],
+    )

@@ -1,0 +1,87 @@
+"""The source of a service that is played by scenarios: streams by playheads, everything else by its operations."""
+
+from collections.abc import Callable, Sequence
+
+from wiretape.contract import RESOURCE_NOT_FOUND, STREAM, is_preflight
+from wiretape.text import shown
+from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.answers.guard import Guard
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.answers.settings import ANY_KEY
+from wiretape_replay.front.answer import Answer
+from wiretape_replay.front.asked import Asked
+from wiretape_replay.front.line import Line
+from wiretape_replay.service.engine import Refusal
+from wiretape_replay.service.operations.doing import Doing, Request
+from wiretape_replay.service.operations.reading import INVALID, check_stream
+from wiretape_replay.service.operations.routing import Found, Route, find
+from wiretape_replay.session.streams import Streams
+
+
+class ScenarioSource:
+    """Answers requests that a guard has let pass."""
+
+    def __init__(
+        self,
+        doing: Doing,
+        streams: Streams,
+        guard: Guard,
+        *,
+        routes: Sequence[Route],
+        request_ids: RequestIds,
+        log: Callable[[str], None],
+    ) -> None:
+        """`guard` knows whose keys are whose.  `log` takes a line for each request."""
+        self._doing = doing
+        self._streams = streams
+        self._guard = guard
+        self._routes = routes
+        self._request_ids = request_ids
+        self._log = log
+
+    async def answer(self, asked: Asked, line: Line) -> None:
+        """See Source."""
+        try:
+            found = find(self._routes, asked.method, asked.target)
+            if found.route is None:
+                answer = self._nothing(asked, found)
+            else:
+                request = Request(asked, found, self._guard.key(asked) or ANY_KEY)
+                if found.route.name == STREAM.name:
+                    live = self._doing.session(request)
+                    check_stream(asked)
+                    await self._streams.give(asked, line, live.session)
+                    return
+                answer = self._doing.do(request)
+        except Refusal as refusal:
+            answer = envelope(
+                refusal.code,
+                refusal.message,
+                self._request_ids.next(),
+                active=refusal.active,
+                reasons=refusal.reasons,
+            )
+        # The query may hold secrets.
+        self._log(shown(f"{asked.method} {asked.target.partition('?')[0]} → {answer.status}"))
+        await answer.send(line, with_body=asked.method != "HEAD")
+
+    def _nothing(self, asked: Asked, found: Found) -> Answer:
+        """What to answer where there is nothing."""
+        allowed = ", ".join(found.allowed)
+        if found.allowed and is_preflight(asked.method, asked.headers):
+            return Answer(200, b"", (("Allow", allowed),))
+        path = shown(asked.target.partition("?")[0])
+        if not found.allowed:
+            return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
+        answer = envelope(INVALID, f"{path} takes {allowed}.", self._request_ids.next())
+        return Answer(answer.status, answer.body, (*answer.headers, ("Allow", allowed)))
+
+
+def foreign(request_ids: RequestIds) -> Callable[[str], Answer]:
+    """Answers what is no request at all."""
+
+    def answer(what: str) -> Answer:
+        told = shown(" ".join(what.split()))
+        return envelope(INVALID, f"The request cannot be understood: {told}", request_ids.next())
+
+    return answer

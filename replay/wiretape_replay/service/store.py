@@ -1,0 +1,283 @@
+"""The SQLite file of a service: what was asked of its sessions, and what they said, before anybody gets to know it."""
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from sqlite_utils import Database
+
+from wiretape.errors import InputError
+from wiretape.text import printable
+from wiretape_replay.service.engine import Command, Do
+from wiretape_replay.session.log import Entry
+
+_APPLICATION = 0x77747376
+"""In the file's head, so that nothing else is taken for one: `wtsv`."""
+_FORMAT = 1
+
+_TABLES: dict[str, tuple[dict[str, type], str | tuple[str, ...]]] = {
+    "service": ({"id": int, "seed": int, "epoch_unix_us": int, "starts": int}, "id"),
+    "scenario": ({"id": int, "name": str, "text": str}, "id"),
+    "session": (
+        {"number": int, "id": str, "tenant": str, "workspace": str, "scenario": int, "created_ns": int},
+        "number",
+    ),
+    "command": ({"id": int, "session": int, "time_ns": int, "do": str, "run_id": str, "body": str}, "id"),
+    "event": (
+        {"session": int, "place": int, "time_ns": int, "id": str, "type": str, "run_id": str, "data": bytes},
+        ("session", "place"),
+    ),
+    "answer": ({"tenant": str, "key": str, "request": bytes, "status": int, "body": bytes}, ("tenant", "key")),
+}
+_LAST_TIME = """
+SELECT max(t) FROM (
+  SELECT max(time_ns) AS t FROM event UNION ALL SELECT max(time_ns) FROM command
+  UNION ALL SELECT max(created_ns) FROM session)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSession:
+    """A session, as it was created."""
+
+    number: int
+    """Among all sessions of the service, from 1."""
+    id: str
+    tenant: str
+    workspace: str
+    scenario: int
+    """The number of its scenario in the file."""
+    created_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScenario:
+    """A scenario, as it was when a session was created with it."""
+
+    number: int
+    name: str
+    text: str
+    """Empty for one that was made by a program."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was answered to a request with an idempotency key."""
+
+    tenant: str
+    key: str
+    request: bytes
+    """A digest of the request."""
+    status: int
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What belongs together: all of it is stored, or nothing."""
+
+    session: StoredSession | None = None
+    commands: Sequence[tuple[int, Command]] = ()
+    """With the numbers of their sessions."""
+    events: Sequence[tuple[int, int, Entry]] = ()
+    """With the numbers of their sessions, and their places among those of the session, from 1."""
+    answer: Kept | None = None
+
+
+class Store:
+    """The file, open.  Nobody else can open it meanwhile.
+
+    What `keep` returned from outlives the process, however it ends; after a power cut the last moments may be gone.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, path: Path, lock: int) -> None:
+        self.path = path
+        self._connection = connection
+        self._lock = lock
+        row = connection.execute("SELECT seed, epoch_unix_us, starts FROM service").fetchone()
+        self.seed: int = row["seed"]
+        self.epoch_unix_us: int = row["epoch_unix_us"]
+        """When its time begins, in microseconds since 1970."""
+        self.starts: int = row["starts"]
+        """How often it was opened, with this time."""
+
+    @classmethod
+    def open(cls, path: Path, *, seed: int | None, epoch_unix_us: int) -> "Store":
+        """Open a file, or make one.  `epoch_unix_us` is for a new one, `seed` too (None: 0).  Raises InputError."""
+        fresh = _claim(path)
+        lock = _locked(path)
+        try:
+            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+            try:
+                _prepare(connection, path, fresh=fresh, seed=seed, epoch_unix_us=epoch_unix_us)
+            except BaseException:
+                connection.close()
+                raise
+        except sqlite3.Error as error:
+            os.close(lock)
+            raise InputError(f"{printable(str(path))} is no data of wiretape serve: {error}.") from None
+        except BaseException:
+            os.close(lock)
+            raise
+        return cls(connection, path, lock)
+
+    def last_ns(self) -> int:
+        """The last time that something happened."""
+        return int(self._connection.execute(_LAST_TIME).fetchone()[0] or 0)
+
+    def scenario(self, name: str, text: str) -> int:
+        """The number of a scenario, which is stored if it is not yet."""
+        find = "SELECT id FROM scenario WHERE name = ? AND text = ?"
+        row = self._connection.execute(find, (name, text)).fetchone()
+        if row is None:
+            self._connection.execute("INSERT INTO scenario (name, text) VALUES (?, ?)", (name, text))
+            row = self._connection.execute(find, (name, text)).fetchone()
+        return int(row["id"])
+
+    def scenarios(self) -> Iterator[StoredScenario]:
+        """All of them."""
+        for row in self._connection.execute("SELECT id, name, text FROM scenario ORDER BY id"):
+            yield StoredScenario(*row)
+
+    def sessions(self) -> Iterator[StoredSession]:
+        """All of them, in the order in which they were created."""
+        columns = "number, id, tenant, workspace, scenario, created_ns"
+        for row in self._connection.execute(f"SELECT {columns} FROM session ORDER BY number"):  # noqa: S608
+            yield StoredSession(*row)
+
+    def commands(self, session: int) -> Iterator[Command]:
+        """What was asked of a session, in order."""
+        query = "SELECT do, time_ns, run_id, body FROM command WHERE session = ? ORDER BY id"
+        for do, time_ns, run_id, body in self._connection.execute(query, (session,)):
+            yield Command(Do(do), time_ns, run_id, None if body is None else orjson.loads(body))
+
+    def events(self, session: int) -> list[bytes]:
+        """The bytes of the events of a session, in order."""
+        query = "SELECT data FROM event WHERE session = ? ORDER BY place"
+        return [data for (data,) in self._connection.execute(query, (session,))]
+
+    def answer(self, tenant: str, key: str) -> Kept | None:
+        """What was answered to the request of a tenant with an idempotency key; None if none was."""
+        query = "SELECT tenant, key, request, status, body FROM answer WHERE tenant = ? AND key = ?"
+        row = self._connection.execute(query, (tenant, key)).fetchone()
+        return None if row is None else Kept(*row)
+
+    def keep(self, change: Change) -> None:
+        """Store all of it.  Raises InputError when that cannot be done."""
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._write(change)
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self._connection.execute("ROLLBACK")
+            raise InputError(f"{printable(str(self.path))} cannot be written: {error}.") from None
+
+    def close(self) -> None:
+        """Close it; the one file is all there is then."""
+        with suppress(sqlite3.Error):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            self._connection.execute("PRAGMA journal_mode = DELETE")
+        self._connection.close()
+        os.close(self._lock)
+
+    def _write(self, change: Change) -> None:
+        if (session := change.session) is not None:
+            row = (
+                session.number,
+                session.id,
+                session.tenant,
+                session.workspace,
+                session.scenario,
+                session.created_ns,
+            )
+            self._connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", row)
+        self._connection.executemany(
+            "INSERT INTO command (session, time_ns, do, run_id, body) VALUES (?, ?, ?, ?, ?)",
+            (_command_row(*command) for command in change.commands),
+        )
+        self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", _event_rows(change.events))
+        if (kept := change.answer) is not None:
+            self._connection.execute(
+                "INSERT INTO answer VALUES (?, ?, ?, ?, ?)",
+                (kept.tenant, kept.key, kept.request, kept.status, kept.body),
+            )
+
+
+def _command_row(session: int, command: Command) -> tuple[object, ...]:
+    body = None if command.body is None else orjson.dumps(command.body).decode()
+    return session, command.time_ns, command.do.value, command.run_id, body
+
+
+def _event_rows(events: Iterable[tuple[int, int, Entry]]) -> Iterator[tuple[object, ...]]:
+    for session, place, entry in events:
+        yield session, place, entry.time_ns, entry.id, entry.type, entry.run_id, entry.data
+
+
+def _claim(path: Path) -> bool:
+    """Make an empty file that only its owner can read; False where there is one."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    except FileExistsError:
+        return path.is_file() and path.stat().st_size == 0
+    except OSError as error:
+        raise InputError(f"{printable(str(path))} cannot be made: {error.strerror or error}.") from None
+    return True
+
+
+def _locked(path: Path) -> int:
+    """Keep a second service out.  The descriptor stays open: closing it would drop SQLite's own locks."""
+    try:
+        descriptor = os.open(path, os.O_RDWR)
+    except OSError as error:
+        raise InputError(f"{printable(str(path))} cannot be opened: {error.strerror or error}.") from None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise InputError(f"{printable(str(path))} is in use by another service.") from None
+    return descriptor
+
+
+def _prepare(connection: sqlite3.Connection, path: Path, *, fresh: bool, seed: int | None, epoch_unix_us: int) -> None:
+    connection.row_factory = sqlite3.Row
+    connection.execute("PRAGMA trusted_schema = OFF")
+    fresh = fresh or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not fresh:
+        _check(connection, path, seed)
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = NORMAL")
+    if fresh:
+        _create(connection, seed or 0, epoch_unix_us)
+    connection.execute("UPDATE service SET starts = starts + 1")
+
+
+def _check(connection: sqlite3.Connection, path: Path, seed: int | None) -> None:
+    """Raises InputError where a file cannot be used."""
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (form,) = connection.execute("PRAGMA user_version").fetchone()
+    if application != _APPLICATION:
+        raise InputError(f"{printable(str(path))} is no data of wiretape serve: choose another --data.")
+    if form != _FORMAT:
+        raise InputError(f"{printable(str(path))} has the format {form}, and this version knows {_FORMAT} only.")
+    (its_seed,) = connection.execute("SELECT seed FROM service").fetchone()
+    if seed is not None and seed != its_seed:
+        raise InputError(f"{printable(str(path))} was begun with --seed {its_seed}: give that one, or none.")
+
+
+def _create(connection: sqlite3.Connection, seed: int, epoch_unix_us: int) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    database = Database(connection, execute_plugins=False)
+    for name, (columns, key) in _TABLES.items():
+        database.table(name).create(columns, pk=key)
+    database.table("session").create_index(["id"], unique=True)
+    database.table("command").create_index(["session"])
+    connection.execute("INSERT INTO service VALUES (1, ?, ?, 0)", (seed, epoch_unix_us))
+    connection.execute(f"PRAGMA application_id = {_APPLICATION}")
+    connection.execute(f"PRAGMA user_version = {_FORMAT}")
+    connection.execute("COMMIT")
