@@ -1,0 +1,377 @@
+"""What runs make of being created, resumed and cancelled, and what is refused with which code."""
+
+import sys
+
+import pytest
+
+from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.service.engine import Command, Do, Refusal, RunStatus
+
+SECOND = 1_000_000_000
+ASKS = """
+[[tool]]
+name = "w"
+input = { type = "object", required = ["city"] }
+output = { type = "object", required = ["n"], properties = { n = { type = "integer" } } }
+[[run]]
+steps = [{ ask = "w", input = { city = "Lisbon" }, deadline = 60 }, { wait = 5 }]
+"""
+WAITS = "[[run]]\nsteps = [{ wait-for-input = true, deadline = 60 }, { wait = 5 }]"
+LONG = '[[run]]\nsteps = [{ tool = "t", takes = 100 }]'
+
+
+def refused(call, *given):
+    with pytest.raises(Refusal) as caught:
+        call(*given)
+    refusal = caught.value
+    answer = envelope(refusal.code, refusal.message, "req_1", active=refusal.active, reasons=refusal.reasons)
+    assert answer.status >= 400
+    return refusal
+
+
+def paths(refusal):
+    return [reason.path for reason in refusal.reasons]
+
+
+def types(engine, now_ns):
+    return [emitted.document["type"] for emitted in engine.advance(now_ns)]
+
+
+@pytest.fixture
+def asking(engine):
+    """A session whose run waits for the result of an application tool, since its first second."""
+    played = engine(ASKS)
+    played.create_run({}, 0)
+    played.advance(SECOND)
+    return played
+
+
+def call_of(played):
+    return played.active.waiting[0].tool_call_id
+
+
+def test_a_run_that_asks_waits_until_its_result_comes(asking):
+    run = asking.active
+    assert run.status == "waiting_for_input"
+    (waiting,) = run.waiting
+    assert (waiting.name, waiting.input) == ("w", {"city": "Lisbon"})
+    assert waiting.deadline_ns == 60 * SECOND + 150_000_000
+    assert asking.due_ns() == waiting.deadline_ns
+
+    resumed = asking.resume(run.id, {"tool_call_id": waiting.tool_call_id, "output": {"n": 3}}, 2 * SECOND)
+    assert (resumed.status, resumed.waiting) == ("running", ())
+    (completed,) = asking.advance(2 * SECOND)
+    assert completed.document["content"]["output"] == {"n": 3}
+    assert completed.time_ns == 2 * SECOND
+    assert types(asking, 99 * SECOND) == ["run.completed", "session.status_idle"]
+    assert asking.run(run.id).status == "completed"
+
+
+def test_the_application_is_told_until_when_it_has_time(engine):
+    played = engine(ASKS)
+    played.create_run({}, 0)
+    told = played.advance(SECOND)[-1].document
+    assert told["type"] == "agent.custom_tool_use"
+    assert told["content"]["deadline"] == "2026-01-01T00:01:00.150000Z"
+
+
+def test_an_application_may_say_that_it_failed(asking):
+    asking.resume(asking.active.id, {"tool_call_id": call_of(asking), "error": "No network."}, 2 * SECOND)
+    (failed,) = asking.advance(2 * SECOND)
+    assert failed.document["type"] == "tool.failed"
+    assert failed.document["content"]["error"] == {"message": "No network."}
+    assert types(asking, 99 * SECOND)[0] == "run.completed"
+
+
+BAD_RESULTS = {
+    "not an object": ([1], "output"),
+    "none": (None, "output"),
+    "a field missing": ({}, "output"),
+    "a field of another type": ({"n": "x"}, "output.n"),
+}
+
+
+@pytest.mark.parametrize(("output", "path"), BAD_RESULTS.values(), ids=BAD_RESULTS)
+def test_a_result_that_does_not_match_leaves_the_run_waiting(asking, output, path):
+    call = call_of(asking)
+    for _ in range(3):
+        refusal = refused(asking.resume, asking.active.id, {"tool_call_id": call, "output": output}, 2 * SECOND)
+        assert (refusal.code, paths(refusal)) == ("tool_result_invalid", [path])
+        assert asking.active.status == "waiting_for_input"
+    assert asking.advance(2 * SECOND) == []
+    assert asking.resume(asking.active.id, {"tool_call_id": call, "output": {"n": 1}}, 3 * SECOND).status == "running"
+
+
+def test_a_tool_without_schema_takes_any_object(engine):
+    played = engine('[[run]]\nsteps = [{ ask = "w" }]')
+    played.create_run({}, 0)
+    played.advance(SECOND)
+    body = {"tool_call_id": call_of(played), "output": 1}
+    assert refused(played.resume, played.active.id, body, SECOND).code == "tool_result_invalid"
+    assert played.resume(played.active.id, body | {"output": {}}, SECOND).status == "running"
+
+
+def test_a_result_that_came_already_is_refused_also_after_the_run(asking):
+    run, body = asking.active.id, {"tool_call_id": call_of(asking), "output": {"n": 1}}
+    asking.resume(run, body, 2 * SECOND)
+    assert refused(asking.resume, run, body, 3 * SECOND).code == "event_already_resolved"
+    assert refused(asking.resume, run, body, 99 * SECOND).code == "event_already_resolved"
+    assert asking.run(run).status == "completed"
+
+
+def test_a_deadline_that_passes_fails_the_run_and_late_results_are_refused(asking):
+    run, body = asking.active.id, {"tool_call_id": call_of(asking), "output": {"n": 1}}
+    deadline_ns = asking.active.waiting[0].deadline_ns
+    found = asking.advance(deadline_ns)
+    assert [emitted.document["type"] for emitted in found] == ["tool.failed", "run.failed", "session.status_idle"]
+    assert {emitted.time_ns for emitted in found} == {deadline_ns}
+    assert found[1].document["content"]["error"]["code"] == "event_expired"
+    for body_of_late in (body, {**body, "output": "bad"}):
+        assert refused(asking.resume, run, body_of_late, deadline_ns).code == "event_expired"
+    assert asking.create_run({}, deadline_ns).status == "running"
+
+
+def test_a_result_is_in_time_until_the_very_deadline(asking):
+    run, call, deadline_ns = asking.active.id, call_of(asking), asking.active.waiting[0].deadline_ns
+    assert asking.resume(run, {"tool_call_id": call, "output": {"n": 1}}, deadline_ns - 1).status == "running"
+
+
+def test_a_runtime_that_is_away_refuses_good_results_so_many_times(engine):
+    played = engine('[[run]]\nsteps = [{ ask = "w", unavailable = 2 }]')
+    played.create_run({}, 0)
+    played.advance(SECOND)
+    run, call = played.active.id, call_of(played)
+    good, bad = {"tool_call_id": call, "output": {}}, {"tool_call_id": call, "output": 1}
+    codes = [refused(played.resume, run, body, SECOND).code for body in (bad, good, bad, good)]
+    assert codes == ["tool_result_invalid", "runtime_resume_unavailable"] * 2
+    assert played.active.status == "waiting_for_input"
+    assert played.resume(run, good, SECOND).status == "running"
+
+
+def test_a_run_that_waits_for_input_takes_anything(engine):
+    played = engine(WAITS)
+    run = played.create_run({}, 0).id
+    assert types(played, SECOND) == ["run.started"]
+    assert played.active.status == "waiting_for_input"
+    assert played.active.waiting[0].tool_call_id is None
+    assert played.resume(run, {"input": None}, SECOND).status == "running"
+    assert refused(played.resume, run, {"input": 1}, SECOND).code == "run_not_resumable"
+
+
+def test_input_that_comes_too_late_finds_a_run_that_failed(engine):
+    played = engine(WAITS)
+    run = played.create_run({}, 0).id
+    assert types(played, 99 * SECOND) == ["run.started", "run.failed", "session.status_idle"]
+    assert refused(played.resume, run, {"input": 1}, 99 * SECOND).code == "run_not_resumable"
+
+
+def test_what_does_not_wait_cannot_be_resumed(engine):
+    played = engine(LONG)
+    run = played.create_run({}, 0).id
+    for now_s in (0, 1, 500):
+        for body in ({"input": 1}, {"tool_call_id": "call_x", "output": {}}):
+            assert refused(played.resume, run, body, now_s * SECOND).code == "run_not_resumable"
+
+
+def test_a_run_that_was_cancelled_while_it_waited_cannot_be_resumed(asking):
+    run, call = asking.active.id, call_of(asking)
+    asking.cancel(run, 2 * SECOND)
+    body = {"tool_call_id": call, "output": {"n": 1}}
+    assert refused(asking.resume, run, body, 3 * SECOND).code == "run_not_resumable"
+
+
+NO_RESUMES = {
+    "no object": ([], ["$"]),
+    "nothing": ({}, ["tool_call_id"]),
+    "id is no text": ({"tool_call_id": 1, "output": {}}, ["tool_call_id"]),
+    "neither output nor error": ({"tool_call_id": "x"}, ["output"]),
+    "both": ({"tool_call_id": "x", "output": {}, "error": "x"}, ["output"]),
+    "error is no text": ({"tool_call_id": "x", "error": {}}, ["error"]),
+    "error is empty": ({"tool_call_id": "x", "error": ""}, ["error"]),
+    "of another call": ({"tool_call_id": "x", "output": {}}, ["tool_call_id"]),
+    "input for a call": ({"input": 1}, ["tool_call_id"]),
+    "too large a number": ({"tool_call_id": "x", "output": {"n": 2**80}}, ["output"]),
+    "half a character": ({"tool_call_id": "x", "error": "\ud800"}, ["error"]),
+}
+
+
+@pytest.mark.parametrize(("body", "where"), NO_RESUMES.values(), ids=NO_RESUMES)
+def test_a_body_that_is_no_resume_is_refused(asking, body, where):
+    refusal = refused(asking.resume, asking.active.id, body, 2 * SECOND)
+    assert (refusal.code, paths(refusal)) == ("invalid_request", where)
+    assert asking.active.status == "waiting_for_input"
+
+
+def test_a_result_nested_too_deeply_to_be_sent_is_refused(asking):
+    deep = {}
+    for _ in range(sys.getrecursionlimit() // 2):
+        deep = {"n": deep}
+    body = {"tool_call_id": call_of(asking), "output": deep}
+    assert refused(asking.resume, asking.active.id, body, SECOND).code == "invalid_request"
+
+
+def test_the_call_of_a_tool_of_the_service_takes_no_result(engine):
+    played = engine(LONG)
+    played.create_run({}, 0)
+    call = played.advance(SECOND)[-1].document["content"]["tool_call_id"]
+    body = {"tool_call_id": call, "output": {}}
+    assert refused(played.resume, played.active.id, body, SECOND).code == "run_not_resumable"
+
+
+def test_there_is_one_active_run_a_session(asking):
+    run = asking.active
+    refusal = refused(asking.create_run, {}, 2 * SECOND)
+    assert refusal.code == "SESSION_BUSY"
+    assert (refusal.active.session_id, refusal.active.run_id) == ("ses_1", run.id)
+    assert refusal.active.status == "waiting_for_input"
+    assert all(word in refusal.message for word in ("ses_1", run.id, "waiting_for_input"))
+    asking.cancel(run.id, 3 * SECOND)
+    assert asking.create_run({}, 3 * SECOND).status == "running"
+    assert refused(asking.create_run, {}, 3 * SECOND).active.status == "running"
+
+
+def test_a_run_that_has_not_started_yet_is_active_and_can_be_cancelled(engine):
+    played = engine(LONG)
+    run = played.create_run({}, 0)
+    assert refused(played.create_run, {}, 0).code == "SESSION_BUSY"
+    assert played.cancel(run.id, 0).status == "cancelled"
+    assert types(played, 0) == ["run.cancelled", "session.status_idle"]
+
+
+def test_a_cancelled_run_ends_its_calls_and_leaves_its_message_half_said(engine):
+    played = engine(
+        'pace = 0\n[[run]]\nsteps = [{ together = [{ tool = "t", takes = 9 }, { say = "a b", pace = 1 }] }]'
+    )
+    run = played.create_run({}, 0).id
+    assert types(played, SECOND)[-1] == "message.delta"
+    assert played.cancel(run, SECOND).ended_ns == SECOND
+    assert types(played, 99 * SECOND) == ["tool.failed", "run.cancelled", "session.status_idle"]
+    assert played.due_ns() is None
+
+
+@pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
+def test_a_run_that_has_ended_cannot_be_cancelled(engine, how):
+    played = engine("[[run]]\nsteps = [{ wait = 1 }]" if how != "failed" else '[[run]]\nsteps = [{ fail = "no" }]')
+    run = played.create_run({}, 0).id
+    if how == "cancelled":
+        played.cancel(run, 0)
+    played.advance(9 * SECOND)
+    assert played.run(run).status == how
+    assert refused(played.cancel, run, 9 * SECOND).code == "RUN_NOT_CANCELLABLE"
+
+
+def test_a_run_that_there_is_not_is_not_found(asking):
+    for call in (lambda: asking.cancel("run_x", SECOND), lambda: asking.resume("run_x", {"input": 1}, SECOND)):
+        assert refused(call).code == "resource_not_found"
+    assert asking.run("run_x") is None
+
+
+@pytest.mark.parametrize("code", ["SANDBOX_PROVISION_FAILED", "tool_input_invalid", "invalid_request"])
+def test_a_run_is_refused_as_often_as_its_script_says(engine, code):
+    played = engine(f'[[run]]\nrefuse = {{ code = "{code}", times = 2 }}\nsteps = [{{ wait = 0 }}]')
+    assert [refused(played.create_run, {}, now).code for now in range(2)] == [code, code]
+    assert played.active is None
+    assert played.create_run({}, 2).status == "running"
+    assert types(played, SECOND)[-1] == "session.status_idle"
+
+
+def test_each_run_is_refused_anew_and_some_always(engine):
+    played = engine('[[run]]\nrefuse = { code = "invalid_request", times = false }\nsteps = [{ wait = 0 }]')
+    assert {refused(played.create_run, {}, now).code for now in range(5)} == {"invalid_request"}
+    played = engine('pace = 0\n[[run]]\nrefuse = "invalid_request"\nsteps = [{ wait = 0 }]')
+    for now in (0, 2):
+        assert refused(played.create_run, {}, now).code == "invalid_request"
+        assert played.create_run({}, now + 1).status == "completed"
+
+
+def test_a_run_that_needs_no_sandbox_is_not_refused_for_one_and_has_none(engine):
+    played = engine('pace = 0\n[[run]]\nrefuse = "SANDBOX_PROVISION_FAILED"\nsteps = [{ sandbox = "quota" }]')
+    assert refused(played.create_run, {"sandbox": True}, 0).code == "SANDBOX_PROVISION_FAILED"
+    assert played.create_run({"sandbox": False}, 0).status == "completed"
+
+
+NO_RUNS = {
+    "no object": ([], ["$"], "invalid_request"),
+    "sandbox": ({"sandbox": 1}, ["sandbox"], "invalid_request"),
+    "tools": ({"tools": {}}, ["tools"], "invalid_request"),
+    "a tool": ({"tools": [1]}, ["tools[0]"], "invalid_request"),
+    "no name": ({"tools": [{}]}, ["tools[0].name"], "invalid_request"),
+    "twins": ({"tools": [{"name": "a"}, {"name": "a"}]}, ["tools[1].name"], "invalid_request"),
+    "a schema": ({"tools": [{"name": "a", "input_schema": 1}]}, ["tools[0].input_schema"], "invalid_request"),
+    "an input schema that is none": (
+        {"tools": [{"name": "a", "input_schema": {"type": "x"}}]},
+        ["tools[0].input_schema"],
+        "tool_input_invalid",
+    ),
+    "an output schema that is none": (
+        {"tools": [{"name": "a", "output_schema": {"pattern": "("}}]},
+        ["tools[0].output_schema"],
+        "invalid_request",
+    ),
+    "a schema of elsewhere": (
+        {"tools": [{"name": "a", "output_schema": {"$ref": "http://127.0.0.1:9/x"}}]},
+        ["tools[0].output_schema"],
+        "invalid_request",
+    ),
+    "what the agent will say does not match": (
+        {"tools": [{"name": "w", "input_schema": {"properties": {"city": {"type": "integer"}}}}]},
+        ["input.city"],
+        "tool_input_invalid",
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "where", "code"), NO_RUNS.values(), ids=NO_RUNS)
+def test_a_body_that_is_no_run_is_refused(engine, body, where, code):
+    played = engine(ASKS)
+    refusal = refused(played.create_run, body, 0)
+    assert (refusal.code, paths(refusal)) == (code, where)
+    assert played.runs == {}
+
+
+def test_a_client_can_register_tools_of_its_own(engine):
+    played = engine(ASKS)
+    schema = {"type": "object", "required": ["own"]}
+    played.create_run({"tools": [{"name": "w", "output_schema": schema}], "input": "Hello", "other": 1}, 0)
+    played.advance(SECOND)
+    run, call = played.active.id, call_of(played)
+    assert refused(played.resume, run, {"tool_call_id": call, "output": {"n": 1}}, SECOND).code == "tool_result_invalid"
+    played.resume(run, {"tool_call_id": call, "output": {"own": 1}}, SECOND)
+    played.advance(99 * SECOND)
+    played.create_run({}, 99 * SECOND)
+    played.advance(100 * SECOND)
+    body = {"tool_call_id": call_of(played), "output": {"n": 1}}
+    assert played.resume(played.active.id, body, 100 * SECOND).status == "running"
+
+
+def test_calls_beside_each_other_are_resumed_in_any_order(engine):
+    played = engine('[[run]]\nsteps = [{ together = [{ ask = "a" }, { ask = "b" }, { wait-for-input = true }] }]')
+    run = played.create_run({}, 0).id
+    played.advance(SECOND)
+    calls = {waiting.name: waiting.tool_call_id for waiting in played.active.waiting}
+    assert set(calls) == {"a", "b", None}
+    assert played.resume(run, {"tool_call_id": calls["b"], "output": {}}, SECOND).status == "waiting_for_input"
+    assert played.resume(run, {"input": {}}, SECOND).status == "waiting_for_input"
+    assert played.resume(run, {"tool_call_id": calls["a"], "output": {}}, SECOND).status == "running"
+    assert types(played, 2 * SECOND) == ["tool.completed"] * 2 + ["run.completed", "session.status_idle"]
+
+
+def test_a_clock_that_goes_back_stands_still(asking):
+    run = asking.active
+    asking.advance(5 * SECOND)
+    assert asking.cancel(run.id, 0).ended_ns == 5 * SECOND
+
+
+def test_commands_are_the_same_as_calls(engine):
+    by_call, by_command = engine(ASKS), engine(ASKS)
+    run = by_call.create_run({}, 0)
+    assert by_command.obey(Command(Do.CREATE, 0, None, {})) == run
+    assert by_call.advance(SECOND) == by_command.advance(SECOND)
+    body = {"tool_call_id": call_of(by_call), "output": {"n": 1}}
+    assert by_command.obey(Command(Do.RESUME, SECOND, run.id, body)) == by_call.resume(run.id, body, SECOND)
+    assert by_command.obey(Command(Do.CANCEL, SECOND, run.id)) == by_call.cancel(run.id, SECOND)
+    assert by_call.advance(SECOND) == by_command.advance(SECOND)
+
+
+def test_a_terminal_status_is_one_of_three():
+    assert {status for status in RunStatus if status.is_terminal} == {"completed", "failed", "cancelled"}

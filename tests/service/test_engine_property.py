@@ -1,0 +1,374 @@
+"""Whatever a scenario says and clients do, the service keeps the specification, and does the same every time."""
+
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from http import HTTPStatus
+
+import orjson
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from wiretape.contract import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
+from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.rules import Checker, Party
+from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.front.answer import Answer
+from wiretape_replay.service.engine import Command, Do, Refusal, SessionEngine, entry_of
+from wiretape_replay.service.scenario.steps import (
+    EPHEMERAL_TYPES,
+    REFUSALS,
+    Ask,
+    EndStream,
+    Fail,
+    Pause,
+    Refuse,
+    Repeat,
+    Resync,
+    RunScript,
+    Sandbox,
+    SandboxDo,
+    Scenario,
+    SessionError,
+    Text,
+    Together,
+    Tool,
+    ToolSchemas,
+    Voice,
+    WaitForInput,
+)
+from wiretape_replay.session.follower import Follower
+from wiretape_replay.session.log import EntryKind, Log
+
+MS = 1_000_000
+SECOND = 1000 * MS
+SESSION = "ses_1"
+PATH = f"/v1/sessions/{SESSION}/runs"
+KEY = (("Authorization", "Bearer key_1"),)
+STREAM_HEAD = (("Content-Type", "text/event-stream"),)
+FREE_TYPES = [
+    *("run.started", "run.completed", "run.failed", "run.cancelled", "message.started", "agent.custom_tool_use"),
+    *("tool.completed", "tool.failed", "session.status_idle", "session.error", "sandbox.recreated"),
+]
+
+times = st.sampled_from([0, 0, MS, 50 * MS, SECOND, 20 * SECOND])
+timed = st.fixed_dictionaries({"after_ns": times, "pace_ns": times})
+deadlines = st.sampled_from([None, None, SECOND, 30 * SECOND])
+texts = st.lists(st.text(max_size=5), min_size=1, max_size=3)
+
+
+def step(kind, **fields):
+    return st.builds(lambda given, timing: kind(**given, **timing), st.fixed_dictionaries(fields), timed)
+
+
+asking = step(Ask, name=st.sampled_from(["w", "other"]), deadline_ns=deadlines, unavailable=st.sampled_from([0, 0, 1]))
+leaves = st.one_of(
+    asking,
+    asking,
+    asking,
+    step(Text, voice=st.sampled_from(Voice), pieces=texts),
+    step(Tool, name=st.sampled_from("ab"), error=st.sampled_from([None, "no"]), takes_ns=times),
+    step(WaitForInput, deadline_ns=deadlines, unavailable=st.integers(0, 1)),
+    step(Pause),
+    step(Sandbox, do=st.sampled_from(SandboxDo)),
+    step(Resync),
+    step(SessionError, message=st.just("no")),
+    step(Fail, message=st.just("no")),
+    step(EndStream, ending=st.sampled_from([Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.COMPLETE])),
+)
+steps = st.recursive(
+    leaves,
+    lambda inner: st.one_of(
+        step(Repeat, times=st.integers(1, 3), steps=st.lists(inner, min_size=1, max_size=3)),
+        step(Together, steps=st.lists(inner, min_size=1, max_size=3)),
+    ),
+    max_leaves=8,
+)
+refusals = st.builds(Refuse, st.sampled_from(REFUSALS), st.none(), st.integers(1, 2))
+scripts = st.builds(
+    RunScript,
+    st.lists(steps, max_size=5),
+    times,
+    times,
+    st.one_of(
+        st.none(), st.none(), st.none(), st.builds(Refuse, st.sampled_from(REFUSALS), st.none(), st.integers(1, 2))
+    ),
+)
+TOOLS = {"w": ToolSchemas("w", output={"type": "object", "required": ["n"]})}
+
+
+@st.composite
+def scenarios(draw, *, free=True):
+    """Any scenario; with `free`, some types of which the specification does not say so are not stored."""
+    unstored = draw(st.sets(st.sampled_from(FREE_TYPES), max_size=3)) if free else set()
+    runs = draw(st.lists(scripts, min_size=1, max_size=3))
+    return Scenario("Any", runs, TOOLS, EPHEMERAL_TYPES | unstored)
+
+
+@dataclass(frozen=True)
+class Ask_:  # noqa: N801 - Ask is a step
+    """What a client does: after how long, and what."""
+
+    gap_ns: int
+    what: str
+    which: int
+    reconnects: bool
+
+
+GIVEN = ["right", "right", "right", "right", "wrong", "error", "unknown", "again", "input", "malformed"]
+asks = st.lists(
+    st.builds(
+        Ask_,
+        st.sampled_from([MS, 60 * MS, SECOND, 10 * SECOND, 100 * SECOND]),
+        st.sampled_from(["create", "create", "cancel", "nothing", *GIVEN]),
+        st.integers(0, 3),
+        st.booleans(),
+    ),
+    min_size=3,
+    max_size=15,
+)
+
+
+def engine_of(scenario, seed=1):
+    epoch = datetime(2026, 1, 1, tzinfo=UTC)
+    return SessionEngine(session_id=SESSION, workspace_id="ws_1", scenario=scenario, seed=seed, epoch=epoch)
+
+
+def command_of(ask, engine, now_ns, log):
+    """The command that a client gives, which depends on what there is; None for nothing."""
+    if ask.what == "nothing":
+        return None
+    if ask.what == "create":
+        bodies = [
+            {},
+            {"sandbox": False},
+            {"tools": [{"name": "w", "input_schema": {"maxProperties": 0}}]},
+            {"tools": 1},
+        ]
+        return Command(Do.CREATE, now_ns, None, bodies[ask.which])
+    runs = list(engine.runs)
+    run_id = runs[-1 - ask.which % 2 % len(runs)] if runs else "run_none"
+    if ask.what == "cancel":
+        return Command(Do.CANCEL, now_ns, run_id)
+    waiting = list(engine.runs[run_id].waiting) if runs else []
+    uses = (entry for entry in log.entries if entry.type == "agent.custom_tool_use" and entry.run_id == run_id)
+    earlier = [entry.tool_call_id for entry in uses]
+    calls = [one.tool_call_id for one in waiting if one.tool_call_id is not None]
+    call_id = calls[ask.which % len(calls)] if calls else "call_none"
+    body = {
+        "right": {"tool_call_id": call_id, "output": {"n": 1}},
+        "wrong": {"tool_call_id": call_id, "output": []},
+        "error": {"tool_call_id": call_id, "error": "no"},
+        "unknown": {"tool_call_id": "call_x", "output": {}},
+        "again": {"tool_call_id": earlier[ask.which % len(earlier)] if earlier else "x", "output": {"n": 1}},
+        "input": {"input": "x"},
+        "malformed": {"tool_call_id": call_id},
+    }[ask.what]
+    if ask.what == "right" and not calls and waiting:
+        body = {"input": "yes"}
+    return Command(Do.RESUME, now_ns, run_id, body)
+
+
+class Wire:
+    """What a proxy would see between a client and the service."""
+
+    def __init__(self, engine):
+        self.engine = engine
+        self.log = Log(SESSION)
+        self.checker = Checker()
+        self.findings = []
+        self.now_ns = 0
+        self.requests = 0
+        self.stream = None
+        self.follower = None
+        self.sent = 0
+        self.heard_ns = 0
+        self.cursor = None
+        self.resync = False
+
+    def see(self, made, at_ns):
+        self.now_ns = max(self.now_ns + 1, at_ns)
+        self.findings += self.checker.feed(made(self.now_ns))
+
+    def request(self, method, target, head, at_ns, more=()):
+        self.requests += 1
+        number = self.requests
+        heads = KEY + more
+        self.see(
+            lambda now: RequestStarted(number, now, "127.0.0.1", method, "http", "s.test", target, "HTTP/1.1", heads),
+            at_ns,
+        )
+        self.see(lambda now: RequestEnded(number, now), at_ns)
+        status, headers = head
+        reason = HTTPStatus(status).phrase
+        self.see(lambda now: ResponseStarted(number, now, status, reason, "HTTP/1.1", headers), at_ns)
+        return number
+
+    def body(self, number, start, data, at_ns):
+        self.see(lambda now: BytesArrived(number, Side.RESPONSE, start, data, (start + len(data),), (now,)), at_ns)
+
+    def answer(self, target, answer, at_ns):
+        head = answer.status, (("Content-Type", "application/json"), *answer.headers)
+        number = self.request("POST", target, head, at_ns)
+        self.body(number, 0, answer.body, at_ns)
+        self.see(lambda now: ExchangeEnded(number, now, Ending.COMPLETE), at_ns)
+
+    def open(self, at_ns):
+        """The client follows the session, from where it was."""
+        more = () if self.cursor is None else (("Last-Event-ID", self.cursor),)
+        target = STREAM.path.format(session_id=SESSION) + "?event_deltas=true"
+        self.follower = Follower(self.log, len(self.log), cursor=self.cursor, deltas=True)
+        self.stream, self.sent, self.heard_ns = self.request("GET", target, (200, STREAM_HEAD), at_ns, more), 0, at_ns
+        self.carry(at_ns)
+
+    def close(self, ending, at_ns):
+        number, self.stream = self.stream, None
+        self.see(lambda now: ExchangeEnded(number, now, ending), at_ns)
+
+    def carry(self, at_ns):
+        """What the stream has to be sent is sent."""
+        for entry in self.follower.take(len(self.log)):
+            if entry.kind is EntryKind.ENDING:
+                self.close(entry.ending, at_ns)
+                return
+            self.send(entry.data, at_ns)
+            self.cursor = entry.id or self.cursor
+            self.resync |= entry.type == "stream.resync"
+
+    def send(self, data, at_ns):
+        self.body(self.stream, self.sent, data, at_ns)
+        self.sent += len(data)
+        self.heard_ns = self.now_ns
+
+    def keep_alive(self, until_ns):
+        while self.stream is not None and self.heard_ns + 15 * SECOND <= until_ns:
+            self.send(b": keep-alive\n", self.heard_ns + 15 * SECOND)
+
+    def advance(self, until_ns):
+        """Time passes; every event reaches the stream when it happens, if one is open."""
+        for emitted in self.engine.advance(until_ns):
+            self.keep_alive(emitted.time_ns)
+            self.log.append(entry_of(emitted))
+            if self.stream is not None:
+                self.carry(emitted.time_ns)
+        self.keep_alive(until_ns)
+
+    def obey(self, command):
+        target = {
+            Do.CREATE: PATH,
+            Do.CANCEL: CANCEL.path.format(session_id=SESSION, run_id=command.run_id),
+            Do.RESUME: RESUME.path.format(session_id=SESSION, run_id=command.run_id),
+        }[command.do]
+        answer = answer_of(self.engine, command, f"req_{self.requests}")
+        self.answer(target, answer, command.time_ns)
+        return answer.status
+
+
+def answer_of(engine, command, request_id):
+    try:
+        run = engine.obey(command)
+    except Refusal as refusal:
+        event(refusal.code)
+        return envelope(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
+    return Answer.of(200, {"id": run.id, "status": run.status})
+
+
+_FIRST = Ask_(0, "create", 0, reconnects=True)
+
+
+def play(scenario, asked):
+    """A client does all that, reconnecting at once or later.  Returns the wire, and the commands."""
+    wire, commands, now_ns = Wire(engine_of(scenario)), [], 0
+    wire.open(0)
+    for ask in [_FIRST, *asked]:
+        now_ns += ask.gap_ns
+        wire.advance(now_ns)
+        if wire.stream is not None and wire.resync and ask.reconnects:
+            wire.close(Ending.CLIENT_CLOSED, now_ns)
+            wire.resync = False
+        if wire.stream is None and ask.reconnects:
+            wire.open(now_ns)
+        command = command_of(ask, wire.engine, now_ns, wire.log)
+        if command is not None:
+            commands.append(command)
+            wire.obey(command)
+        wire.advance(now_ns)
+    now_ns += 1000 * SECOND
+    wire.advance(now_ns)
+    if wire.stream is None:
+        wire.open(now_ns)
+    wire.see(lambda now: ExchangeEnded(wire.stream, now, Ending.CLIENT_CLOSED), now_ns)
+    wire.findings += wire.checker.finish()
+    return wire, commands
+
+
+@settings(max_examples=50)
+@given(scenarios(), asks)
+def test_the_checker_finds_nothing_against_the_service(scenario, asked):
+    wire, _ = play(scenario, asked)
+    against = [finding for finding in wire.findings if finding.side is Party.SERVICE]
+    assert [(finding.code, finding.message) for finding in against] == []
+
+
+@settings(max_examples=40)
+@given(scenarios(), asks)
+def test_a_client_that_drops_gets_every_durable_event_once_and_in_order(scenario, asked):
+    wire, _ = play(scenario, asked)
+    stored = [entry for entry in wire.log.entries if entry.kind is EntryKind.DURABLE]
+    assert [entry.sequence for entry in stored] == list(range(1, len(stored) + 1))
+    assert wire.cursor == (stored[-1].id if stored else None)
+    assert sorted(wire.log.entries, key=lambda entry: entry.time_ns) == wire.log.entries
+
+
+@settings(max_examples=40)
+@given(scenarios(), asks, st.data())
+def test_the_same_commands_bring_the_same_events_in_whatever_slices_of_time(scenario, asked, data):
+    """So an engine can be built again from its commands, also those that were refused."""
+    wire, commands = play(scenario, asked)
+    end_ns = wire.now_ns + SECOND
+    again, answers, entries = engine_of(scenario), [], []
+    for command in commands:
+        if data.draw(st.booleans()):
+            before_ns = data.draw(st.integers(max(0, command.time_ns - 2 * SECOND), command.time_ns))
+            entries += map(entry_of, again.advance(before_ns))
+        answers.append(answer_of(again, command, "req_1"))
+    while (due_ns := again.due_ns()) is not None and due_ns <= end_ns:
+        entries += map(entry_of, again.advance(due_ns))
+
+    assert entries == [*wire.log.entries, *map(entry_of, wire.engine.advance(end_ns))]
+    assert again.runs == wire.engine.runs
+    at_once = engine_of(scenario)
+    assert [answer_of(at_once, command, "req_1") for command in commands] == answers
+    assert list(map(entry_of, at_once.advance(end_ns))) == entries
+
+
+@settings(max_examples=40)
+@given(scenarios(free=False), asks)
+def test_a_run_ends_once_and_its_status_is_what_its_events_say(scenario, asked):
+    wire, _ = play(scenario, asked)
+    ends = {}
+    for entry in wire.log.entries:
+        if entry.type in TERMINAL_RUN_TYPES:
+            assert entry.run_id not in ends
+            ends[entry.run_id] = entry.type.partition(".")[2]
+    assert ends == {run.id: run.status for run in wire.engine.runs.values() if run.status.is_terminal}
+    for run in wire.engine.runs.values():
+        assert (run.status == "waiting_for_input") == bool(run.waiting)
+
+
+@settings(max_examples=25)
+@given(scenarios(), st.integers(2, 9))
+def test_another_seed_changes_ids_and_nothing_else(scenario, seed):
+    found = []
+    for engine in (engine_of(scenario), engine_of(scenario, seed)):
+        for now_ns in range(3):
+            answer_of(engine, Command(Do.CREATE, now_ns, None, {}), "req_1")
+        found.append(engine.advance(100 * SECOND))
+    ids = [{emitted.document["id"] for emitted in each if emitted.kind is EntryKind.DURABLE} for each in found]
+    assert ids[0].isdisjoint(ids[1])
+    one, other = ([replace(emitted, document=None) for emitted in each] for each in found)
+    assert one == other
+    assert [size(emitted) for emitted in found[0]] == [size(emitted) for emitted in found[1]]
+
+
+def size(emitted):
+    return len(orjson.dumps(emitted.document))
