@@ -1,6 +1,7 @@
 """`wiretape replay`."""
 
 import asyncio
+import gc
 import re
 import signal
 from pathlib import Path
@@ -229,6 +230,7 @@ async def _replay(
             _say(_how_to_control(playing, chosen=token is not None))
         for sentence in playing.odd:
             _say(sentence)
+        gc.freeze()  # what was read stays: looking through it for garbage would hold all streams up
         await stop.wait()
     _summarise(playing)
     return playing

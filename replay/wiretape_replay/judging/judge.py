@@ -23,13 +23,16 @@ from wiretape_replay.judging.observing import Observer
 
 _QUIET_NS = 20_000_000
 """Streams rest when nothing was written for so long; then everything that waits is judged."""
-_OLDEST_NS = 1_000_000_000
+_OLDEST_NS = 3_000_000_000
 """Where streams never rest, notes of this age are judged a little at a time."""
-_SLICE_NS = 2_000_000
+_SLICE_NS = 1_000_000
 """How long the judge works before others get their turn."""
+_PAUSE_NS = 4_000_000
+"""How long others have their turn while notes of that age wait; the more of them, the shorter."""
 _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every stream waits for the judge at each of its writes."""
-_BATCH = 64
+_BATCH = 16
+"""Notes that are judged before the time is looked at: fewer than a slice holds."""
 _OUR_DOING = codes_of("AUTH")
 """Rules of the service that are not asked: whether keys are looked at is said by the options of the replay."""
 
@@ -135,7 +138,7 @@ class Judge:
             quiet = now_ns - self._notes.last_ns >= _QUIET_NS
             if quiet or now_ns - self._notes.first_ns > _OLDEST_NS:
                 self._work()
-                pause_ns = 0 if quiet else _QUIET_NS
+                pause_ns = 0 if quiet else int(_PAUSE_NS * max(0, 1 - self._notes.waiting / _MOST_WAITING))
         elif self._writer is not None and self._writer.behind:
             self._writer.derive()
             pause_ns = 0

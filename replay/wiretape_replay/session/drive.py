@@ -112,15 +112,17 @@ class Drive:
             self._timer.cancel()
             self._timer = None
 
-    async def moved(self, within_s: float) -> bool:
-        """Wait until something was done to the playhead; False when nothing was for `within_s` seconds."""
+    async def moved(self) -> bool:
+        """Wait until something is done to the playhead; False when it stood for `keep_alive_s` and nothing was."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        timer = self._later(within_s, lambda: _wake(waiter, False))
+        # A timer for each event of a playhead that moves would be cancelled, and stay in memory until it is due.
+        timer = self._later(self.keep_alive_s, lambda: _wake(waiter, False)) if self.playhead.standing else None
         self._waiting.add(waiter)
         try:
             return await waiter
         finally:
-            timer.cancel()
+            if timer is not None:
+                timer.cancel()
             self._waiting.discard(waiter)
 
     def _run(self) -> None:

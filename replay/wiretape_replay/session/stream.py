@@ -25,8 +25,7 @@ async def give(
                 break
         if drive.resets != resets or follower.place < playhead.place:
             continue  # both happen while a slow client is sent something
-        moved = await drive.moved(drive.keep_alive_s)
-        if not moved and playhead.standing:
+        if not await drive.moved():
             if faulty is not None and await faulty.flush():
                 return
             await line.send(keep_alive)
