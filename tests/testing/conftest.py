@@ -10,6 +10,7 @@ import pytest
 
 # A run in this process forgets what it imported, and some of this cannot be imported twice.
 import wiretape_inspect.commands.report  # noqa: F401
+import wiretape_replay.session.building
 import wiretape_replay.testing.bench
 import wiretape_replay.testing.runners  # noqa: F401
 from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
@@ -130,8 +131,14 @@ class Project:
     def run(self, tests: str, *options: str, subprocess: bool = False, name: str = "test_it.py") -> pytest.RunResult:
         """Run tests that have `pytest` and everything of the client; `base` holds their temporary folders."""
         self.file(name, "import pytest\nfrom client import *\n\n" + textwrap.dedent(tests))
+        return self.pytest(*options, subprocess=subprocess)
+
+    def pytest(self, *options: str, subprocess: bool = False) -> pytest.RunResult:
+        """Run all tests there are, or those that `options` name."""
         run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
-        return run(f"--basetemp={self.base}", "-p", "no:cacheprovider", "-p", "no:cov", *options)
+        # Older versions of anyio's plugin warn under new versions of pytest.
+        without = ["cacheprovider", "cov", *([] if "anyio" in options else ["anyio"])]
+        return run(f"--basetemp={self.base}", *(f"-pno:{plugin}" for plugin in without), *options)
 
     @property
     def kept(self) -> list[Path]:

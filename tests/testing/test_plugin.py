@@ -149,6 +149,44 @@ def test_requests_without_a_match_fail_the_test_unless_they_may(project):
     result.stdout.fnmatch_lines(["2 requests had no match.", "GET /v1/othr was not recorded. Nearest: exchange 2, *"])
 
 
+def test_each_request_without_a_match_is_told_once_and_so_are_the_first_ten(project):
+    result = project.run("""
+        def test_missed(wiretape_replay):
+            url = wiretape_replay("run.db").url
+            for number in range(26):
+                get(url, f"/v1/{number % 13}")
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["26 requests had no match.", "GET /v1/0 *", "GET /v1/9 *", "… and 3 more", "What passed *"]
+    )
+    assert "GET /v1/10 " not in text_of(result)
+
+
+def test_findings_are_told_when_they_cannot_be_recorded(project):
+    result = project.run(BAD.replace("wiretape_replay)", "wiretape_replay, tmp_path)") + "    tmp_path.rmdir()\n")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        [
+            "The client broke CLI002 (1 finding).",
+            "error CLI002 (exchange 2): Expected `e3` as Last-Event-ID, got none.",
+            "Cannot record to *replayed.db: *",
+        ]
+    )
+    assert "Traceback" not in text_of(result)
+
+
+def test_a_long_log_is_cut(project):
+    result = project.run("""
+        def test_own(wiretape_replay):
+            url = wiretape_replay("run.db", mode="tape", repeat="last").url
+            for _ in range(35):
+                get(url)
+            raise LookupError
+    """)
+    result.stdout.fnmatch_lines(["Requests:", "… 5 lines before"], consecutive=True)
+
+
 def test_what_fails_a_test_can_be_chosen(project):
     result = project.run("""
         def bad(replay):
@@ -223,7 +261,7 @@ def test_the_marker_says_what_is_played_and_how(project):
         name="tests/test_marked.py",
     )
     result.assert_outcomes(passed=3)
-    project.pytester.runpytest_inprocess("--markers").stdout.fnmatch_lines(["@pytest.mark.wiretape(recording, *"])
+    project.pytest("--markers").stdout.fnmatch_lines(["@pytest.mark.wiretape(recording, *"])
 
 
 def test_files_are_looked_for_beside_the_test_and_then_in_rootdir(project):

@@ -22,10 +22,6 @@ def page(project):
     return project
 
 
-def run(page, name: str) -> pytest.RunResult:
-    return page.pytester.runpytest_inprocess(f"--basetemp={page.base}", "-p", "no:cacheprovider", "-p", "no:cov", name)
-
-
 def plain(line: str) -> str:
     """A line without what is different each time."""
     line = re.sub(r"\S*/test_a_connection_that_breaks0/", "…/", line)
@@ -34,7 +30,7 @@ def plain(line: str) -> str:
 
 def test_the_client_fails_as_the_page_shows_and_passes_when_it_is_put_right(page):
     (shown,) = [code for kind, code in BLOCKS if kind == "console" and "pytest" in code]
-    result = run(page, "test_client.py")
+    result = page.pytest("test_client.py", subprocess=True)
     result.assert_outcomes(failed=1)
     said = [plain(line) for line in result.outlines]
     for line in shown.splitlines()[1:]:
@@ -43,13 +39,12 @@ def test_the_client_fails_as_the_page_shows_and_passes_when_it_is_put_right(page
     client = page.path / "client.py"
     before, headers, after = re.split(r"^( +headers = .*\n)", client.read_text("utf-8"), flags=re.MULTILINE)
     client.write_text(before + headers + FIX + after, "utf-8")
-    sys.modules.pop("client", None)
-    run(page, "test_client.py").assert_outcomes(passed=1)
+    page.pytest("test_client.py", subprocess=True).assert_outcomes(passed=1)
 
 
 @pytest.mark.parametrize(("name", "passed"), [("test_marked.py", 2), ("test_by_hand.py", 1), ("test_async.py", 1)])
 def test_the_other_examples_pass(page, name, passed):
-    run(page, name).assert_outcomes(passed=passed)
+    page.pytest(name, subprocess=True).assert_outcomes(passed=passed)
 
 
 def test_the_example_for_other_runners_passes(page):

@@ -138,16 +138,18 @@ class JudgedReplay:
 
         Records what passes when something is wrong.
         """
-        return wrong(self.findings, self.misses, self._choices, self.record, self.keep)
+        return wrong(
+            self.findings,
+            self.misses,
+            self._choices,
+            self.record,
+            self.keep,
+            checks_failed=self._listener.failed,
+        )
 
     def keep(self) -> None:
         """Record what has passed, and what is still to pass.  Raises RecordingError when that cannot be."""
         self._running.call(self._listener.keep)
-
-    @property
-    def checks_failed(self) -> str | None:
-        """What kept the checks from going on: a defect of wiretape's."""
-        return self._listener.failed
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from wiretape_replay.judging.reports import Wanted, write
 from wiretape_replay.tape.player import Missed
 from wiretape_replay.testing.choices import Choices
 
+_CHECKS_FAILED = "The checks of wiretape failed, so there may be more to find: {}."
 _LISTED = 10
 """How many misses are told."""
 
@@ -24,22 +25,27 @@ def wrong(
     choices: Choices,
     record: Path,
     keep: Callable[[], None],
+    *,
+    checks_failed: str | None = None,
 ) -> str | None:
     """What a test fails by, the report of it included; None when all is well.
 
     `keep` writes the recording `record`, of which the report is made; that is asked for when something is wrong.
+    `checks_failed` is what kept the checks from going on.
     """
     findings = [finding for finding in findings if _counts(finding, choices)]
     misses = [] if choices.allow_misses else misses
-    if not findings and not misses:
+    failure = [_CHECKS_FAILED.format(printable(checks_failed))] if checks_failed and choices.fail_on != NEVER else []
+    if not findings and not misses and not failure:
         return None
     where = recorded(record, keep)
     report = _report(findings, choices, record) if findings else []
-    if not report and not misses:
+    if not report and not misses and not failure:
         return None  # a baseline knows of it
     return "\n".join(
         [
-            _headline(findings if report else [], misses),
+            *([_headline(findings if report else [], misses)] if report or misses else []),
+            *failure,
             *([""] if report else []),
             *report,
             *_missed(misses),
