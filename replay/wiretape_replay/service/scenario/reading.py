@@ -37,7 +37,7 @@ def read_scenario(path: Path) -> Scenario:
     """The scenario in a file.  Raises InputError, naming file, line and key."""
     top = TomlFile.load(path).table()
     top.only(["title", "pace", "deadline", "ephemeral", "tool", "run"], "key")
-    title = top.text("title")
+    title, ephemeral = top.text("title"), EPHEMERAL_TYPES | _ephemeral(top)
     tools = dict(_tool(table) for table in top.tables("tool"))
     _refuse_twins(top.tables("tool"))
     inputs = {name: Shape(tool.input) for name, tool in tools.items()}
@@ -45,7 +45,7 @@ def read_scenario(path: Path) -> Scenario:
     scripts = tuple(_run(table, around) for table in top.tables("run"))
     if not scripts:
         raise top.wrong(None, "it has no runs; say what one does under [[run]]")
-    return Scenario(title, scripts, tools, EPHEMERAL_TYPES | _ephemeral(top))
+    return Scenario(title, scripts, tools, ephemeral)
 
 
 def _ephemeral(top: Table) -> frozenset[str]:
