@@ -1,6 +1,10 @@
 """A bare aiohttp handler that streams the frames of a file, one write each: what a replay is measured against.
 
-bare.py FILE    prints its port; the file holds frames one after the other, each ended by a blank line
+It also has a small JSON answer.
+
+bare.py FILE [HZ]    prints its port; sends as fast as it can, or so many frames a second
+
+The file holds frames one after the other, each ended by a blank line.
 """
 
 import asyncio
@@ -9,9 +13,12 @@ from pathlib import Path
 
 from aiohttp import web
 
+DOCUMENT = b'{"id":"s0","title":"%s","status":"idle","created_at":"2026-01-01T00:00:00Z"}' % (b"a session " * 20)
+"""The small JSON answer."""
 
-async def main(frames: list[bytes]) -> None:
-    async def stream(request: web.Request) -> web.StreamResponse:
+
+async def main(frames: list[bytes], hz: float | None) -> None:
+    async def flat(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         for frame in frames:
@@ -19,8 +26,23 @@ async def main(frames: list[bytes]) -> None:
         await response.write_eof()
         return response
 
+    async def paced(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        for number, frame in enumerate(frames):
+            await asyncio.sleep(began + number / hz - loop.time())
+            await response.write(frame)
+        await response.write_eof()
+        return response
+
+    async def document(_: web.Request) -> web.Response:
+        return web.Response(body=DOCUMENT, content_type="application/json")
+
     app = web.Application()
-    app.router.add_get("/v1/sessions/{id}/events/stream", stream)
+    app.router.add_get("/v1/sessions/{id}/events/stream", paced if hz else flat)
+    app.router.add_get("/v1/sessions/{id}", document)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -29,4 +51,5 @@ async def main(frames: list[bytes]) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main([frame + b"\n\n" for frame in Path(sys.argv[1]).read_bytes().split(b"\n\n")[:-1]]))
+    whole = [frame + b"\n\n" for frame in Path(sys.argv[1]).read_bytes().split(b"\n\n")[:-1]]
+    asyncio.run(main(whole, float(sys.argv[2]) if len(sys.argv) > 2 else None))

@@ -1,15 +1,17 @@
 """The clients of the replay's benchmark.  Prints one JSON line.
 
 reading.py PORT flat STREAMS              seconds until STREAMS clients have their whole stream, and its bytes
-reading.py PORT paced STREAMS SECONDS     how late each event came, in us, against the first one of its stream
+reading.py PORT paced STREAMS SECONDS     how late each event came, in us, against the most punctual of its stream
 reading.py PORT idle STREAMS              waits for a line on standard input with STREAMS streams open
 """
 
 import asyncio
+import gc
 import json
 import re
 import sys
 import time
+from contextlib import suppress
 
 KEY = "Bearer wt-bench-0123456789"
 MOMENT = re.compile(rb'"t":(\d+)')
@@ -47,24 +49,22 @@ async def paced(port: int, streams: int, seconds: float) -> dict[str, float]:
 
     async def follow(number: int) -> None:
         reader, writer = await connect(port, f"s{number}")
-        base = None
-        until = time.monotonic() + seconds
-        while time.monotonic() < until:
-            line = await reader.readline()
-            found = MOMENT.search(line)
-            if found is None:
-                continue
-            behind = time.monotonic_ns() - int(found[1])
-            base = behind if base is None else base
-            late.append(behind - base)
+        behind: list[int] = []
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while line := await reader.readline():
+                    if found := MOMENT.search(line):
+                        behind.append(time.monotonic_ns() - int(found[1]))
         writer.close()
+        late.extend(value - min(behind) for value in behind)
 
     async def start(number: int) -> None:
         await asyncio.sleep(number * 0.004)
         await follow(number)
 
+    gc.disable()  # the pauses of the client are not the replay's
     await asyncio.gather(*(start(number) for number in range(streams)))
-    off = sorted(abs(value) for value in late)
+    off = sorted(late)
     return {"events": len(off), "p50": off[len(off) // 2] / 1e3, "p99": off[int(len(off) * 0.99)] / 1e3}
 
 

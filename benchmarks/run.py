@@ -1,4 +1,4 @@
-"""`make bench`: direct, stock mitmdump and wiretape, side by side in one run.  See README.md."""
+"""`make bench`: wiretape and what it is compared with, side by side in one run.  See README.md."""
 
 import argparse
 import platform
@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import median
 
 import judging
+import mocks
+import replaying
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -100,20 +102,31 @@ def report(results: Results, recorded: Results, console: Console) -> None:
         console.print(f"  {load}: {figure} {max(values):,.2f} (largest of {len(values)})")
 
 
+def proxy(console: Console, rounds: int, quick: bool) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="wiretape-bench-"))
+    try:
+        results, recorded = measure(rounds, quick, folder)
+    finally:
+        shutil.rmtree(folder)
+    report(results, recorded, console)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
+    parser.add_argument("--only", choices=("proxy", "report", "replay"), help="leave the others out")
     options = parser.parse_args()
+    rounds = 1 if options.quick else options.rounds
     console = Console(width=120)
     console.print(f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}, {platform.machine()}")
-    folder = Path(tempfile.mkdtemp(prefix="wiretape-bench-"))
-    try:
-        results, recorded = measure(1 if options.quick else options.rounds, options.quick, folder)
-    finally:
-        shutil.rmtree(folder)
-    report(results, recorded, console)
-    judging.show(100_000 if options.quick else 1_000_000, console)
+    if options.only in {None, "proxy"}:
+        proxy(console, rounds, options.quick)
+    if options.only in {None, "report"}:
+        judging.show(100_000 if options.quick else 1_000_000, console)
+    if options.only in {None, "replay"}:
+        replaying.show(console, rounds=rounds, quick=options.quick)
+        mocks.show(console, rounds=rounds, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,180 @@
+"""`wiretape replay` beside other mock servers, each on the nearest work that it can do.  See README.md.
+
+python benchmarks/mocks.py [--rounds N] [--quick]
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from bare import DOCUMENT
+from events import event
+from replaying import SECOND, bare, record, replay
+from rich.console import Console
+from rich.table import Table
+from ways import HERE, free_port, running
+
+from wiretape.observe import Ending
+
+PEERS = HERE / "peers"
+INSTALL = "npm install --prefix benchmarks/peers --no-package-lock"
+STREAM, JSON = "/v1/sessions/s0/events/stream", "/v1/sessions/s0"
+CURSOR = "evt_24"
+"""The fifth durable event."""
+Asked = tuple[str, str, str]
+"""Method, target, body."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """Who answers, and what it has to be asked."""
+
+    name: str
+    start: Callable[[Path, int], AbstractContextManager[int]]
+    """Takes a folder and the number of events; gives the port."""
+    stream: Asked = ("GET", f"{STREAM}?event_deltas=true", "")
+    warm_up: Asked = ("GET", f"{STREAM}?event_deltas=true", "")
+    json: Asked = ("GET", JSON, "")
+    missing: Callable[[], str | None] = lambda: None
+    """Why it cannot be started."""
+
+
+def recording(folder: Path, events: int) -> Path:
+    path = folder / "mocks.db"
+    if not path.exists():
+        record(path, 2, events, 1000, Ending.COMPLETE, answer=(JSON, DOCUMENT))
+    return path
+
+
+@contextmanager
+def _bare(folder: Path, events: int) -> Iterator[int]:
+    with bare(recording(folder, events)) as (port, _):
+        yield port
+
+
+@contextmanager
+def _wiretape(folder: Path, events: int) -> Iterator[int]:
+    with replay(recording(folder, events), "session", "max", "--repeat", "last") as (port, _):
+        yield port
+
+
+@contextmanager
+def _mockserver(folder: Path, events: int) -> Iterator[int]:
+    sent = [_parsed(event(b"s0", number, number * SECOND)) for number in range(events)]
+    answer = {"headers": {"Content-Type": ["application/json"]}, "body": DOCUMENT.decode()}
+    expectations = [
+        {"httpRequest": {"path": STREAM}, "httpSseResponse": {"statusCode": 200, "events": sent}},
+        {"httpRequest": {"path": JSON}, "httpResponse": {"statusCode": 200, **answer}},
+    ]
+    port, path = free_port(), folder / "mockserver.json"
+    path.write_text(json.dumps(expectations))
+    (jar,) = (PEERS / "node_modules/mockserver-node").glob("mockserver-netty-*.jar")
+    with running(["java", "-jar", jar, "run", "-p", port, "-l", "OFF", f"--init={path}"], port):
+        yield port
+
+
+@contextmanager
+def _aimock(folder: Path, events: int) -> Iterator[int]:
+    data = [json.loads(_parsed(event(b"s0", number, number * SECOND))["data"]) for number in range(events)]
+    sent = [{"type": "CUSTOM", "name": value["type"], "value": value, "timestamp": 0} for value in data]
+    chat, path, port = folder / "aimock-chat.json", folder / "aimock.json", free_port()
+    chat.write_text(json.dumps({"fixtures": [{"match": {"userMessage": "go"}, "response": {"content": "words"}}]}))
+    agui = {"fixtures": [{"match": {"message": "go"}, "events": sent}]}
+    path.write_text(json.dumps({"agui": agui, "llm": {"fixtures": str(chat)}}))
+    program = PEERS / "node_modules/@copilotkit/aimock/dist/aimock-cli.js"
+    with running(["node", program, "-c", path, "-p", port], port):
+        yield port
+
+
+def _parsed(frame: bytes) -> dict[str, str]:
+    """The fields of a frame."""
+    return dict(line.split(": ", 1) for line in frame.decode().splitlines() if line)
+
+
+def _missing(package: str, program: str, version: str) -> str | None:
+    if shutil.which(program) is None:
+        return f"it needs {program} ({version})"
+    return None if (PEERS / "node_modules" / package).is_dir() else f"it comes with {INSTALL}"
+
+
+GO = json.dumps({"model": "any", "messages": [{"role": "user", "content": "go"}]})
+AGUI: Asked = ("POST", "/agui", GO)
+SERVERS = (
+    Server("bare aiohttp handler", _bare),
+    Server("wiretape replay", _wiretape, warm_up=("GET", f"{STREAM.replace('s0', 's1')}?event_deltas=true", "")),
+    Server("MockServer 8", _mockserver, missing=lambda: _missing("mockserver-node", "java", "17 or later")),
+    Server(
+        "aimock",
+        _aimock,
+        stream=AGUI,
+        warm_up=AGUI,
+        json=("POST", "/v1/chat/completions", GO),
+        missing=lambda: _missing("@copilotkit/aimock", "node", "20.15 or later"),
+    ),
+)
+
+
+def ask(port: int, kind: str, asked: Asked, *numbers: object) -> dict[str, float]:
+    command = [sys.executable, HERE / "asking.py", str(port), kind, *asked, *map(str, numbers)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
+
+
+def measure(server: Server, folder: Path, events: int, seconds: float) -> dict[str, float]:
+    with server.start(folder, events) as port:
+        for _ in range(3):  # a Java program gets faster as it runs
+            ask(port, "stream", server.warm_up)
+        given = ask(port, "stream", server.stream)
+        assert given["events"] == events, (server.name, given)
+        ask(port, "json", server.json, 16, seconds)
+        answers = ask(port, "json", server.json, 16, seconds)
+        again = ask(port, "after", server.stream, CURSOR)
+    return {"stream": events / given["seconds"], "json": answers["rate"], "after": again["events"]}
+
+
+def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
+    """Measure and print."""
+    events = 20_000
+    missing = {server.name: server.missing() for server in SERVERS}
+    there = [server for server in SERVERS if missing[server.name] is None]
+    figures: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
+    with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as name:
+        for turn in range(1 if quick else rounds):
+            for server in there if turn % 2 == 0 else reversed(there):
+                figures[server.name].append(measure(server, Path(name), events, 0.5 if quick else 2))
+    table = Table(title=f"mock servers; medians, in one run; a stream of {events:,} events", title_justify="left")
+    for title in ("server", "events", "JSON answers", f"sent after Last-Event-ID: {CURSOR}"):
+        table.add_column(title, justify="left" if title == "server" else "right")
+    for server in there:
+        stream, answers, after = (
+            median(one[key] for one in figures[server.name]) for key in ("stream", "json", "after")
+        )
+        what = "everything again" if after == events else f"{after:,.0f} events"
+        table.add_row(server.name, f"{stream:,.0f}/s", f"{answers:,.0f}/s", what)
+    console.print(table)
+    console.print(f"  after {CURSOR} there are {events // 5 - 5:,} events with an id; deltas have none")
+    for name, why in missing.items():
+        if why is not None:
+            console.print(f"  {name} is missing: {why}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=5, help="how often each server is measured (default 5)")
+    parser.add_argument("--quick", action="store_true", help="one short round")
+    options = parser.parse_args()
+    show(Console(width=100), rounds=options.rounds, quick=options.quick)
+
+
+if __name__ == "__main__":
+    main()
