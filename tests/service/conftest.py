@@ -1,6 +1,10 @@
 """What the tests of the service that scenarios script share."""
 
+import importlib.util
+import logging
+import sys
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
@@ -36,3 +40,35 @@ def engine_of():
 def engine(scenario, engine_of):
     """Makes an engine of TOML."""
     return lambda text, **options: engine_of(scenario(text), **options)
+
+
+@pytest.fixture(scope="session")
+def stages():
+    """The module `stages.py` beside this file: tests are no package, so it is not found by its name."""
+    spec = importlib.util.spec_from_file_location("wiretape_test_stages", Path(__file__).with_name("stages.py"))
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def serve(tmp_path, stages):
+    """Play a service in the test's event loop: `async with serve("hello", virtual=True) as stage`.
+
+    Whatever passes is judged when the block is left: nothing may be found against the service.
+    """
+    return lambda scenario="hello", **how: stages.serving(scenario, tmp_path, **how)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_logged(caplog):
+    """A server that works logs no error of its own."""
+    yield
+    errors = [
+        record.getMessage()
+        for phase in ("setup", "call", "teardown")
+        for record in caplog.get_records(phase)
+        if record.levelno >= logging.WARNING
+    ]
+    assert errors == []

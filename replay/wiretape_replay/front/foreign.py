@@ -29,7 +29,12 @@ class _Server(web.Server):
     """The server of a runner, with connections of our own."""
 
     def __init__(self, made: web.Server, foreign: Foreign) -> None:
-        super().__init__(made.request_handler, request_factory=made.request_factory, **made._kwargs)  # noqa: SLF001 - what the runner was made with
+        super().__init__(
+            made.request_handler,
+            request_factory=made.request_factory,
+            handler_cancellation=made.handler_cancellation,
+            **made._kwargs,  # noqa: SLF001 - what the runner was made with
+        )
         self._made = made
         self._foreign = foreign
         self.request_handler = self._answer

@@ -1,0 +1,179 @@
+"""Tenants, workspaces, limits and idempotency keys, over HTTP; the judge listens in every test."""
+
+import pytest
+
+from wiretape.contract import LIMITS
+
+
+async def test_two_tenants_do_not_see_each_others_sessions(serve, stages):
+    async with serve(virtual=True, keys=stages.KEYS) as stage:
+        session = await stage.session(key="alice")
+        run = await stage.run(session, key="alice")
+        unknown = await stage.get("/v1/sessions/ses_unknown", key="bob")
+        for method, path in _everything(session, run):
+            mine = await stage.ask(method, path, key="bob")
+            assert (mine.status, mine.code) == (404, "resource_not_found"), path
+            words = mine.error["message"].replace(session.rpartition("/")[2], "ses_unknown")
+            assert words == unknown.error["message"], "who may not see it must not learn that it exists"
+        assert (await stage.get(run, key="alice")).status == 200
+
+
+async def test_a_key_of_a_workspace_sees_only_that(serve, stages):
+    async with serve(virtual=True, keys=stages.KEYS) as stage:
+        session = await stage.session(key="alice")
+        assert (await stage.get(session, key="alice")).json["workspace_id"] == "wks_a"
+        assert (await stage.get(session, key="anna")).code == "resource_not_found"
+        assert (await stage.get(session, key="admin")).status == 200, "a key of no workspace sees all of its tenant"
+        assert (await stage.get(session, key="bob")).code == "resource_not_found"
+        elsewhere = await stage.post("/v1/sessions", {"workspace_id": "wks_b"}, key="alice")
+        assert (elsewhere.status, elsewhere.code) == (404, "resource_not_found")
+        assert (await stage.post("/v1/sessions", {"workspace_id": "wks_b"}, key="admin")).status == 201
+
+
+def _everything(session, run):
+    return [
+        ("GET", session),
+        ("GET", f"{session}/events/stream"),
+        ("POST", f"{session}/runs"),
+        ("GET", run),
+        ("POST", f"{run}/cancel"),
+        ("POST", f"{run}/resume"),
+    ]
+
+
+@pytest.mark.parametrize("name", LIMITS)
+async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, stages, name):
+    """The other limits, and the other tenant, have all of theirs meanwhile."""
+    async with serve(virtual=True, keys=stages.KEYS) as stage:
+        use = {limit: await _user(stage, limit) for limit in LIMITS}
+        # Making ready has used some of the limits.
+        await stage.service.advance(60)
+        for place in range(LIMITS[name].requests):
+            assert (await use[name]("admin")).code != "RATE_LIMITED", place
+            if place == 9:
+                await stage.service.advance(7)
+        refused = await use[name]("admin")
+        assert (refused.status, refused.code) == (429, "RATE_LIMITED")
+        wait = int(refused.headers["retry-after"])
+        assert refused.error["details"] == {
+            "limit": LIMITS[name].requests,
+            "window_seconds": 60,
+            "retry_after": wait,
+        }
+        assert wait == 53, "until the oldest requests leave the window"
+        for other in LIMITS.keys() - {name}:
+            assert (await use[other]("admin")).code != "RATE_LIMITED", "limits are independent of each other"
+        assert (await use[name]("bob")).code != "RATE_LIMITED", "limits are counted for each tenant"
+        await stage.service.advance(wait - 1)
+        assert (await use[name]("admin")).code == "RATE_LIMITED"
+        await stage.service.advance(1)
+        assert (await use[name]("admin")).code != "RATE_LIMITED", "served again"
+
+
+async def _user(stage, limit):
+    """How to use a limit, without success: what is refused later than by the guard counts too."""
+    if limit == "sessions":
+        return lambda key: stage.post("/v1/sessions", [], key=key)
+    if limit == "runs":
+        return lambda key: stage.post("/v1/sessions/ses_x/runs", key=key)
+    return lambda key: stage.get("/v1/sessions/ses_x/events/stream", key=key)
+
+
+async def test_an_idempotency_key_gives_the_same_answer_byte_for_byte(serve, stages):
+    async with serve("application-tool", virtual=True, keys=stages.KEYS) as stage:
+        session, run, call = await _asked(stage)
+        body = {"tool_call_id": call, "output": {"celsius": 1}}
+        requests = [
+            ("/v1/sessions", {"workspace_id": "w"}),
+            (f"{run}/resume", body),
+            (f"{session}/runs", {"input": 1}),
+        ]
+        for number, (path, said) in enumerate(requests):
+            first = await stage.post(path, said, key="admin", idem=f"k{number}")
+            again = await stage.post(path, dict(reversed(said.items())), key="admin", idem=f"k{number}")
+            assert first.status in {200, 201}
+            assert (again.status, again.body, again.headers) == (first.status, first.body, first.headers)
+            other = await stage.post(path, said | {"more": True}, key="admin", idem=f"k{number}")
+            assert (other.status, other.code) == (409, "idempotency_conflict")
+            await stage.service.advance(5)  # a run that was resumed comes to its end
+        other = await stage.post("/v1/sessions", requests[1][1], key="admin", idem="k1")
+        assert other.code == "idempotency_conflict", "the same payload for another operation is another request"
+        assert (await stage.post("/v1/sessions", {"workspace_id": "x"}, key="bob", idem="k0")).status == 201
+
+
+async def test_what_was_refused_binds_no_idempotency_key(serve):
+    """A 422 is corrected with the same key, and a run is created with the key that was refused before."""
+    async with serve("application-tool", virtual=True) as stage:
+        session, run, call = await _asked(stage, key="wiretape-key")
+        assert (await stage.post(f"{session}/runs", idem="a")).code == "SESSION_BUSY"
+        wrong = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": []}, idem="b")
+        assert (wrong.status, wrong.code) == (422, "tool_result_invalid")
+        right = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": 1}}, idem="b")
+        assert right.status == 200
+        await stage.follow(session)
+        assert (await stage.post(f"{session}/runs", idem="a")).status == 201
+
+
+async def test_a_key_shows_nothing_that_another_workspace_was_answered(serve, stages):
+    """Two keys of one tenant share idempotency keys, but not sessions."""
+    async with serve(virtual=True, keys=stages.KEYS) as stage:
+        mine = await stage.post("/v1/sessions", key="alice", idem="k")
+        theirs = await stage.post("/v1/sessions", key="anna", idem="k")
+        assert (mine.status, theirs.code) == (201, "idempotency_conflict")
+
+
+async def _asked(stage, key="admin"):
+    """A session whose run waits for an application tool: its paths and the call."""
+    session = await stage.session(key=key)
+    stream = await stage.stream(session, key=key)
+    run = await stage.run(session, key=key)
+    call = (await stream.until("agent.custom_tool_use"))[-1]["content"]["tool_call_id"]
+    stream.close()
+    return session, run, call
+
+
+async def test_deltas_come_on_request_and_the_replay_before_what_is_live(serve):
+    async with serve("application-tool", virtual=True) as stage:
+        session = await stage.session()
+        plain, full = await stage.stream(session, deltas=False), await stage.stream(session)
+        run = await stage.run(session)
+        seen = await plain.until("agent.custom_tool_use")
+        await full.until("agent.custom_tool_use")
+        late = await stage.stream(session, seen[0]["id"])
+        call = seen[-1]["content"]["tool_call_id"]
+        await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": 20}})
+        rest = await full.until("session.status_idle")
+        assert "message.delta" in {event["type"] for event in rest}
+        assert "message.delta" not in {event["type"] for event in await plain.until("session.status_idle")}
+        assert await late.until("session.status_idle") == seen[1:] + rest
+        assert all("id" in event for event in seen)
+
+
+async def test_keep_alives_come_every_fifteen_seconds_of_silence(serve):
+    async with serve("silence", virtual=True) as stage:
+        session = await stage.session()
+        stream = await stage.stream(session)
+        await stage.run(session)
+        await stream.until("session.status_idle")
+        assert stream.comments == 2, "in 40 seconds of silence"
+        await stage.service.advance(31)
+        await stage.run(session)
+        await stream.until("session.status_idle")
+        assert stream.comments == 6, "two in 31 seconds without a run, and two in the run"
+        stream.close()
+
+
+async def test_the_same_requests_get_the_same_bytes(serve):
+    """Scenario, seed and requests decide every byte; another seed gives other ids."""
+
+    async def play(seed):
+        async with serve("conversation", virtual=True, seed=seed) as stage:
+            session = await stage.session()
+            stream = await stage.stream(session)
+            created = await stage.post(f"{session}/runs")
+            await stream.until("session.status_idle")
+            stream.close()
+            return created.body, bytes(stream.raw), (await stage.get("/nothing")).body
+
+    assert await play(1) == await play(1)
+    assert (await play(1))[:2] != (await play(2))[:2]

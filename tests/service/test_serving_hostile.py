@@ -1,0 +1,214 @@
+"""Whatever a client sends, the answer is the specification's envelope: no traceback, no page, no text."""
+
+import gzip
+import itertools
+
+from wiretape.contract import ERROR_CODES
+
+BODIES = {
+    "no JSON": b"hello",
+    "half of it": b'{"input": ',
+    "two": b"{}{}",
+    "a list": b"[1, 2]",
+    "a text": b'"run"',
+    "a number": b"12",
+    "null": b"null",
+    "not a number": b'{"a": NaN}',
+    "UTF-16": '{"a": 1}'.encode("utf-16"),
+    "latin-1": '{"a": "ü"}'.encode("latin-1"),
+    "half a surrogate pair": b'{"a": "\\ud800"}',
+    "NUL bytes": b"\0" * 100,
+    "compressed": gzip.compress(b"{}"),
+    "deep": b'{"a":' * 100_000,
+    "deep and whole": b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "large": b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}',
+}
+
+
+async def test_a_body_that_is_none_is_an_invalid_request(serve):
+    async with serve("application-tool", virtual=True, limits=False) as stage:
+        session = await stage.session()
+        run = await stage.run(session)
+        paths = ("/v1/sessions", f"{session}/runs", f"{run}/cancel", f"{run}/resume")
+        for (name, body), path in itertools.product(BODIES.items(), paths):
+            reply = await stage.post(path, data=body)
+            assert (reply.status, reply.code) == (400, "invalid_request"), (path, name)
+            assert [set(detail) for detail in reply.error["details"]] == [{"path", "reason"}]
+        assert (await stage.get(run)).status == 200, "it works as before"
+
+
+VALUES = [None, True, 0, -1, 1e300, 2**70, "", "x" * 10_000, [], [[]], {}, {"a": {}}, "\u0000", "\u202e</script>"]
+
+
+async def test_values_of_wrong_types_are_refused_or_taken_but_never_break_anything(serve):
+    async with serve("application-tool", virtual=True, limits=False) as stage:
+        session = await stage.session()
+        run = await stage.run(session)
+        bodies = {
+            "/v1/sessions": ["workspace_id"],
+            f"{session}/runs": ["input", "sandbox", "tools"],
+            f"{run}/resume": ["tool_call_id", "output", "error", "input"],
+        }
+        fields = [(path, name) for path, names in bodies.items() for name in names]
+        for value, (path, name) in itertools.product(VALUES, fields):
+            reply = await stage.post(path, {name: value})
+            assert reply.status in {200, 201} or reply.code in ERROR_CODES, (path, name, value)
+        for value in VALUES:
+            tools = {"tools": [{"name": value, "input_schema": value, "output_schema": value}]}
+            reply = await stage.post(f"{await stage.session()}/runs", tools)
+            assert reply.status == 201 or reply.code in ERROR_CODES, value
+
+
+IDS = [
+    "%00",
+    "%2e%2e",
+    "..",
+    "%2F",
+    "%ff",
+    "%F0%9F%92%A9",
+    "a" * 2_000,
+    "';--",
+    "%3Cscript%3E",
+    "%0d%0aX:%20y",
+    "{x}",
+    "*",
+]
+
+
+async def test_hostile_ids_are_resources_that_nobody_knows(serve):
+    async with serve(virtual=True, limits=False) as stage:
+        session = await stage.session()
+        lines = (
+            "GET /v1/sessions/{}",
+            "GET /v1/sessions/{}/events/stream",
+            "POST /v1/sessions/{}/runs",
+            f"POST {session}/runs/{{}}/cancel",
+            f"POST {session}/runs/{{}}/resume",
+            f"GET {session}/runs/{{}}",
+        )
+        for line, hostile in itertools.product(lines, IDS):
+            reply = await stage.raw(_request(line.format(hostile)))
+            assert (reply.status, reply.code) == (404, "resource_not_found"), line
+
+
+LINES = {
+    "GET /": 404,
+    "GET /v1": 404,
+    "GET /favicon.ico": 404,
+    "GET /v1/sessions/": 404,
+    "POST /v1/sessions/": 404,
+    "GET //v1/sessions": 404,
+    "GET /v2/sessions": 404,
+    "GET /v1/session%73": 404,
+    "OPTIONS *": 404,
+    "GET /v1/sessions": 400,
+    "PUT /v1/sessions": 400,
+    "DELETE /v1/sessions/x": 400,
+    "PATCH /v1/sessions/x/runs": 400,
+    "POST /v1/sessions/x/events/stream": 400,
+    "GET /v1/sessions/x/runs/y/cancel": 400,
+    "OPTIONS /v1/sessions": 400,
+    "TRACE /v1/sessions": 400,
+    "BREW /v1/sessions": 400,
+    "CONNECT /v1/sessions": 400,
+}
+
+
+async def test_unknown_paths_and_methods_get_the_envelope(serve):
+    async with serve(virtual=True, limits=False) as stage:
+        for line, status in LINES.items():
+            reply = await stage.raw(_request(line))
+            code = {404: "resource_not_found", 400: "invalid_request"}[status]
+            assert (reply.status, reply.code) == (status, code), line
+            if status == 400 and "BREW" not in line:  # which aiohttp takes for no method
+                assert reply.headers["allow"] in {"GET", "POST"}
+
+
+async def test_a_head_is_answered_without_a_body(serve):
+    async with serve(virtual=True) as stage:
+        reply = await stage.raw(_request("HEAD /v1/sessions"))
+        assert (reply.status, reply.body) == (400, b"")
+
+
+STRANGE = {
+    "no HTTP": b"hello\r\n\r\n",
+    "TLS": bytes.fromhex("16030100a5010000a10303") + b"x" * 60 + b"\r\n\r\n",
+    "a version nobody knows": b"GET / HTTP/9.9.9\r\n\r\n",
+    "a header without a name": b"GET / HTTP/1.1\r\n: x\r\n\r\n",
+    "a header with a NUL": b"GET / HTTP/1.1\r\nA: \0\r\n\r\n",
+    "a space in a header's name": b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
+    "a line that is too long": b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n",
+    "a header that is too long": b"GET / HTTP/1.1\r\nA: " + b"a" * 300_000 + b"\r\n\r\n",
+    "a length that is none": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    "two lengths": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
+    "length and chunks": b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n{}",
+    "an expectation": b"POST /v1/sessions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nExpect: magic\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+async def test_what_is_no_http_gets_the_envelope_too(serve):
+    async with serve(virtual=True) as stage:
+        for name, data in STRANGE.items():
+            reply = await stage.raw(data)
+            assert (reply.status, reply.code) == (400, "invalid_request"), name
+            assert reply.error["request_id"]
+
+
+async def test_chunks_that_are_none_end_the_connection_and_nothing_else(serve):
+    """There is no request that could be answered."""
+    async with serve(virtual=True) as stage:
+        head = _request("POST /v1/sessions", "Transfer-Encoding: chunked\r\n")
+        answer = await _bytes(stage, head + b"zz\r\n{}\r\n0\r\n\r\n")
+        assert b"<html" not in answer.lower()
+        assert b"Traceback" not in answer
+        assert (await stage.post("/v1/sessions")).status == 201
+
+
+async def _bytes(stage, data):
+    try:
+        return (await stage.raw(data)).body
+    except (IndexError, ValueError):
+        return b""  # no answer at all
+
+
+KEYS = ["", "Bearer", "Bearer ", "Basic d2lyZXRhcGU=", "bearer", "Bearer no", "Bearer wiretape-key x", "wiretape-key"]
+
+
+async def test_a_key_that_is_none_is_refused_wherever_it_is_shown(serve):
+    async with serve(virtual=True) as stage:
+        session = await stage.session()
+        requests = (("POST", "/v1/sessions"), ("GET", f"{session}/events/stream"), ("GET", "/nothing"))
+        for value, (method, path) in itertools.product(KEYS, requests):
+            reply = await stage.ask(method, path, key=None, headers={"Authorization": value})
+            assert (reply.status, reply.code) == (401, "authentication_required"), value
+
+
+async def test_a_parameter_that_is_no_boolean_is_an_invalid_request(serve):
+    async with serve(virtual=True) as stage:
+        for value in ("maybe", "1", "", "true,false"):
+            reply = await stage.get(f"{await stage.session()}/events/stream?event_deltas={value}")
+            assert (reply.status, reply.code) == (400, "invalid_request"), value
+            assert reply.error["details"][0]["path"] == "event_deltas"
+
+
+async def test_a_cursor_that_nobody_gave_out_is_invalid(serve):
+    """Also that of another session."""
+    async with serve(virtual=True) as stage:
+        session, other = await stage.session(), await stage.session()
+        await stage.run(other)
+        foreign = (await stage.follow(other))[0]["id"]
+        for sent in ("x", "0", "evt_", "\xff\xfe", "a" * 5_000, foreign):
+            reply = await stage.get(f"{session}/events/stream", headers={"Last-Event-ID": sent})
+            assert (reply.status, reply.code) == (400, "invalid_cursor")
+
+
+async def test_an_idempotency_key_that_is_none_is_an_invalid_request(serve):
+    async with serve(virtual=True) as stage:
+        for key in ("", "k" * 256):
+            reply = await stage.post("/v1/sessions", headers={"Idempotency-Key": key})
+            assert (reply.status, reply.code) == (400, "invalid_request")
+
+
+def _request(line, more=""):
+    head = f"{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wiretape-key\r\nConnection: close\r\n{more}\r\n"
+    return head.encode("latin-1")
