@@ -213,6 +213,18 @@ def test_what_fails_a_test_can_be_chosen(project):
     result.stdout.fnmatch_lines(["FAILED *::test_other_allowed *", "FAILED *::test_warning *"])
 
 
+def test_what_is_allowed_is_not_reported_beside_what_is_not(project):
+    result = project.run("""
+        def test_both(wiretape_replay):
+            url = wiretape_replay("run.db", allow="CLI002").url
+            read(url); read(url)
+            get(url, headers={})
+    """)
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["The client broke CLI001 (1 finding).", "CLI001 missing-bearer-key *"])
+    assert "CLI002" not in text_of(result).partition("short test summary")[0].partition("The client broke")[2]
+
+
 def test_the_configuration_of_the_project_counts(project):
     project.run(BAD)
     (kept,) = project.kept
@@ -229,6 +241,7 @@ def test_the_configuration_of_the_project_counts(project):
         project.file("wiretape.toml", settings)
         result = project.run(BAD)
         assert result.parseoutcomes() == {"passed" if passed else "failed": 1}, settings
+        assert bool(project.kept) is not bool(passed), settings
     project.file("wiretape.toml", "severity = 1")
     result = project.run(BAD)
     result.assert_outcomes(errors=1)
