@@ -8,7 +8,7 @@ ROUNDS ?= 10
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fuzz client-packages clients lint format bench docs-rules lock clean
+.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs-rules lock clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,10 @@ format: venv ## put the code into the common form
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: venv ## measure wiretape beside stock mitmdump and no proxy at all
+bench-packages: ## install the npm packages of the benchmarks, which are optional; needs node and npm, and Java to run one
+	@npm install --prefix benchmarks/peers --no-package-lock --no-fund --no-audit --loglevel=error
+
+bench: venv ## measure wiretape beside stock mitmdump, bare handlers and other mock servers
 	@$(BIN)/python benchmarks/run.py $(ARGS)
 
 docs-rules: venv ## write docs/rules anew, from the catalogue and its examples
@@ -61,5 +64,5 @@ lock: ## resolve the dependencies anew into requirements.lock
 
 clean: ## remove what was made here: $(VENV), caches, coverage, builds, the recording of the demo
 	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
-	rm -rf tests/clients/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf tests/clients/node_modules benchmarks/peers/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +
