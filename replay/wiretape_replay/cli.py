@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import re
 import signal
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import NEVER, fails
+from wiretape_replay.listening import address
 from wiretape_replay.pace import Pace
 from wiretape_replay.serving import Options, Replay, serve_replay
 from wiretape_replay.tape.matching import Matching, Order, Repeat
@@ -176,7 +176,7 @@ def replay(
         for line in told_faults.dry_run(recording, script, mode):
             click.echo(line)
         return
-    host, port = _address(listen)
+    host, port = address(listen)
     if mode == "tape" and (paused or playhead != "session"):
         raise InputError("Tape mode has no playhead: leave --paused and --playhead out, or choose --mode session.")
     matching = Matching.of(
@@ -266,14 +266,6 @@ def _summarise(playing: Replay) -> None:
         _say(f"  {entry.number:>5}  {shown(f'{entry.method} {entry.target}')}")
     if len(left) > _LISTED:
         _say(f"  and {len(left) - _LISTED} more.")
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):([0-9]{1,5})", text, re.ASCII)
-    if match is None or int(match[3]) > 65535:
-        raise InputError(f"{text!r} is no address to listen on: give HOST:PORT, such as 127.0.0.1:8090 or [::1]:0.")
-    return match[1] or match[2], int(match[3])
 
 
 def _count(number: int, what: str) -> str:

@@ -108,7 +108,7 @@ async def _(stage):
 
 @reaches("tool_result_invalid")
 async def _(stage):
-    session, run, call = await waiting(stage)
+    _, run, call = await waiting(stage)
     reply = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": "warm"}}, idem="once")
     assert (await stage.get(run)).json["status"] == "waiting_for_input"
     again = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": 20}}, idem="once")
