@@ -1,0 +1,91 @@
+"""The page about scenarios: each of its examples is played, and it names every step and key."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from wiretape.contract import EVENT_TYPES
+from wiretape_replay.service.engine import Refusal
+from wiretape_replay.service.scenario.kinds import KINDS
+from wiretape_replay.service.scenario.listing import find_scenario, shipped
+
+PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
+EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
+HOUR = 3600 * 1_000_000_000
+RESULT = {"celsius": 20}
+
+
+def play(engine, runs):
+    """Create so many runs and give them all they want.  Returns the events, and the codes of what was refused."""
+    found, codes, now_ns = [], [], 0
+
+    def insist(command, *given):
+        while True:
+            try:
+                return command(*given, now_ns)
+            except Refusal as refusal:
+                codes.append(refusal.code)
+                assert len(codes) < 100
+
+    for _ in range(runs):
+        insist(engine.create_run, {})
+        while engine.active is not None:
+            now_ns = max(now_ns, engine.due_ns() or now_ns)
+            found += engine.advance(now_ns)
+            if engine.active is not None and engine.active.waiting:
+                call_id = engine.active.waiting[0].tool_call_id
+                body = {"tool_call_id": call_id, "output": RESULT} if call_id is not None else {"input": 1}
+                insist(engine.resume, engine.active.id, body)
+    return found + engine.advance(now_ns), set(codes)
+
+
+def ends(engine):
+    return [run.status for run in engine.runs.values()]
+
+
+@pytest.mark.parametrize("text", EXAMPLES, ids=[text.partition("\n")[0] for text in EXAMPLES])
+def test_every_example_runs_to_its_end(engine, scenario, text):
+    played = engine(text)
+    found, _ = play(played, len(scenario(text).runs))
+    assert found
+    failing = '"Trouble"' in text
+    assert set(ends(played)) == ({"failed"} if failing else {"completed"})
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_shipped_scenario_runs_to_its_end_with_a_client_that_answers(engine_of, name):
+    read = find_scenario(name)
+    assert Path(shipped()[name]).read_text("utf-8").startswith("# ")
+    played = engine_of(read)
+    found, _ = play(played, len(read.runs) + 1)
+    assert found[-1].document["type"] == "session.status_idle"
+    assert len(ends(played)) == len(read.runs) + 1
+
+
+def test_the_shipped_scenarios_show_every_type_that_needs_no_cancelling(engine_of):
+    seen = set()
+    for name in shipped():
+        found, _ = play(engine_of(find_scenario(name)), 3)
+        seen |= {emitted.document["type"] for emitted in found if emitted.document is not None}
+    assert seen == set(EVENT_TYPES) - {"run.cancelled"}
+
+
+def test_everything_goes_wrong(engine_of):
+    found, codes = play(engine_of(find_scenario("everything")), 3)
+    assert codes == {"SANDBOX_PROVISION_FAILED", "tool_input_invalid", "runtime_resume_unavailable"}
+    assert {emitted.ending for emitted in found if emitted.ending} == {"service-reset", "service-closed"}
+
+
+def test_the_page_says_every_step_and_key():
+    """Each stands in a table of the page, and in an example."""
+    examples = "\n".join(EXAMPLES)
+    for name, kind in KINDS.items():
+        for key in (name, *kind.keys):
+            assert f"`{key}`" in PAGE, key
+            assert re.search(rf"\b{key} = ", examples), key
+
+
+def test_the_page_names_every_code_that_a_resume_can_be_refused_with():
+    for code in ("tool_result_invalid", "event_already_resolved", "event_expired", "run_not_resumable"):
+        assert f"`{code}`" in PAGE
