@@ -8,16 +8,24 @@ ENVELOPE_KEY = "error"
 ENVELOPE_FIELDS = ("code", "message", "request_id")
 """What `error` always holds; each is a string."""
 
-# The codes that rules are about, and that the replay answers with by itself.
+INVALID_REQUEST = "invalid_request"
 INVALID_CURSOR = "invalid_cursor"
 AUTHENTICATION_REQUIRED = "authentication_required"
 PERMISSION_DENIED = "permission_denied"
 RESOURCE_NOT_FOUND = "resource_not_found"
+IDEMPOTENCY_CONFLICT = "idempotency_conflict"
 EVENT_ALREADY_RESOLVED = "event_already_resolved"
+EVENT_EXPIRED = "event_expired"
+RUN_NOT_RESUMABLE = "run_not_resumable"
 SESSION_BUSY = "SESSION_BUSY"
 RUN_NOT_CANCELLABLE = "RUN_NOT_CANCELLABLE"
+TOOL_INPUT_INVALID = "tool_input_invalid"
+TOOL_RESULT_INVALID = "tool_result_invalid"
 RATE_LIMITED = "RATE_LIMITED"
-SAME_KEY_CODES = frozenset({"tool_result_invalid", "runtime_resume_unavailable"})
+RUNTIME_RESUME_UNAVAILABLE = "runtime_resume_unavailable"
+SANDBOX_PROVISION_FAILED = "SANDBOX_PROVISION_FAILED"
+
+SAME_KEY_CODES = frozenset({TOOL_RESULT_INVALID, RUNTIME_RESUME_UNAVAILABLE})
 """After these the request is repeated with the same idempotency key."""
 
 
@@ -33,22 +41,22 @@ class ErrorCode:
 
 
 _ROWS = (
-    ErrorCode("invalid_request", 400, "Correct the body or the parameter."),
-    ErrorCode("invalid_cursor", 400, "Start the replay again without the cursor."),
-    ErrorCode("authentication_required", 401, "Send a valid bearer key."),
-    ErrorCode("permission_denied", 403, "Use a key that has the scope."),
-    ErrorCode("resource_not_found", 404, "Check the id and the workspace."),
-    ErrorCode("idempotency_conflict", 409, "Use an idempotency key again with the same payload only."),
-    ErrorCode("event_already_resolved", 409, "Do not execute the tool again."),
-    ErrorCode("event_expired", 409, "Start a new run."),
-    ErrorCode("run_not_resumable", 409, "Read the run's status; start a new run if it has ended."),
-    ErrorCode("SESSION_BUSY", 409, "Wait for the active run, cancel it, or resume it."),
-    ErrorCode("RUN_NOT_CANCELLABLE", 409, "Take the run as already ended."),
-    ErrorCode("tool_input_invalid", 422, "Correct the tool's input schema or the prompt."),
-    ErrorCode("tool_result_invalid", 422, "Return an object that matches the tool's output schema."),
-    ErrorCode("RATE_LIMITED", 429, "Wait as long as `Retry-After` says, then try again."),
-    ErrorCode("runtime_resume_unavailable", 503, "Try again with the same idempotency key."),
-    ErrorCode("SANDBOX_PROVISION_FAILED", 503, "Back off and try later, or do without the sandbox."),
+    ErrorCode(INVALID_REQUEST, 400, "Correct the body or the parameter."),
+    ErrorCode(INVALID_CURSOR, 400, "Start the replay again without the cursor."),
+    ErrorCode(AUTHENTICATION_REQUIRED, 401, "Send a valid bearer key."),
+    ErrorCode(PERMISSION_DENIED, 403, "Use a key that has the scope."),
+    ErrorCode(RESOURCE_NOT_FOUND, 404, "Check the id and the workspace."),
+    ErrorCode(IDEMPOTENCY_CONFLICT, 409, "Use an idempotency key again with the same payload only."),
+    ErrorCode(EVENT_ALREADY_RESOLVED, 409, "Do not execute the tool again."),
+    ErrorCode(EVENT_EXPIRED, 409, "Start a new run."),
+    ErrorCode(RUN_NOT_RESUMABLE, 409, "Read the run's status; start a new run if it has ended."),
+    ErrorCode(SESSION_BUSY, 409, "Wait for the active run, cancel it, or resume it."),
+    ErrorCode(RUN_NOT_CANCELLABLE, 409, "Take the run as already ended."),
+    ErrorCode(TOOL_INPUT_INVALID, 422, "Correct the tool's input schema or the prompt."),
+    ErrorCode(TOOL_RESULT_INVALID, 422, "Return an object that matches the tool's output schema."),
+    ErrorCode(RATE_LIMITED, 429, "Wait as long as `Retry-After` says, then try again."),
+    ErrorCode(RUNTIME_RESUME_UNAVAILABLE, 503, "Try again with the same idempotency key."),
+    ErrorCode(SANDBOX_PROVISION_FAILED, 503, "Back off and try later, or do without the sandbox."),
 )
 
 ERROR_CODES = {row.code: row for row in _ROWS}
