@@ -8,6 +8,12 @@ import asyncio
 import pytest
 
 
+def resumed_rightly(playing, how):
+    """Whether the second request went on where the first stream broke; a reset can overtake events on their way."""
+    first, second = (stream.cursor for stream in playing.player.streamed)
+    return first is None and (second == "evt_3" or (how == "reset" and second in {None, "evt_1", "evt_2"}))
+
+
 @pytest.mark.parametrize("how", ["drop", "reset", "end"])
 @pytest.mark.parametrize("name", ["curl", "httpx with httpx-sse", "npm eventsource", "@microsoft/fetch-event-source"])
 async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, how):
@@ -24,7 +30,7 @@ async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, h
         assert seen.gave_up is not None
     else:
         assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None)
-        assert [stream.cursor for stream in playing.player.streamed] == [None, "evt_3"]
+        assert resumed_rightly(playing, how)
 
 
 async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
@@ -36,7 +42,7 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
             async with clients.served(path, script) as playing:
                 seen = clients.Outcome.of(await follow(clients.told(playing, ids)), ids)
             assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None), how
-            assert [stream.cursor for stream in playing.player.streamed] == [None, "evt_3"]
+            assert resumed_rightly(playing, how), how
 
 
 def test_what_a_client_was_handed_is_counted(clients):
