@@ -1,0 +1,105 @@
+"""`wiretape serve`, and services that are served from Python without an event loop."""
+
+import json
+import signal
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.errors import InputError
+from wiretape_replay.answers.settings import TENANT
+from wiretape_replay.running import start_scenario
+from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
+from wiretape_replay.service.cli import serve
+from wiretape_replay.service.scenario.listing import shipped
+from wiretape_replay.service.serving import ServeOptions
+
+
+def test_the_command_serves_a_file_says_where_and_ends_with_a_verdict(tmp_path):
+    """One process, for everything that only a process shows."""
+    scenario, data = tmp_path / "mine.toml", tmp_path / "service.db"
+    scenario.write_text('title = "Mine"\n[[run]]\nsteps = [{ say = "Hi." }]\n', "utf-8")
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-c", "from wiretape.cli import main; main()", "serve", str(scenario)),
+            *("--listen", "127.0.0.1:0", "--data", str(data), "--clock", "virtual", "--no-config"),
+            *("--fail-on", "error", "--report", "json:-", "--record", str(tmp_path / "passed.db")),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    first = process.stderr.readline()
+    words = first.split()
+    url = next(word for word in words if word.startswith("http://")).rstrip(",")
+    assert first.startswith(f"Serving {scenario} on http://127.0.0.1:")
+    assert f"Authorization: Bearer {DEFAULT_KEY};" in first
+    session = _post(f"{url}/v1/sessions")["id"]
+    assert _post(f"{url}/v1/sessions/{session}/runs")["status"] == "running"
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        _post(f"{url}/v1/sessions", key="other")
+    assert json.load(refused.value)["error"]["code"] == "authentication_required"
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert "The client broke no rule." in err
+    assert "Traceback" not in err
+    assert json.loads(out)["findings"] == []
+    assert data.exists()
+
+
+def _post(url, key=DEFAULT_KEY):
+    request = urllib.request.Request(url, b"{}", {"Authorization": f"Bearer {key}"})  # noqa: S310 - our own server
+    with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+        return json.load(response)
+
+
+def test_the_list_names_every_scenario_that_ships():
+    listed = CliRunner().invoke(serve, ["--list"])
+    assert listed.exit_code == 0
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped())
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["helo"], "There is no scenario helo, did you mean hello?"),
+        (["nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--listen", "here"], "is no address to listen on"),
+        (["--service", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--faults", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--data", "no/such/folder/x.db"], "cannot be made"),
+        (["--report", "junit"], "is no report to write"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
+    result = CliRunner().invoke(serve, [*args, "--no-config"])
+    assert (result.exit_code, words in result.output) == (2, True), result.output
+    assert "Traceback" not in result.output
+
+
+def test_a_service_is_served_to_programs_without_an_event_loop():
+    with start_scenario("silence", ServeOptions(virtual=True)) as service:
+        session = _post(f"{service.url}/v1/sessions", service.key)["id"]
+        _post(f"{service.url}/v1/sessions/{session}/runs", service.key)
+        service.advance(100)
+        assert service.session(session).state().length > 5, "a whole run, with 40 seconds of silence"
+        kept = service.service.sessions.store.path
+        assert kept.exists()
+    assert not kept.exists(), "data that nobody named is gone"
+    with start_scenario("hello", ServeOptions()) as service, pytest.raises(InputError, match="Only virtual time"):
+        service.advance(1)
+
+
+def test_without_a_file_there_is_one_key_and_the_published_limits():
+    service = default_setup().service
+    assert {key: known.tenant for key, known in service.keys.items()} == {DEFAULT_KEY: TENANT}
+    assert {name: limit.requests for name, limit in service.limits.items()} == {
+        "sessions": 30,
+        "runs": 60,
+        "events": 120,
+    }
