@@ -375,3 +375,42 @@ def test_commands_are_the_same_as_calls(engine):
 
 def test_a_terminal_status_is_one_of_three():
     assert {status for status in RunStatus if status.is_terminal} == {"completed", "failed", "cancelled"}
+
+
+BUSY = """
+[[run]]
+steps = [
+  { think = "a b" },
+  { say = "a b" },
+  { together = [{ ask = "w", deadline = 9 }, { tool = "t", takes = 1 }, { repeat = 2, steps = [{ say = "x" }] }] },
+]
+"""
+
+
+def test_a_run_can_be_cancelled_at_every_moment(engine):
+    moments, watched = [0], engine(BUSY)
+    watched.create_run({}, 0)
+    while (due_ns := watched.due_ns()) is not None:
+        moments.append(due_ns)
+        watched.advance(due_ns)
+    assert len(moments) > 15
+
+    for now_ns in moments:
+        played = engine(BUSY)
+        run = played.create_run({}, 0).id
+        before = [emitted.document for emitted in played.advance(now_ns)]
+        if played.active is None:
+            continue
+        played.cancel(run, now_ns)
+        after = [emitted.document for emitted in played.advance(1000 * SECOND)]
+        opened, closed = (
+            {document["data"]["tool_call_id"] for document in documents if document["type"] in kinds}
+            for documents, kinds in (
+                (before, {"tool.started"}),
+                ([*before, *after], {"tool.completed", "tool.failed"}),
+            )
+        )
+        assert opened == closed
+        assert [document["type"] for document in after][-2:] == ["run.cancelled", "session.status_idle"]
+        assert {document["type"] for document in after} <= {"tool.failed", "run.cancelled", "session.status_idle"}
+        assert played.run(run).waiting == ()

@@ -97,7 +97,7 @@ BAD = {
     "too many beside": (steps("{ together = [" + "{ wait = 1 }," * 51 + "] }"), "line 3: *there can be 50 of them*"),
     "too many events": (
         steps('{ repeat = 1000, steps = [{ repeat = 1000, steps = [{ say = "x" }] }] }'),
-        "line 3: run.steps: they make 4,001,000 events; a run can have 1,000,000 at most.",
+        "line 3: run.steps: they make 4,001,000 events; a run can have 100,000 at most.",
     ),
     "too long": (steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"), "line 3: run.steps: they take 101,00*"),
     "too deep": (steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9), "line 3: *8 deep at most."),

@@ -4,10 +4,21 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from wiretape.contract import STREAM_RESYNC
+from wiretape.contract.error_codes import SANDBOX_PROVISION_FAILED
+from wiretape.contract.event_types import (
+    INTERMEDIATE_DELTA,
+    MESSAGE_COMPLETED,
+    MESSAGE_DELTA,
+    MESSAGE_STARTED,
+    REASONING_DELTA,
+    REASONING_MESSAGE,
+    RUN_STARTED,
+    SANDBOX_RECREATED,
+    SESSION_ERROR,
+)
 from wiretape_replay.service.engine.model import RunStatus
 from wiretape_replay.service.engine.play import Branches, Line, Play
 from wiretape_replay.service.scenario.steps import (
-    SANDBOX_FAILED,
     Ask,
     EndStream,
     Fail,
@@ -30,7 +41,7 @@ from wiretape_replay.service.scenario.steps import (
 def whole_run(play: Play, script: RunScript) -> Line:
     """A run from its start to its end."""
     yield script.after_ns
-    play.event("run.started", {"number": play.number}, {"status": RunStatus.RUNNING.value})
+    play.event(RUN_STARTED, {"number": play.number}, {"status": RunStatus.RUNNING.value})
     yield from _steps(play, script.steps)
     yield script.pace_ns
     play.end(RunStatus.COMPLETED)
@@ -49,20 +60,20 @@ def _text(play: Play, step: Text) -> Line:
         case Voice.SAY:
             yield from _message(play, step)
         case Voice.THINK:
-            yield from _fragments(play, step, "reasoning.delta")
+            yield from _fragments(play, step, REASONING_DELTA)
             yield step.pace_ns
-            play.event("reasoning.message", _blocks(step), {})
+            play.event(REASONING_MESSAGE, _blocks(step), {})
         case Voice.INTERMEDIATE:
-            yield from _fragments(play, step, "intermediate.delta")
+            yield from _fragments(play, step, INTERMEDIATE_DELTA)
 
 
 def _message(play: Play, step: Text) -> Line:
     message = {"message_id": play.new_id("msg")}
-    play.event("message.started", message, message)
+    play.event(MESSAGE_STARTED, message, message)
     yield step.pace_ns
-    yield from _fragments(play, step, "message.delta")
+    yield from _fragments(play, step, MESSAGE_DELTA)
     yield step.pace_ns
-    play.event("message.completed", _blocks(step), message)
+    play.event(MESSAGE_COMPLETED, _blocks(step), message)
 
 
 def _fragments(play: Play, step: Text, kind: str) -> Line:
@@ -118,15 +129,15 @@ def _sandbox(play: Play, step: Sandbox) -> Line:
             _recreate(play)
         case SandboxDo.QUOTA:
             message = "The sandbox is missing, and the provider's quota is exhausted."
-            _session_error(play, SANDBOX_FAILED, message)
+            _session_error(play, SANDBOX_PROVISION_FAILED, message)
             yield step.pace_ns
-            play.fail(SANDBOX_FAILED, message)
+            play.fail(SANDBOX_PROVISION_FAILED, message)
 
 
 def _recreate(play: Play) -> None:
     play.sandbox_missing = False
     sandbox = {"sandbox_id": play.new_id("sbx")}
-    play.event("sandbox.recreated", sandbox, sandbox)
+    play.event(SANDBOX_RECREATED, sandbox, sandbox)
 
 
 def _resync(play: Play, _step: Resync) -> Line:
@@ -140,7 +151,7 @@ def _error(play: Play, step: SessionError) -> Line:
 
 
 def _session_error(play: Play, code: str, message: str) -> None:
-    play.event("session.error", {"error": {"code": code, "message": message}}, {"code": code})
+    play.event(SESSION_ERROR, {"error": {"code": code, "message": message}}, {"code": code})
 
 
 def _fail(play: Play, step: Fail) -> Line:

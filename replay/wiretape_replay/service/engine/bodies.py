@@ -11,13 +11,12 @@ from typing import Any
 
 import orjson
 
+from wiretape.contract.error_codes import INVALID_REQUEST, TOOL_INPUT_INVALID
 from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.service.engine.model import Refusal
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError
 from wiretape_replay.service.scenario.steps import ToolSchemas
 
-_INVALID = "invalid_request"
-_BAD_INPUT = "tool_input_invalid"
 _LONGEST_NAME = 200
 _MOST_TOOLS = 100
 
@@ -55,19 +54,19 @@ class Given:
 
 def wanted_in(body: Any) -> Wanted:
     """What a new run is to be like.  Raises Refusal."""
-    _refuse(_INVALID, "The body", _reasons_of_run(body))
+    _refuse(INVALID_REQUEST, "The body", _reasons_of_run(body))
     entries = body.get("tools", [])
     tools: dict[str, Registered] = {}
     for place, entry in enumerate(entries):
         path = f"tools[{place}]"
-        inputs = _shape(entry, "input_schema", path, _BAD_INPUT)
-        tools[entry["name"]] = Registered(inputs, _shape(entry, "output_schema", path, _INVALID))
+        inputs = _shape(entry, "input_schema", path, TOOL_INPUT_INVALID)
+        tools[entry["name"]] = Registered(inputs, _shape(entry, "output_schema", path, INVALID_REQUEST))
     return Wanted(body.get("sandbox", True), tools)
 
 
 def given_in(body: Any) -> Given:
     """What a run is resumed with.  Raises Refusal."""
-    _refuse(_INVALID, "The body", _reasons_of_resume(body))
+    _refuse(INVALID_REQUEST, "The body", _reasons_of_resume(body))
     call_id = body.get("tool_call_id")
     names = ("input",) if call_id is None else ("output", "error")
     return Given(call_id, {name: body[name] for name in names if name in body})

@@ -4,12 +4,24 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from wiretape.contract.error_codes import EVENT_EXPIRED
+from wiretape.contract.event_types import (
+    AGENT_CUSTOM_TOOL_USE,
+    RUN_CANCELLED,
+    RUN_COMPLETED,
+    RUN_FAILED,
+    STATUS_IDLE,
+    TOOL_COMPLETED,
+    TOOL_FAILED,
+    TOOL_STARTED,
+)
 from wiretape.observe import Ending
 from wiretape_replay.service.engine.call import Call, Outcome, Wait
 from wiretape_replay.service.engine.journal import Content, Journal
 from wiretape_replay.service.engine.model import Run, RunStatus
 
 _FIRST, _LAST = 0, 1
+_ENDS = {RunStatus.COMPLETED: RUN_COMPLETED, RunStatus.FAILED: RUN_FAILED, RunStatus.CANCELLED: RUN_CANCELLED}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +132,7 @@ class Play:
         """A tool is called."""
         call = Call(self.new_id("call"), name, given, of_application)
         self.calls[call.id] = call
-        self.event("tool.started", call.summary | {"input": given}, call.summary)
+        self.event(TOOL_STARTED, call.summary | {"input": given}, call.summary)
         return call
 
     def ask(self, call: Call, deadline_ns: int | None, unavailable: int) -> Wait:
@@ -128,7 +140,7 @@ class Play:
         wait = self.wait(call, deadline_ns, unavailable)
         deadline = None if wait.deadline_ns is None else self.journal.instant(wait.deadline_ns)
         told = {"input": call.input} | ({} if deadline is None else {"deadline": deadline})
-        self.event("agent.custom_tool_use", call.summary | told, call.summary)
+        self.event(AGENT_CUSTOM_TOOL_USE, call.summary | told, call.summary)
         return wait
 
     def wait(self, call: Call | None, deadline_ns: int | None, unavailable: int) -> Wait:
@@ -138,12 +150,12 @@ class Play:
     def complete_call(self, call: Call, output: Mapping[str, Any]) -> None:
         """A call ends well."""
         call.outcome = Outcome.RESOLVED
-        self.event("tool.completed", call.summary | {"output": output}, call.summary)
+        self.event(TOOL_COMPLETED, call.summary | {"output": output}, call.summary)
 
     def fail_call(self, call: Call, message: str, outcome: Outcome = Outcome.RESOLVED) -> None:
         """A call fails."""
         call.outcome = outcome
-        self.event("tool.failed", call.summary | {"error": {"message": message}}, call.summary)
+        self.event(TOOL_FAILED, call.summary | {"error": {"message": message}}, call.summary)
 
     def fail(self, code: str, message: str) -> None:
         """The run stops with an error."""
@@ -156,8 +168,8 @@ class Play:
                 self.fail_call(call, f"The run was {status} first.", Outcome.DROPPED)
         self.status, self._ended_ns = status, self._now_ns
         self._tracks.clear()
-        self.event(f"run.{status}", content or {}, {"status": status.value})
-        self.event("session.status_idle", {"status": "idle"}, {"status": "idle"})
+        self.event(_ENDS[status], content or {}, {"status": status.value})
+        self.event(STATUS_IDLE, {"status": "idle"}, {"status": "idle"})
 
     # How lines go on.
 
@@ -202,7 +214,7 @@ class Play:
         if call is not None:
             self.fail_call(call, "No result came before the deadline.", Outcome.EXPIRED)
         what = f"The result of {call.name}" if call is not None else "The input"
-        self.fail("event_expired", f"{what} did not come before the deadline.")
+        self.fail(EVENT_EXPIRED, f"{what} did not come before the deadline.")
 
     def _settle_status(self) -> None:
         self.status = RunStatus.WAITING if self.waits else RunStatus.RUNNING

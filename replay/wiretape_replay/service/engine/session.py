@@ -5,6 +5,15 @@ from datetime import datetime
 from typing import Any
 
 from wiretape.contract import EVENT_ALREADY_RESOLVED, RESOURCE_NOT_FOUND, RUN_NOT_CANCELLABLE, SESSION_BUSY
+from wiretape.contract.error_codes import (
+    EVENT_EXPIRED,
+    INVALID_REQUEST,
+    RUN_NOT_RESUMABLE,
+    RUNTIME_RESUME_UNAVAILABLE,
+    SANDBOX_PROVISION_FAILED,
+    TOOL_INPUT_INVALID,
+    TOOL_RESULT_INVALID,
+)
 from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.service.engine.acts import asks_of, whole_run
 from wiretape_replay.service.engine.bodies import Given, Registered, Wanted, given_in, wanted_in
@@ -13,10 +22,8 @@ from wiretape_replay.service.engine.journal import Journal
 from wiretape_replay.service.engine.model import Command, Do, Emitted, Refusal, Run
 from wiretape_replay.service.engine.play import Play
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape
-from wiretape_replay.service.scenario.steps import SANDBOX_FAILED, RunScript, Scenario
+from wiretape_replay.service.scenario.steps import RunScript, Scenario
 
-_INVALID = "invalid_request"
-_NOT_RESUMABLE = "run_not_resumable"
 _OBJECT = Shape(ANY_OBJECT)
 
 
@@ -111,7 +118,7 @@ class SessionEngine:
             self._check_result(play, wait.call, given.answer["output"])
         if wait.unavailable > 0:
             wait.unavailable -= 1
-            raise Refusal("runtime_resume_unavailable", f"Run {run_id} cannot be resumed at the moment; try again.")
+            raise Refusal(RUNTIME_RESUME_UNAVAILABLE, f"Run {run_id} cannot be resumed at the moment; try again.")
         play.give(wait, given.answer, now_ns)
         self._catch_up(now_ns)
         return play.shown
@@ -156,7 +163,7 @@ class SessionEngine:
         refuse = script.refuse
         if refuse is None or (refuse.times is not None and self._refused >= refuse.times):
             return
-        if refuse.code == SANDBOX_FAILED and not wanted.has_sandbox:
+        if refuse.code == SANDBOX_PROVISION_FAILED and not wanted.has_sandbox:
             return  # "drop an unnecessary sandbox requirement"
         self._refused += 1
         raise Refusal(refuse.code, refuse.told)
@@ -166,7 +173,7 @@ class SessionEngine:
         reasons = (registered.output if registered is not None else _OBJECT).reasons(output, "output")
         if reasons:
             message = f"The result of {call.name} does not match its output schema: {reasons[0].reason}."
-            raise Refusal("tool_result_invalid", message, reasons=reasons)
+            raise Refusal(TOOL_RESULT_INVALID, message, reasons=reasons)
 
 
 def _check_inputs(script: RunScript, tools: Mapping[str, Registered]) -> None:
@@ -175,7 +182,7 @@ def _check_inputs(script: RunScript, tools: Mapping[str, Registered]) -> None:
         registered = tools.get(ask.name)
         if registered is not None and (reasons := registered.input.reasons(ask.input, "input")):
             message = f"The agent's input of {ask.name} does not match its input schema: {reasons[0].reason}."
-            raise Refusal("tool_input_invalid", message, reasons=reasons)
+            raise Refusal(TOOL_INPUT_INVALID, message, reasons=reasons)
 
 
 def _wait_for(play: Play, given: Given) -> Wait:
@@ -187,12 +194,10 @@ def _wait_for(play: Play, given: Given) -> Wait:
         if (wait.call.id if wait.call is not None else None) == call_id:
             return wait
     if play.waits:
-        reason = "the run waits for the result of a tool call, not for input" if call_id is None else _NO_CALL
-        raise Refusal(_INVALID, f"Run {play.id} waits for something else.", reasons=[Reason("tool_call_id", reason)])
-    raise Refusal(_NOT_RESUMABLE, f"Run {play.id} is {play.status} and waits for nothing.")
-
-
-_NO_CALL = "the run waits for no result of such a call"
+        waits_for = "the result of a tool call, not for input" if call_id is None else "the result of no such call"
+        reasons = [Reason("tool_call_id", f"the run waits for {waits_for}")]
+        raise Refusal(INVALID_REQUEST, f"Run {play.id} waits for something else.", reasons=reasons)
+    raise Refusal(RUN_NOT_RESUMABLE, f"Run {play.id} is {play.status} and waits for nothing.")
 
 
 def _check_call(play: Play, call_id: str) -> None:
@@ -203,4 +208,4 @@ def _check_call(play: Play, call_id: str) -> None:
     if call.outcome is Outcome.RESOLVED:
         raise Refusal(EVENT_ALREADY_RESOLVED, f"The result of tool call {call_id} has come already.")
     if call.outcome is Outcome.EXPIRED:
-        raise Refusal("event_expired", f"The deadline of tool call {call_id} has passed.")
+        raise Refusal(EVENT_EXPIRED, f"The deadline of tool call {call_id} has passed.")

@@ -27,7 +27,7 @@ from wiretape_replay.service.scenario.steps import (
 )
 from wiretape_replay.service.scenario.values import deadline, duration, json_object
 
-_MOST_EVENTS = 1_000_000
+_MOST_EVENTS = 100_000
 _LONGEST_NS = 100_000_000 * SECOND_NS
 _FREE = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN)
 """The types that may be stored or not."""

@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from wiretape.contract import DELTA_TYPES, STREAM_RESYNC
+from wiretape.contract.error_codes import INVALID_REQUEST, SANDBOX_PROVISION_FAILED, TOOL_INPUT_INVALID
 from wiretape.observe import Ending
 
 SECOND_NS = 1_000_000_000
@@ -149,11 +150,10 @@ class Together(Timed):
 Step = Text | Tool | Ask | WaitForInput | Pause | Sandbox | Resync | SessionError | Fail | EndStream | Repeat | Together
 
 
-SANDBOX_FAILED = "SANDBOX_PROVISION_FAILED"
 _TOLD = {
-    SANDBOX_FAILED: "No sandbox can be had: the provider's quota is exhausted.",
-    "tool_input_invalid": "The agent called a tool with an input that its schema does not allow.",
-    "invalid_request": "The run cannot be created as it was asked for.",
+    SANDBOX_PROVISION_FAILED: "No sandbox can be had: the provider's quota is exhausted.",
+    TOOL_INPUT_INVALID: "The agent called a tool with an input that its schema does not allow.",
+    INVALID_REQUEST: "The run cannot be created as it was asked for.",
 }
 REFUSALS = tuple(_TOLD)
 """The codes with which a scenario can refuse a run; the others come about by what clients do."""
