@@ -4,6 +4,7 @@ import asyncio
 import socket
 import struct
 import sys
+from collections.abc import Sequence
 
 from aiohttp import web
 
@@ -11,8 +12,8 @@ from wiretape.observe import Ending
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.tap import Tap
 
-_WRITES_BETWEEN_BREAKS = 32
-"""After so many writes other streams get their turn, however fast this client reads."""
+PIECES_BETWEEN_BREAKS = 32
+"""After so many pieces other streams get their turn, however fast this client reads."""
 _UNREAD_GRACE_S = 0.1
 
 
@@ -34,7 +35,7 @@ class Line:
         self._chunked = False
         self._writer = request.writer
         self._transport = request.transport
-        self._writes = 0
+        self._unbroken = 0
 
     async def begin(self, head: Head) -> None:
         """Send the head.  Raises ConnectionError when the client has left."""
@@ -50,7 +51,22 @@ class Line:
         if not data:
             return  # an HTTP chunk without data would end the body
         self._tap.sent(data)
-        await self._write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        await self._write(_chunk(data) if self._chunked else data)
+
+    async def send_all(self, pieces: Sequence[bytes]) -> None:
+        """Send pieces that are all due, as `send` does; chunks go out in one write.
+
+        Raises ConnectionError when the client has left.
+        """
+        if not self._chunked or len(pieces) == 1:
+            for data in pieces:
+                await self.send(data)
+            return
+        pieces = [data for data in pieces if data]
+        for data in pieces:
+            self._tap.sent(data)
+        if pieces:
+            await self._write(b"".join(map(_chunk, pieces)), len(pieces))
 
     async def finish(self) -> None:
         """End the answer as its framing asks for.  Raises ConnectionError when the client has left."""
@@ -64,15 +80,16 @@ class Line:
         """Note that from here on a fault changes the answer, and which."""
         self._tap.injected(fault)
 
-    async def _write(self, data: bytes) -> None:
+    async def _write(self, data: bytes, pieces: int = 1) -> None:
         if self._transport is None or self._transport.is_closing():
             raise ConnectionResetError("The client has left")
         self._transport.write(data)
         self._writer.output_size += len(data)  # so that aiohttp knows that the answer has begun
-        self._writes += 1
+        self._unbroken += pieces
         if self._transport.get_write_buffer_size():
             await self._writer.drain()
-        elif self._writes % _WRITES_BETWEEN_BREAKS == 0:
+        elif self._unbroken >= PIECES_BETWEEN_BREAKS:
+            self._unbroken = 0
             await asyncio.sleep(0)
 
     def close(self) -> None:
@@ -107,6 +124,10 @@ class Line:
         self.ending = self.ending or Ending.PROXY_STOPPED
         if self._transport is not None:
             self._transport.abort()
+
+
+def _chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 async def _received(transport: asyncio.Transport, connection: socket.socket) -> None:

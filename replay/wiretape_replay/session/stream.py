@@ -1,8 +1,11 @@
 """Gives one client its stream: what its follower carries, as the playhead moves."""
 
+from collections.abc import Sequence
+from itertools import islice, takewhile
+
 from wiretape.observe import Ending
 from wiretape_replay.faults.performing import FaultyStream
-from wiretape_replay.front.line import Line
+from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
 from wiretape_replay.session.drive import Drive
 from wiretape_replay.session.follower import Follower
 from wiretape_replay.session.log import Entry, EntryKind
@@ -18,8 +21,9 @@ async def give(
     playhead, resets = drive.playhead, drive.resets
     drive.start()
     while drive.resets == resets:
-        for entry in follower.take(playhead.place):
-            if await _pass(entry, line, faulty):
+        due = follower.take(playhead.place)
+        while together := list(islice(due, 1 if faulty is not None else PIECES_BETWEEN_BREAKS)):
+            if await _pass(together, line, faulty):
                 return
             if drive.resets != resets:
                 break
@@ -32,16 +36,27 @@ async def give(
     line.close()
 
 
-async def _pass(entry: Entry, line: Line, faulty: FaultyStream | None) -> bool:
-    """Send an entry; True when that ended the stream."""
-    if entry.kind is EntryKind.ENDING:
-        if faulty is None or not await faulty.flush():
-            await end(line, entry.ending)
-        return True
+async def _pass(due: Sequence[Entry], line: Line, faulty: FaultyStream | None) -> bool:
+    """Send entries, with faults one at a time; True when that ended the stream."""
     if faulty is not None:
+        return await _pass_faulty(due[0], line, faulty)
+    await line.send_all([entry.data for entry in takewhile(_is_sent, due)])
+    ending = next((entry for entry in due if not _is_sent(entry)), None)
+    if ending is not None:
+        await end(line, ending.ending)
+    return ending is not None
+
+
+async def _pass_faulty(entry: Entry, line: Line, faulty: FaultyStream) -> bool:
+    if _is_sent(entry):
         return await faulty.send(entry)
-    await line.send(entry.data)
-    return False
+    if not await faulty.flush():
+        await end(line, entry.ending)
+    return True
+
+
+def _is_sent(entry: Entry) -> bool:
+    return entry.kind is not EntryKind.ENDING
 
 
 async def end(line: Line, ending: Ending | None) -> None:

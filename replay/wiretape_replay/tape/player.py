@@ -10,7 +10,7 @@ from wiretape.text import shown
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
-from wiretape_replay.front.line import Line
+from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
 from wiretape_replay.pace import Clock, Pace
 from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.nearest import explain
@@ -93,11 +93,17 @@ class TapePlayer:
     async def _play_body(self, exchange: Exchange, plan: Plan, line: Line, clock: Clock) -> int:
         """Returns how many bytes of body were sent."""
         sent = 0
+        due: list[bytes] = []
         for delay_ns, data in plan.writes(self._recording.body(exchange.number, Side.RESPONSE)):
-            if clock.left(delay_ns) > 0:
+            waits = clock.left(delay_ns) > 0
+            if waits or len(due) == PIECES_BETWEEN_BREAKS:
+                await line.send_all(due)
+                due = []
+            if waits:
                 await clock.reach(delay_ns)
-            await line.send(data)
+            due.append(data)
             sent += len(data)
+        await line.send_all(due)
         return sent
 
     async def _refuse(self, asked: Asked, line: Line) -> None:
