@@ -1,5 +1,7 @@
 """TOML files that people write: what is wrong is told with the line where it stands."""
 
+from pathlib import Path
+
 import pytest
 
 from wiretape.errors import InputError
@@ -147,3 +149,33 @@ def test_texts_end_where_they_end_whatever_stands_in_them(toml):
     assert toml(QUOTES).wrong("d", "wrong").message.endswith("line 5: d: wrong.")
     literal = QUOTES.replace('"""x', "'''x").replace('\\""""""', "it''s'''''")
     assert toml(literal).wrong("d", "wrong").message.endswith("line 5: d: wrong.")
+
+
+ROOT = Path(__file__).parents[2]
+OF_THE_HOUSE = [
+    ROOT / "pyproject.toml",
+    *(file for part in ("core", "replay") for file in (ROOT / part).rglob("*.toml")),
+]
+
+
+def leaves(value, place=()):
+    """Every place at which something stands that holds nothing else, and the last key that leads there."""
+    if not isinstance(value, dict | list) or not value:
+        yield place, next((step for step in reversed(place) if isinstance(step, str)), "")
+        return
+    for step, item in value.items() if isinstance(value, dict) else enumerate(value):
+        yield from leaves(item, (*place, step))
+
+
+@pytest.mark.parametrize(
+    "path", OF_THE_HOUSE, ids=lambda path: path.stem if path.stem[0].isdigit() else str(path)[-40:]
+)
+def test_every_value_of_the_files_of_the_house_has_its_line(path):
+    """The line is that of its key, or for an element of a list one below it."""
+    file, lines = TomlFile.load(path), path.read_text("utf-8").splitlines()
+    for place, key in leaves(file.document):
+        line = file._lines[place]
+        if isinstance(place[-1], str):
+            assert key in lines[line - 1], (place, line)
+        else:
+            assert file._lines.get(place[:-1], 0) <= line
