@@ -12,6 +12,7 @@ from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.line import Line
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
+from wiretape_replay.front.tap import Deaf
 
 HEAD = Head(200, "OK", (), Framing.CLOSE, keep_alive=False)
 
@@ -54,9 +55,34 @@ class Talkative:
         line.close()
 
 
+class Burst:
+    """Writes pieces that are all due."""
+
+    def __init__(self, head: Head) -> None:
+        self.head = head
+
+    async def answer(self, asked: Asked, line: Line) -> None:
+        await line.begin(self.head)
+        await line.send_all([b"data: 1\n\n", b"", b"data: 10\n\n"])
+        await line.finish()
+        line.close()
+
+
+class Listening(Deaf):
+    """Keeps what was sent."""
+
+    def __init__(self) -> None:
+        self.pieces: list[bytes] = []
+
+    def sent(self, data: bytes) -> None:
+        self.pieces.append(data)
+
+
 @contextlib.asynccontextmanager
-async def fronting(source: Source, *, with_route: bool = False) -> AsyncIterator[tuple[str, int]]:
-    front = Front(source, print)
+async def fronting(
+    source: Source, *, with_route: bool = False, watcher: Deaf | None = None
+) -> AsyncIterator[tuple[str, int]]:
+    front = Front(source, print, watcher)
     if with_route:
         front.app.router.add_get("/_wiretape/state", _state)
     url = await front.start("127.0.0.1", 0)
@@ -113,6 +139,23 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
         counter.cancel()
 
     assert turns > 250
+
+
+@pytest.mark.parametrize(
+    ("framing", "body"),
+    [
+        (Framing.CHUNKED, b"9\r\ndata: 1\n\n\r\na\r\ndata: 10\n\n\r\n0\r\n\r\n"),
+        (Framing.CLOSE, b"data: 1\n\ndata: 10\n\n"),
+    ],
+)
+async def test_pieces_that_are_sent_together_stay_pieces(connect, framing, body):
+    head, listening = Head(200, "OK", (), framing, keep_alive=False), Listening()
+    async with fronting(Burst(head), watcher=listening) as where:
+        reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+
+        assert await reader.read(-1) == head.raw + body
+
+    assert listening.pieces == [b"data: 1\n\n", b"data: 10\n\n"]
 
 
 async def test_a_source_is_cancelled_when_its_client_leaves(connect):

@@ -220,6 +220,17 @@ async def test_everything_is_judged_once_streams_rest_without_being_asked(run):
         assert (await told.get()).code == "CLI002"
 
 
+async def test_what_streams_that_never_rest_send_is_judged_too(run, monkeypatch):
+    """To a judge whose clock stands, everything was written just now."""
+    monkeypatch.setattr("wiretape_replay.judging.judge._OLDEST_NS", -1)
+    told = asyncio.Queue()
+    judge = Judge(told=told.put_nowait, clock=lambda: 0)
+    async with judged(run, judge) as client:
+        await read(client)
+        await read(client)
+        assert (await told.get()).code == "CLI002"
+
+
 async def test_what_waits_is_bounded(run, monkeypatch):
     monkeypatch.setattr("wiretape_replay.judging.judge._MOST_WAITING", 1)
     monkeypatch.setattr("wiretape_replay.judging.judge._QUIET_NS", 10**15)
