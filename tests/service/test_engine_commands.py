@@ -285,7 +285,8 @@ def test_each_run_is_refused_anew_and_some_always(engine):
 
 
 def test_a_run_that_needs_no_sandbox_is_not_refused_for_one_and_has_none(engine):
-    played = engine('pace = 0\n[[run]]\nrefuse = "SANDBOX_PROVISION_FAILED"\nsteps = [{ sandbox = "quota" }]')
+    refuse = 'refuse = { code = "SANDBOX_PROVISION_FAILED", times = false }'
+    played = engine(f'pace = 0\n[[run]]\n{refuse}\nsteps = [{{ sandbox = "quota" }}]')
     assert refused(played.create_run, {"sandbox": True}, 0).code == "SANDBOX_PROVISION_FAILED"
     assert played.create_run({"sandbox": False}, 0).status == "completed"
 
@@ -414,3 +415,22 @@ def test_a_run_can_be_cancelled_at_every_moment(engine):
         assert [document["type"] for document in after][-2:] == ["run.cancelled", "session.status_idle"]
         assert {document["type"] for document in after} <= {"tool.failed", "run.cancelled", "session.status_idle"}
         assert played.run(run).waiting == ()
+
+
+def test_a_schema_is_not_fetched_from_files_either(engine, tmp_path):
+    (tmp_path / "schema.json").write_text("{}", "utf-8")
+    tool = {"name": "w", "output_schema": {"$ref": (tmp_path / "schema.json").as_uri()}}
+    refusal = refused(engine(ASKS).create_run, {"tools": [tool]}, 0)
+    assert (refusal.code, paths(refusal)) == ("invalid_request", ["tools[0].output_schema"])
+
+
+def test_what_happens_at_the_moment_of_a_deadline_comes_before_it(engine):
+    steps = '{ together = [{ ask = "w", deadline = 1, pace = 0 }, { tool = "t", takes = 1 }] }'
+    played = engine(f"pace = 0\n[[run]]\nsteps = [{steps}]")
+    played.create_run({}, 0)
+    found = [emitted.document for emitted in played.advance(SECOND)][-4:]
+    assert [document["type"] for document in found] == [
+        *("tool.completed", "tool.failed"),
+        *("run.failed", "session.status_idle"),
+    ]
+    assert [document["data"]["name"] for document in found[:2]] == ["t", "w"]
