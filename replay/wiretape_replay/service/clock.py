@@ -64,6 +64,13 @@ class RealClock:
         """See Clock."""
 
 
+def judging_time(clock: Clock) -> Callable[[], int]:
+    """The time by which clients are judged: who reads and who waits can be told apart in virtual time, too."""
+    if isinstance(clock, VirtualClock):
+        return lambda: clock.now_ns() + time.monotonic_ns()
+    return clock.now_ns
+
+
 class VirtualClock:
     """Stands while something happens, and then goes to the next time at which something drives it on.
 
@@ -90,8 +97,12 @@ class VirtualClock:
         return timer
 
     def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
-        """See Clock."""
-        return self.at(self._now_ns + round(delay_s * _SECOND_NS), happen, driving=False)
+        """See Clock.  It happens after as much real time, too: clients that wait for nothing want their keep-alives."""
+        time_ns = self._now_ns + round(delay_s * _SECOND_NS)
+        timer = _VirtualTimer(happen)
+        timer.real = asyncio.get_running_loop().call_later(delay_s, timer.happen)
+        heapq.heappush(self._heap, (time_ns, next(self._numbers), timer))
+        return timer
 
     async def advance(self, seconds: float) -> None:
         """Let so many seconds pass, with everything that happens in them."""
@@ -105,6 +116,8 @@ class VirtualClock:
     def stop(self) -> None:
         """See Clock."""
         self._stopped = True
+        for _, _, timer in self._heap:
+            timer.cancel()
         self._heap.clear()
         if self._task is not None:
             self._task.cancel()
@@ -139,22 +152,26 @@ class VirtualClock:
 class _VirtualTimer:
     """Something that is to happen at a virtual time."""
 
-    def __init__(self, happen: Callable[[], None], drive: Callable[[int], None] | None) -> None:
+    def __init__(self, happen: Callable[[], None], drive: Callable[[int], None] | None = None) -> None:
         self.is_over = False
+        self.real: asyncio.TimerHandle | None = None
         self._happen = happen
         self._drive = drive
         if drive is not None:
             drive(1)
 
     def happen(self) -> None:
-        """Let it happen."""
-        self.cancel()
-        self._happen()
+        """Let it happen, once."""
+        if not self.is_over:
+            self.cancel()
+            self._happen()
 
     def cancel(self) -> None:
         """See Timer."""
         if not self.is_over:
             self.is_over = True
+            if self.real is not None:
+                self.real.cancel()
             if self._drive is not None:
                 self._drive(-1)
 

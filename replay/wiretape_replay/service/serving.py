@@ -23,7 +23,7 @@ from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import Setup, default_setup
-from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock
+from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
 from wiretape_replay.service.scenario.listing import find_scenario, shipped
 from wiretape_replay.service.scenario.reading import read_scenario
@@ -100,7 +100,7 @@ async def serve_scenario(
     judge: Judge | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Service]:
-    """Play the service by a scenario: a shipped one's name, a file, or one that was read.
+    """Play the service by a scenario: a shipped one's name, a file, TOML in several lines, or one that was read.
 
     Port 0 takes a free one.  `log` takes a line for each request.  `judge` listens to what passes, and has finished
     when the block is left.  `token` is what requests to the control interface have to carry; None: one that nobody
@@ -143,7 +143,7 @@ async def serve_scenario(
             url = await front.start(host, port)
             try:
                 if judge is not None:
-                    judge.keep_time(clock.now_ns)
+                    judge.keep_time(judging_time(clock))
                     judge.open(url)
                 yield Service(url, _key(options.setup), script, sessions, streams, faults, control, token, broken)
             finally:
@@ -160,6 +160,8 @@ def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
     """Name, text and meaning of a scenario.  Raises InputError."""
     if isinstance(given, Scenario):
         return given.title, "", given
+    if isinstance(given, str) and "\n" in given:
+        return "scenario", given, _read(given)
     scenario = find_scenario(str(given)) if isinstance(given, str) else read_scenario(given)
     path = shipped().get(given) if isinstance(given, str) else None
     path = Path(given) if path is None else path
@@ -170,15 +172,18 @@ def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
     """The scenarios of the sessions that there are.  Raises InputError."""
     known = {sessions.scenario_number: sessions.scenario}
     needed = {session.scenario for session in store.sessions()} - known.keys()
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        for stored in store.scenarios():
-            if stored.number in needed and stored.text:
-                path = Path(folder) / f"{stored.number}.toml"
-                path.write_text(stored.text, "utf-8")
-                known[stored.number] = read_scenario(path)
-            elif stored.number in needed:
-                known[stored.number] = sessions.scenario
+    for stored in store.scenarios():
+        if stored.number in needed:
+            known[stored.number] = _read(stored.text) if stored.text else sessions.scenario
     return known
+
+
+def _read(text: str) -> Scenario:
+    """The scenario that a file of this text would hold.  Raises InputError."""
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        path = Path(folder) / "scenario.toml"
+        path.write_text(text, "utf-8")
+        return read_scenario(path)
 
 
 @contextmanager

@@ -3,23 +3,39 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from wiretape.config import Config
 from wiretape_replay.testing.choices import Choices
 from wiretape_replay.testing.judged import JudgedReplay, started
+from wiretape_replay.testing.served import JudgedService, ServiceChoices, served
 from wiretape_replay.testing.verdict import recorded
 
 _SHOWN = 30
 """How many of the last lines of a replay are shown."""
 
 
+class Played(Protocol):
+    """What listens to a client."""
+
+    record: Path
+    lines: list[str]
+
+    def wrong(self) -> str | None:
+        """What a test fails by; None when all is well so far."""
+        ...
+
+    def keep(self) -> None:
+        """Record what has passed."""
+        ...
+
+
 class Bench:
-    """Replays that end together.  To be used from one thread."""
+    """Replays and services that end together.  To be used from one thread."""
 
     def __init__(self, folder: Path, config: Config, find: Callable[[Path], Path] = Path) -> None:
         """`folder` is for recordings; `find` says which file is meant by a path."""
-        self.replays: list[JudgedReplay] = []
+        self.replays: list[Played] = []
         self._folder = folder
         self._config = config
         self._find = find
@@ -32,6 +48,13 @@ class Bench:
         replay = self._stack.enter_context(started(choices, self._free_path()))
         self.replays.append(replay)
         return replay
+
+    def serve(self, scenario: Any, given: dict[str, Any]) -> JudgedService:
+        """A service, played by a scenario.  Raises InputError."""
+        choices = ServiceChoices.of(scenario, given, self._config, self._find)
+        service = self._stack.enter_context(served(choices, self._free_path()))
+        self.replays.append(service)
+        return service
 
     def wrong(self) -> str | None:
         """What the test fails by, as JudgedReplay tells it; None when all is well, or if it was told before."""
@@ -62,7 +85,7 @@ class Bench:
         return self._folder / ("replayed.db" if number == 1 else f"replayed-{number}.db")
 
 
-def _account(replay: JudgedReplay) -> Iterator[str]:
+def _account(replay: Played) -> Iterator[str]:
     text = replay.wrong()
     yield (
         text

@@ -1,6 +1,6 @@
 """What a test asks for, from keywords to options."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -75,7 +75,7 @@ class Choices:
         cls, recording: Path | str, given: Mapping[str, Any], config: Config, find: Callable[[Path], Path] = Path
     ) -> "Choices":
         """Understand what is `Given`.  `find` says which file is meant by a path.  Raises InputError."""
-        _refuse_others(given)
+        refuse_others(given, Given.__annotations__, "A replay")
         mode = _one_of("mode", given, _MODES)
         own = _one_of("playhead", given, _PLAYHEADS) == "connection"
         paused = bool(given.get("paused"))
@@ -94,24 +94,25 @@ class Choices:
                 limits=bool(given.get("limits")),
                 no_auth=bool(given.get("no_auth")),
             ),
-            faults=_faults(given.get("faults"), find),
+            faults=faults_in(given.get("faults"), find),
         )
         return cls(
             find(Path(recording)),
             options,
             config,
-            _threshold(given.get("fail_on"), config),
-            _rules(given, config),
+            threshold(given.get("fail_on"), config),
+            rules(given, config),
             bool(given.get("allow_misses")),
         )
 
 
-def _refuse_others(given: Mapping[str, Any]) -> None:
+def refuse_others(given: Iterable[str], known: Collection[str], what: str) -> None:
+    """Raises InputError for an option that `what` does not have."""
     for name in given:
-        if name not in Given.__annotations__:
-            similar = nearest(name, Given.__annotations__)
-            guess = f"did you mean {similar}?" if similar else f"there are {', '.join(Given.__annotations__)}."
-            raise InputError(f"A replay has no option {printable(name)}; {guess}")
+        if name not in known:
+            similar = nearest(name, known)
+            guess = f"did you mean {similar}?" if similar else f"there are {', '.join(known)}."
+            raise InputError(f"{what} has no option {printable(name)}; {guess}")
 
 
 def _one_of(name: str, given: Mapping[str, Any], words: Sequence[str]) -> str:
@@ -141,7 +142,7 @@ def _texts(name: str, given: Mapping[str, Any]) -> Sequence[str]:
     return value
 
 
-def _faults(given: object, find: Callable[[Path], Path]) -> Script:
+def faults_in(given: object, find: Callable[[Path], Path]) -> Script:
     """A script, however it is given: a text is a file's name, unless it has lines or tables."""
     if given is None:
         return Script()
@@ -160,7 +161,8 @@ def _faults(given: object, find: Callable[[Path], Path]) -> Script:
     return script_in(TomlFile(_HERE, document, {}).table())
 
 
-def _threshold(given: object, config: Config) -> str:
+def threshold(given: object, config: Config) -> str:
+    """What a test fails by.  Raises InputError."""
     words = [*(severity.value for severity in Severity), NEVER]
     chosen = str(given or config.fail_on or Severity.ERROR.value)
     if chosen not in words:
@@ -168,7 +170,8 @@ def _threshold(given: object, config: Config) -> str:
     return chosen
 
 
-def _rules(given: Mapping[str, Any], config: Config) -> tuple[str, ...]:
+def rules(given: Mapping[str, Any], config: Config) -> tuple[str, ...]:
+    """The codes of the client's rules that must not be broken.  Raises InputError."""
     try:
         allowed = {code for prefix in _texts("allow", given) for code in codes_of(prefix)}
     except UnknownCodeError as error:

@@ -127,7 +127,7 @@ class JudgedReplay:
         """What the client did wrong so far, whether or not the test fails by it (of very many the first 10,000)."""
 
         async def look() -> list[Finding]:
-            await _noticed()
+            await noticed()
             return list(self._listener.against_client)
 
         found: list[Finding] = self._running.call(look)
@@ -166,7 +166,7 @@ def started(choices: Choices, record: Path) -> Iterator[JudgedReplay]:
         yield replay
 
 
-async def _noticed() -> None:
+async def noticed() -> None:
     """Let the event loop take in what has come."""
     for _ in range(_ROUNDS):
         await asyncio.sleep(0)

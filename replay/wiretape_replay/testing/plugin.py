@@ -1,4 +1,4 @@
-"""The pytest plugin: the fixtures `wiretape_replay` and `wiretape`, and the marker `wiretape`.
+"""The pytest plugin: the fixtures `wiretape_replay`, `wiretape` and `wiretape_service`, and the marker `wiretape`.
 
 pytest imports this at every start, so everything else is imported when a test asks for a replay.
 """
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wiretape.config import Config
     from wiretape_replay.testing.bench import Bench
     from wiretape_replay.testing.judged import JudgedReplay
+    from wiretape_replay.testing.served import JudgedService
 
 _MARKER = (
     "wiretape(recording, **options): what the fixtures wiretape and wiretape_replay play, and how; "
@@ -30,30 +31,51 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.fixture
-def wiretape_replay(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Callable[..., JudgedReplay]]":
-    """Play a recording as an offline service: `wiretape_replay("run.db", faults="faults.toml")`.
-
-    Returns a replay with its `url`, to be called as often as you like; all of them end with the test, and the test
-    fails by what its client did wrong.  Takes the options of `wiretape replay`; without a recording, and for options
-    that are not given, it takes those of the marker `wiretape`.
-    """
+def _wiretape_bench(request: pytest.FixtureRequest, tmp_path: Path) -> "Iterator[Bench]":
+    """What plays recordings and scenarios for one test, and judges its clients."""
     item = request.node
     with _in_one_sentence():
         bench = item.stash[_BENCH] = _bench(item, tmp_path)
     item.stash[_OUTCOME] = "failed"  # until it is known
-
-    def play(recording: "Path | str | None" = None, **options: Any) -> "JudgedReplay":
-        with _in_one_sentence():
-            return bench.start(*_asked(item, recording, options))
-
     try:
-        yield play
+        yield bench
     finally:
         bench.stop()
     if item.stash[_OUTCOME] == "passed" and (text := bench.wrong()) is not None:
         pytest.fail(text, pytrace=False)
     if item.stash[_OUTCOME] != "failed":
         bench.tidy()
+
+
+@pytest.fixture
+def wiretape_replay(request: pytest.FixtureRequest, _wiretape_bench: "Bench") -> "Callable[..., JudgedReplay]":
+    """Play a recording as an offline service: `wiretape_replay("run.db", faults="faults.toml")`.
+
+    Returns a replay with its `url`, to be called as often as you like; all of them end with the test, and the test
+    fails by what its client did wrong.  Takes the options of `wiretape replay`; without a recording, and for options
+    that are not given, it takes those of the marker `wiretape`.
+    """
+
+    def play(recording: "Path | str | None" = None, **options: Any) -> "JudgedReplay":
+        with _in_one_sentence():
+            return _wiretape_bench.start(*_asked(request.node, recording, options))
+
+    return play
+
+
+@pytest.fixture
+def wiretape_service(_wiretape_bench: "Bench") -> "Callable[..., JudgedService]":
+    """Play the whole service by a scenario: `wiretape_service("hello")`, or a TOML file, or its text.
+
+    Returns a service with its `url` and `key`, to be called as often as you like; all of them end with the test, and
+    the test fails by what its client did wrong.  Takes the options of `wiretape serve`; time is virtual by default.
+    """
+
+    def serve(scenario: "Path | str" = "hello", **options: Any) -> "JudgedService":
+        with _in_one_sentence():
+            return _wiretape_bench.serve(scenario, options)
+
+    return serve
 
 
 @pytest.fixture

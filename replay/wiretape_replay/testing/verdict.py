@@ -3,26 +3,50 @@
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from wiretape import words
-from wiretape.config import NEVER
+from wiretape.config import NEVER, Config
 from wiretape.errors import RecordingError
 from wiretape.rules import Finding, Severity
 from wiretape.text import printable
 from wiretape.words import counted
 from wiretape_replay.judging.reports import Wanted, write
 from wiretape_replay.tape.player import Missed
-from wiretape_replay.testing.choices import Choices
 
 _CHECKS_FAILED = "The checks of wiretape failed, so there may be more to find: {}."
 _LISTED = 10
 """How many misses are told."""
 
 
+class Measure(Protocol):
+    """What a client is measured by."""
+
+    @property
+    def config(self) -> Config:
+        """Of the rules."""
+        ...
+
+    @property
+    def fail_on(self) -> str:
+        """The test fails by a finding as bad as this or worse."""
+        ...
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The codes of the client's rules that must not be broken."""
+        ...
+
+    @property
+    def allow_misses(self) -> bool:
+        """Whether requests may have no match."""
+        ...
+
+
 def wrong(
     findings: Sequence[Finding],
     misses: Sequence[Missed],
-    choices: Choices,
+    choices: Measure,
     record: Path,
     keep: Callable[[], None],
     *,
@@ -54,7 +78,7 @@ def wrong(
     )
 
 
-def _counts(finding: Finding, choices: Choices) -> bool:
+def _counts(finding: Finding, choices: Measure) -> bool:
     if choices.fail_on == NEVER or finding.code not in choices.rules:
         return False
     worst_first = list(Severity)
@@ -70,7 +94,7 @@ def recorded(record: Path, keep: Callable[[], None]) -> str:
     return f"What passed is recorded in {printable(str(record))}."
 
 
-def _report(findings: Sequence[Finding], choices: Choices, record: Path) -> list[str]:
+def _report(findings: Sequence[Finding], choices: Measure, record: Path) -> list[str]:
     """The lines of the report, empty when all that it finds may be; without a recording a line for each finding."""
     if not record.exists():
         told = (words.finding(each.severity, each.code, each.exchange, each.event, each.message) for each in findings)

@@ -1,0 +1,112 @@
+"""The fixture `wiretape_service`, in real runs of pytest."""
+
+import pytest
+
+CLIENT = """
+import http.client, json
+from urllib.parse import urlsplit
+
+def ask(service, method, path, body=None, **headers):
+    where = urlsplit(service.url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    try:
+        data = None if body is None else json.dumps(body)
+        connection.request(method, path, data, service.headers | headers)
+        answer = connection.getresponse()
+        return answer.status, json.loads(answer.read()), dict(answer.getheaders())
+    finally:
+        connection.close()
+
+def follow(service, session, cursor=None):
+    "Read a session until it is idle; the types of its events, and the last cursor."
+    where = urlsplit(service.url)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    types = []
+    try:
+        cursor = {"Last-Event-ID": cursor} if cursor else {}
+        connection.request("GET", f"/v1/sessions/{session}/events/stream", headers=service.headers | cursor)
+        answer = connection.getresponse()
+        while line := answer.readline():
+            if line.startswith(b"data: "):
+                event = json.loads(line[6:])
+                types.append(event["type"])
+                if event["type"] == "session.status_idle":
+                    answer.readline()
+                    service.advance(5)  # who leaves at once may not have read the last events
+                    return types, event["id"]
+    finally:
+        answer.close()
+        connection.close()
+"""
+
+
+@pytest.fixture
+def project(project):
+    project.file("talk.py", CLIENT)
+    return project
+
+
+def test_a_client_of_a_service_passes_and_nothing_is_left(project):
+    result = project.run("""
+        from talk import *
+
+        def test_shipped(wiretape_service):
+            service = wiretape_service("hello")
+            session = ask(service, "POST", "/v1/sessions")[1]["id"]
+            assert ask(service, "POST", f"/v1/sessions/{session}/runs")[0] == 201
+            assert follow(service, session)[0][-2:] == ["run.completed", "session.status_idle"]
+            assert [request.path for request in service.requests][:1] == ["/v1/sessions"]
+            assert service.findings == []
+
+        def test_text_and_time(wiretape_service):
+            service = wiretape_service('''
+                title = "Mine"
+                [[run]]
+                steps = [{ ask = "tool", deadline = 60 }]
+            ''')
+            session = ask(service, "POST", "/v1/sessions")[1]["id"]
+            run = ask(service, "POST", f"/v1/sessions/{session}/runs")[1]["id"]
+            service.advance(61)
+            assert ask(service, "GET", f"/v1/sessions/{session}/runs/{run}")[1]["status"] == "failed"
+
+        def test_both(wiretape_service, wiretape_replay):
+            assert wiretape_service().url != wiretape_replay("run.db").url
+    """)
+    result.assert_outcomes(passed=3)
+    assert project.kept == []
+
+
+def test_what_the_client_does_wrong_fails_the_test(project):
+    result = project.run("""
+        from talk import *
+
+        def test_bad(wiretape_service):
+            service = wiretape_service("hello")
+            session = ask(service, "POST", "/v1/sessions")[1]["id"]
+            ask(service, "POST", f"/v1/sessions/{session}/runs")
+            follow(service, session)
+            follow(service, session)
+
+        def test_allowed(wiretape_service):
+            service = wiretape_service("hello", allow=["CLI001"])
+            ask(service, "POST", "/v1/sessions", Authorization="")
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding)."])
+    assert len(project.kept) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ("'helo'", "There is no scenario helo, did you mean hello?"),
+        ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
+        ("'hello', clock='fast'", "clock='fast' is none of these: virtual, real."),
+        ("'mine.toml'", "There is no mine.toml in "),
+    ],
+)
+def test_what_cannot_be_served_is_told_in_one_sentence(project, asked, words):
+    result = project.run(f"def test_it(wiretape_service):\n    wiretape_service({asked})\n")
+    result.assert_outcomes(failed=1)
+    assert words in result.stdout.str()
+    assert "Traceback" not in result.stdout.str()
