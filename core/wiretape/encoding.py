@@ -138,3 +138,8 @@ def decoder(content_encoding: str | None) -> Decoder:
         return _DECODERS[name]()
     except KeyError:
         raise DecodingError(f"Content-Encoding {name!r} is not known") from None
+
+
+def is_identity(content_encoding: str | None) -> bool:
+    """Whether a body with this Content-Encoding crosses the wire as it is."""
+    return _DECODERS.get((content_encoding or "").strip().lower()) is Identity

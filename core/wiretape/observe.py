@@ -11,6 +11,7 @@ Header names and values are `str` in which every character stands for one byte
 (latin-1), as they crossed the wire: order, case and repetition kept.
 """
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -120,6 +121,12 @@ class BytesArrived:
         for end, time_ns in zip(self.ends, self.times, strict=True):
             yield time_ns, self.data[begin : end - self.start]
             begin = end - self.start
+
+    def behind(self, start: int) -> "BytesArrived":
+        """The rest from offset `start` on, which is not before its own start; may be empty."""
+        first = bisect_right(self.ends, start)
+        data, ends, times = self.data[start - self.start :], self.ends[first:], self.times[first:]
+        return BytesArrived(self.exchange, self.side, start, data, ends, times)
 
 
 @dataclass(frozen=True, slots=True)

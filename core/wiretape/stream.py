@@ -31,18 +31,38 @@ class SeenFrame(NamedTuple):
     """Which message of the connection it is, from 1; None for frames that are no message."""
 
 
+class Place(NamedTuple):
+    """A place between two frames of a stream, from which on it can be read."""
+
+    start: int = 0
+    """Offset in the body."""
+    events: int = 0
+    """How many messages stand before it."""
+    last_event_id: bytes = b""
+    """The last event ID string in force."""
+    time_ns: int = 0
+    """When what stands before it came."""
+
+
+BEGINNING = Place()
+"""Where every stream begins."""
+
+
 class FrameReader:
     """Folds the observed bytes of one response into frames.  Pure: no I/O, no clock.
 
     An encoded body is decoded first; frame offsets then count decoded bytes.  A body
     that cannot be decoded gives no frames from there on, and `undecodable` says why.
+
+    Reading may begin at a `place` in a body that is not encoded; what is fed of the bytes before it is passed over.
     """
 
-    def __init__(self, content_encoding: str | None = None) -> None:
+    def __init__(self, content_encoding: str | None = None, place: Place = BEGINNING) -> None:
         self.undecodable: str | None = None
-        self.events = 0
-        self._parser = Parser()
-        self._last: tuple[int, int] = (0, 0)
+        self.events = place.events
+        self._parser = Parser(start=place.start, last_event_id=place.last_event_id)
+        self._begin = place.start
+        self._last: tuple[int, int] = (place.start, place.time_ns)
         try:
             self._decoder = decoder(content_encoding)
         except DecodingError as error:
@@ -53,6 +73,8 @@ class FrameReader:
         """The frames that these bytes complete."""
         if self.undecodable is not None:
             return []
+        if run.start < self._begin:
+            run = run.behind(min(self._begin, run.end))
         if isinstance(self._decoder, Identity):
             return self._place(self._parser.feed(run.data), run.ends, run.times)
         return self._feed_encoded(run)
@@ -150,9 +172,11 @@ class StreamReaders:
         return ()
 
 
-def frames_of(content_encoding: str | None, body: Iterable[BytesArrived | BytesLost]) -> Iterator[SeenFrame]:
-    """The frames of a whole response body, lazily."""
-    reader = FrameReader(content_encoding)
+def frames_of(
+    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], place: Place = BEGINNING
+) -> Iterator[SeenFrame]:
+    """The frames of a response body from `place` on, lazily."""
+    reader = FrameReader(content_encoding, place)
     for part in body:
         yield from reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
     yield from reader.close()

@@ -68,6 +68,12 @@ def place_of(frame: Frame) -> tuple[Standing, int | None]:
     return _place(frame, value if isinstance(value, dict) else None)[1:]
 
 
+def final_text(frame: Frame) -> str:
+    """The whole text of a message that is stored: its blocks of text, joined; empty when it has none."""
+    value = read(frame.data)
+    return "".join(_block_texts(value) or ()) if isinstance(value, dict) else ""
+
+
 def _place(frame: Frame, said: dict[str, Any] | None) -> tuple[str, Standing, int | None]:
     kind = (said and _text(said.get("type"))) or frame.event
     sequence = sequence_in(said, frame.data) if said else None
@@ -153,11 +159,14 @@ def _fragment(said: dict[str, Any]) -> str | None:
 
 def _blocks(said: dict[str, Any]) -> str | None:
     """The text of a list of blocks; None when there is none."""
-    content = said.get("content")
-    if not isinstance(content, list):
-        return None
-    texts = [block["text"] for block in content if isinstance(block, dict) and isinstance(block.get("text"), str)]
+    texts = _block_texts(said)
     return f'"{" ".join(texts)}"' if texts else None
+
+
+def _block_texts(said: dict[str, Any]) -> list[str]:
+    content = said.get("content")
+    blocks = content if isinstance(content, list) else []
+    return [block["text"] for block in blocks if isinstance(block, dict) and isinstance(block.get("text"), str)]
 
 
 def _tool(said: dict[str, Any]) -> str | None:

@@ -2,17 +2,23 @@
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import orjson
 
+from wiretape.encoding import is_identity
 from wiretape.observe import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect import timeline
-from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+from wiretape_inspect import place, timeline
+from wiretape_inspect.place import Around
+from wiretape_inspect.view.matching import Take
+from wiretape_inspect.view.resume import Resume
+from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+from wiretape_inspect.view.state import State
 from wiretape_inspect.words import ending
 
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
@@ -87,14 +93,56 @@ def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
     return {"row": _NAMES[type(shown)], "exchange": exchange, **held}
 
 
-def rows(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[dict[str, Any]]:
-    """Everything that `wiretape show` tells of an exchange."""
+def rows(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+) -> Iterator[dict[str, Any]]:
+    """Everything that `wiretape show` tells of an exchange: nothing where `take` takes nothing of it."""
+    shown = timeline.taken(recording, exchange, findings, take)
+    if shown is None:
+        return
     if exchange.is_stream:
         yield {"row": "exchange", **head(exchange)}
-        for shown in timeline.rows(recording, exchange, findings):
-            yield row(exchange.number, shown)
+        for one in shown:
+            yield row(exchange.number, one)
         return
     yield {"row": "exchange", **head(exchange), **timeline.previews(recording, exchange), "findings": findings}
+
+
+def joined(resume: Resume) -> Iterator[dict[str, Any]]:
+    """The resume view: one object for the two connections (`row` is `resume`), then one for each id (`joined`)."""
+    said = {field.name: getattr(resume, field.name) for field in fields(resume) if field.name != "rows"}
+    yield {"row": "resume", **said}
+    for one in resume.rows:
+        yield {"row": "joined", "status": one.status, "id": one.id, "first": one.first, "second": one.second}
+
+
+def closely(
+    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding], state: State
+) -> dict[str, Any]:
+    """One event with all its bytes, and what a client knew just after it.
+
+    The keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body as
+    it came; null where that is encoded), `data` as text, `base64` (all its bytes), and `state`.
+    """
+    seen, before = around.seen, around.before
+    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    shown = place.row(seen, before.time_ns if before else began)
+    found = tuple(finding for finding in findings if finding.event == seen.event)
+    came = place.chunks(recording, exchange, seen.frame.start, seen.frame.end)
+    texts = [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields]
+    return {
+        **row(exchange.number, replace(shown, findings=found)),
+        "fields": texts,
+        "cursor": _decoded(seen.frame.last_event_id),
+        "chunks": list(came) if is_identity(exchange.content_encoding) else None,
+        "data": _decoded(seen.frame.data),
+        "base64": b64encode(seen.frame.raw).decode(),
+        "state": state,
+    }
+
+
+def _decoded(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
 
 
 def _headers(headers: Headers) -> list[list[str]]:

@@ -11,7 +11,7 @@ from wiretape.observe import header
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.text import printable
-from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
 from wiretape_inspect.words import amount, count, digits, duration, ending, moment
 
 STYLES: dict[str, dict[str, Any]] = {

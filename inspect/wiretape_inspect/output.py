@@ -24,8 +24,11 @@ def paper() -> Paper:
     return Paper(colour=not plain, width=shutil.get_terminal_size().columns)
 
 
-def write_lines(lines: Iterable[str], *, page: bool = False) -> None:
-    """Write lines to standard output as they come; through a pager when asked to and on a terminal."""
+def write_lines(lines: Iterable[str], *, page: bool = False, live: bool = False) -> None:
+    """Write lines to standard output as they come; through a pager when asked to and on a terminal.
+
+    `live` lets each be read at once, also at the other end of a pipe.
+    """
     shown = map(_encodable, lines)
     with _stdout_trouble():
         if page and sys.stdout.isatty():
@@ -33,6 +36,8 @@ def write_lines(lines: Iterable[str], *, page: bool = False) -> None:
             return
         for line in shown:
             sys.stdout.write(f"{line}\n")
+            if live:
+                sys.stdout.flush()
         sys.stdout.flush()
 
 

@@ -11,10 +11,12 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.stream import SeenFrame
 from wiretape.text import printable
-from wiretape_inspect import lines
+from wiretape_inspect import lines, sheets
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.lines import Span
-from wiretape_inspect.rows import EventRow
+from wiretape_inspect.sheets import fact
+from wiretape_inspect.view.rows import EventRow
+from wiretape_inspect.view.state import State
 from wiretape_inspect.words import amount, count, moment
 
 SIZE = 4096
@@ -36,11 +38,11 @@ class Around:
     after: SeenFrame | None
 
 
-def parsed(place: str) -> tuple[int, int]:
-    """`2:57` as the numbers of an exchange and of an event.  Raises InputError."""
+def parsed(place: str, form: str = "EXCHANGE:EVENT, like 2:57") -> tuple[int, int]:
+    """`2:57` as the numbers of an exchange and of an event, or what else `form` says.  Raises InputError."""
     match = _PLACE.fullmatch(place.strip())
     if match is None:
-        raise InputError(f"{printable(place)!r} is no place: write EXCHANGE:EVENT, like 2:57.")
+        raise InputError(f"{printable(place)!r} is no place: write {form}.")
     return int(match[1]), int(match[2])
 
 
@@ -52,47 +54,49 @@ def find(recording: Recording, exchange: Exchange, event: int) -> Around:
             f"look at it with --exchange {exchange.number}."
         )
     before = earlier = None
-    number = 0
-    messages = (seen for seen in recording.frames(exchange.number) if seen.event is not None)
+    messages = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)
     for seen in messages:
-        number = seen.event or 0
-        if number == event:
+        if seen.event == event:
             return Around(seen, before, earlier.time_ns if earlier else None, next(messages, None))
         before, earlier = seen, before
+    number = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
     there = f"they go from 1 to {number}" if number else "it has none"
     raise InputError(f"Exchange {exchange.number} has no event {event}: {there}.")
 
 
 def spans(
-    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding]
+    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding], state: State
 ) -> Iterator[list[Span]]:
-    """The lines about an event; `findings` are those of its exchange."""
+    """The lines about an event; `findings` are those of its exchange, `state` is the one just after it."""
     seen = around.seen
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
     yield lines.head(exchange)
     yield lines.columns()
     if around.before is not None:
-        yield lines.stream(_row(around.before, around.earlier_ns or began))
-    yield _marked(lines.stream(_row(seen, around.before.time_ns if around.before else began)))
+        yield lines.stream(row(around.before, around.earlier_ns or began))
+    yield _marked(lines.stream(row(seen, around.before.time_ns if around.before else began)))
     here = [found for found in findings if found.event == seen.event]
     yield from lines.findings(here)
     if around.after is not None:
-        yield lines.stream(_row(around.after, seen.time_ns))
+        yield lines.stream(row(around.after, seen.time_ns))
     yield _BLANK
     yield from _facts(recording, exchange, seen)
+    yield _BLANK
+    yield from sheets.state(state)
     yield _BLANK
     yield from _text(seen.frame.raw)
     yield _BLANK
     yield from _hex(seen.frame.raw, seen.frame.start)
 
 
-def _marked(row: list[Span]) -> list[Span]:
+def _marked(spans: list[Span]) -> list[Span]:
     """The row that the question is about: with a mark, and never cut."""
-    text, style = row[0]
-    return [("▶", "finding"), (text[1:], style), *row[1:]]
+    text, style = spans[0]
+    return [("▶", "finding"), (text[1:], style), *spans[1:]]
 
 
-def _row(seen: SeenFrame, since_ns: int) -> EventRow:
+def row(seen: SeenFrame, since_ns: int) -> EventRow:
+    """A message as a row; `since_ns` is when the one before came."""
     frame, facts = seen.frame, facts_of(seen.frame)
     return EventRow(
         event=seen.event or 0,
@@ -113,20 +117,16 @@ def _row(seen: SeenFrame, since_ns: int) -> EventRow:
 
 def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[list[Span]]:
     frame = seen.frame
-    yield _fact("bytes", f"{frame.start}-{frame.end} of the decoded body, {amount(len(frame.raw))}")
-    yield _fact("time", f"{moment(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
+    yield fact("bytes", f"{frame.start}-{frame.end} of the decoded body, {amount(len(frame.raw))}")
+    yield fact("time", f"{moment(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
     if exchange.content_encoding is None:
-        yield _fact("chunks", _chunks(recording, exchange, frame.start, frame.end))
+        yield fact("chunks", _chunks(recording, exchange, frame.start, frame.end))
     else:
-        yield _fact("chunks", f"not told for a body that came encoded ({exchange.content_encoding})")
+        yield fact("chunks", f"not told for a body that came encoded ({exchange.content_encoding})")
     cursor = frame.last_event_id.decode("utf-8", "replace")
-    yield _fact("cursor", f"{cursor} after this event" if cursor else "none after this event")
+    yield fact("cursor", f"{cursor} after this event" if cursor else "none after this event")
     for name, value in islice(frame.fields, 50):
-        yield _fact("field", f"{_shown(name)}: {_shown(value)}")
-
-
-def _fact(name: str, value: str) -> list[Span]:
-    return [(f"{name:>8}  ", "dim"), (value, "finding")]
+        yield fact("field", f"{_shown(name)}: {_shown(value)}")
 
 
 def _shown(value: bytes) -> str:
@@ -134,10 +134,9 @@ def _shown(value: bytes) -> str:
     return cut if len(value) <= SIZE else f"{cut}… ({amount(len(value))})"
 
 
-def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> str:
-    """In which chunks the bytes from `start` to `end` came, and when."""
-    pieces = []
-    for part in recording.body(exchange.number, Side.RESPONSE):
+def chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    """The chunks in which the bytes from `start` to `end` came: their offsets in the body as it came, and when."""
+    for part in recording.body(exchange.number, Side.RESPONSE, start):
         if not isinstance(part, BytesArrived) or part.end <= start:
             continue
         if part.start >= end:
@@ -145,8 +144,14 @@ def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> s
         at = part.start
         for time_ns, data in part.chunks():
             if at < end and at + len(data) > start:
-                pieces.append(f"{at}-{at + len(data)} at {moment(time_ns)}")
+                yield at, at + len(data), time_ns
             at += len(data)
+
+
+def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> str:
+    """In which chunks the bytes from `start` to `end` came, and when."""
+    found = chunks(recording, exchange, start, end)
+    pieces = [f"{begin}-{until} at {moment(time_ns)}" for begin, until, time_ns in found]
     shown = ", ".join(pieces[:4]) + (f" … {pieces[-1]}" if len(pieces) > 4 else "")
     return f"{count(len(pieces), 'chunk')}: {shown}"
 

@@ -1,16 +1,18 @@
 """What a recording tells, as lines, one exchange after the other.  Reads as little ahead as it can."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from wiretape.encoding import DecodingError, decoder
 from wiretape.errors import RecordingError
 from wiretape.observe import BytesArrived, BytesLost, Side, header
-from wiretape.recording import Exchange, Recording
+from wiretape.recording import Exchange, Progress, Recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import facts, lines
-from wiretape_inspect.folding import stream_rows
-from wiretape_inspect.rows import DeltaRow, StreamRow
+from wiretape_inspect.view.folding import stream_rows
+from wiretape_inspect.view.matching import Take, of_request
+from wiretape_inspect.view.rows import DeltaRow, StreamRow
 
 _SLICE = 4096
 """Encoded bytes decoded at once for a preview: a small body may decode to a thousand times its size."""
@@ -19,13 +21,22 @@ _SLICE = 4096
 def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
     """What the live checks found, by exchange.  Raises RecordingError where the file holds what is no finding."""
     found: dict[int, list[Finding]] = {}
-    for row in recording.findings():
-        try:
-            finding = _finding(row)
-        except (KeyError, ValueError) as error:
-            raise RecordingError(f"{recording.path} is damaged: {error}.") from None
+    for finding in _read(recording, recording.findings()):
         found.setdefault(finding.exchange, []).append(finding)
     return found
+
+
+def findings_between(recording: Recording, after: Progress, until: Progress) -> Iterator[Finding]:
+    """What the live checks stored after `after`, up to `until`."""
+    return _read(recording, recording.findings(after.finding, until.finding))
+
+
+def _read(recording: Recording, stored: Iterable[dict[str, Any]]) -> Iterator[Finding]:
+    for row in stored:
+        try:
+            yield _finding(row)
+        except (KeyError, ValueError) as error:
+            raise RecordingError(f"{recording.path} is damaged: {error}.") from None
 
 
 def _finding(row: dict[str, Any]) -> Finding:
@@ -42,28 +53,60 @@ def _finding(row: dict[str, Any]) -> Finding:
     )
 
 
-def rows(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[StreamRow]:
-    """The rows of a stream exchange, read as they are taken."""
-    return stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE), findings)
+def rows(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+) -> Iterator[StreamRow]:
+    """The rows of a stream exchange that `take` takes, read as they are taken."""
+    return stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE), findings, take)
 
 
-def spans(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[list[lines.Span]]:
-    """The lines of one exchange."""
+def taken(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None
+) -> Iterator[StreamRow] | None:
+    """The rows of an exchange to be shown, of which one that is no stream has none; None: not even its head."""
+    if not exchange.is_stream:
+        said = previews(recording, exchange).values() if take else ()
+        return iter(()) if take is None or take(of_request(exchange, said, findings)) else None
+    found = rows(recording, exchange, findings, take)
+    if take is None:
+        return found
+    first = next(found, None)
+    return None if first is None else chain([first], found)
+
+
+def spans(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+) -> Iterator[list[lines.Span]]:
+    """The lines of one exchange: nothing where `take` takes nothing of it."""
+    shown = taken(recording, exchange, findings, take)
+    if shown is None:
+        return
+    yield from beginning(recording, exchange)
+    for row in shown:
+        yield from row_spans(row)
+    if not exchange.is_stream:
+        yield from lines.findings(findings)
+
+
+def beginning(recording: Recording, exchange: Exchange) -> Iterator[list[lines.Span]]:
+    """The head of an exchange, and what of its bodies stands beneath it."""
     yield lines.head(exchange)
     bodies = previews(recording, exchange)
     if bodies["request_preview"]:
         yield lines.body("→", bodies["request_preview"])
     if exchange.is_stream:
         yield lines.columns()
-        for row in rows(recording, exchange, findings):
-            yield lines.stream(row)
-            yield from lines.findings(row_findings(row))
         return
     if bodies["response_preview"]:
         yield lines.body("←", bodies["response_preview"])
     if exchange.detail:
         yield lines.body("!", exchange.detail)
-    yield from lines.findings(findings)
+
+
+def row_spans(row: StreamRow) -> Iterator[list[lines.Span]]:
+    """The line of a row, and those of its findings."""
+    yield lines.stream(row)
+    yield from lines.findings(row_findings(row))
 
 
 def row_findings(row: StreamRow) -> Sequence[Finding]:

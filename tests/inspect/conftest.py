@@ -49,6 +49,7 @@ class Tape:
         self.now = 0
         self._writer = Writer.create(path, upstream="http://service.test")
         self._count = 0
+        self._ends: dict[int, int] = {}
 
     def after(self, milliseconds: float) -> int:
         """Let time go on, by at least a nanosecond, and tell it."""
@@ -86,8 +87,19 @@ class Tape:
             feed([ExchangeEnded(number, self.after(1), ending, detail)])
         return number
 
+    def go_on(self, number: int, chunks: Iterable[Chunk | BytesLost], ending: Ending | None = None) -> None:
+        """Record more of an exchange that was left open, and save."""
+        self._body(number, chunks)
+        if ending is not None:
+            self._writer.feed([ExchangeEnded(number, self.after(1), ending, "")])
+        self.save()
+
+    def save(self) -> None:
+        """Put on disk what is recorded, for those who read it meanwhile."""
+        self._writer.commit()
+
     def _body(self, number: int, chunks: Iterable[Chunk | BytesLost]) -> None:
-        at = 0
+        at = self._ends.get(number, 0)
         for chunk in chunks:
             if isinstance(chunk, BytesLost):
                 lost = BytesLost(number, self.after(1), Side.RESPONSE, at, chunk.count, chunk.why)
@@ -98,6 +110,7 @@ class Tape:
             end = at + len(data)
             self._writer.feed([BytesArrived(number, Side.RESPONSE, at, data, (end,), (self.after(wait),))])
             at = end
+        self._ends[number] = at
 
     def find(self, *findings: Finding) -> None:
         """Store live findings."""
@@ -110,7 +123,7 @@ class Tape:
         return self.path
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def message() -> Callable[..., bytes]:
     """The bytes of one event: `message("run.started", id="e1", sequence=1)`."""
     return _message
@@ -119,6 +132,12 @@ def message() -> Callable[..., bytes]:
 @pytest.fixture
 def tape(tmp_path: Path) -> Tape:
     return Tape(tmp_path / "run.db")
+
+
+@pytest.fixture(scope="session")
+def new_tape(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Tape]:
+    """Begins a recording of its own each time, for tests that need many."""
+    return lambda: Tape(tmp_path_factory.mktemp("tapes") / "run.db")
 
 
 @pytest.fixture

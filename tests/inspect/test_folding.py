@@ -8,8 +8,8 @@ import pytest
 from wiretape.observe import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.folding import stream_rows
-from wiretape_inspect.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
+from wiretape_inspect.view.folding import stream_rows
+from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
 
 MS = 1_000_000
 

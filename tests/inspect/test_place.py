@@ -118,7 +118,9 @@ def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
     assert "Exchange 2 has no event 1: it has none." in run("show", path, "--at", "2:1").stderr
 
 
-@pytest.mark.parametrize("more", [("--json",), ("--exchange", 1), ("--session", "s1")])
+@pytest.mark.parametrize(
+    "more", [("--exchange", 1), ("--session", "s1"), ("type:a",), ("--follow",), ("--resume", "1:2")]
+)
 def test_a_place_stands_alone(run, stream, more):
     result = run("show", stream[0], "--at", "1:1", *more)
     assert result.exit_code == 2

@@ -1,24 +1,32 @@
 """Reading a recording: the heads, the bytes, the frames, and all of it as it was observed."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from itertools import dropwhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from sqlite_utils import Database
 
+from wiretape.encoding import is_identity
 from wiretape.errors import RecordingError
 from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
-from wiretape.recording import merge, schema
+from wiretape.recording import growth, lookup, merge, schema
+from wiretape.recording.growth import Progress
+from wiretape.recording.lookup import IndexedEvent
 from wiretape.recording.model import Exchange, RecordingInfo
 from wiretape.recording.segments import COLUMNS, unpack
-from wiretape.stream import SeenFrame, frames_of
+from wiretape.stream import Place, SeenFrame, frames_of
 
-_BODY = f"SELECT {COLUMNS} FROM segment WHERE exchange_id = ? AND response = ? ORDER BY start"  # noqa: S608
-_LOST = "SELECT * FROM lost WHERE exchange_id = ? AND response = ? ORDER BY start"
+_WHERE = "WHERE exchange_id = :exchange AND response = :response"
+_BODY = (
+    f"SELECT {COLUMNS} FROM segment {_WHERE} AND start >= "  # noqa: S608 - constants
+    f"coalesce((SELECT max(start) FROM segment {_WHERE} AND start <= :start), 0) ORDER BY start"
+)
+_LOST = f"SELECT * FROM lost {_WHERE} AND start >= :start ORDER BY start"  # noqa: S608 - a constant
 
 
 def open_recording(path: Path | str) -> "Recording":
@@ -67,6 +75,16 @@ class Recording:
         with _damage(self.path):
             yield from merge.observations(self._connection)
 
+    def progress(self) -> Progress:
+        """Up to where the recording goes now, for one that is still being written."""
+        with _damage(self.path):
+            return growth.progress(self._connection)
+
+    def between(self, after: Progress, until: Progress) -> Iterator[Observation]:
+        """What was seen after `after`, up to `until`, in order of time.  Streams."""
+        with _damage(self.path):
+            yield from growth.between(self._connection, after, until)
+
     def exchanges(self) -> Iterator[Exchange]:
         """All exchanges, in the order in which they began."""
         with _damage(self.path):
@@ -85,9 +103,12 @@ class Recording:
         there = "it has none" if first is None else f"they go from {first} to {last}"
         raise RecordingError(f"{self.path} has no exchange {number}: {there}.")
 
-    def body(self, number: int, side: Side) -> Iterator[BytesArrived | BytesLost]:
-        """A body as it came off the wire: chunks with their times, and what is missing.  Streams."""
-        place = (number, int(side is Side.RESPONSE))
+    def body(self, number: int, side: Side, start: int = 0) -> Iterator[BytesArrived | BytesLost]:
+        """A body as it came off the wire: chunks with their times, and what is missing.  Streams.
+
+        It begins with the run that holds offset `start`, which is not cut.
+        """
+        place = {"exchange": number, "response": int(side is Side.RESPONSE), "start": start}
         with _damage(self.path):
             gaps = [merge.lost(row) for row in self._connection.execute(_LOST, place)]
             for row in self._connection.execute(_BODY, place):
@@ -96,15 +117,50 @@ class Recording:
                 yield unpack(row)
             yield from gaps
 
-    def frames(self, number: int) -> Iterator[SeenFrame]:
-        """The frames of an event stream, decoded and numbered.  Streams."""
-        encoding = self.exchange(number).content_encoding
-        return frames_of(encoding, self.body(number, Side.RESPONSE))
+    def frames(self, number: int, event: int = 1) -> Iterator[SeenFrame]:
+        """The frames of an event stream, decoded and numbered, from message number `event` on.  Streams.
 
-    def findings(self) -> Iterator[dict[str, Any]]:
-        """The live findings, as stored: one dict a row of `finding`."""
+        What stands before that message is not read, where the index tells its place in a body that is not encoded.
+        """
+        encoding = self.exchange(number).content_encoding
+        place = self.place(number, event) if event > 1 and is_identity(encoding) else None
+        if place is not None:
+            found = frames_of(encoding, self.body(number, Side.RESPONSE, place.start), place)
+            first = next(found, None)
+            # Bytes are the truth: where the index says something else than they do, it is of no use.
+            if first is not None and (first.event, first.frame.start) == (event, place.start):
+                yield first
+                yield from found
+                return
+        every = frames_of(encoding, self.body(number, Side.RESPONSE))
+        yield from every if event <= 1 else dropwhile(lambda seen: (seen.event or 0) < event, every)
+
+    def place(self, number: int, event: int) -> Place | None:
+        """The place just before a message of a stream, by the index; None where the index does not have it."""
         with _damage(self.path):
-            for row in self._connection.execute("SELECT * FROM finding ORDER BY id"):
+            return lookup.place(self._connection, number, min(max(event, 0), 2**62))
+
+    def has_id(self, number: int, sse_id: str) -> bool:
+        """Whether a message of a stream has this SSE id, by the index."""
+        query = "SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1"
+        with _damage(self.path):
+            return self._connection.execute(query, (number, sse_id)).fetchone() is not None
+
+    def first_indexed(self, number: int, event: int, type_: str) -> int | None:
+        """The number of the first message of a type, from message number `event` on, by the index."""
+        with _damage(self.path):
+            return lookup.first(self._connection, number, event, type_)
+
+    def indexed(self, number: int, until: int, without: Collection[str] = ()) -> Iterator[IndexedEvent]:
+        """What the index says of the messages before the offset `until`, but those of the types `without`.  Streams."""
+        with _damage(self.path):
+            yield from lookup.events(self._connection, number, until, without)
+
+    def findings(self, after: int = 0, until: int = 2**62) -> Iterator[dict[str, Any]]:
+        """The live findings, as stored: one dict a row of `finding`, those with an `id` above `after` up to `until`."""
+        with _damage(self.path):
+            query = "SELECT * FROM finding WHERE id > ? AND id <= ? ORDER BY id"
+            for row in self._connection.execute(query, (after, until)):
                 yield dict(row)
 
 

@@ -1,64 +1,145 @@
 """`wiretape show`: what happened, a line an event."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import click
 
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape_inspect import choosing, jsonlines, output, place, timeline
+from wiretape_inspect import choosing, following, jsonlines, output, place, sheets, timeline
+from wiretape_inspect.view import filters
+from wiretape_inspect.view.filters import Filter
+from wiretape_inspect.view.matching import may_take_exchange, taker
+from wiretape_inspect.view.resume import resumed
+from wiretape_inspect.view.state import state_at
+
+_NEGATED = re.compile(r'-(?:\w+:|["/])')
+_SHIELD = "\0"
 
 
-@click.command()
+class _WithFilter(click.Command):
+    """A command whose arguments may begin with a hyphen where they are conditions of a filter: `-type:*.delta`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, [_SHIELD + arg if _NEGATED.match(arg) else arg for arg in args])
+
+
+def _filter(_context: click.Context, _parameter: click.Parameter, words: Sequence[str]) -> Filter:
+    return filters.parse(" ".join(word.removeprefix(_SHIELD) for word in words))
+
+
+@click.command(cls=_WithFilter)
 @click.argument("file", type=click.Path(path_type=Path))
+@click.argument("whole", metavar="[FILTER]...", nargs=-1, callback=_filter)
 @click.option("--session", metavar="ID", help="Only the exchanges of this session.")
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
-@click.option("--at", "at", metavar="EXCHANGE:EVENT", help="Only this event, with all its bytes: 2:57.")
+@click.option("--at", metavar="EXCHANGE:EVENT", help="Only this event, with its bytes and what a client knew: 2:57.")
+@click.option("--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Two streams of a session side by side: 2:3.")
+@click.option("--follow", "-f", is_flag=True, help="Wait for more, until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-def show(file: Path, *, session: str | None, number: int | None, at: str | None, as_json: bool) -> None:
+@click.option("--no-pager", is_flag=True, help="Write to the terminal, also what is longer than the screen.")
+def show(
+    file: Path,
+    *,
+    whole: Filter,
+    session: str | None,
+    number: int | None,
+    at: str | None,
+    pair: str | None,
+    follow: bool,
+    as_json: bool,
+    no_pager: bool,
+) -> None:
     """Show the timeline of recording FILE: every exchange, and every event of its streams.
 
     Runs of deltas are one line, keep-alives fold into the pause they fill, time without events is
     marked from one second on, and what the live checks found stands beneath its event.
 
+    FILTER chooses what is shown: conditions on type, kind, id, rule, run, tool, session, seq, event,
+    exchange, gap and text, which all have to be met; a comma and `or` stand between alternatives, and a
+    hyphen before what is not to be shown. docs/filter.md has all of it.
+
     With --at one event is looked at closely: its fields, its bytes as text and in hexadecimal, the chunks
-    that they came in, and a line for each of its neighbours.
+    that they came in, a line for each of its neighbours, and what a client knew just after it.
 
     \b
     Examples:
         wiretape show run.db
-        wiretape show run.db --exchange 2
+        wiretape show run.db type:tool.* 'gap:>1s'
+        wiretape show run.db rule:SEQ* -type:*.delta
         wiretape show run.db --at 2:57
+        wiretape show run.db --resume 2:3
+        wiretape show run.db --follow
     """
-    if session is not None and number is not None:
-        raise click.UsageError("Give --session or --exchange, not both.")
-    if at is not None and (session is not None or number is not None or as_json):
-        raise click.UsageError("--at names one place: give it without --session, --exchange and --json.")
+    narrowed = session is not None or number is not None or bool(whole.groups)
+    _check(session=session, number=number, at=at, pair=pair, narrowed=narrowed, follow=follow)
+    if follow:
+        found = following.follow(file, whole, paper=output.paper(), as_json=as_json)
+        output.write_lines(found, live=True)
+        return
+    page = not as_json and not no_pager
     with open_recording(file) as recording:
         if at is not None:
-            output.write_lines(_closely(recording, at), page=True)
-            return
-        chosen = choosing.exchanges(recording, session=session, number=number)
-        output.write_lines(lines(recording, chosen, as_json=as_json), page=not as_json)
+            output.write_lines(_closely(recording, at, as_json=as_json), page=page)
+        elif pair is not None:
+            output.write_lines(_resumed(recording, pair, as_json=as_json), page=page)
+        else:
+            chosen = choosing.exchanges(recording, session=session, number=number)
+            output.write_lines(lines(recording, chosen, whole, as_json=as_json), page=page)
 
 
-def _closely(recording: Recording, at: str) -> list[str]:
+def _check(
+    *, session: str | None, number: int | None, at: str | None, pair: str | None, narrowed: bool, follow: bool
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if session is not None and number is not None:
+        raise click.UsageError("Give --session or --exchange, not both.")
+    if at is not None and (narrowed or pair is not None or follow):
+        raise click.UsageError("--at names one place: give it without a filter, and with no option but --json.")
+    if pair is not None and (narrowed or follow):
+        raise click.UsageError("--resume names two streams: give it without a filter, and with no option but --json.")
+    if follow and (session is not None or number is not None):
+        raise click.UsageError("With --follow, choose with a filter: session:ID, or exchange:N.")
+
+
+def _closely(recording: Recording, at: str, *, as_json: bool) -> Iterable[str]:
     """The lines about one event."""
     number, event = place.parsed(at)
     exchange = recording.exchange(number)
     around = place.find(recording, exchange, event)
     findings = timeline.stored_findings(recording).get(number, ())
+    state = state_at(recording, exchange, event)
+    if as_json:
+        return [jsonlines.dump(jsonlines.closely(recording, exchange, around, findings, state))]
     paper = output.paper()
-    return [paper.line(spans) for spans in place.spans(recording, exchange, around, findings)]
+    return [paper.line(spans) for spans in place.spans(recording, exchange, around, findings, state)]
 
 
-def lines(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool = False) -> Iterator[str]:
-    """The lines of the chosen exchanges, on paper as standard output is."""
-    findings = timeline.stored_findings(recording)
+def _resumed(recording: Recording, pair: str, *, as_json: bool) -> Iterable[str]:
+    """The lines of the resume view."""
+    first, second = place.parsed(pair, "EXCHANGE:EXCHANGE, like 2:3")
+    view = resumed(recording, recording.exchange(first), recording.exchange(second))
+    if as_json:
+        return map(jsonlines.dump, jsonlines.joined(view))
+    return map(output.paper().line, sheets.resume(view))
+
+
+def lines(
+    recording: Recording,
+    chosen: Iterator[Exchange],
+    whole: Filter = filters.EVERYTHING,
+    *,
+    as_json: bool = False,
+) -> Iterator[str]:
+    """The lines of the chosen exchanges, as far as the filter takes them, on paper as standard output is."""
+    findings, take = timeline.stored_findings(recording), taker(whole)
     paper = output.paper()
     for exchange in chosen:
         found = findings.get(exchange.number, ())
+        if not may_take_exchange(whole, exchange):
+            continue
         if as_json:
-            yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, found))
+            yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, found, take))
         else:
-            yield from map(paper.line, timeline.spans(recording, exchange, found))
+            yield from map(paper.line, timeline.spans(recording, exchange, found, take))

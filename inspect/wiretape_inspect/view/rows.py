@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from wiretape.observe import Ending
 from wiretape.rules import Finding
+from wiretape.stream import BEGINNING, Place
 from wiretape_inspect.facts import Standing
 
 GAP_NS = 1_000_000_000
@@ -148,15 +149,18 @@ StreamRow = EventRow | DeltaRow | PauseRow | CutRow | OversizedRow | LostRow | E
 class FindingsOf:
     """The findings of one exchange, handed out once each to the row that they belong to."""
 
-    def __init__(self, findings: Sequence[Finding]) -> None:
+    def __init__(self, findings: Sequence[Finding], place: Place = BEGINNING) -> None:
+        """Those before `place` have been handed out."""
         self._by_event: dict[int, list[Finding]] = {}
         self._placed: list[tuple[int, Finding]] = []
         self._other: list[Finding] = []
         for finding in findings:
             if finding.event is not None:
-                self._by_event.setdefault(finding.event, []).append(finding)
+                if not 0 < finding.event <= place.events:
+                    self._by_event.setdefault(finding.event, []).append(finding)
             elif finding.byte_offset is not None:
-                self._placed.append((finding.byte_offset, finding))
+                if finding.byte_offset >= place.start:
+                    self._placed.append((finding.byte_offset, finding))
             else:
                 self._other.append(finding)
         self._placed.sort(key=lambda placed: placed[0], reverse=True)

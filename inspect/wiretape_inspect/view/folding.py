@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from wiretape.encoding import is_identity
 from wiretape.observe import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape.stream import FrameReader, SeenFrame
+from wiretape.stream import BEGINNING, FrameReader, Place, SeenFrame
 from wiretape_inspect.facts import PREVIEW, Facts, begin, facts_of, short
-from wiretape_inspect.rows import (
+from wiretape_inspect.view.matching import Take, of_message, of_row
+from wiretape_inspect.view.rows import (
     CutRow,
     DeltaRow,
     EndRow,
@@ -22,21 +24,81 @@ from wiretape_inspect.rows import (
 )
 from wiretape_inspect.words import ending
 
+EVERY_ROWS, EVERY_EVENTS = 256, 4096
+"""How far apart checkpoints are, at least: so many rows, or so many messages."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A place in a stream from which on its rows can be made, without those before it."""
+
+    rows: int
+    """How many rows come before."""
+    place: Place
+    durable: int
+    deltas: int
+    ephemeral: int
+    keep_alives: int
+
 
 def stream_rows(
-    exchange: Exchange, body: Iterable[BytesArrived | BytesLost], findings: Sequence[Finding] = ()
+    exchange: Exchange,
+    body: Iterable[BytesArrived | BytesLost],
+    findings: Sequence[Finding] = (),
+    take: Take | None = None,
 ) -> Iterator[StreamRow]:
-    """The rows of the stream that `body` is, the `EndRow` last.  `findings` are those of this exchange."""
-    reader = FrameReader(exchange.content_encoding)
-    folder = _Folder(exchange, FindingsOf(findings))
-    for part in body:
+    """The rows of the stream that `body` is, the `EndRow` last.
+
+    `findings` are those of this exchange; `take` says what is to be shown.
+    """
+    return StreamFold(exchange, findings, take).rows(body)
+
+
+class StreamFold:
+    """Makes rows of a stream while its bytes come in.
+
+    A message is shown where `take` takes it, before runs of deltas are folded, so that a filter changes which
+    events there are and never what they say.  Other rows are taken or not as they are.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        findings: Sequence[Finding] = (),
+        take: Take | None = None,
+        since: Checkpoint | None = None,
+    ) -> None:
+        place = since.place if since else BEGINNING
+        self._reader = FrameReader(exchange.content_encoding, place)
+        self._folder = _Folder(exchange, FindingsOf(findings, place), take, since)
+
+    @property
+    def checkpoints(self) -> list[Checkpoint]:
+        """The places that were passed, about every `EVERY_ROWS` rows or `EVERY_EVENTS` messages."""
+        return self._folder.checkpoints
+
+    def rows(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[StreamRow]:
+        """All rows of `body`, the `EndRow` last."""
+        for part in body:
+            yield from self.feed(part)
+        yield from self.finish()
+
+    def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
+        """The rows that these bytes complete."""
         if isinstance(part, BytesArrived):
-            yield from folder.feed(reader.feed(part))
+            yield from self._folder.feed(self._reader.feed(part))
         else:
-            yield from folder.feed(reader.skip(part))
-            yield from folder.lose(part)
-    yield from folder.feed(reader.close())
-    yield from folder.finish(reader.undecodable)
+            yield from self._folder.feed(self._reader.skip(part))
+            yield from self._folder.lose(part)
+
+    def release(self) -> Iterator[StreamRow]:
+        """The row that could still have grown, as it is."""
+        return self._folder.release()
+
+    def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
+        """The last rows; `exchange` where it is known better than in the beginning how it ended."""
+        yield from self._folder.feed(self._reader.close())
+        yield from self._folder.finish(self._reader.undecodable, exchange)
 
 
 @dataclass(slots=True)
@@ -63,22 +125,43 @@ class _Pause:
 class _Folder:
     """Holds the row that may still grow: a run of deltas, a message over the limit, a pause."""
 
-    def __init__(self, exchange: Exchange, findings: FindingsOf) -> None:
+    def __init__(self, exchange: Exchange, findings: FindingsOf, take: Take | None, since: Checkpoint | None) -> None:
         self._exchange = exchange
         self._findings = findings
+        self._take = take
         began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-        self._pause = _Pause(began, began)
+        last_ns = since.place.time_ns if since else began
+        self._pause = _Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
-        self._standings = {"durable": 0, "delta": 0, "ephemeral": 0}
-        self._keep_alives = 0
+        self._standings = {
+            "durable": since.durable if since else 0,
+            "delta": since.deltas if since else 0,
+            "ephemeral": since.ephemeral if since else 0,
+        }
+        self._keep_alives = since.keep_alives if since else 0
         self._cut = False
+        self._rows = since.rows if since else 0
+        self._marked = (self._rows, since.place.events if since else 0)
+        self._plain = is_identity(exchange.content_encoding)
+        self.checkpoints: list[Checkpoint] = []
 
     def feed(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
+        for row in self._fold(frames):
+            self._rows += 1
+            yield row
+
+    def release(self) -> Iterator[StreamRow]:
+        for row in self._release():
+            self._rows += 1
+            yield row
+
+    def _fold(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
         for seen in frames:
             self._pause.heard(seen.time_ns)
             match seen.frame.kind:
                 case FrameKind.MESSAGE:
                     yield from self._message(seen)
+                    self._mark(seen)
                 case FrameKind.COMMENT:
                     self._comment(seen)
                 case FrameKind.TAIL:
@@ -88,18 +171,36 @@ class _Folder:
                 case _:
                     pass
 
+    def _mark(self, seen: SeenFrame) -> None:
+        """Remember the place behind a message where nothing grows, and no line end is in doubt."""
+        events, (rows, before) = seen.event or 0, self._marked
+        if self._rows - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
+            return
+        frame, held = seen.frame, self._standings
+        if self._growing is not None or not self._plain or not frame.raw.endswith(b"\n"):
+            return
+        place = Place(frame.end, events, frame.last_event_id, seen.time_ns)
+        counts = (held["durable"], held["delta"], held["ephemeral"], self._keep_alives)
+        self.checkpoints.append(Checkpoint(self._rows, place, *counts))
+        self._marked = (self._rows, events)
+
     def lose(self, lost: BytesLost) -> Iterator[StreamRow]:
+        for row in self._lose(lost):
+            self._rows += 1
+            yield row
+
+    def _lose(self, lost: BytesLost) -> Iterator[StreamRow]:
         yield from self._break(lost.time_ns)
         self._cut = False
         end = lost.start + lost.count
-        yield LostRow(lost.time_ns, lost.count, lost.start, lost.why, self._findings.of(None, end))
+        yield from self._shown(LostRow(lost.time_ns, lost.count, lost.start, lost.why, self._findings.of(None, end)))
 
-    def finish(self, undecodable: str | None) -> Iterator[StreamRow]:
-        exchange, last_ns = self._exchange, self._pause.since_ns
+    def finish(self, undecodable: str | None, exchange: Exchange | None) -> Iterator[StreamRow]:
+        exchange, last_ns = exchange or self._exchange, self._pause.since_ns
         until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.byte_ns
         self._pause.heard(until_ns)
         yield from self._break(until_ns)
-        yield EndRow(
+        end = EndRow(
             ending=exchange.ending,
             words=ending(exchange.ending, stream=True, in_event=self._cut),
             detail=exchange.detail,
@@ -112,6 +213,12 @@ class _Folder:
             undecodable=undecodable,
             findings=self._findings.rest(),
         )
+        yield from self._shown(end)
+
+    def _shown(self, row: StreamRow) -> Iterator[StreamRow]:
+        """The row, where it is one to be shown."""
+        if self._take is None or self._take(of_row(self._exchange, row)):
+            yield row
 
     def _message(self, seen: SeenFrame) -> Iterator[StreamRow]:
         facts = facts_of(seen.frame)
@@ -120,6 +227,9 @@ class _Folder:
         self._cut = False
         gap_ns = seen.time_ns - self._pause.since_ns
         yield from self._rest(seen.time_ns)
+        if self._take is not None and not self._take(of_message(self._exchange, seen, facts, gap_ns, findings)):
+            yield from self._release()
+            return
         if facts.plain_delta and not findings:
             yield from self._delta(seen, facts, gap_ns)
             return
@@ -159,7 +269,8 @@ class _Folder:
         yield from self._break(seen.time_ns)
         frame = seen.frame
         self._cut = True
-        yield CutRow(seen.time_ns, begin(frame.raw), frame.start, frame.end, self._findings.of(None, frame.end))
+        findings = self._findings.of(None, frame.end)
+        yield from self._shown(CutRow(seen.time_ns, begin(frame.raw), frame.start, frame.end, findings))
 
     def _oversized(self, seen: SeenFrame) -> Iterator[StreamRow]:
         frame, row = seen.frame, self._growing
@@ -177,11 +288,13 @@ class _Folder:
         self._pause = _Pause(until_ns, until_ns)
         if row is not None:
             yield from self._release()
-            yield row
+            yield from self._shown(row)
 
     def _release(self) -> Iterator[StreamRow]:
         row, self._growing = self._growing, None
-        if row is not None:
+        if isinstance(row, OversizedRow):
+            yield from self._shown(row)
+        elif row is not None:
             yield row
 
     def _break(self, time_ns: int) -> Iterator[StreamRow]:

@@ -1,0 +1,84 @@
+"""Finding places in a stream through the `frame` table, without reading all that stands before them."""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from typing import NamedTuple
+
+import orjson
+
+from wiretape.stream import Place
+
+_FROM = """
+SELECT start, event FROM frame WHERE exchange_id = ? AND start >= ? AND event IS NOT NULL ORDER BY start LIMIT 1
+"""
+_BEFORE = """
+SELECT event, time_ns FROM frame WHERE exchange_id = ? AND start < ? AND event IS NOT NULL ORDER BY start DESC LIMIT 1
+"""
+_ID_BEFORE = """
+SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
+"""
+_EVENTS = """
+SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sse_id, f.sequence, r.text, c.text
+FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
+  LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
+WHERE f.exchange_id = ? AND f.start < ? AND f.event IS NOT NULL
+  AND coalesce(f.type, f.name, 0) NOT IN (SELECT id FROM word WHERE text IN (SELECT value FROM json_each(?)))
+ORDER BY f.start
+"""
+_FIRST = """
+SELECT event FROM frame WHERE exchange_id = ? AND event >= ?
+  AND coalesce(type, name, 0) = (SELECT id FROM word WHERE text = ?) ORDER BY start LIMIT 1
+"""
+
+
+class IndexedEvent(NamedTuple):
+    """What the index keeps of a message."""
+
+    event: int
+    time_ns: int
+    type: str
+    """The JSON `type`, else the name on the `event:` line, else empty."""
+    id: str | None
+    sequence: int | None
+    run_id: str | None
+    tool_call_id: str | None
+
+
+def place(connection: sqlite3.Connection, exchange: int, event: int) -> Place | None:
+    """The place just before a message; None where the index does not have it."""
+    (last,) = connection.execute("SELECT max(start) FROM frame WHERE exchange_id = ?", (exchange,)).fetchone()
+    low, high = 0, last if last is not None else -1
+    # Events are numbered in the order of their offsets.
+    while low < high:
+        middle = (low + high) // 2
+        row = connection.execute(_FROM, (exchange, middle)).fetchone()
+        if row is None or row["event"] >= event:
+            high = middle
+        else:
+            low = row["start"] + 1
+    row = connection.execute(_FROM, (exchange, low)).fetchone()
+    if row is None or row["event"] != event:
+        return None
+    start = row["start"]
+    before = connection.execute(_BEFORE, (exchange, start)).fetchone()
+    cursor = connection.execute(_ID_BEFORE, (exchange, start)).fetchone()
+    return Place(
+        start=start,
+        events=before["event"] if before else 0,
+        last_event_id=cursor["sse_id"].encode() if cursor else b"",
+        time_ns=before["time_ns"] if before else 0,
+    )
+
+
+def events(
+    connection: sqlite3.Connection, exchange: int, until: int, without: Collection[str]
+) -> Iterator[IndexedEvent]:
+    """The messages that begin before the offset `until`, but those of the types `without`."""
+    for row in connection.execute(_EVENTS, (exchange, until, orjson.dumps(list(without)).decode())):
+        yield IndexedEvent(*row)
+
+
+def first(connection: sqlite3.Connection, exchange: int, event: int, type_: str) -> int | None:
+    """The number of the first message of a type, from a message on."""
+    row = connection.execute(_FIRST, (exchange, event, type_)).fetchone()
+    return None if row is None else int(row["event"])

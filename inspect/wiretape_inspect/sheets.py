@@ -1,0 +1,97 @@
+"""State and resume view as lines of text.  Pure."""
+
+from collections.abc import Iterator
+
+from wiretape_inspect.lines import Span
+from wiretape_inspect.view.resume import Here, Joined, Resume, Status
+from wiretape_inspect.view.state import Spoken, State
+from wiretape_inspect.view.work import Span as Stretch
+from wiretape_inspect.words import count, digits, moment
+
+_TEXT = 400
+"""Characters of a text that are shown: its last ones."""
+_CALLS = 10
+_STYLES: dict[Status, str] = {
+    "known": "dim",
+    "same": "durable",
+    "changed": "bad",
+    "repeated": "gap",
+    "lost": "bad",
+    "pending": "dim",
+    "new": "",
+}
+
+
+def fact(name: str, value: str) -> list[Span]:
+    """A line that is never cut: what it is about, and what there is to say."""
+    return [(f"{name:>8}  ", "dim"), (value, "finding")]
+
+
+def state(known: State) -> Iterator[list[Span]]:
+    """What a client knew at an event."""
+    yield fact("session", known.session)
+    for run in known.runs[-_CALLS:]:
+        yield fact("run", f"{run.id}  {_stretch(run)}")
+    for call in known.open_calls[:_CALLS]:
+        yield fact("tool", f"{call.id}  {_stretch(call)}  {call.name}".rstrip())
+    if len(known.open_calls) > _CALLS:
+        yield fact("tool", f"… and {len(known.open_calls) - _CALLS} more are open")
+    yield from _spoken("said", known.text)
+    yield from _spoken("reason", known.reasoning)
+    cursor = known.last_event_id
+    sequence = "" if known.last_sequence is None else f", after sequence {digits(known.last_sequence)}"
+    yield fact("resume", f"Last-Event-ID: {cursor}{sequence}" if cursor else f"no Last-Event-ID{sequence}")
+    if len(known.connections) > 1:
+        yield fact("known", f"from exchanges {', '.join(map(str, known.connections))}")
+
+
+def _stretch(stretch: Stretch) -> str:
+    began, ended = stretch.began, stretch.ended
+    since = f"since {began.exchange}:{began.event}, {moment(began.time_ns)}" if began else "its start was not seen"
+    return f"open, {since}" if ended is None else f"{stretch.outcome} at {ended.exchange}:{ended.event}"
+
+
+def _spoken(name: str, spoken: Spoken) -> Iterator[list[Span]]:
+    if spoken.characters:
+        more = "…" if spoken.characters > _TEXT else ""
+        how = "final" if spoken.final else "so far"
+        yield fact(name, f"{count(spoken.characters, 'char')} {how}: {more}{spoken.text[-_TEXT:]}")
+
+
+def resume(view: Resume) -> Iterator[list[Span]]:
+    """Two connections side by side: what was not known already, an id a line, then how many there are of each kind."""
+    yield [(f"#{view.first} then #{view.second}  ", "head"), (_after(view), "")]
+    yield [(f"{'':8}  {f'#{view.first}':<29} {f'#{view.second}':<29} id", "dim")]
+    for row in view.rows:
+        if row.status != "known":
+            yield _joined(row)
+    for low, high in view.missing:
+        span = digits(low) if low == high else f"{digits(low)} to {digits(high)}"
+        yield [(f"{'missing':>8}  ", "bad"), (f"sequence {span}: on neither connection", "finding")]
+    statuses = list(_STYLES)
+    held = [f"{view.count(status):,} {status}" for status in statuses if view.count(status)]
+    yield [("", "finding"), (" · ".join(held) or "no events with an id", "finding")]
+
+
+def _after(view: Resume) -> str:
+    if view.cursor is None:
+        return "resumed without Last-Event-ID"
+    return f"resumed after {view.cursor}" + ("" if view.cursor_known else f", which was not on #{view.first}")
+
+
+def _joined(row: Joined) -> list[Span]:
+    style = _STYLES[row.status]
+    preview = next(here.preview for here in (row.second, row.first) if here is not None)
+    return [
+        (f"{row.status:>8}  ", style),
+        (f"{_here(row.first):<29} {_here(row.second):<29} ", style),
+        (f"{row.id}  ", ""),
+        (preview, "dim"),
+    ]
+
+
+def _here(here: Here | None) -> str:
+    if here is None:
+        return "-"
+    sequence = "" if here.sequence is None else f" seq {digits(here.sequence)}"
+    return f"{here.event}{sequence} {here.type}"

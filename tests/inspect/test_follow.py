@@ -1,0 +1,113 @@
+"""`wiretape show --follow`, beside a writer that is at work."""
+
+import json
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+
+from wiretape.observe import Ending
+from wiretape.rules import Finding, Party, Severity
+
+
+@contextmanager
+def following(path, *words):
+    """The command, and a function that reads lines of it until one holds a word."""
+    command = [sys.executable, "-m", "wiretape", "show", "--follow", str(path), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+
+        def until(word):
+            lines = []
+            while word not in (lines[-1] if lines else ""):
+                line = process.stdout.readline()
+                assert line, f"it ended before it said {word}: {lines} {process.stderr.read()}"
+                lines.append(line.rstrip("\n"))
+            return lines
+
+        try:
+            yield process, until
+        finally:
+            process.kill()
+
+
+def finding(event):
+    return Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, event, None, None, 5, "It is wrong.")
+
+
+@pytest.fixture
+def growing(tape, message):
+    """A recording with an open stream that has one event."""
+    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))], ending=None)
+    tape.save()
+    return tape
+
+
+def test_it_shows_what_comes_until_the_recording_is_closed(growing, message):
+    with following(growing.path) as (process, until):
+        assert [line.split()[0] for line in until("run.started")] == ["#1", "1"]
+        growing.go_on(1, [(2000, message("message.completed", id="e2", sequence=2))])
+        assert [line.split()[0] for line in until("message.completed")] == ["╌╌", "2"]
+        growing.exchange("/x", [(1, b"hello")], status=500, headers=())
+        growing.save()
+        assert until("hello")[0].startswith("#2    GET /x  500")
+        growing.find(finding(2))
+        assert until("SEQ001")[-1].strip() == "└ SEQ001 error  It is wrong.  at 1:2"
+        growing.go_on(1, [(5, message("run.completed", id="e3", sequence=3))], ending=Ending.CLIENT_CLOSED)
+        lines = until("client closed")
+        assert [line.split()[0] for line in lines] == ["#1", "3", "end"]
+        growing.close()
+        assert (process.wait(20), process.stdout.read(), process.stderr.read()) == (0, "", "")
+
+
+def test_deltas_are_shown_when_nothing_comes_for_a_while(growing, message):
+    with following(growing.path, "type:*.delta") as (_, until):
+        growing.go_on(1, [(5, message("message.delta", delta={"text": "so far"}))])
+        assert "1 message.delta · 6 chars  so far" in until("message.delta")[-1]
+        growing.go_on(1, [(5, message("message.delta", delta={"text": "and on"}))])
+        assert until("and on")[-1].split()[0] == "3"
+
+
+def test_a_filter_and_json_work_while_following(growing, message):
+    with following(growing.path, "--json", "type:run.*") as (process, until):
+        until("run.started")
+        growing.go_on(1, [(1, message("message.completed", id="e2", sequence=2))])
+        growing.go_on(1, [(1, message("run.completed", id="e3", sequence=3))])
+        (line,) = until("run.completed")
+        assert (json.loads(line)["row"], json.loads(line)["event"]) == ("event", 3)
+        growing.close()
+        assert process.wait(20) == 0
+
+
+def test_what_nobody_ended_is_shown_at_the_end(growing):
+    growing.exchange("/waiting", status=None, ending=None)
+    growing.close()
+    with following(growing.path) as (process, until):
+        assert "still open" in until("/waiting")[-1]
+        assert process.wait(20) == 0
+
+
+def test_it_says_what_show_says_of_a_recording_that_is_closed(run, session):
+    """In the order of time; here no two exchanges overlap, so that is the same."""
+    without = [line for line in run("show", session).output.splitlines() if "gap  type" not in line]
+    assert run("show", session, "--follow").output.splitlines() == without
+
+
+def test_ctrl_c_ends_it(growing):
+    with following(growing.path) as (process, until):
+        until("run.started")
+        process.send_signal(signal.SIGINT)
+        assert (process.wait(20), process.stderr.read()) == (130, "")
+
+
+@pytest.mark.parametrize("more", [("--session", "s1"), ("--exchange", 1), ("--at", "1:1"), ("--resume", "1:2")])
+def test_it_goes_with_a_filter_only(run, session, more):
+    result = run("show", session, "--follow", *more)
+    assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_file_that_is_no_recording_cannot_be_followed(run, tmp_path):
+    result = run("show", tmp_path / "none.db", "--follow")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "There is no file" in result.stderr

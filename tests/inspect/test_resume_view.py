@@ -1,0 +1,115 @@
+"""Two connections of a session side by side."""
+
+import json
+
+import pytest
+
+from wiretape.errors import InputError
+from wiretape.recording import open_recording
+from wiretape_inspect.view.resume import resumed
+
+
+def events(message, *numbers, **changed):
+    return [
+        (1, message("run.started", id=f"e{number}", sequence=number, text=changed.get(f"e{number}", "as it was")))
+        for number in numbers
+    ]
+
+
+@pytest.fixture
+def view(tape, message):
+    """The resume view of two streams with these events, the second after this cursor."""
+
+    def make(first, second, cursor=None, **changed):
+        headers = (("Last-Event-ID", cursor),) if cursor else ()
+        tape.exchange(chunks=[*events(message, *first), (1, message("message.delta", id="d1"))])
+        tape.exchange(chunks=events(message, *second, **changed), request_headers=headers)
+        with open_recording(tape.close()) as recording:
+            return resumed(recording, recording.exchange(1), recording.exchange(2))
+
+    return make
+
+
+def statuses(view):
+    return {row.id: row.status for row in view.rows}
+
+
+def test_a_resume_as_it_should_be(view):
+    found = view((1, 2, 3, 4), (3, 4, 5), "e2")
+    assert statuses(found) == {"e1": "known", "e2": "known", "e3": "same", "e4": "same", "e5": "new"}
+    assert (found.cursor, found.cursor_known, found.missing) == ("e2", True, ())
+
+
+def test_what_the_second_connection_skips_is_lost(view):
+    assert statuses(view((1, 2, 3, 4), (4, 5), "e2"))["e3"] == "lost"
+
+
+def test_what_it_had_not_reached_is_not_lost(view):
+    assert statuses(view((1, 2, 3, 4), (3,), "e2"))["e4"] == "pending"
+
+
+def test_what_the_client_knew_already_is_repeated(view):
+    assert statuses(view((1, 2, 3), (2, 3), "e2"))["e2"] == "repeated"
+
+
+def test_other_data_under_the_same_id_is_changed(view):
+    found = view((1, 2, 3), (2, 3), "e1", e3="not as it was")
+    assert statuses(found) == {"e1": "known", "e2": "same", "e3": "changed"}
+
+
+def test_sequences_that_neither_had_are_missing(view):
+    assert view((1, 2, 7), (10, 11), "e2").missing == ((3, 6), (8, 9))
+
+
+def test_without_a_cursor_everything_should_come_again(view):
+    found = view((1, 2), (2,))
+    assert (found.cursor, statuses(found)) == (None, {"e1": "lost", "e2": "same"})
+
+
+def test_a_cursor_of_another_connection_is_told(view):
+    found = view((1, 2), (9,), "e8")
+    assert not found.cursor_known
+    assert statuses(found) == {"e1": "lost", "e2": "lost", "e9": "new"}
+
+
+@pytest.mark.parametrize(
+    ("pair", "said"),
+    [
+        ((2, 1), "Name the earlier connection first: 1:2."),
+        ((1, 1), "Name the earlier connection first"),
+        ((1, 3), "of two sessions (s1 and s2)"),
+        ((1, 4), "Exchange 4 is no event stream"),
+    ],
+)
+def test_two_streams_of_one_session_have_to_be_named(tape, pair, said):
+    tape.exchange()
+    tape.exchange()
+    tape.exchange("/v1/sessions/s2/events/stream")
+    tape.exchange("/x", headers=())
+    with open_recording(tape.close()) as recording, pytest.raises(InputError) as told:
+        resumed(recording, *map(recording.exchange, pair))
+    assert said in told.value.format_message()
+
+
+def test_the_command_shows_what_was_not_known(run, tape, message):
+    tape.exchange(chunks=events(message, 1, 2, 3))
+    tape.exchange(chunks=events(message, 3, 6), request_headers=(("Last-Event-ID", "e1"),))
+    path = tape.close()
+    lines = run("show", path, "--resume", "1:2").output.splitlines()
+    assert lines[0] == "#1 then #2  resumed after e1"
+    assert [line.split()[0] for line in lines[2:]] == ["lost", "same", "new", "missing", "1"]
+    assert lines[2].split() == ["lost", "2", "seq", "2", "run.started", "-", "e2", '{"text":"as', "it", 'was"}']
+    assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
+    assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"
+
+    said = [json.loads(line) for line in run("show", path, "--resume", "1:2", "--json").output.splitlines()]
+    assert said[0] == {
+        "row": "resume",
+        "first": 1,
+        "second": 2,
+        "cursor": "e1",
+        "cursor_known": True,
+        "missing": [[4, 5]],
+    }
+    assert [row["status"] for row in said[1:]] == ["known", "lost", "same", "new"]
+    assert run("show", path, "--resume", "1").exit_code == 2

@@ -1,0 +1,172 @@
+"""`wiretape show` with a filter: which rows are left, in which order."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect import timeline
+from wiretape_inspect.view.filters import parse
+from wiretape_inspect.view.matching import taker
+from wiretape_inspect.view.rows import DeltaRow
+
+
+def shown(run, path, *words):
+    """What is shown: `N` for the head of exchange N, `N:E` for its events, and the kinds of its other rows."""
+    result = run("show", path, *words, "--json")
+    assert result.exit_code == 0, result.output
+    found = []
+    for row in map(json.loads, result.stdout.splitlines()):
+        number = row["exchange"]
+        if row["row"] == "exchange":
+            found.append(f"{number}")
+        elif row["row"] == "deltas":
+            found.append(f"{number}:{row['event']}-{row['last_event']}")
+        else:
+            found.append(f"{number}:{row['event']}" if row["row"] == "event" else f"{number}:{row['row']}")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("words", "left"),
+    [
+        (["type:tool.*"], ["2", "2:2"]),
+        (["type:tool.*", "or", "kind:end"], ["2", "2:2", "2:end", "3", "3:end"]),
+        (["type:run.* exchange:3"], ["3", "3:1"]),
+        (
+            ["-type:*.delta", "-kind:request"],
+            ["2", "2:1", "2:2", "2:pause", "2:40", "2:cut", "2:end", "3", "3:1", "3:end"],
+        ),
+        (["-text:word", "session:s1", "-kind:end,cut"], ["2", "2:1", "2:2", "2:pause", "3", "3:1", "4"]),
+        (["event:5..7"], ["2", "2:5-7"]),
+        (["gap:>1s"], ["2", "2:pause", "2:40"]),
+        (["kind:comment"], ["2", "2:pause"]),
+        (["-kind:message"], ["1", "2", "2:pause", "2:cut", "2:end", "3", "3:end", "4"]),
+        (['"session_busy"'], ["1"]),
+        (["/runs\\/r1/"], ["4"]),
+        (["-session:s1"], ["1"]),
+        (["id:nothing"], []),
+    ],
+)
+def test_a_filter_leaves(run, session, words, left):
+    assert shown(run, session, *words) == left
+
+
+def test_events_are_filtered_before_deltas_are_folded(run, tape, message):
+    """A run is made of what is shown only, and never across what is not."""
+    texts = ["a", "b", "q", "c"]
+    tape.exchange(chunks=[(1, message("message.delta", delta={"text": text})) for text in texts])
+    path = tape.close()
+    assert shown(run, path, "-text:q") == ["1", "1:1-2", "1:4-4", "1:end"]
+    assert "2 message.delta · 2 chars" in run("show", path, "-text:q").output
+
+
+def test_findings_are_filtered_by_rule(run, tape, message):
+    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), (1, message("a", id="e2", sequence=1))])
+    tape.exchange("/x", status=500, headers=())
+    tape.find(
+        Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, None, None, 5, "It is wrong."),
+        Finding("ERR001", Severity.ERROR, Party.SERVICE, 2, None, None, None, 5, "It is no envelope."),
+    )
+    path = tape.close()
+    assert shown(run, path, "rule:SEQ*") == ["1", "1:2"]
+    assert shown(run, path, "rule:*") == ["1", "1:2", "2"]
+    assert run("show", path, "rule:seq001").output.splitlines()[-1].strip() == "└ SEQ001 error  It is wrong."
+
+
+def documented():
+    """The examples of docs/filter.md: what is written, and what it says that is left."""
+    text = Path(__file__, "../../../docs/filter.md").resolve().read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|`]*) \|$", text.partition("## Examples")[2], re.MULTILINE)
+    assert len(rows) > 15
+    return [(written, left.split()) for written, left in rows]
+
+
+@pytest.mark.parametrize(("written", "left"), documented())
+def test_the_documented_examples_are_true(run, session, written, left):
+    assert [item for item in shown(run, session, written) if ":" in item] == left
+
+
+@pytest.mark.parametrize("words", [["-hextype:x"], ["tpe:x"], ["--", "-kind:x"]])
+def test_a_wrong_filter_is_one_sentence(run, session, words):
+    result = run("show", session, *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("Error: Filter, at character")
+
+
+def test_options_may_stand_between_conditions(run, session):
+    found = run("show", session, "-kind:delta", "--json", "exchange:2", "--session", "s1", "type:tool.*")
+    assert [json.loads(line)["row"] for line in found.output.splitlines()] == ["exchange", "event"]
+
+
+CONDITIONS = st.sampled_from(
+    [
+        "type:*.delta",
+        "kind:message",
+        "kind:end,pause",
+        "gap:>10ms",
+        "seq:2..3",
+        "event:5..9",
+        "tool:t1",
+        "run:r1",
+        "text:word",
+        "/wor?d/",
+        "exchange:2",
+        "session:s1",
+        "rule:*",
+        'id:"e1"',
+        "kind:request",
+        "id:*",
+    ]
+)
+
+
+@settings(max_examples=40)
+@given(st.lists(CONDITIONS, min_size=1, max_size=3))
+def test_a_filter_keeps_the_order_and_its_negation_takes_the_rest(recording, conditions):
+    everything = items(recording, "")
+    taken = items(recording, ",".join(conditions[:1]))
+    rest = items(recording, f"-{conditions[0]}")
+    assert sorted([*taken, *rest], key=everything.index) == everything
+    assert not set(taken) & set(rest)
+    several = items(recording, " or ".join(conditions))
+    assert several == [item for item in everything if any(item in items(recording, one) for one in conditions)]
+
+
+def items(recording, written):
+    """All that is shown, deltas one by one."""
+    take, found = taker(parse(written)), []
+    for exchange in recording.exchanges():
+        rows = timeline.taken(recording, exchange, (), take)
+        if rows is None:
+            continue
+        if not exchange.is_stream:
+            found.append((exchange.number,))
+        for row in rows:
+            events = range(row.event, row.last_event + 1) if isinstance(row, DeltaRow) else [row]
+            found += [(exchange.number, event if isinstance(event, int) else repr(event)) for event in events]
+    return found
+
+
+@pytest.fixture(scope="module")
+def recording(new_tape, message):
+    tape = new_tape()
+    tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=())
+    tape.exchange(
+        chunks=[
+            (5, message("run.started", id="e1", sequence=1, run_id="r1")),
+            (2, message("tool.started", id="e2", sequence=2, content={"tool_call_id": "t1", "name": "f", "input": 1})),
+            *((10, message("message.delta", run_id="r1", delta={"text": text})) for text in ("wod ", "no ", "word ")),
+            (16_000, b": keep-alive\n\n"),
+            (100, message("message.delta", run_id="r2", delta={"text": "x"})),
+            (1, b"data: no\n\nevent: run.comp"),
+        ]
+    )
+    tape.exchange("/v1/sessions/s2/events/stream", [(1, message("run.completed", id="e4", sequence=4))])
+    with open_recording(tape.close()) as opened:
+        yield opened

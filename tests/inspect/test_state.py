@@ -1,0 +1,169 @@
+"""What a client knew at an event."""
+
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import Ending
+from wiretape.recording import open_recording
+from wiretape_inspect.view import state as states
+from wiretape_inspect.view.state import Spoken, state_at
+
+
+def reasoning(message, text):
+    return message("reasoning.delta", run_id="r1", delta={"text": text})
+
+
+@pytest.fixture
+def stream(message):
+    """A run with reasoning, two tool calls and a message."""
+
+    def said(kind, number, **fields):
+        return 5, message(kind, id=f"e{number}", sequence=number, run_id="r1", **fields)
+
+    return [
+        said("run.started", 1),
+        (1, reasoning(message, "Let me ")),
+        (1, reasoning(message, "see.")),
+        said("reasoning.message", 2, content=[{"type": "text", "text": "Let me see."}]),
+        said("tool.started", 3, content={"tool_call_id": "t1", "name": "f", "input": {"a": 1}}),
+        said("agent.custom_tool_use", 4, content={"tool_call_id": "t2", "name": "g", "input": {}}),
+        said("tool.completed", 5, content={"tool_call_id": "t1", "output": 1}),
+        (1, message("message.delta", run_id="r1", delta={"text": "It "})),
+        (1, message("message.delta", run_id="r1", delta={"text": "is."})),
+        said("message.completed", 6, content=[{"type": "text", "text": "It is!"}]),
+        (1, message("message.delta", run_id="r1", delta={"text": "And"})),
+        said("run.completed", 7),
+        said("session.status_idle", 8),
+    ]
+
+
+@pytest.fixture
+def at(tape, stream):
+    """The state at an event of that run."""
+    tape.exchange(chunks=stream)
+    with open_recording(tape.close()) as recording:
+        yield lambda event: state_at(recording, recording.exchange(1), event)
+
+
+def test_texts_grow_with_their_deltas_and_end_with_the_stored_message(at):
+    assert [at(event).reasoning.text for event in (1, 2, 3, 4, 9)] == ["", "Let me ", "Let me see."] + [
+        "Let me see."
+    ] * 2
+    assert [at(event).text for event in (7, 8, 9)] == [Spoken(), Spoken("It ", 3), Spoken("It is.", 6)]
+    assert at(10).text == Spoken("It is!", 6, final=True)
+    assert at(11).text == Spoken("And", 3)
+
+
+def test_tool_calls_are_open_between_their_start_and_their_end(at):
+    assert [[call.id for call in at(event).open_calls] for event in (4, 5, 6, 7, 13)] == [
+        [],
+        ["t1"],
+        ["t1", "t2"],
+        ["t2"],
+        ["t2"],
+    ]
+    (call,) = at(7).open_calls
+    assert (call.name, call.run_id, call.began.event, call.outcome) == ("g({})", "r1", 6, "")
+
+
+def test_the_session_runs_until_it_says_that_it_is_idle(at):
+    assert [at(event).session for event in (1, 11, 12, 13)] == ["running", "running", "unknown", "idle"]
+    (run,) = at(12).runs
+    assert (run.id, run.outcome, run.ended.event) == ("r1", "run.completed", 12)
+
+
+def test_the_cursor_is_the_last_id(at):
+    assert [at(event).last_event_id for event in (1, 3, 4, 9)] == ["e1", "e1", "e2", "e5"]
+    assert [at(event).last_sequence for event in (1, 3, 4, 9)] == [1, 1, 2, 5]
+
+
+def test_what_a_resumed_connection_knows_from_the_one_before(tape, message, stream):
+    tape.exchange(chunks=stream[:8], ending=Ending.SERVICE_RESET)
+    tape.exchange("/v1/sessions/other/events/stream", [(1, message("run.started", id="e5", sequence=5, run_id="r9"))])
+    tape.exchange(chunks=stream[9:10], request_headers=(("Last-Event-ID", "e5"),))
+    tape.exchange(chunks=stream[11:12], request_headers=(("last-event-id", "e6"),))
+    with open_recording(tape.close()) as recording:
+        state = state_at(recording, recording.exchange(4), 1)
+        assert state.connections == (1, 3, 4)
+        assert [call.id for call in state.open_calls] == ["t2"]
+        assert [run.id for run in state.runs] == ["r1"]
+        assert state.text == Spoken("It is!", 6, final=True)
+        assert state.last_sequence == 7
+
+
+def test_before_any_id_the_cursor_is_the_one_that_was_sent(tape, message):
+    tape.exchange(chunks=[(1, message("message.started"))], request_headers=(("Last-Event-ID", "\xc3\xa9"),))
+    tape.exchange(chunks=[(1, b"data: 1\n\n"), (1, b"id: a\ndata:\n\n"), (1, b"id:\ndata:\n\n")])
+    with open_recording(tape.close()) as recording:
+        assert state_at(recording, recording.exchange(1), 1).last_event_id == "é"
+        cursors = [state_at(recording, recording.exchange(2), event).last_event_id for event in (1, 2, 3)]
+        assert cursors == [None, "a", None]
+
+
+def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
+    monkeypatch.setattr(states, "KEPT", 10)
+    tape.exchange(chunks=[(1, message("message.delta", delta={"text": f"{number:04}"})) for number in range(8)])
+    with open_recording(tape.close()) as recording:
+        assert state_at(recording, recording.exchange(1), 8).text == Spoken("0500060007", 32)
+
+
+KINDS = (
+    "message.delta",
+    "message.started",
+    "message.completed",
+    "reasoning.delta",
+    "reasoning.message",
+    "run.started",
+    "run.completed",
+    "tool.started",
+    "tool.completed",
+    "intermediate.delta",
+)
+
+
+@settings(max_examples=50)
+@given(kinds=st.lists(st.sampled_from(KINDS), min_size=1, max_size=12), data=st.data())
+def test_the_index_only_saves_time(new_tape, message, kinds, data):
+    """With the index and without one, which a body that is encoded needs, the state is the same."""
+    chunks = [(1, event(message, kind, number)) for number, kind in enumerate(kinds, 1)]
+    until = data.draw(st.integers(1, len(kinds)))
+    tape = new_tape()
+    tape.exchange(chunks=chunks)
+    with open_recording(tape.close()) as recording:
+        exchange = recording.exchange(1)
+        found = state_at(recording, exchange, until)
+        recording.place = lambda *_: None
+        recording.indexed = lambda *_: iter(())
+        recording.first_indexed = lambda *_: None
+        assert state_at(recording, exchange, until) == found
+
+
+def event(message, kind, number):
+    fields = {"run_id": "r1", "delta": {"text": f"<{number}>"}} if kind.endswith(".delta") else {}
+    if kind.startswith("run."):
+        fields = {"run_id": f"r{number % 2}"}
+    if kind.startswith("tool."):
+        fields = {"content": {"tool_call_id": f"t{number % 2}", "name": "f", "input": number}}
+    if kind in {"message.completed", "reasoning.message"}:
+        fields = {"content": [{"type": "text", "text": f"({number})"}]}
+    return message(kind, **({} if kind.endswith(".delta") else {"id": f"e{number}", "sequence": number}), **fields)
+
+
+def test_the_command_shows_it(run, tape, stream):
+    tape.exchange(chunks=stream)
+    path = tape.close()
+    output = run("show", path, "--at", "1:9").output
+    assert " session  running\n" in output
+    assert "     run  r1  open, since 1:1, 0.007s\n" in output
+    assert "    tool  t2  open, since 1:6, 0.024s  g({})\n" in output
+    assert "    said  6 chars so far: It is.\n" in output
+    assert "  resume  Last-Event-ID: e5, after sequence 5\n" in output
+
+    said = json.loads(run("show", path, "--at", "1:9", "--json").output)
+    assert (said["row"], said["event"], said["type"]) == ("event", 9, "message.delta")
+    assert said["state"]["text"] == {"text": "It is.", "characters": 6, "final": False}
+    assert said["state"]["open_calls"][0]["began"] == {"exchange": 1, "event": 6, "time_ns": 24_000_001}
+    assert said["chunks"] == [[said["start"], said["end"], said["time_ns"]]]

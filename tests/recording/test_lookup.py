@@ -1,0 +1,140 @@
+"""Reading from the middle of a stream, and reading on in a recording that grows."""
+
+import gzip
+import sqlite3
+from itertools import accumulate, dropwhile
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Progress, Writer, open_recording
+
+FRAMES = [
+    b"id: e1\ndata: {}\n\n",
+    b"data: {}\r\n\r\n",
+    b"data: x\r\r",
+    b"id: \xff\ndata:\n\n",
+    b"id:\ndata:\n\n",
+    b": keep-alive\n",
+    b"\n",
+    b"event: a\ndata: {}\r\n\n",
+]
+
+
+def write(path, chunks, encoding=None, lost_after=None):
+    """A recording with one stream of these chunks, and a hole after chunk number `lost_after`."""
+    writer = Writer.create(path, upstream="http://service.test")
+    clock = iter(range(writer.began_ns + 10, 2**62, 10))
+    headers = [("content-type", "text/event-stream")] + ([("content-encoding", encoding)] if encoding else [])
+    writer.feed([RequestStarted(1, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ())])
+    writer.feed([RequestEnded(1, next(clock)), ResponseStarted(1, next(clock), 200, "", "HTTP/1.1", tuple(headers))])
+    at = 0
+    for number, data in enumerate(chunks):
+        writer.feed([BytesArrived(1, Side.RESPONSE, at, data, (at + len(data),), (next(clock),))])
+        at += len(data)
+        if number == lost_after:
+            writer.feed([BytesLost(1, next(clock), Side.RESPONSE, at, 7, "full")])
+            at += 7
+    writer.feed([ExchangeEnded(1, next(clock), Ending.COMPLETE)])
+    writer.close(next(clock))
+    return path
+
+
+def from_event(recording, event):
+    return list(dropwhile(lambda seen: (seen.event or 0) < event, recording.frames(1)))
+
+
+@settings(max_examples=50)
+@given(
+    pieces=st.lists(st.sampled_from(FRAMES), max_size=12),
+    cuts=st.lists(st.integers(1, 20), min_size=1, max_size=40),
+    lost=st.none() | st.integers(0, 5),
+    event=st.integers(0, 12),
+)
+def test_a_stream_reads_the_same_from_any_event_on(pieces, cuts, lost, event):
+    """Whatever line ends, chunks and holes it has: frames, times, numbers and cursors are those of the whole."""
+    stream = b"".join(pieces)
+    ends = [end for end in accumulate(cuts) if end < len(stream)]
+    chunks = [stream[begin:end] for begin, end in zip([0, *ends], [*ends, len(stream)], strict=True) if end > begin]
+    with (
+        TemporaryDirectory() as folder,
+        open_recording(write(f"{folder}/run.db", chunks, lost_after=lost)) as recording,
+    ):
+        expected = from_event(recording, event) if event > 1 else list(recording.frames(1))
+        found = list(recording.frames(1, event))
+    # The index keeps ids as text, so a cursor that is no UTF-8 is known by its replacement only.
+    assert [seen._replace(frame=readable(seen.frame)) for seen in found] == [
+        seen._replace(frame=readable(seen.frame)) for seen in expected
+    ]
+
+
+def readable(frame):
+    return frame._replace(last_event_id=frame.last_event_id.decode("utf-8", "replace").encode())
+
+
+def test_an_encoded_stream_is_read_from_its_beginning(tmp_path):
+    chunks = [gzip.compress(b"".join(b"data: %d\n\n" % number for number in range(5)))]
+    with open_recording(write(tmp_path / "run.db", chunks, "gzip")) as recording:
+        assert list(recording.frames(1, 4)) == from_event(recording, 4)
+        assert recording.frames(1, 4).__next__().frame.data == b"3"
+
+
+def test_an_index_that_lies_is_not_believed(tmp_path):
+    path = write(tmp_path / "run.db", [b"data: %d\n\n" % number for number in range(5)])
+    connection = sqlite3.connect(path)
+    with connection:
+        connection.execute("UPDATE frame SET event = event + 1 WHERE event > 2")
+    connection.close()
+    with open_recording(path) as recording:
+        assert [seen.frame.data for seen in recording.frames(1, 4)] == [b"3", b"4"]
+
+
+@pytest.mark.parametrize("start", [0, 3, 9, 10, 44])
+def test_a_body_begins_with_the_run_that_holds_the_offset(tmp_path, start):
+    path = write(tmp_path / "run.db", [b"data: %d\n\n" % number for number in range(5)], lost_after=1)
+    with open_recording(path) as recording:
+        parts = list(recording.body(1, Side.RESPONSE, start))
+    assert parts[0].start <= start
+    assert parts[-1].end == 5 * 9 + 7
+
+
+def test_what_comes_is_read_once_however_it_is_taken(tmp_path):
+    """Reading on after every commit gives the observations of the whole, in their order."""
+    path = tmp_path / "run.db"
+    writer = Writer.create(path, upstream="http://service.test")
+    clock = iter(range(writer.began_ns + 10, 2**62, 10))
+    steps = [
+        [RequestStarted(1, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ()), RequestEnded(1, next(clock))],
+        [ResponseStarted(1, next(clock), 200, "", "HTTP/1.1", ())],
+        [BytesArrived(1, Side.RESPONSE, 0, b"ab", (2,), (next(clock),))],
+        [RequestStarted(2, next(clock), "c", "GET", "http", "s", "/", "HTTP/1.1", ())],
+        [BytesLost(1, next(clock), Side.RESPONSE, 2, 7, "full")],
+        [
+            BytesArrived(1, Side.RESPONSE, 9, b"c", (10,), (next(clock),)),
+            ExchangeEnded(1, next(clock), Ending.COMPLETE),
+        ],
+    ]
+    seen, found = Progress(), []
+    for step in steps:
+        writer.feed(step)
+        writer.commit()
+        with open_recording(path) as recording:
+            until = recording.progress()
+            found += recording.between(seen, until)
+            assert list(recording.between(until, recording.progress())) == []
+        seen = until
+    writer.close(next(clock) + 100)
+    with open_recording(path) as recording:
+        assert found == list(recording.observations())
