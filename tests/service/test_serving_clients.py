@@ -177,3 +177,20 @@ async def test_the_same_requests_get_the_same_bytes(serve):
 
     assert await play(1) == await play(1)
     assert (await play(1))[:2] != (await play(2))[:2]
+
+
+async def test_time_passes_over_http_where_it_is_virtual(serve):
+    """With the token of the control interface, and a number of seconds that can be meant."""
+    async with serve("late", virtual=True) as stage:
+        session = await stage.session()
+        run = await stage.run(session)
+        path, token = "/_wiretape/advance", {"X-Wiretape-Token": stage.service.token}
+        assert (await stage.post(path, {"seconds": 2})).status == 401
+        for wrong in ({}, {"seconds": -1}, {"seconds": "2"}, {"seconds": 1e9}, {"second": 2}):
+            assert (await stage.post(path, wrong, headers=token)).status == 400
+        assert (await stage.get(run)).json["status"] in {"running", "waiting_for_input"}
+        assert (await stage.post(path, {"seconds": 2}, headers=token)).status == 200
+        assert (await stage.get(run)).json["status"] == "failed"
+    async with serve("late") as stage:
+        reply = await stage.post(path, {"seconds": 2}, headers={"X-Wiretape-Token": stage.service.token})
+        assert reply.status == 404, "real time cannot be hurried"

@@ -6,7 +6,7 @@ To be used in the event loop's thread.
 import asyncio
 import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import StrEnum
 
 from wiretape.errors import InputError
@@ -52,11 +52,16 @@ class Operations:
         connected: Collection[Connected] = (),
         requests: Callable[[], Requests] = Requests,
         on_reset: Collection[Callable[[], object]] = (),
+        advance: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
-        """`logs` and `connected` may change while the replay runs.  `on_reset` is called when all begins anew."""
+        """`logs` and `connected` may change while the replay runs.  `on_reset` is called when all begins anew.
+
+        `advance` lets so many seconds pass, where time is virtual.
+        """
         self.changes = drives.changes
         self.on_reset = list(on_reset)
         """What else has to begin anew: append to it."""
+        self.advance = advance
         self._drives = drives
         self._logs = logs
         self._connected = connected

@@ -29,6 +29,7 @@ _CODES = {
 }
 """The service has none of these, so that nobody takes them for its own."""
 _FEED = "events"
+_LONGEST_ADVANCE_S = 86_400
 _POINT = ("type", "sequence", "tool_call_id", "finding")
 
 _Document = Mapping[str, object]
@@ -52,6 +53,7 @@ class Control:
             "reset": {"POST": self._reset},
             "wait": {"POST": self._wait},
             _FEED: {"GET": self._state},
+            **({"advance": {"POST": self._advance}} if operations.advance is not None else {}),
         }
 
     def attach(self, app: web.Application) -> None:
@@ -98,6 +100,15 @@ class Control:
     async def _resume(self, fields: Fields) -> _Document:
         self._operations.resume(session_id := _session(fields))
         return self._now(session_id)
+
+    async def _advance(self, fields: Fields) -> _Document:
+        """Only where time is virtual."""
+        fields.only(["seconds"])
+        seconds = fields.number("seconds")
+        if self._operations.advance is None or seconds is None or not 0 <= seconds <= _LONGEST_ADVANCE_S:
+            raise InputError(f"Say how many seconds are to pass: a number from 0 to {_LONGEST_ADVANCE_S}.")
+        await self._operations.advance(seconds)
+        return self._now(None)
 
     async def _step(self, fields: Fields) -> _Document:
         session_id = _session(fields, "to", "count")

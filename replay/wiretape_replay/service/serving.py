@@ -230,4 +230,5 @@ def _control(sessions: Sessions, streams: Streams, faults: Faults, guard: Guard)
         requests=requests,
         # What was said stays said: streams end, and playheads go to where they were.
         on_reset=[faults.rewind, guard.rewind, lambda: asyncio.get_running_loop().call_soon(start)],
+        advance=sessions.clock.advance if isinstance(sessions.clock, VirtualClock) else None,
     )
