@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -198,7 +199,7 @@ def replay(
         for line in hearing.verdict(recording):
             _say(line)
         hearing.report()
-    failed = strict and bool(playing.misses or playing.unconsumed)
+    failed = strict and bool(playing.misses or playing.unconsumed or playing.unfollowed)
     ctx.exit(int(failed or fails(hearing.judge.blame, fail_on)))
 
 
@@ -257,15 +258,22 @@ def _summarise(playing: Replay) -> None:
     _say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
     for line in told_faults.summary(playing.faults):
         _say(line)
-    left = playing.unconsumed
-    if not left:
-        _say("Every recorded exchange was asked for.")
-        return
-    _say(f"Never asked for: {_count(len(left), 'recorded exchange')}.")
-    for entry in left[:_LISTED]:
-        _say(f"  {entry.number:>5}  {shown(f'{entry.method} {entry.target}')}")
-    if len(left) > _LISTED:
-        _say(f"  and {len(left) - _LISTED} more.")
+    streams = [f"  stream of session {shown(session_id)}" for session_id in playing.unfollowed]
+    exchanges = [f"  {entry.number:>5}  {shown(f'{entry.method} {entry.target}')}" for entry in playing.unconsumed]
+    if not streams and not exchanges:
+        _say("Everything recorded was asked for.")
+    _list("the stream of {}", "session", streams)
+    _list("{}", "recorded exchange", exchanges)
+
+
+def _list(of: str, what: str, lines: Sequence[str]) -> None:
+    """Say what nobody asked for, as far as there is any."""
+    if lines:
+        _say(f"Never asked for: {of.format(_count(len(lines), what))}.")
+    for line in lines[:_LISTED]:
+        _say(line)
+    if len(lines) > _LISTED:
+        _say(f"  and {len(lines) - _LISTED} more.")
 
 
 def _count(number: int, what: str) -> str:

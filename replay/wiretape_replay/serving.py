@@ -1,6 +1,6 @@
 """A recording served from Python."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -84,6 +84,14 @@ class Replay:
     def misses(self) -> list[Missed]:
         """The requests that were answered with status 501, in order."""
         return self.tape.missed
+
+    @property
+    def unfollowed(self) -> list[str]:
+        """The sessions whose stream nobody was given, in session mode."""
+        if self.player is None:
+            return []
+        given = {stream.session_id for stream in self.player.streamed if stream.refusal is None}
+        return [session_id for session_id in self.player.sessions if session_id not in given]
 
     @property
     def unconsumed(self) -> list[Entry]:
@@ -173,7 +181,7 @@ def _players(
         options.pace,
         log,
         matching=options.matching,
-        holds=lambda exchange: not _on_log(exchange),
+        holds=lambda exchange: not _is_stream_of(exchange, sessions),
         request_ids=ids,
     )
     streams = Streams(drives, ids, log, faulty)
@@ -190,9 +198,9 @@ def _guard(players: _Players, options: Options, ids: RequestIds) -> Guard | None
     return Guard(options.service or Service(), ids.next, workspace_of)
 
 
-def _on_log(exchange: Exchange) -> bool:
-    """Whether an exchange is a stream of which a log is made."""
-    return exchange.operation == STREAM.name and exchange.session_id is not None
+def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:
+    """Whether an exchange is a request for the stream of a session that has a log."""
+    return exchange.operation == STREAM.name and exchange.session_id in sessions
 
 
 def _known(recording: Recording) -> frozenset[str]:

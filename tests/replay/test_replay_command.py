@@ -101,7 +101,7 @@ def test_it_says_when_everything_was_asked_for(reel):
 
     assert err.splitlines()[1:] == [
         "Served 1 request; 0 requests had no match.",
-        "Every recorded exchange was asked for.",
+        "Everything recorded was asked for.",
         "The client broke no rule.",
     ]
 

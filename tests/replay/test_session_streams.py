@@ -165,6 +165,42 @@ async def test_a_stream_is_kept_alive_while_the_playhead_stands(play, entries, a
         assert await client.chunks(3) == [b": keep-alive\n\n"] * 3
 
 
+async def test_what_is_done_to_a_standing_playhead_does_not_hold_keep_alives_up(play, entries):
+    async with play(entries, paused=True, keep_alive_s=0.05) as stage:
+        client = await stage.stream()
+
+        async def meddle():
+            while True:
+                stage.drive().pause()
+                await asyncio.sleep(0)
+
+        meddling = asyncio.ensure_future(meddle())
+        assert await client.chunks(2) == [b": keep-alive\n\n"] * 2
+        meddling.cancel()
+
+
+async def test_deltas_that_a_client_does_not_get_are_no_sign_of_life_to_it(play, staging):
+    entries = [staging.event(1, 1), *(staging.delta(n, 1 + n) for n in range(1, 2000))]
+    async with play(entries, speed=1, keep_alive_s=0.02) as stage:
+        client = await stage.stream()
+
+        assert await client.chunks(2) == [entries[0].data, b": keep-alive\n\n"]
+
+
+async def test_a_first_stream_with_a_cursor_begins_behind_its_event(play, entries):
+    async with play(entries) as stage:
+        client = await stage.stream(cursor="e1", deltas=True)
+
+        assert await client.chunks(4) == data(entries, 1, 2, 3, 4)
+
+
+async def test_a_playhead_that_was_put_by_hand_stays_where_it_is_put(play, entries):
+    async with play(entries, paused=True) as stage:
+        client = await stage.stream(cursor="e1")
+
+        assert client.head.startswith(b"HTTP/1.1 400 ")
+
+
 async def test_keep_alives_come_as_fast_as_the_playhead_moves(play, entries):
     """15 s of its time are 15 ms here."""
     async with play(entries, speed=1000, paused=True) as stage:

@@ -19,10 +19,10 @@ from wiretape_replay.service.clock import Clock
 from wiretape_replay.service.engine import Command, Do, Refusal, Run, SessionEngine, entry_of, made_id
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.store import Change, Kept, Store, StoredSession
-from wiretape_replay.session.drive import Timer
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.session import Session
+from wiretape_replay.session.silence import Timer
 
 _HEAD = Head(
     200,

@@ -4,32 +4,15 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
-from typing import Protocol
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Playhead, Step
+from wiretape_replay.session.silence import Later, Silence, really_later
 
 _LEAST_KEEP_ALIVE_S = 0.01
 """However fast a playhead moves, a stream that is sent nothing is not flooded."""
-
-
-class Timer(Protocol):
-    """Something that is to happen."""
-
-    def cancel(self) -> None:
-        """Let it not happen."""
-        ...
-
-
-Later = Callable[[float, Callable[[], None]], Timer]
-"""Lets something happen after so many seconds."""
-
-
-def really_later(delay_s: float, happen: Callable[[], None]) -> Timer:
-    """By the clock of the event loop."""
-    return asyncio.get_running_loop().call_later(delay_s, happen)
 
 
 class Drive:
@@ -69,6 +52,16 @@ class Drive:
         if not self.playhead.started:
             self.playhead.start(time.monotonic_ns())
             self._run()
+
+    def begin_after(self, cursor: str) -> None:
+        """The first stream asks for what follows `cursor`: it has read what comes before, so that is behind.
+
+        Nothing, for a playhead that has begun, that stands where it was put by hand, or that has no such event.
+        """
+        place = self.playhead.log.place_of(cursor)
+        fresh = not (self.playhead.started or self.playhead.paused or self.playhead.place)
+        if fresh and place is not None:
+            self.seek(place + 1)
 
     def pause(self) -> None:
         """Stop here."""
@@ -112,17 +105,20 @@ class Drive:
             self._timer.cancel()
             self._timer = None
 
-    async def moved(self) -> bool:
-        """Wait until something is done to the playhead; False when it stood for `keep_alive_s` and nothing was."""
+    def silence(self) -> Silence:
+        """That of a stream that begins to follow."""
+        return Silence(self.keep_alive_s, self._later)
+
+    async def moved(self, silence: Silence) -> bool:
+        """Wait until something is done to the playhead; False when it is the silence of a stream that became long."""
+        if silence.is_long:
+            return False
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        # A timer for each event of a playhead that moves would be cancelled, and stay in memory until it is due.
-        timer = self._later(self.keep_alive_s, lambda: _wake(waiter, False)) if self.playhead.standing else None
+        silence.ended = lambda: _wake(waiter, False)
         self._waiting.add(waiter)
         try:
             return await waiter
         finally:
-            if timer is not None:
-                timer.cancel()
             self._waiting.discard(waiter)
 
     def _run(self) -> None:

@@ -4,9 +4,10 @@ from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observe import header
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.session.changes import Changes
-from wiretape_replay.session.drive import Drive, Later, really_later
+from wiretape_replay.session.drive import Drive
 from wiretape_replay.session.log import Log
 from wiretape_replay.session.playhead import Playhead
+from wiretape_replay.session.silence import Later, really_later
 
 
 class Drives:

@@ -9,6 +9,7 @@ from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
 from wiretape_replay.session.drive import Drive
 from wiretape_replay.session.follower import Follower
 from wiretape_replay.session.log import Entry, EntryKind
+from wiretape_replay.session.silence import Silence
 
 
 async def give(
@@ -18,21 +19,41 @@ async def give(
 
     With `faulty` it is sent with faults.
     """
+    silence = drive.silence()
+    try:
+        await _give(line, drive, follower, keep_alive, faulty, silence=silence)
+    finally:
+        silence.broken()
+
+
+async def _give(
+    line: Line, drive: Drive, follower: Follower, keep_alive: bytes, faulty: FaultyStream | None, *, silence: Silence
+) -> None:
     playhead, resets = drive.playhead, drive.resets
     drive.start()
     while drive.resets == resets:
+        before = follower.place
         due = follower.take(playhead.place)
+        sent = False
         while together := list(islice(due, 1 if faulty is not None else PIECES_BETWEEN_BREAKS)):
+            sent = True
             if await _pass(together, line, faulty):
                 return
             if drive.resets != resets:
                 break
+        if sent:
+            silence.broken()
         if drive.resets != resets or follower.place < playhead.place:
             continue  # both happen while a slow client is sent something
-        if not await drive.moved():
+        if playhead.standing or (follower.place > before and not sent):
+            # What is kept from this client, deltas for one, is no sign of life to it.  Where the playhead moves
+            # through a silence of the log, the silence is the recorded one.
+            silence.watch()
+        if not await drive.moved(silence):
             if faulty is not None and await faulty.flush():
                 return
             await line.send(keep_alive)
+            silence.broken()
     line.close()
 
 

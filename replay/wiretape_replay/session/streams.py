@@ -56,6 +56,8 @@ class Streams:
         sent, deltas = header(asked.headers, CURSOR_HEADER), deltas_requested(asked.target)
         cursor = cursor_in(sent)
         drive = self.drives.for_stream(session.log, asked, cursor)
+        if cursor is not None:
+            drive.begin_after(cursor)
         place = drive.playhead.place
         try:
             follower = Follower(session.log, place, cursor=cursor, deltas=deltas)
@@ -63,6 +65,8 @@ class Streams:
             self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place, INVALID_CURSOR))
             message = f"The cursor {cursor} names no persisted event of session {session.log.session_id}."
             await self.refuse(asked, line, INVALID_CURSOR, message)
+            if session.log.place_of(cursor or "") is not None:
+                self._log(f"  The event is on the log, but ahead of the playhead (at {place} of {len(session.log)}).")
             return
         self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place))
         since = f"after {cursor}" if cursor else "from the beginning"
