@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Protocol
 
-from wiretape_replay.session.drive import Timer
+from wiretape_replay.session.silence import Timer
 
 _SECOND_NS = 1_000_000_000
 _TURNS = 10
