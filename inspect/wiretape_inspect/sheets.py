@@ -1,12 +1,13 @@
 """State and resume view as lines of text.  Pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from wiretape_inspect.lines import Span
 from wiretape_inspect.view.resume import Here, Joined, Resume, Status
 from wiretape_inspect.view.state import Spoken, State
 from wiretape_inspect.view.work import Span as Stretch
-from wiretape_inspect.words import count, digits, moment
+from wiretape_inspect.view.work import Work
+from wiretape_inspect.words import count, digits, duration, moment
 
 _TEXT = 400
 """Characters of a text that are shown: its last ones."""
@@ -49,6 +50,31 @@ def _stretch(stretch: Stretch) -> str:
     began, ended = stretch.began, stretch.ended
     since = f"since {began.exchange}:{began.event}, {moment(began.time_ns)}" if began else "its start was not seen"
     return f"open, {since}" if ended is None else f"{stretch.outcome} at {ended.exchange}:{ended.event}"
+
+
+def calls(work: Work, named: Iterable[Stretch]) -> Iterator[list[Span]]:
+    """Runs, then tool calls: `named` are those of `work`, with what they call."""
+    for run in work.runs.values():
+        yield _line("run", run)
+    for call in named:
+        yield _line("tool", call)
+    if not work.runs and not work.calls:
+        yield [("no runs and no tool calls", "finding")]
+
+
+def _line(name: str, stretch: Stretch) -> list[Span]:
+    began, ended = stretch.began, stretch.ended
+    lasted = duration(ended.time_ns - began.time_ns) if began and ended else ""
+    style = "gap" if stretch.open else "bad" if stretch.outcome.endswith("failed") else "durable"
+    places = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
+    outcome = "open" if stretch.open else stretch.outcome
+    return [
+        (f"{name:>8}  ", "dim"),
+        (f"{stretch.id:<16}  ", ""),
+        (f"{places:<15} {lasted:>9}  ", "dim"),
+        (f"{outcome:<14}  ", style),
+        (f"{count(stretch.events, 'event')}  {stretch.name}", ""),
+    ]
 
 
 def _spoken(name: str, spoken: Spoken) -> Iterator[list[Span]]:

@@ -71,6 +71,12 @@ def test_the_rows_of_a_stream_say_what_the_view_model_says(run, session):
     assert "service reset in mid-event · 3 durable events · 37 deltas · 1 keep-alive" in output
 
 
+def test_the_pager_can_be_left_out(session):
+    output = on_terminal(wiretape("show", session, "--no-pager"), PAGER="false", NO_COLOR="1")
+
+    assert "run.started" in output
+
+
 def test_no_colour_and_no_pager_off_a_terminal(run, session):
     output = run("show", session).output
 
@@ -211,12 +217,24 @@ def hostile(tape, message):
         detail=HOSTILE,
     )
     tape.exchange("/x", [(1, HOSTILE.encode())], headers=(), status=500, detail=HOSTILE, request_body=HOSTILE.encode())
+    again = message(f"y{HOSTILE}", id=f"e{NO_NUL}", sequence=7, content={"a": HOSTILE})
+    cursor = (("last-event-id", f"e{NO_NUL}".encode().decode("latin-1")),)
+    tape.exchange(f"/v1/sessions/{HOSTILE}/events/stream", [(1, again)], request_headers=cursor)
     return tape.close()
 
 
 def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
     path = hostile(tape, message)
-    for command in ("show", "show --json", "sessions", "sessions --json", "export --format jsonl"):
+    commands = ["show", "show --json", "sessions", "sessions --json", "export --format jsonl", "show --follow"]
+    commands += [
+        "show --follow --json",
+        "show --resume 1:3",
+        "show --resume 1:3 --json",
+        "show --calls",
+        "show --calls --json",
+    ]
+    commands += [f"show --at 1:{event}{form}" for event in range(1, 6) for form in ("", " --json")]
+    for command in commands:
         result = run(*command.split(), path)
 
         assert result.exit_code == 0, result.output

@@ -2,7 +2,7 @@
 
 from wiretape.recording.file import check_output
 from wiretape.recording.growth import Progress
-from wiretape.recording.lookup import IndexedEvent
+from wiretape.recording.lookup import IndexedEvent, Silence
 from wiretape.recording.model import Exchange, RecordingInfo
 from wiretape.recording.reader import Recording, open_recording
 from wiretape.recording.writer import Writer
@@ -13,6 +13,7 @@ __all__ = [
     "Progress",
     "Recording",
     "RecordingInfo",
+    "Silence",
     "Writer",
     "check_output",
     "open_recording",

@@ -29,6 +29,26 @@ _FIRST = """
 SELECT event FROM frame WHERE exchange_id = ? AND event >= ?
   AND coalesce(type, name, 0) = (SELECT id FROM word WHERE text = ?) ORDER BY start LIMIT 1
 """
+_SILENCES = """
+SELECT since_ns, time_ns, event FROM (
+  SELECT * FROM (
+    SELECT event, time_ns,
+      lag(time_ns, 1, (SELECT coalesce(responded_ns, started_ns) FROM exchange WHERE id = :exchange))
+        OVER (ORDER BY start) AS since_ns
+    FROM frame WHERE exchange_id = :exchange AND event IS NOT NULL)
+  WHERE time_ns - since_ns >= :least ORDER BY time_ns - since_ns DESC LIMIT :most)
+ORDER BY time_ns
+"""
+
+
+class Silence(NamedTuple):
+    """Time without a message."""
+
+    since_ns: int
+    """When the message before came, or the response began."""
+    until_ns: int
+    event: int
+    """The message that ended it."""
 
 
 class IndexedEvent(NamedTuple):
@@ -82,3 +102,9 @@ def first(connection: sqlite3.Connection, exchange: int, event: int, type_: str)
     """The number of the first message of a type, from a message on."""
     row = connection.execute(_FIRST, (exchange, event, type_)).fetchone()
     return None if row is None else int(row["event"])
+
+
+def silences(connection: sqlite3.Connection, exchange: int, least_ns: int, most: int) -> list[Silence]:
+    """The `most` longest times of `least_ns` and more before a message, in order of time."""
+    found = connection.execute(_SILENCES, {"exchange": exchange, "least": least_ns, "most": most})
+    return [Silence(*row) for row in found]

@@ -16,7 +16,7 @@ from wiretape.errors import RecordingError
 from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
 from wiretape.recording import growth, lookup, merge, schema
 from wiretape.recording.growth import Progress
-from wiretape.recording.lookup import IndexedEvent
+from wiretape.recording.lookup import IndexedEvent, Silence
 from wiretape.recording.model import Exchange, RecordingInfo
 from wiretape.recording.segments import COLUMNS, unpack
 from wiretape.stream import Place, SeenFrame, frames_of
@@ -150,6 +150,18 @@ class Recording:
         """The number of the first message of a type, from message number `event` on, by the index."""
         with _damage(self.path):
             return lookup.first(self._connection, number, event, type_)
+
+    def silences(self, number: int, least_ns: int, most: int) -> list[Silence]:
+        """The `most` longest times of `least_ns` and more before a message of a stream, in order, by the index."""
+        with _damage(self.path):
+            return lookup.silences(self._connection, number, least_ns, most)
+
+    def last_indexed_ns(self, number: int) -> int | None:
+        """When the last frame of a stream came, by the index; None where there is none."""
+        with _damage(self.path):
+            query = "SELECT max(time_ns) FROM frame WHERE exchange_id = ?"
+            time_ns: int | None = self._connection.execute(query, (number,)).fetchone()[0]
+            return time_ns
 
     def indexed(self, number: int, until: int, without: Collection[str] = ()) -> Iterator[IndexedEvent]:
         """What the index says of the messages before the offset `until`, but those of the types `without`.  Streams."""

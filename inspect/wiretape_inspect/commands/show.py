@@ -11,8 +11,9 @@ from wiretape_inspect import choosing, following, jsonlines, output, place, shee
 from wiretape_inspect.view import filters
 from wiretape_inspect.view.filters import Filter
 from wiretape_inspect.view.matching import may_take_exchange, taker
+from wiretape_inspect.view.overview import work_of
 from wiretape_inspect.view.resume import resumed
-from wiretape_inspect.view.state import state_at
+from wiretape_inspect.view.state import named, state_at
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _SHIELD = "\0"
@@ -36,6 +37,7 @@ def _filter(_context: click.Context, _parameter: click.Parameter, words: Sequenc
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--at", metavar="EXCHANGE:EVENT", help="Only this event, with its bytes and what a client knew: 2:57.")
 @click.option("--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Two streams of a session side by side: 2:3.")
+@click.option("--calls", is_flag=True, help="The runs and tool calls, a line each.")
 @click.option("--follow", "-f", is_flag=True, help="Wait for more, until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
 @click.option("--no-pager", is_flag=True, help="Write to the terminal, also what is longer than the screen.")
@@ -47,6 +49,7 @@ def show(
     number: int | None,
     at: str | None,
     pair: str | None,
+    calls: bool,
     follow: bool,
     as_json: bool,
     no_pager: bool,
@@ -74,6 +77,8 @@ def show(
     """
     narrowed = session is not None or number is not None or bool(whole.groups)
     _check(session=session, number=number, at=at, pair=pair, narrowed=narrowed, follow=follow)
+    if calls and (whole.groups or at is not None or pair is not None or follow):
+        raise click.UsageError("--calls goes with --session, --exchange and --json only.")
     if follow:
         found = following.follow(file, whole, paper=output.paper(), as_json=as_json)
         output.write_lines(found, live=True)
@@ -84,6 +89,9 @@ def show(
             output.write_lines(_closely(recording, at, as_json=as_json), page=page)
         elif pair is not None:
             output.write_lines(_resumed(recording, pair, as_json=as_json), page=page)
+        elif calls:
+            chosen = choosing.exchanges(recording, session=session, number=number)
+            output.write_lines(_calls(recording, chosen, as_json=as_json), page=page)
         else:
             chosen = choosing.exchanges(recording, session=session, number=number)
             output.write_lines(lines(recording, chosen, whole, as_json=as_json), page=page)
@@ -123,6 +131,24 @@ def _resumed(recording: Recording, pair: str, *, as_json: bool) -> Iterable[str]
     if as_json:
         return map(jsonlines.dump, jsonlines.joined(view))
     return map(output.paper().line, sheets.resume(view))
+
+
+def _calls(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool) -> Iterable[str]:
+    """The lines about runs and tool calls; those of one session are put together over its streams."""
+    found: dict[str | None, list[Exchange]] = {}
+    for exchange in chosen:
+        if exchange.is_stream:
+            found.setdefault(exchange.session_id, []).append(exchange)
+    paper = output.paper()
+    for session, exchanges in found.items():
+        work = work_of(recording, exchanges)
+        called = named(recording, iter(work.calls.values()))
+        if as_json:
+            for name, spans in (("run", iter(work.runs.values())), ("call", called)):
+                yield from (jsonlines.dump({"row": name, "session_id": session, name: span}) for span in spans)
+        else:
+            yield paper.line([(f"session {session if session is not None else '(none)'}", "head")])
+            yield from map(paper.line, sheets.calls(work, called))
 
 
 def lines(

@@ -1,0 +1,88 @@
+"""A stream at a glance, and the list of runs and tool calls."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import Ending
+from wiretape.recording import Silence, open_recording
+from wiretape_inspect import jsonlines
+from wiretape_inspect.view.overview import axis, overview
+
+S = 1_000_000_000
+
+
+def tool(message, kind, number, call="t1"):
+    content = {"tool_call_id": call, "name": "f", "input": 1} if kind == "tool.started" else {"tool_call_id": call}
+    return message(kind, id=f"e{number}", sequence=number, run_id="r1", content=content)
+
+
+@pytest.fixture
+def calls(tape, message):
+    """A run over two streams, with a call that ends on the second one, and one that stays open."""
+    tape.exchange(
+        chunks=[
+            (5, message("run.started", id="e1", sequence=1, run_id="r1")),
+            (5, tool(message, "tool.started", 2)),
+            (20_000, tool(message, "tool.started", 3, "t2")),
+            (5, message("message.delta", run_id="r1", delta={"text": "x"})),
+        ],
+        ending=Ending.SERVICE_RESET,
+    )
+    again = [(1, tool(message, "tool.started", 3, "t2")), (2000, tool(message, "tool.failed", 4))]
+    tape.exchange(chunks=[*again, (1, message("run.failed", id="e5", sequence=5, run_id="r1"))])
+    return tape.close()
+
+
+def test_a_stream_at_a_glance(calls):
+    with open_recording(calls) as recording:
+        seen = overview(recording, recording.exchange(1))
+    assert [(silence.event, silence.until_ns - silence.since_ns) for silence in seen.silences] == [(3, 20 * S)]
+    assert [stretch.folded for stretch in seen.axis] == [False, True, False]
+    assert (seen.axis[0].since_ns, seen.axis[-1].until_ns) == (seen.began_ns, seen.ended_ns)
+    assert [(call.id, call.name, call.open) for call in seen.calls] == [("t1", "f(1)", True), ("t2", "f(1)", True)]
+    assert [(run.id, run.events, run.open) for run in seen.runs] == [("r1", 3, True)]
+    assert json.loads(jsonlines.dump(seen))["axis"][1]["folded"] is True
+
+
+def test_a_stream_without_messages_has_an_axis(tape):
+    tape.exchange(ending=None)
+    with open_recording(tape.close()) as recording:
+        seen = overview(recording, recording.exchange(1))
+    assert (seen.axis, seen.silences, seen.began_ns) == ((), (), seen.ended_ns)
+
+
+@settings(max_examples=50)
+@given(st.lists(st.tuples(st.integers(0, 3 * S), st.integers(S, 100 * S)), max_size=6), st.integers(0, 3 * S))
+def test_the_axis_has_no_holes_and_keeps_the_order(pieces, rest):
+    now, silences = 7, []
+    for busy, quiet in pieces:
+        silences.append(Silence(now + busy, now + busy + quiet, 1))
+        now += busy + quiet
+    found = list(axis(7, now + rest, silences))
+    if found:
+        assert (found[0].since_ns, found[0].begin, found[-1].until_ns) == (7, 0, now + rest)
+        assert found[-1].end == pytest.approx(1)
+    for before, after in pairwise(found):
+        assert (before.until_ns, before.end) == (after.since_ns, after.begin)
+    assert sum(stretch.folded for stretch in found) == len(silences)
+
+
+def test_the_command_puts_calls_together_over_streams(run, calls):
+    lines = run("show", calls, "--calls").output.splitlines()
+    assert lines[0] == "session s1"
+    assert lines[1].split() == ["run", "r1", "1:1-2:3", "22.0", "s", "run.failed", "6", "events"]
+    assert lines[2].split() == ["tool", "t1", "1:2-2:2", "22.0", "s", "tool.failed", "2", "events", "f(1)"]
+    assert lines[3].split() == ["tool", "t2", "1:3-?", "open", "2", "events", "f(1)"]
+
+    rows = [json.loads(line) for line in run("show", calls, "--calls", "--json").output.splitlines()]
+    assert [(row["row"], row.get("call", row.get("run"))["id"]) for row in rows] == [
+        ("run", "r1"),
+        ("call", "t1"),
+        ("call", "t2"),
+    ]
+    assert rows[2]["call"]["ended"] is None
+    assert run("show", calls, "--calls", "type:a").exit_code == 2
