@@ -4,7 +4,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from wiretape.contract import DELTA_TYPES, RUN_STARTED
+from wiretape.contract import DELTA_TYPES
+from wiretape.contract.event_types import (
+    MESSAGE_COMPLETED,
+    MESSAGE_DELTA,
+    MESSAGE_STARTED,
+    REASONING_DELTA,
+    REASONING_MESSAGE,
+    RUN_STARTED,
+)
 from wiretape.encoding import is_identity
 from wiretape.recording import Exchange, Recording
 from wiretape.stream import SeenFrame
@@ -16,9 +24,9 @@ KEPT = 100_000
 NAMED = 50
 """How many open tool calls are looked up to tell what they call."""
 _END = 2**62
-_DELTA = {"text": "message.delta", "reasoning": "reasoning.delta"}
-_FINAL = {"text": "message.completed", "reasoning": "reasoning.message"}
-_ANEW = {"message.started": ("text",), RUN_STARTED: ("text", "reasoning")}
+_DELTA = {"text": MESSAGE_DELTA, "reasoning": REASONING_DELTA}
+_FINAL = {"text": MESSAGE_COMPLETED, "reasoning": REASONING_MESSAGE}
+_ANEW = {MESSAGE_STARTED: ("text",), RUN_STARTED: ("text", "reasoning")}
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from wiretape.contract import RESOURCE_NOT_FOUND, STREAM, is_preflight
+from wiretape.contract.error_codes import INVALID_REQUEST
 from wiretape.text import shown
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.guard import Guard
@@ -13,7 +14,7 @@ from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.service.engine import Refusal
 from wiretape_replay.service.operations.doing import Doing, Request
-from wiretape_replay.service.operations.reading import INVALID, check_stream
+from wiretape_replay.service.operations.reading import check_stream
 from wiretape_replay.service.operations.routing import Found, Route, find
 from wiretape_replay.session.streams import Streams
 
@@ -73,7 +74,7 @@ class ScenarioSource:
         path = shown(asked.target.partition("?")[0])
         if not found.allowed:
             return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
-        answer = envelope(INVALID, f"{path} takes {allowed}.", self._request_ids.next())
+        answer = envelope(INVALID_REQUEST, f"{path} takes {allowed}.", self._request_ids.next())
         return Answer(answer.status, answer.body, (*answer.headers, ("Allow", allowed)))
 
 
@@ -82,6 +83,6 @@ def foreign(request_ids: RequestIds) -> Callable[[str], Answer]:
 
     def answer(what: str) -> Answer:
         told = shown(" ".join(what.split()))
-        return envelope(INVALID, f"The request cannot be understood: {told}", request_ids.next())
+        return envelope(INVALID_REQUEST, f"The request cannot be understood: {told}", request_ids.next())
 
     return answer

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiretape.contract import CANCEL, RESOURCE_NOT_FOUND, RESUME
+from wiretape.contract.error_codes import IDEMPOTENCY_CONFLICT
 from wiretape.text import shown
 from wiretape_replay.answers.guard import no_session
 from wiretape_replay.answers.settings import Key
@@ -18,8 +19,6 @@ from wiretape_replay.service.operations.reading import body_of, idempotency_key,
 from wiretape_replay.service.operations.routing import Found
 from wiretape_replay.service.sessions import LiveSession, Sessions
 from wiretape_replay.service.store import Kept
-
-_CONFLICT = "idempotency_conflict"
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,7 @@ class Doing:
         if known is None:
             return _Keeping(request.key.tenant, key, digest, None)
         if known.request != digest:
-            raise Refusal(_CONFLICT, "The idempotency key was used for another request.")
+            raise Refusal(IDEMPOTENCY_CONFLICT, "The idempotency key was used for another request.")
         return _Keeping(request.key.tenant, key, digest, Answer(known.status, known.body))
 
 

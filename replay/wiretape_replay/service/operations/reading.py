@@ -7,11 +7,11 @@ from urllib.parse import parse_qsl
 import orjson
 
 from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS
+from wiretape.contract.error_codes import INVALID_REQUEST
 from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.front.asked import LARGEST_COMPARED, Asked
 from wiretape_replay.service.engine import Refusal
 
-INVALID = "invalid_request"
 _LONGEST_KEY = 255
 
 
@@ -64,4 +64,4 @@ def check_stream(asked: Asked) -> None:
 def invalid(path: str, reason: str) -> Refusal:
     """What is refused for what it says at one place."""
     where = "The body" if path == "$" else path
-    return Refusal(INVALID, f"{where} is not as it should be: {reason}.", reasons=[Reason(path, reason)])
+    return Refusal(INVALID_REQUEST, f"{where} is not as it should be: {reason}.", reasons=[Reason(path, reason)])
