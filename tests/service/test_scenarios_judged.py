@@ -1,0 +1,190 @@
+"""All shipped scenarios, played to a client that keeps the specification: what `wiretape report` says to it."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.observe import BytesArrived
+from wiretape.recording import Writer, open_recording
+from wiretape.rules import CATALOGUE, Party, Verdict
+from wiretape_replay.service.scenario.listing import shipped
+
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
+NOT_EXERCISED = {
+    "SSE010": "the service sends no `retry`, as the specification has none",
+}
+"""Rules that a service which keeps the specification cannot exercise, by code, and why."""
+
+RUNS = {"conversation": 3, "late": 2, "sandbox": 3, "failures": 2, "everything": 3}
+"""How many runs of a scenario are played; one of those that are not here."""
+ASK = {("question", 1), ("everything", 3)}
+"""Scenario and number of the runs that wait for input."""
+LATE = {("late", 1)}
+"""Those whose result comes too late."""
+ENDS = "session.status_idle"
+
+
+class Visit:
+    """A client's visit to one scenario: it follows the stream, answers what is asked, and tries again where it may."""
+
+    def __init__(self, stage, scenario):
+        self.stage, self.scenario = stage, scenario
+        self.session, self.run, self.cursor = "", "", None
+        self.known = []
+
+    async def play(self):
+        self.session = await self.stage.session()
+        for number in range(1, RUNS.get(self.scenario, 1) + 1):
+            stream = await self.stage.stream(self.session, self.cursor)
+            await self.create()
+            if (self.scenario, number) in ASK:
+                await self.give_input()
+            await self.read(stream, late=(self.scenario, number) in LATE)
+
+    async def post(self, path, body):
+        """Ask with an idempotency key: the same one when the same is asked again."""
+        self.known += [(path, body, self.run)] if (path, body, self.run) not in self.known else []
+        return await self.stage.post(path, body, idem=f"{self.session}-{self.known.index((path, body, self.run))}")
+
+    async def create(self):
+        while (reply := await self.post(f"{self.session}/runs", {})).status in {422, 503}:
+            await self.stage.service.advance(5)
+        assert reply.status == 201, reply.body
+        self.run = f"{self.session}/runs/{reply.json['id']}"
+
+    async def give_input(self):
+        while (await self.stage.get(self.run)).json["status"] == "running":
+            pass
+        assert (await self.post(f"{self.run}/resume", {"input": "Yes."})).status == 200
+
+    async def read(self, stream, *, late):
+        """To the end of the run, over as many streams as that takes."""
+        while True:
+            while (event := await stream.next()) is not None and event["type"] not in {ENDS, "stream.resync"}:
+                if event["type"] == "agent.custom_tool_use":
+                    await (self.stage.service.advance(2) if late else self.answer(event["content"]["tool_call_id"]))
+            self.cursor = stream.cursor
+            stream.close()
+            if event is not None and event["type"] == ENDS:
+                return
+            stream = await self.stage.stream(self.session, self.cursor)
+
+    async def answer(self, call):
+        body = {"tool_call_id": call, "output": {"celsius": 21.5}}
+        while (reply := await self.post(f"{self.run}/resume", body)).status == 503:
+            await self.stage.service.advance(5)
+        assert reply.status == 200, reply.body
+
+
+async def refusals(stage):
+    """What a client that does nothing wrong may be refused: a run while one is active, a result, a limit."""
+    session = await stage.session()
+    run = await stage.run(session)
+    stream = await stage.stream(session)
+    events = await stream.until("agent.custom_tool_use")
+    assert (await stage.post(f"{session}/runs")).code == "SESSION_BUSY"
+    call = events[-1]["content"]["tool_call_id"]
+    wrong = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": "warm"}})
+    assert wrong.code == "tool_result_invalid"
+    await stage.service.advance(20)
+    assert (await stage.post(f"{run}/cancel")).status == 200
+    events += await stream.until(ENDS)
+    stream.close()
+    assert (await stage.post(f"{run}/cancel")).code == "RUN_NOT_CANCELLABLE"
+    await again(stage, session, [event for event in events if "id" in event])
+    while (reply := await stage.post("/v1/sessions")).status == 201:
+        pass
+    assert reply.code == "RATE_LIMITED"
+    await stage.service.advance(int(reply.headers["retry-after"]))
+    await stage.session()
+
+
+async def again(stage, session, stored):
+    """Read what another client has read before, from a cursor on that it hands over, and then what is live."""
+    stream = await stage.stream(session, stored[0]["id"], key="second-key")
+    run = await stage.run(session)
+    assert await stream.until(ENDS) == stored[1:]
+    await stream.until("agent.custom_tool_use")
+    assert (await stage.post(f"{run}/cancel")).status == 200
+    await stream.until(ENDS)
+    stream.close()
+
+
+async def mistakes(stage):
+    """What a client must not do, and has to be refused: no key, and a cursor of another session."""
+    assert (await stage.post("/v1/sessions", key=None)).status == 401
+    cursors = []
+    for _ in range(2):
+        session = await stage.session()
+        stream = await stage.stream(session)
+        await stage.run(session)
+        cursors.append((await stream.until(ENDS))[0]["id"])
+        stream.close()
+    reply = await stage.get(f"{session}/events/stream", headers={"Last-Event-ID": cursors[0]})
+    assert reply.code == "invalid_cursor"
+
+
+def joined(path, records):
+    """One recording of several that were made one after the other."""
+    writer = Writer.create(path, upstream="http://service.test")
+    exchanges, now = 0, writer.began_ns + 1
+    for record in records:
+        with open_recording(record) as recording:
+            seen = [shifted(one, exchanges, now) for one in recording.observations()]
+        writer.feed(seen)
+        exchanges = max(one.exchange for one in seen)
+        now = max(one.time_ns for one in seen) + 10**9
+    writer.close(now)
+    return path
+
+
+def shifted(one, exchanges, later_ns):
+    """An observation, so many exchanges and ns later."""
+    if isinstance(one, BytesArrived):
+        return replace(one, exchange=one.exchange + exchanges, times=[time + later_ns for time in one.times])
+    return replace(one, exchange=one.exchange + exchanges, time_ns=one.time_ns + later_ns)
+
+
+@pytest.fixture
+def recorded(serve, stages, tmp_path):
+    """Plays a scenario and records it; each goes on with the data, and so the ids and the time, of the one before."""
+
+    async def record(scenario, visit):
+        keys = {"wiretape-key": stages.Key(), "second-key": stages.Key()}
+        async with serve(scenario, virtual=True, data=tmp_path / "service.db", keys=keys) as stage:
+            await visit(stage)
+        return max(tmp_path.glob("passed-*.db"), key=lambda path: path.stat().st_mtime_ns)
+
+    return record
+
+
+def report(path):
+    """What `wiretape report` says to a recording, in JSON."""
+    args = ["report", str(path), "--format", "json", "--no-config", "--fail-on", "never"]
+    result = CliRunner().invoke(wiretape, args)
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+async def test_nothing_is_found_in_all_scenarios_and_every_rule_comes_up_that_can(recorded, tmp_path):
+    """No finding above note, of either side; some rules come up only when a client makes a mistake."""
+    records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped()]
+    records.append(await recorded("application-tool", refusals))
+    told = report(joined(tmp_path / "all.db", records))
+    assert [found for found in told["findings"] if found["severity"] != "note"] == []
+    wrong = report(await recorded("hello", mistakes))
+    assert [found["code"] for found in wrong["findings"]] == ["CLI001"]
+    passed = {rule["code"] for one in (told, wrong) for rule in one["rules"] if rule["verdict"] == Verdict.PASS}
+    service = {code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE}
+    assert service - passed == NOT_EXERCISED.keys()
+    assert {rule["verdict"] for rule in told["rules"] if rule["code"] in NOT_EXERCISED} == {Verdict.NOT_EXERCISED}
+
+
+def test_the_page_lists_the_rules_that_cannot_come_up():
+    rows = re.findall(r"^\| `([A-Z]+\d{3})` \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert dict(rows) == NOT_EXERCISED
