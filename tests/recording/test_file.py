@@ -115,6 +115,18 @@ def _newer(path: Path) -> None:
         connection.execute("PRAGMA user_version = 2")
 
 
+def _newer_in_its_head(path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE recording SET format = 2")
+
+
+def _of_no_format(path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE recording SET format = 0")
+
+
 def _cut(path: Path) -> None:
     Writer.create(path, upstream="http://service").close(10**18)
     with sqlite3.connect(path) as connection:
@@ -131,7 +143,9 @@ BAD_FILES = {
     "foreign": (_foreign, "is not a wiretape recording"),
     "empty": (lambda path: path.touch(), "is not a wiretape recording"),
     "newer": (_newer, "has recording format 2, this wiretape reads up to 1"),
-    "damaged": (_cut, "damaged: the tables segment are missing"),
+    "newer in its head": (_newer_in_its_head, "has recording format 2, this wiretape reads up to 1"),
+    "of no format": (_of_no_format, "is damaged: there is no recording format 0"),
+    "damaged": (_cut, "damaged: the table segment is missing"),
     "cut off": (_shorten, "is damaged or cut off"),
 }
 
@@ -148,6 +162,15 @@ def test_what_is_no_recording_is_said_in_one_sentence_and_left_alone(name: str, 
         with pytest.raises(RecordingError):
             Writer.create(path, upstream="http://service", append=True)
     assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("table", ["recording", "capture"])
+def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Path) -> None:
+    Writer.create(path, upstream="http://service").close(10**18)
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"DELETE FROM {table}")  # noqa: S608 - from the list above
+    with pytest.raises(RecordingError, match=f"is damaged: the table {table} is empty"):
+        open_recording(path)
 
 
 @pytest.mark.parametrize(

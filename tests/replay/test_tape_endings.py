@@ -1,6 +1,7 @@
 """Every recorded ending is played as it was: bytes first, then the end, seen on a raw socket."""
 
 import hashlib
+import sqlite3
 
 import pytest
 
@@ -221,3 +222,17 @@ def test_an_answer_shorter_than_it_announces_is_closed_instead_of_left_hanging(r
     seen = caller.read()
 
     assert (seen.body, seen.how) == (b"x" * 40, "closed")
+
+
+@pytest.mark.parametrize("lie", ["[1, 0]", "[5, 0, 99999, 1]", "[-1, 0]", "no json", '["a", "b"]', "{}"])
+def test_a_body_that_the_recording_lies_about_ends_the_connection_with_one_sentence(reel, serve, call, lie):
+    reel.exchange([b"a", b"bc", b"d"])
+    path, lines = reel.close(), []
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE segment SET chunks = ?", (lie,))
+    caller = call(serve(path, log=lines.append).url)
+    caller.ask()
+
+    assert caller.read().how == "closed"
+    assert [line for line in lines if line.startswith("Error: ")] == [lines[-1]]
+    assert "is damaged: " in lines[-1]

@@ -44,6 +44,7 @@ def open_recording(path: Path | str) -> "Recording":
         connection.row_factory = sqlite3.Row
         connection.execute("PRAGMA trusted_schema = OFF")
         schema.check(connection, path)
+        schema.check_begun(connection, path)
     except sqlite3.Error as error:
         raise RecordingError(f"{path} cannot be read: {error}.") from None
     return Recording(path, connection)

@@ -5,6 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wiretape.errors import RecordingError
+from wiretape.text import shown
 
 APPLICATION_ID = 0x77726574
 """Marks a SQLite file as a recording (`PRAGMA application_id`): the letters "wret"."""
@@ -34,12 +35,37 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(f"{path} is not a wiretape recording.") from None
     if application != APPLICATION_ID:
         raise RecordingError(f"{path} is not a wiretape recording.")
+    _refuse_newer(version, path)
+    if missing := sorted(TABLES - tables):
+        which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
+        raise RecordingError(f"{path} is damaged: the {which} missing.")
+    _check_head(connection, path)
+
+
+def check_begun(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise RecordingError where the rows are missing that say what was recorded, and when: it was never begun."""
+    for table in ("recording", "capture"):
+        if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - a constant
+            raise RecordingError(f"{path} is damaged: the table {table} is empty.")
+
+
+def _check_head(connection: sqlite3.Connection, path: Path) -> None:
+    """The format stands in a row as well, which a recording that was only just made does not have yet."""
+    try:
+        heads = connection.execute("SELECT format FROM recording").fetchall()
+    except sqlite3.DatabaseError as error:
+        raise RecordingError(f"{path} is damaged: {error}.") from None
+    for (version,) in heads:
+        if not isinstance(version, int) or version < 1:
+            raise RecordingError(f"{path} is damaged: there is no recording format {shown(str(version), 60)}.")
+        _refuse_newer(version, path)
+
+
+def _refuse_newer(version: int, path: Path) -> None:
     if version > FORMAT:
         raise RecordingError(
             f"{path} has recording format {version}, this wiretape reads up to {FORMAT}: use a newer wiretape."
         )
-    if not tables >= TABLES:
-        raise RecordingError(f"{path} is damaged: the tables {', '.join(sorted(TABLES - tables))} are missing.")
 
 
 def _begins_like_sqlite(path: Path) -> bool:
