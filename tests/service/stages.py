@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from wiretape.recording import open_recording
+from wiretape.observe import BytesArrived
+from wiretape.recording import Writer, open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.answers.settings import Key
@@ -71,22 +72,26 @@ class Stream:
         """The next event; None when the stream has ended, however."""
         async with asyncio.timeout(PATIENCE_S):
             while not self._waiting:
-                try:
-                    data = await self.response.content.readany()
-                except aiohttp.ClientError:
+                if not await self._fill():
                     return None
-                if not data:
-                    return None
-                self.raw += data
-                for frame in self.parser.feed(data):
-                    if frame.kind is FrameKind.COMMENT:
-                        self.comments += 1
-                    elif frame.kind is FrameKind.MESSAGE:
-                        self._waiting.append((frame.id, json.loads(frame.data)))
         sse_id, event = self._waiting.pop(0)
         assert sse_id == event.get("id")
         self.cursor = sse_id or self.cursor
         return event
+
+    async def _fill(self):
+        """Read what has come; whether there may be more."""
+        try:
+            data = await self.response.content.readany()
+        except aiohttp.ClientError:
+            return False
+        self.raw += data
+        for frame in self.parser.feed(data):
+            if frame.kind is FrameKind.COMMENT:
+                self.comments += 1
+            elif frame.kind is FrameKind.MESSAGE:
+                self._waiting.append((frame.id, json.loads(frame.data)))
+        return bool(data)
 
     async def until(self, *types):
         """The events up to the first of one of these types."""
@@ -96,6 +101,14 @@ class Stream:
             if event["type"] in types:
                 return events
         raise AssertionError(f"the stream ended without any of {types}")
+
+    async def quiet(self):
+        """All events up to the next keep-alive, or to the end of the stream."""
+        known = self.comments
+        async with asyncio.timeout(PATIENCE_S):
+            while self.comments == known and await self._fill():
+                pass
+        return [await self.next() for _ in range(len(self._waiting))]
 
     def close(self):
         self.response.close()
@@ -210,3 +223,24 @@ def against_service(record):
         findings = [finding for seen in recording.observations() for finding in checker.feed(seen)]
     findings += checker.finish()
     return [(finding.code, finding.message) for finding in findings if finding.side is Party.SERVICE]
+
+
+def joined(path, records):
+    """One recording of several that were made one after the other."""
+    writer = Writer.create(path, upstream="http://service.test")
+    exchanges, now = 0, writer.began_ns + 1
+    for record in records:
+        with open_recording(record) as recording:
+            seen = [shifted(one, exchanges, now) for one in recording.observations()]
+        writer.feed(seen)
+        exchanges = max((one.exchange for one in seen), default=exchanges)
+        now = max((one.time_ns for one in seen), default=now) + 10**9
+    writer.close(now)
+    return path
+
+
+def shifted(one, exchanges, later_ns):
+    """An observation, so many exchanges and ns later."""
+    if isinstance(one, BytesArrived):
+        return replace(one, exchange=one.exchange + exchanges, times=[time + later_ns for time in one.times])
+    return replace(one, exchange=one.exchange + exchanges, time_ns=one.time_ns + later_ns)

@@ -2,15 +2,12 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import BytesArrived
-from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Party, Verdict
 from wiretape_replay.service.scenario.listing import shipped
 
@@ -129,27 +126,6 @@ async def mistakes(stage):
     assert reply.code == "invalid_cursor"
 
 
-def joined(path, records):
-    """One recording of several that were made one after the other."""
-    writer = Writer.create(path, upstream="http://service.test")
-    exchanges, now = 0, writer.began_ns + 1
-    for record in records:
-        with open_recording(record) as recording:
-            seen = [shifted(one, exchanges, now) for one in recording.observations()]
-        writer.feed(seen)
-        exchanges = max(one.exchange for one in seen)
-        now = max(one.time_ns for one in seen) + 10**9
-    writer.close(now)
-    return path
-
-
-def shifted(one, exchanges, later_ns):
-    """An observation, so many exchanges and ns later."""
-    if isinstance(one, BytesArrived):
-        return replace(one, exchange=one.exchange + exchanges, times=[time + later_ns for time in one.times])
-    return replace(one, exchange=one.exchange + exchanges, time_ns=one.time_ns + later_ns)
-
-
 @pytest.fixture
 def recorded(serve, stages, tmp_path):
     """Plays a scenario and records it; each goes on with the data, and so the ids and the time, of the one before."""
@@ -171,11 +147,11 @@ def report(path):
     return json.loads(result.stdout)
 
 
-async def test_nothing_is_found_in_all_scenarios_and_every_rule_comes_up_that_can(recorded, tmp_path):
+async def test_nothing_is_found_in_all_scenarios_and_every_rule_comes_up_that_can(recorded, stages, tmp_path):
     """No finding above note, of either side; some rules come up only when a client makes a mistake."""
     records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped()]
     records.append(await recorded("application-tool", refusals))
-    told = report(joined(tmp_path / "all.db", records))
+    told = report(stages.joined(tmp_path / "all.db", records))
     assert [found for found in told["findings"] if found["severity"] != "note"] == []
     wrong = report(await recorded("hello", mistakes))
     assert [found["code"] for found in wrong["findings"]] == ["CLI001"]
