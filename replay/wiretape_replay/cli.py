@@ -10,17 +10,27 @@ import click
 from click.core import ParameterSource
 
 from wiretape.errors import InputError
-from wiretape.rules import Severity
 from wiretape.text import shown
 from wiretape_replay.answers.settings import treatment_of
-from wiretape_replay.control.tokens import VARIABLE, command_line
+from wiretape_replay.common_options import (
+    clients,
+    control_option,
+    failing,
+    faults_option,
+    how_to_control,
+    judging_options,
+    listen_option,
+    say,
+    serving,
+    timing,
+)
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
 from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.telling import NEVER, fails
+from wiretape_replay.judging.telling import fails
 from wiretape_replay.listening import address
 from wiretape_replay.pace import Pace
 from wiretape_replay.serving import Options, Replay, serve_replay
@@ -31,29 +41,23 @@ _LISTED = 20
 """How many exchanges that were never asked for the summary names."""
 
 
-_serving = group_of("What is served, and where")
-_time = group_of("Time")
 _matching = group_of("Which recorded answer a request gets (not: streams in session mode)")
-_clients = group_of("How clients are treated")
-_faults = group_of("What goes wrong")
-_control = group_of("Control")
 _outcome = group_of("What it comes to")
-_judging = group_of("What the client did, judged")
 
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
 @click.argument("recording", metavar="FILE", type=click.Path(path_type=Path))
-@_serving(
+@serving(
     "--mode",
     type=click.Choice(["session", "tape"]),
     default="session",
     show_default=True,
     help="How answers are chosen: streams by a playhead, or everything in recorded order.",
 )
-@_serving("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one.")
-@_time("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times that, at once.")
-@_time("--paused", is_flag=True, help="Playheads stand until `wiretape control` moves them.")
-@_time(
+@listen_option
+@timing("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times that, at once.")
+@timing("--paused", is_flag=True, help="Playheads stand until `wiretape control` moves them.")
+@timing(
     "--playhead",
     type=click.Choice(["session", "connection"]),
     default="session",
@@ -82,56 +86,22 @@ _judging = group_of("What the client did, judged")
     show_default=True,
     help="When all answers were given: a 501, the last again, or all again.",
 )
-@_control(
-    "--control-token",
-    metavar="TOKEN",
-    envvar=VARIABLE,
-    help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
-)
+@control_option
 @_outcome("--strict", is_flag=True, help="Exit status 1 if a request had no match, or an exchange was never asked for.")
 @_outcome(
     "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
 )
-@_clients(
+@clients(
     "--service",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Keys, their scopes, limits and workspaces, in TOML.  [default: a key is needed, and any is good]",
 )
-@_clients(
-    "--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway)."
-)
-@_clients("--no-auth", is_flag=True, help="Ask for no key.")
-@_faults(
-    "--faults",
-    "fault_script",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Faults: what goes wrong, where and how often, in TOML.",
-)
-@_faults("--dry-run", is_flag=True, help="Serve nobody: list what the faults would hit.")
-@_judging(
-    "--fail-on",
-    type=click.Choice([*(severity.value for severity in Severity), NEVER]),
-    default=NEVER,
-    show_default=True,
-    help="Exit status 1 if the client did something as bad as this, or worse.",
-)
-@_judging(
-    "--report",
-    "reports",
-    metavar="FORMAT:FILE",
-    multiple=True,
-    help="Write a report on the client when the replay ends, as `wiretape report` does. Repeatable; FILE may be -.",
-)
-@_judging("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what passes, in a new file.")
-@_judging(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Configuration of the rules, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
-)
-@_judging("--no-config", is_flag=True, help="Read no configuration.")
+@clients("--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway).")
+@clients("--no-auth", is_flag=True, help="Ask for no key.")
+@faults_option
+@failing("--dry-run", is_flag=True, help="Serve nobody: list what the faults would hit.")
+@judging_options
 @click.pass_context
 def replay(
     ctx: click.Context,
@@ -197,7 +167,7 @@ def replay(
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
         playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token))
         for line in hearing.verdict(recording):
-            _say(line)
+            say(line)
         hearing.report()
     failed = strict and bool(playing.misses or playing.unconsumed or playing.unfollowed)
     ctx.exit(int(failed or fails(hearing.judge.blame, fail_on)))
@@ -215,7 +185,7 @@ def _verified(ctx: click.Context, recording: Path) -> int:
         raise InputError(f"--verify asks for everything itself: leave {' and '.join(given)} out.")
     found = asyncio.run(verify_recording(recording))
     for line in found.lines:
-        _say(line)
+        say(line)
     return int(not found.same)
 
 
@@ -225,22 +195,16 @@ async def _replay(
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve_replay(recording, options, host=host, port=port, log=_say, judge=judge, token=token) as playing:
-        _say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
+    async with serve_replay(recording, options, host=host, port=port, log=say, judge=judge, token=token) as playing:
+        say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         if playing.player is not None:
-            _say(_how_to_control(playing, chosen=token is not None))
+            say(how_to_control(playing.url, playing.token, chosen=token is not None))
         for sentence in playing.odd:
-            _say(sentence)
+            say(sentence)
         gc.freeze()  # what was read stays: looking through it for garbage would hold all streams up
         await stop.wait()
     _summarise(playing)
     return playing
-
-
-def _how_to_control(playing: Replay, *, chosen: bool) -> str:
-    """A token that somebody chose is not shown."""
-    line = command_line(playing.url, None if chosen else playing.token)
-    return f"Control: {line}" if line else "Control: none, as this is no loopback address."
 
 
 def _held(playing: Replay) -> str:
@@ -255,13 +219,13 @@ def _summarise(playing: Replay) -> None:
     if playing.player is not None:
         given = [stream for stream in playing.player.streamed if stream.refusal is None]
         served = f"{_count(len(given), 'stream')} and {served}"
-    _say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
+    say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
     for line in told_faults.summary(playing.faults):
-        _say(line)
+        say(line)
     streams = [f"  stream of session {shown(session_id)}" for session_id in playing.unfollowed]
     exchanges = [f"  {entry.number:>5}  {shown(f'{entry.method} {entry.target}')}" for entry in playing.unconsumed]
     if not streams and not exchanges:
-        _say("Everything recorded was asked for.")
+        say("Everything recorded was asked for.")
     _list("the stream of {}", "session", streams)
     _list("{}", "recorded exchange", exchanges)
 
@@ -269,16 +233,12 @@ def _summarise(playing: Replay) -> None:
 def _list(of: str, what: str, lines: Sequence[str]) -> None:
     """Say what nobody asked for, as far as there is any."""
     if lines:
-        _say(f"Never asked for: {of.format(_count(len(lines), what))}.")
+        say(f"Never asked for: {of.format(_count(len(lines), what))}.")
     for line in lines[:_LISTED]:
-        _say(line)
+        say(line)
     if len(lines) > _LISTED:
-        _say(f"  and {len(lines) - _LISTED} more.")
+        say(f"  and {len(lines) - _LISTED} more.")
 
 
 def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)

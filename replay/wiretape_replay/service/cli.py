@@ -6,28 +6,30 @@ from pathlib import Path
 
 import click
 
-from wiretape.rules import Severity
 from wiretape.text import shown
 from wiretape_replay.answers.settings import ASSUMED
-from wiretape_replay.control.tokens import VARIABLE, command_line
+from wiretape_replay.common_options import (
+    clients,
+    control_option,
+    faults_option,
+    how_to_control,
+    judging_options,
+    listen_option,
+    say,
+    serving,
+    timing,
+)
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
-from wiretape_replay.grouped import GroupedCommand, group_of
+from wiretape_replay.grouped import GroupedCommand
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.telling import NEVER, fails
+from wiretape_replay.judging.telling import fails
 from wiretape_replay.listening import address
 from wiretape_replay.service.assumptions import FIXED, default_setup, load_setup, settings
 from wiretape_replay.service.scenario.listing import listing
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
-
-_serving = group_of("What is served, and where")
-_time = group_of("Time")
-_clients = group_of("How clients are treated")
-_faults = group_of("What goes wrong")
-_control = group_of("Control")
-_judging = group_of("What the client did, judged")
 
 
 class _Serve(GroupedCommand):
@@ -50,64 +52,32 @@ def _plain(text: str) -> str:
 
 @click.command(cls=_Serve, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data run.db")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
-@_serving("--list", "lists", is_flag=True, help="List the scenarios that ship, and serve nobody.")
-@_serving("--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one.")
-@_serving(
+@serving("--list", "lists", is_flag=True, help="List the scenarios that ship, and serve nobody.")
+@listen_option
+@serving(
     "--data",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Where sessions and events are kept, to go on with them later.  [default: a file that is removed]",
 )
-@_serving("--seed", metavar="N", type=int, help="Of all ids.  [default: 0, or that of the data]")
-@_time(
+@serving("--seed", metavar="N", type=int, help="Of all ids.  [default: 0, or that of the data]")
+@timing(
     "--clock",
     type=click.Choice(["real", "virtual"]),
     default="real",
     show_default=True,
     help="Virtual time goes on to the next event at once; it does not pass while clients are waited for.",
 )
-@_clients(
+@clients(
     "--service",
     "setup",
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="Keys, scopes, limits and what is assumed, in TOML.  [default: one key, the published limits]",
 )
-@_faults(
-    "--faults",
-    "fault_script",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Faults: what goes wrong, where and how often, in TOML.",
-)
-@_control(
-    "--control-token",
-    metavar="TOKEN",
-    envvar=VARIABLE,
-    help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
-)
-@_judging(
-    "--fail-on",
-    type=click.Choice([*(severity.value for severity in Severity), NEVER]),
-    default=NEVER,
-    show_default=True,
-    help="Exit status 1 if the client did something as bad as this, or worse.",
-)
-@_judging(
-    "--report",
-    "reports",
-    metavar="FORMAT:FILE",
-    multiple=True,
-    help="Write a report on the client in the end, as `wiretape report` does. Repeatable; FILE may be -.",
-)
-@_judging("--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what passes, in a new file.")
-@_judging(
-    "--config",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Configuration of the rules, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
-)
-@_judging("--no-config", is_flag=True, help="Read no configuration.")
+@faults_option
+@control_option
+@judging_options
 @click.pass_context
 def serve(
     ctx: click.Context,
@@ -147,7 +117,7 @@ def serve(
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
         served = asyncio.run(_serve(scenario, options, host, port, hearing.judge, token=control_token))
         for line in hearing.verdict(record or Path(scenario)):
-            _say(line)
+            say(line)
         hearing.report()
     if served.sessions.failed is not None:
         raise served.sessions.failed
@@ -157,20 +127,15 @@ def serve(
 async def _serve(
     scenario: str, options: ServeOptions, host: str, port: int, judge: Judge, *, token: str | None
 ) -> Service:
-    async with serve_scenario(scenario, options, host=host, port=port, log=_say, judge=judge, token=token) as served:
+    async with serve_scenario(scenario, options, host=host, port=port, log=say, judge=judge, token=token) as served:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, served.broken.set)
-        _say(f"Serving {shown(scenario)} on {served.url}, Authorization: Bearer {shown(served.key)}; Ctrl-C to stop.")
-        control = command_line(served.url, None if token is not None else served.token)
-        _say(f"Control: {control}" if control else "Control: none, as this is no loopback address.")
+        say(f"Serving {shown(scenario)} on {served.url}, Authorization: Bearer {shown(served.key)}; Ctrl-C to stop.")
+        say(how_to_control(served.url, served.token, chosen=token is not None))
         if served.sessions.by_id:
-            _say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
+            say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
         await served.broken.wait()
-    _say(f"Served {len(served.sessions.by_id):,} sessions and {len(served.streams.streamed):,} streams.")
+    say(f"Served {len(served.sessions.by_id):,} sessions and {len(served.streams.streamed):,} streams.")
     for line in told_faults.summary(served.faults):
-        _say(line)
+        say(line)
     return served
-
-
-def _say(line: str) -> None:
-    click.echo(line, err=True)

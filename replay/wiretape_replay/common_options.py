@@ -1,0 +1,83 @@
+"""The options that everything that serves has in common, and the groups that help sorts options into."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from wiretape.rules import Severity
+from wiretape_replay.control.tokens import VARIABLE, command_line
+from wiretape_replay.grouped import group_of
+from wiretape_replay.judging.telling import NEVER
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+serving = group_of("What is served, and where")
+timing = group_of("Time")
+clients = group_of("How clients are treated")
+failing = group_of("What goes wrong")
+_control = group_of("Control")
+_judging = group_of("What the client did, judged")
+
+listen_option = serving(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one."
+)
+faults_option = failing(
+    "--faults",
+    "fault_script",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="Faults: what goes wrong, where and how often, in TOML.",
+)
+control_option = _control(
+    "--control-token",
+    metavar="TOKEN",
+    envvar=VARIABLE,
+    help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
+)
+
+
+def judging_options(command: _F) -> _F:
+    """`--fail-on`, `--report`, `--record`, `--config` and `--no-config`."""
+    options = (
+        _judging(
+            "--fail-on",
+            type=click.Choice([*(severity.value for severity in Severity), NEVER]),
+            default=NEVER,
+            show_default=True,
+            help="Exit status 1 if the client did something as bad as this, or worse.",
+        ),
+        _judging(
+            "--report",
+            "reports",
+            metavar="FORMAT:FILE",
+            multiple=True,
+            help="Write a report on the client in the end, as `wiretape report` does. Repeatable; FILE may be -.",
+        ),
+        _judging(
+            "--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what passes, in a new file."
+        ),
+        _judging(
+            "--config",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="Configuration of the rules, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or "
+            "above.",
+        ),
+        _judging("--no-config", is_flag=True, help="Read no configuration."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def how_to_control(url: str, token: str, *, chosen: bool) -> str:
+    """The line that says how playheads are moved.  A token that somebody chose is not shown."""
+    line = command_line(url, None if chosen else token)
+    return f"Control: {line}" if line else "Control: none, as this is no loopback address."
+
+
+def say(line: str) -> None:
+    """Tell people, on standard error."""
+    click.echo(line, err=True)
