@@ -20,7 +20,7 @@ from wiretape.recording import Exchange, Progress, Recording, open_recording
 from wiretape.rules import Finding
 from wiretape_inspect import jsonlines, lines, timeline
 from wiretape_inspect.lines import Paper
-from wiretape_inspect.view.filters import Filter
+from wiretape_inspect.view.conditions import Filter
 from wiretape_inspect.view.folding import StreamFold
 from wiretape_inspect.view.matching import may_take_exchange, of_finding, taker
 from wiretape_inspect.view.rows import StreamRow

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 
 from wiretape.errors import InputError
@@ -15,6 +15,7 @@ from wiretape_inspect import lines, sheets
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.lines import Span
 from wiretape_inspect.sheets import fact
+from wiretape_inspect.view.making import event_row
 from wiretape_inspect.view.rows import EventRow
 from wiretape_inspect.view.state import State
 from wiretape_inspect.words import amount, count, moment
@@ -97,22 +98,8 @@ def _marked(spans: list[Span]) -> list[Span]:
 
 def row(seen: SeenFrame, since_ns: int) -> EventRow:
     """A message as a row; `since_ns` is when the one before came."""
-    frame, facts = seen.frame, facts_of(seen.frame)
-    return EventRow(
-        event=seen.event or 0,
-        time_ns=seen.time_ns,
-        gap_ns=seen.time_ns - since_ns,
-        type=facts.type,
-        standing=facts.standing,
-        id=facts.id,
-        sequence=facts.sequence,
-        run_id=facts.run_id,
-        tool_call_id=facts.tool_call_id,
-        preview=facts.text,
-        note=facts.note,
-        start=frame.start,
-        end=frame.end,
-    )
+    facts = facts_of(seen.frame)
+    return replace(event_row(seen, facts, seen.time_ns - since_ns), preview=facts.text)
 
 
 def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[list[Span]]:

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.errors import InputError
-from wiretape_inspect.view.filters import FIELDS, GLOBS, KINDS, NUMBERS, Filter, Regex, Term, Text, document, parse
+from wiretape_inspect.view.conditions import FIELDS, GLOBS, KINDS, NUMBERS, Filter, Regex, Term, Text, document
+from wiretape_inspect.view.filters import parse
 from wiretape_inspect.view.matching import Subject, taker
 from wiretape_inspect.view.patterns import glob, regex_fault
 from wiretape_inspect.view.ranges import Range

@@ -14,7 +14,7 @@ from wiretape_inspect.view.filters import parse
 from wiretape_inspect.view.matching import taker
 from wiretape_inspect.view.pages import Pages, last_event
 
-KINDS = ("message.delta", "message.completed", "tool.started", "comment", "blank", "pause")
+KINDS = ("message.delta", "message.completed", "tool.started", "comment", "blank", "pause", "bare CR")
 FILTERS = ("", "type:message.*", "-kind:delta", "gap:>1s", "kind:comment,end", "rule:SEQ*", "event:3..9")
 
 
@@ -23,6 +23,8 @@ def piece(message, kind, number):
         return 1, b": keep-alive\n"
     if kind == "blank":
         return 1, b"\n"
+    if kind == "bare CR":
+        return 1, b"event: c\rdata: x\r\r"
     if kind == "pause":
         return 1500, message("message.completed", id=f"p{number}", sequence=number)
     if kind == "message.delta":
@@ -36,7 +38,7 @@ def finding(event=None, offset=None):
 
 @settings(max_examples=30)
 @given(
-    kinds=st.lists(st.sampled_from(KINDS), max_size=30),
+    kinds=st.lists(st.sampled_from(KINDS), min_size=5, max_size=25),
     asked=st.lists(st.tuples(st.integers(0, 25), st.integers(0, 8)), min_size=1, max_size=5),
     findings=st.lists(st.builds(finding, st.none() | st.integers(1, 20), st.none() | st.integers(0, 2000)), max_size=3),
     written=st.sampled_from(FILTERS),
@@ -52,8 +54,9 @@ def test_a_page_is_a_slice_of_all_rows(new_tape, message, kinds, asked, findings
         for first, count in asked:
             assert pages.rows(first, count) == every[first : first + count]
         assert pages.count() == len(every)
-        for first, count in asked:
-            assert pages.rows(first, count) == every[first : first + count]
+        # Now there are checkpoints to begin at.
+        for first in range(len(every)):
+            assert pages.rows(first, 2) == every[first : first + 2]
 
 
 def test_a_message_is_found_in_its_row(tape, message):
@@ -92,3 +95,20 @@ def test_an_encoded_stream_has_the_same_pages(tape, message):
         pages = Pages(recording, recording.exchange(1))
         assert pages.count() == 601
         assert [row.event for row in pages.rows(590, 3)] == [591, 592, 593]
+
+
+@pytest.mark.parametrize(
+    "piece_of", [lambda message: message("a", id="e", sequence=1), lambda _: b"id: e\r\r\ndata: x\r\r"]
+)
+def test_findings_everywhere_are_shown_once(monkeypatch, tape, message, piece_of):
+    """However late a page begins, what stands before it is not told again, and no line end is taken for another."""
+    monkeypatch.setattr(folding, "EVERY_ROWS", 1)
+    tape.exchange(chunks=[(1, piece_of(message)) for _ in range(8)])
+    findings = [finding(event=event) for event in range(1, 9)]
+    with open_recording(tape.close()) as recording:
+        exchange = recording.exchange(1)
+        every = list(folding.stream_rows(exchange, recording.body(1, Side.RESPONSE), findings))
+        pages = Pages(recording, exchange, findings)
+        pages.count()
+        for first in range(len(every)):
+            assert pages.rows(first, 20) == every[first:]

@@ -9,7 +9,7 @@ import click
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect import choosing, following, jsonlines, output, place, sheets, timeline
 from wiretape_inspect.view import filters
-from wiretape_inspect.view.filters import Filter
+from wiretape_inspect.view.conditions import EVERYTHING, Filter
 from wiretape_inspect.view.matching import may_take_exchange, taker
 from wiretape_inspect.view.overview import work_of
 from wiretape_inspect.view.resume import resumed
@@ -154,7 +154,7 @@ def _calls(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool) -
 def lines(
     recording: Recording,
     chosen: Iterator[Exchange],
-    whole: Filter = filters.EVERYTHING,
+    whole: Filter = EVERYTHING,
     *,
     as_json: bool = False,
 ) -> Iterator[str]:

@@ -1,8 +1,9 @@
 """The view model: what the terminal prints and the page draws, made in one place.
 
-`rows`, `folding`: a stream as rows.  `pages`: rows N to M of a long one.  `filters` (the grammar, with `patterns` and
-`ranges`), `matching`: which of them.  `work`: runs and tool calls.  `state`: what a client knew at an event.  `resume`:
-two connections side by side.  `overview`: the time axis, runs and tool calls of a stream.
+`rows`, `making`, `folding`: a stream as rows.  `pages`: rows N to M of a long one.
+`conditions`, `filters` (the grammar), `ranges`, `patterns`, `matching`: which rows to show.
+`work`: runs and tool calls.  `state`: what a client knew at an event.
+`resume`: two connections side by side.  `overview`: the time axis, runs and tool calls of a stream.
 
 All of it is frozen dataclasses, whose fields say shapes and units; `wiretape_inspect.jsonlines.dump` writes them as
 JSON, in which a row also says what it is (`jsonlines.row`, `jsonlines.closely`, `jsonlines.joined`).  Times are

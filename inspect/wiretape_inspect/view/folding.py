@@ -9,17 +9,16 @@ from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
 from wiretape.stream import BEGINNING, FrameReader, Place, SeenFrame
-from wiretape_inspect.facts import PREVIEW, Facts, begin, facts_of, short
+from wiretape_inspect.facts import Facts, begin, facts_of
+from wiretape_inspect.view.making import Pause, delta_row, event_row, longer
 from wiretape_inspect.view.matching import Take, of_message, of_row
 from wiretape_inspect.view.rows import (
     CutRow,
     DeltaRow,
     EndRow,
-    EventRow,
     FindingsOf,
     LostRow,
     OversizedRow,
-    PauseRow,
     StreamRow,
 )
 from wiretape_inspect.words import ending
@@ -101,27 +100,6 @@ class StreamFold:
         yield from self._folder.finish(self._reader.undecodable, exchange)
 
 
-@dataclass(slots=True)
-class _Pause:
-    """What came since the last message."""
-
-    since_ns: int
-    byte_ns: int
-    keep_alives: int = 0
-    comment: str = ""
-    silence_ns: int = 0
-    findings: tuple[Finding, ...] = ()
-
-    def heard(self, time_ns: int) -> None:
-        self.silence_ns = max(self.silence_ns, time_ns - self.byte_ns)
-        self.byte_ns = time_ns
-
-    def row(self, until_ns: int) -> PauseRow | None:
-        """The row that it makes, if it is worth one."""
-        row = PauseRow(self.since_ns, until_ns, self.keep_alives, self.comment, self.silence_ns, self.findings)
-        return row if row.gap or self.keep_alives or self.findings else None
-
-
 class _Folder:
     """Holds the row that may still grow: a run of deltas, a message over the limit, a pause."""
 
@@ -131,7 +109,7 @@ class _Folder:
         self._take = take
         began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
         last_ns = since.place.time_ns if since else began
-        self._pause = _Pause(last_ns, last_ns)
+        self._pause = Pause(last_ns, last_ns)
         self._growing: DeltaRow | OversizedRow | None = None
         self._standings = {
             "durable": since.durable if since else 0,
@@ -234,28 +212,15 @@ class _Folder:
             yield from self._delta(seen, facts, gap_ns)
             return
         yield from self._release()
-        yield _event_row(seen, facts, gap_ns, findings)
+        yield event_row(seen, facts, gap_ns, findings)
 
     def _delta(self, seen: SeenFrame, facts: Facts, gap_ns: int) -> Iterator[StreamRow]:
         row = self._growing
         if isinstance(row, DeltaRow) and (row.type, row.run_id) == (facts.type, facts.run_id):
-            self._growing = _longer(row, seen, facts)
+            self._growing = longer(row, seen, facts)
             return
         yield from self._release()
-        self._growing = DeltaRow(
-            event=seen.event or 0,
-            last_event=seen.event or 0,
-            time_ns=seen.time_ns,
-            gap_ns=gap_ns,
-            until_ns=seen.time_ns,
-            type=facts.type,
-            run_id=facts.run_id,
-            count=1,
-            characters=facts.characters,
-            preview=facts.text[:PREVIEW],
-            start=seen.frame.start,
-            end=seen.frame.end,
-        )
+        self._growing = delta_row(seen, facts, gap_ns)
 
     def _comment(self, seen: SeenFrame) -> None:
         pause = self._pause
@@ -276,7 +241,7 @@ class _Folder:
         frame, row = seen.frame, self._growing
         findings = self._findings.of(None, frame.end)
         if isinstance(row, OversizedRow) and row.end == frame.start:
-            self._pause = _Pause(seen.time_ns, seen.time_ns)
+            self._pause = Pause(seen.time_ns, seen.time_ns)
             self._growing = replace(row, end=frame.end, time_ns=seen.time_ns, findings=row.findings + findings)
             return
         yield from self._break(seen.time_ns)
@@ -285,7 +250,7 @@ class _Folder:
     def _rest(self, until_ns: int) -> Iterator[StreamRow]:
         """End the pause, which ends what grows when it is worth a row."""
         row = self._pause.row(until_ns)
-        self._pause = _Pause(until_ns, until_ns)
+        self._pause = Pause(until_ns, until_ns)
         if row is not None:
             yield from self._release()
             yield from self._shown(row)
@@ -301,35 +266,3 @@ class _Folder:
         """Let nothing grow over this moment."""
         yield from self._rest(time_ns)
         yield from self._release()
-
-
-def _event_row(seen: SeenFrame, facts: Facts, gap_ns: int, findings: tuple[Finding, ...]) -> EventRow:
-    return EventRow(
-        event=seen.event or 0,
-        time_ns=seen.time_ns,
-        gap_ns=gap_ns,
-        type=facts.type,
-        standing=facts.standing,
-        id=facts.id,
-        sequence=facts.sequence,
-        run_id=facts.run_id,
-        tool_call_id=facts.tool_call_id,
-        preview=short(facts.text),
-        note=facts.note,
-        start=seen.frame.start,
-        end=seen.frame.end,
-        findings=findings,
-    )
-
-
-def _longer(row: DeltaRow, seen: SeenFrame, facts: Facts) -> DeltaRow:
-    room = PREVIEW - len(row.preview)
-    return replace(
-        row,
-        last_event=seen.event or 0,
-        until_ns=seen.time_ns,
-        count=row.count + 1,
-        characters=row.characters + facts.characters,
-        preview=row.preview + facts.text[:room] if room else row.preview,
-        end=seen.frame.end,
-    )

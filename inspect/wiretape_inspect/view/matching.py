@@ -9,7 +9,7 @@ from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import Facts
-from wiretape_inspect.view.filters import Filter, Regex, Term, Text, Value
+from wiretape_inspect.view.conditions import Filter, Regex, Term, Text, Value
 from wiretape_inspect.view.patterns import SEARCHED, glob
 from wiretape_inspect.view.ranges import Range
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
