@@ -28,7 +28,7 @@ DRIVERS = HERE / "drivers"
 KEY = "sk_test_clients"
 SESSION = "ses_1"
 PATIENCE_S = 20.0
-SILENCE = f"nothing more in {PATIENCE_S:g} s"
+SILENCE = "nothing more for too long"
 HEAD = (
     ("Content-Type", "text/event-stream"),
     ("Cache-Control", "no-store"),
@@ -92,13 +92,13 @@ class Client:
     missing: Callable[[], str | None]
     """Why it cannot be had here, or None."""
 
-    def follow(self, told: Told) -> Heard:
+    def follow(self, told: Told, patience_s: float = PATIENCE_S) -> Heard:
         """Let it follow a stream to its end; what it was handed.  A client that never ends has given up."""
         with subprocess.Popen(
             [*self.command, told.json()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=HERE, text=True
         ) as process:
             try:
-                said, trouble = process.communicate(timeout=PATIENCE_S)
+                said, trouble = process.communicate(timeout=patience_s)
             except subprocess.TimeoutExpired:
                 process.kill()
                 said, trouble = process.communicate()
@@ -142,25 +142,30 @@ def no_chromium() -> str | None:
     return None if shutil.which("chromium") else "chromium is not installed"
 
 
-Follow = Callable[[Told], Awaitable[Heard]]
+Follow = Callable[..., Awaitable[Heard]]
 
 
 @asynccontextmanager
 async def chromium() -> AsyncIterator[Follow]:
-    """Chromium's own EventSource: call with what it is told, as often as wanted."""
+    """Chromium's own EventSource: call with what it is told, as often as wanted.
+
+    With `at`, it stands on a page of that site, from which it may read what lets no other site read it.
+    """
     from playwright.async_api import TimeoutError as PatienceError  # noqa: PLC0415 - loads much
     from playwright.async_api import async_playwright  # noqa: PLC0415
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(CHROMIUM_FLAGS))
 
-        async def follow(told: Told) -> Heard:
+        async def follow(told: Told, at: str | None = None, patience_s: float = PATIENCE_S) -> Heard:
             page = await browser.new_page()
+            if at is not None:
+                await page.goto(at)
             await page.set_content((DRIVERS / "chromium.html").read_text("utf-8"))
             await page.evaluate("told => listen(told)", json.loads(told.json()))
             try:
                 done = "last => heard.some(line => line.id === last || line.gave_up)"
-                await page.wait_for_function(done, arg=told.last, timeout=PATIENCE_S * 1000)
+                await page.wait_for_function(done, arg=told.last, timeout=patience_s * 1000)
             except PatienceError:
                 await page.evaluate("why => heard.push({ gave_up: why })", SILENCE)
             heard: Heard = await page.evaluate("heard")
