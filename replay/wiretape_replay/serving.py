@@ -6,7 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.contract import STREAM, session_in
+from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.text import shown
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
@@ -32,6 +34,8 @@ from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.player import Missed, Served, TapePlayer
 from wiretape_replay.tape.tape import Entry
 
+_MODES = ("session", "tape")
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -50,6 +54,13 @@ class Options:
     """How clients are treated; None: in session mode they need a key, and any is good, in tape mode they need none."""
     faults: Script = field(default_factory=Script)
     """What goes wrong; events of streams can be addressed in session mode only."""
+
+    def __post_init__(self) -> None:
+        """Raises InputError for a mode that there is not, and for a playhead where there is none."""
+        if self.mode not in _MODES:
+            raise InputError(f"The mode {shown(repr(self.mode), 60)} is none of these: {', '.join(_MODES)}.")
+        if self.mode == "tape" and (self.paused or self.own_playhead):
+            raise InputError("Tape mode has no playhead, to be paused or of one's own: choose the mode session.")
 
 
 @dataclass(frozen=True, slots=True)

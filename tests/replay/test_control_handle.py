@@ -232,3 +232,66 @@ with start_replay(sys.argv[1], Options(paused=True)) as replay:
     done = run_program(program, recording)
 
     assert (json.loads(done.stdout), done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("do", "said"),
+    [
+        (lambda session: session.step("x"), "has to be one of event, durable, finding, not 'x'"),
+        (lambda session: session.step(count=0), "a whole number from 1 to 100000, not 0"),
+        (lambda session: session.step(count="2"), "a whole number, not '2'"),
+        (lambda session: session.seek(place="1"), "a whole number, not '1'"),
+        (lambda session: session.seek(sequence=1.5), "a whole number, not 1.5"),
+        (lambda session: session.seek(time_s="1"), "a number, not '1'"),
+        (lambda session: session.seek(event=1), "a text, not 1"),
+        (lambda session: session.wait("never"), "one of standing, breakpoint, end, connected, not 'never'"),
+        (lambda session: session.wait(timeout_s="1"), "a number, not '1'"),
+        (lambda session: session.add_breakpoint(), "has to say a type"),
+        (lambda session: session.add_breakpoint(type="tool.startd"), "'tool.startd', did you mean tool.started"),
+        (lambda session: session.add_breakpoint(type=""), "There is no event type ''"),
+        (lambda session: session.add_breakpoint(sequence="1"), "a whole number, not '1'"),
+        (lambda session: session.add_breakpoint(Breakpoint(sequence=1), sequence=2), "but not both"),
+        (lambda session: session.remove_breakpoint(type="tool.*"), "There is no such breakpoint"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_in_one_sentence_and_moves_nothing(recording, do, said):
+    with start_replay(recording, PAUSED) as replay:
+        session = replay.session()
+        with pytest.raises(InputError, match=said):
+            do(session)
+        assert (session.state().place, session.breakpoints) == (0, [])
+
+
+def test_a_breakpoint_is_named_by_itself_or_by_its_words_in_both_ways(recording):
+    with start_replay(recording, PAUSED) as replay:
+        session = replay.session()
+        first, second = session.add_breakpoint(type="tool.*"), session.add_breakpoint(Breakpoint(sequence=2))
+        session.remove_breakpoint(type="tool.*")
+        assert (first, session.breakpoints) == (Breakpoint(type="tool.*"), [second])
+        session.remove_breakpoint(second)
+        assert session.breakpoints == []
+
+
+def test_a_type_that_only_the_recording_has_can_be_stopped_at(reel):
+    reel.exchange([frame(1), frame(2, "tool.vanished")])
+    with start_replay(reel.close(), PAUSED) as replay:
+        assert replay.session().add_breakpoint(type="tool.vanished") in replay.session().breakpoints
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"mode": "tap"}, "The mode 'tap' is none of these: session, tape"),
+        ({"mode": "tape", "paused": True}, "Tape mode has no playhead"),
+        ({"mode": "tape", "own_playhead": True}, "Tape mode has no playhead"),
+    ],
+)
+def test_options_that_cannot_be_are_refused(options, said):
+    with pytest.raises(InputError, match=said):
+        Options(**options)
+
+
+@pytest.mark.parametrize("port", [-1, 65536, 99999, "80"])
+def test_a_port_that_there_is_not_is_refused(recording, port):
+    with pytest.raises(InputError, match="There is no port"), start_replay(recording, port=port):
+        pass

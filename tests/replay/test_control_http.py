@@ -493,3 +493,27 @@ async def test_ids_that_json_writers_refuse_are_told(play, staging):
         assert state["sessions"][0]["next"]["tool_call_id"] == "\ud800"
         status, state = await stage.control("seek", {"sequence": 2**80})
         assert (status, state["sessions"][0]["next"]["ending"]) == (200, "complete")
+
+
+async def test_a_step_that_runs_off_the_log_says_how_many_were_found(play, entries):
+    async with play(entries, paused=True) as stage:
+        _, answer = await stage.control("step", {"to": "finding", "count": 2})
+
+    assert (answer["stepped"], answer["found"]) == (None, 1)
+
+
+@pytest.mark.parametrize("timeout_s", [-1, 600.5, 601])
+async def test_nothing_is_waited_for_longer_than_said(play, entries, timeout_s):
+    async with play(entries) as stage:
+        status, answer = await stage.control("wait", {"timeout_s": timeout_s})
+
+    assert (status, answer["error"]["message"]) == (400, "The field timeout_s has to be a number from 0 to 600.")
+
+
+@pytest.mark.parametrize("wanted", ["", "tool.startd"])
+async def test_a_breakpoint_on_a_type_that_there_is_not_is_refused(play, entries, wanted):
+    async with play(entries) as stage:
+        status, answer = await stage.control("breakpoints", {"type": wanted})
+
+    assert status == 400
+    assert answer["error"]["message"].startswith(f"There is no event type {wanted!r}")

@@ -174,3 +174,15 @@ def test_the_help_sorts_options_and_leaves_none_out():
         assert sum(line.strip().split(" ")[0] == option for line in lines) == 1, option
     assert "FILE" not in [line.strip() for line in lines]
     assert lines.index("Time:") < next(at for at, line in enumerate(lines) if line.strip().startswith("--speed"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("--match-header", "a b", "Error: 'a b' cannot be the name of a header that counts.\n"),
+        ("--match-header", "", "Error: '' cannot be the name of a header that counts.\n"),
+        ("--ignore-query", "", "Error: A query parameter that does not count needs a name.\n"),
+    ],
+)
+def test_a_name_that_nothing_can_have_is_refused(reel, option, value, said):
+    assert run(reel.close(), option, value) == (2, said)

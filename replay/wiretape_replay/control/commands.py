@@ -53,6 +53,8 @@ class _Teller:
 def _told(answer: Mapping[str, Any]) -> Iterator[str]:
     if answer.get("stepped") is not None:
         yield f"passed: {telling.entry(answer['stepped'])}"
+    elif "found" in answer:
+        yield f"passed: everything to the end of the log, with only {answer['found']} of what was asked for"
     yield from telling.lines(answer)
 
 

@@ -71,13 +71,13 @@ class Fields:
             self._wrong(name, f"a whole number from 1 to {most}")
         return value
 
-    def number(self, name: str) -> float | None:
-        """A number that is not negative, or None."""
+    def number(self, name: str, most: float = _LARGEST) -> float | None:
+        """A number from 0 to `most`, or None."""
         value = self._values.get(name)
         if value is None:
             return None
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
-            self._wrong(name, f"a number from 0 to {_LARGEST}")
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+            self._wrong(name, f"a number from 0 to {most:.0f}")
         return float(value)
 
     def choice(self, name: str, default: _Choice) -> _Choice:

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
+from wiretape.errors import InputError
+from wiretape_replay.control.checks import one_of
 from wiretape_replay.control.operations import Operations, Until
 from wiretape_replay.control.state import SessionState
 from wiretape_replay.control.words import PATIENCE_S
@@ -59,7 +61,7 @@ class SessionHandle:
 
         Returns it; None when the log ended before.
         """
-        return self.operations.step(self.session_id, Step(to), count)
+        return self.operations.step(self.session_id, one_of(Step, to, "What to step to"), count)
 
     def seek(self, **where: Unpack[Where]) -> None:
         """Go to `sequence=`, `event=` (an id), `time_s=`, `place=` or `end=True`; see Operations.seek."""
@@ -70,15 +72,15 @@ class SessionHandle:
         """Where the playhead stops."""
         return self.operations.breakpoints(self.session_id)
 
-    def add_breakpoint(self, **what: Unpack[What]) -> Breakpoint:
+    def add_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> Breakpoint:
         """Stop before every entry that fits `type=`, `sequence=`, `tool_call_id=` and `finding=`; see Breakpoint."""
-        point = Breakpoint(**what)
+        point = _point(point, what) or Breakpoint()
         self.operations.add_breakpoint(point, self.session_id)
         return point
 
-    def remove_breakpoint(self, point: Breakpoint | None = None) -> None:
-        """Stop there no longer; None: nowhere."""
-        self.operations.remove_breakpoint(point, self.session_id)
+    def remove_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> None:
+        """Stop there no longer: at `point`, or at the one with these words; without any, nowhere."""
+        self.operations.remove_breakpoint(_point(point, what), self.session_id)
 
     def reset(self) -> None:
         """Begin anew; streams that are connected end."""
@@ -89,8 +91,9 @@ class SessionHandle:
 
         Raises TimeoutError when that does not happen within `timeout_s`.
         """
-        if not await self.operations.wait(self.session_id, Until(until), timeout_s):
-            raise TimeoutError(not_reached(self.session_id, Until(until), timeout_s))
+        until = one_of(Until, until, "What to wait for")
+        if not await self.operations.wait(self.session_id, until, timeout_s):
+            raise TimeoutError(not_reached(self.session_id, until, timeout_s))
         return self.state()
 
 
@@ -134,14 +137,14 @@ class RunningSession:
         points: list[Breakpoint] = self._call(lambda: self._handle.breakpoints)
         return points
 
-    def add_breakpoint(self, **what: Unpack[What]) -> Breakpoint:
+    def add_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> Breakpoint:
         """See SessionHandle."""
-        point: Breakpoint = self._call(lambda: self._handle.add_breakpoint(**what))
-        return point
+        added: Breakpoint = self._call(lambda: self._handle.add_breakpoint(point, **what))
+        return added
 
-    def remove_breakpoint(self, point: Breakpoint | None = None) -> None:
+    def remove_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> None:
         """See SessionHandle."""
-        self._call(lambda: self._handle.remove_breakpoint(point))
+        self._call(lambda: self._handle.remove_breakpoint(point, **what))
 
     def reset(self) -> None:
         """See SessionHandle."""
@@ -160,6 +163,13 @@ class RunningSession:
     def _do(self, work: Callable[[], Any]) -> SessionState:
         state: SessionState = self._call(work)
         return state
+
+
+def _point(point: Breakpoint | None, what: What) -> Breakpoint | None:
+    """The breakpoint that is meant, if one is."""
+    if point is not None and what:
+        raise InputError("Give a breakpoint, or the words for one, but not both.")
+    return Breakpoint(**what) if what else point
 
 
 def _in_coroutine() -> bool:

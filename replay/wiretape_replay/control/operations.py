@@ -11,7 +11,9 @@ from enum import StrEnum
 
 from wiretape.errors import InputError
 from wiretape.text import shown
+from wiretape_replay.control import checks
 from wiretape_replay.control.state import Requests, SessionState, State, Status, session_state, speed_of
+from wiretape_replay.control.words import MOST_STEPS
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.drives import Drives
@@ -98,13 +100,17 @@ class Operations:
 
         Returns that; None when the log ended before.  Raises InputError.
         """
+        passed = self.steps(session_id, to, count)
+        return passed[-1] if len(passed) == count else None
+
+    def steps(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> list[Entry]:
+        """The same; returns all that `to` fits, fewer than `count` when the log ended before.  Raises InputError."""
+        checks.whole(count, "How many steps", 1, MOST_STEPS)
         drive = self._drives.of(self._log(session_id))
-        entry = None
-        for _ in range(count):
-            entry = drive.step(to)
-            if entry is None:
-                break
-        return entry
+        passed: list[Entry] = []
+        while len(passed) < count and (entry := drive.step(to)) is not None:
+            passed.append(entry)
+        return passed
 
     def seek(
         self,
@@ -123,6 +129,9 @@ class Operations:
         log = self._log(session_id)
         if [sequence, event, time_s, place, end or None].count(None) != 4:  # all but one
             raise InputError("Say one place to seek: a sequence, an event's id, a time, a place, or the end.")
+        checks.whole(sequence, "A sequence to seek")
+        checks.text(event, "An event to seek")
+        checks.whole(place, "A place to seek")
         if time_s is not None:
             self._seek_time(log, time_s)
         else:
@@ -136,6 +145,9 @@ class Operations:
         """Stop before what `point` fits; None: in all sessions.  Raises InputError."""
         if point.is_empty:
             raise InputError("A breakpoint has to say a type, a sequence, a tool call or a finding.")
+        checks.point(point)
+        types = {entry.type for log in self._every(session_id) for entry in log.entries if entry.type is not None}
+        checks.event_type(point.type, types)
         self._change(session_id, lambda points: [*points, point] if point not in points else points)
 
     def remove_breakpoint(self, point: Breakpoint | None = None, session_id: str | None = None) -> None:
@@ -162,6 +174,7 @@ class Operations:
         self, session_id: str | None = None, until: Until = Until.STANDING, timeout_s: float | None = None
     ) -> bool:
         """Wait; False when it did not happen within `timeout_s` seconds, or the replay ended.  Raises InputError."""
+        checks.number(timeout_s, "The time to wait")
         log = self._log(session_id)
         try:
             async with asyncio.timeout(timeout_s):
@@ -184,6 +197,7 @@ class Operations:
         return session_state(drives[-1], self._connected, len(drives), time.monotonic_ns())
 
     def _seek_time(self, log: Log, time_s: float) -> None:
+        checks.number(time_s, "A time to seek")
         if not 0 <= time_s < math.inf:
             raise InputError("A time to seek is a number of seconds from the beginning of the log.")
         time_ns = round(time_s * 1e9)

@@ -113,9 +113,10 @@ class Control:
     async def _step(self, fields: Fields) -> _Document:
         session_id = _session(fields, "to", "count")
         to, steps = fields.choice("to", Step.EVENT), fields.count("count", 1, MOST_STEPS)
-        entry = self._operations.step(session_id, to, steps)
+        passed = self._operations.steps(session_id, to, steps)
         place = self._operations.session_state(session_id).place
-        return {**self._now(session_id), "stepped": None if entry is None else asdict(entry_state(entry, place - 1))}
+        stepped = asdict(entry_state(passed[-1], place - 1)) if len(passed) == steps else None
+        return {**self._now(session_id), "stepped": stepped, "found": len(passed)}
 
     async def _seek(self, fields: Fields) -> _Document:
         session_id = _session(fields, "sequence", "event", "time_s", "place", "end")
@@ -149,8 +150,8 @@ class Control:
 
     async def _wait(self, fields: Fields) -> _Document:
         session_id = _session(fields, "until", "timeout_s")
-        timeout_s = fields.number("timeout_s")
-        timeout_s = PATIENCE_S if timeout_s is None else min(timeout_s, LONGEST_WAIT_S)
+        timeout_s = fields.number("timeout_s", LONGEST_WAIT_S)
+        timeout_s = PATIENCE_S if timeout_s is None else timeout_s
         reached = await self._operations.wait(session_id, fields.choice("until", Until.STANDING), timeout_s)
         return {**self._now(session_id), "reached": reached}
 

@@ -22,6 +22,7 @@ from wiretape_replay.front.tap import Deaf, Tap, Watcher
 _LONGEST_LINE = 256 * 1024
 """Bytes of a request line or header: a replay accepts what a service accepted."""
 _MOST_HEADERS = 1000
+_LAST_PORT = 65535
 _STOP_S = 5.0
 """How long aiohttp may wait for answers to end that were told to."""
 
@@ -95,6 +96,8 @@ class Front:
 
     async def start(self, host: str, port: int) -> str:
         """Listen; port 0 takes a free one.  Returns the base URL.  Raises InputError."""
+        if port not in range(_LAST_PORT + 1):
+            raise InputError(f"There is no port {shown(str(port), 60)} to listen on: give one from 0 to {_LAST_PORT}.")
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()

@@ -1,13 +1,17 @@
 """What counts when a request is compared with recorded ones, and what is done when their answers run out."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
 from wiretape.errors import InputError
+from wiretape.text import shown
 from wiretape_replay.tape.bodypath import BodyPath
 
+_HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token of RFC 9110, 5.6.2."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 
@@ -54,8 +58,14 @@ class Matching:
         repeat: str = Repeat.REFUSE,
     ) -> "Matching":
         """From texts as people write them; `ignore_body` takes paths such as `$.created_at`.  Raises InputError."""
+        match_headers, ignore_query = list(match_headers), frozenset(ignore_query)
+        if "" in ignore_query:
+            raise InputError("A query parameter that does not count needs a name.")
+        for name in match_headers:
+            if not _HEADER.fullmatch(name):
+                raise InputError(f"{shown(repr(name), 60)} cannot be the name of a header that counts.")
         return cls(
-            frozenset(ignore_query),
+            ignore_query,
             tuple(map(BodyPath.of, ignore_body)),
             tuple(dict.fromkeys(name.lower() for name in match_headers)),
             _one_of(Order, order),

@@ -80,13 +80,13 @@ class JudgedReplay:
         """See SessionHandle."""
         return self.session().breakpoints
 
-    def add_breakpoint(self, **what: Unpack[What]) -> Breakpoint:
+    def add_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> Breakpoint:
         """See SessionHandle."""
-        return self.session().add_breakpoint(**what)
+        return self.session().add_breakpoint(point, **what)
 
-    def remove_breakpoint(self, point: Breakpoint | None = None) -> None:
+    def remove_breakpoint(self, point: Breakpoint | None = None, **what: Unpack[What]) -> None:
         """See SessionHandle."""
-        self.session().remove_breakpoint(point)
+        self.session().remove_breakpoint(point, **what)
 
     def wait(self, until: Until | str = Until.STANDING, *, timeout_s: float = PATIENCE_S) -> SessionState:
         """See SessionHandle.  Raises RuntimeError in a coroutine, which `async_wait` is for."""
