@@ -14,6 +14,7 @@ from statistics import median
 import judging
 import mocks
 import replaying
+import serving
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
@@ -115,7 +116,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--only", choices=("proxy", "report", "replay"), help="leave the others out")
+    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve"), help="leave the others out")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     console = Console(width=120)
@@ -127,6 +128,8 @@ def main() -> None:
     if options.only in {None, "replay"}:
         replaying.show(console, rounds=rounds, quick=options.quick)
         mocks.show(console, rounds=rounds, quick=options.quick)
+    if options.only in {None, "serve"}:
+        serving.show(console, quick=options.quick)
 
 
 if __name__ == "__main__":
