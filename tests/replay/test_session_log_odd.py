@@ -10,7 +10,7 @@ from wiretape.recording import open_recording
 from wiretape.sse.parser import DEFAULT_LIMIT
 from wiretape_replay.session.building import sessions_of
 from wiretape_replay.session.follower import Follower
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.log import Entry, EntryKind, Log
 
 STREAM = "/v1/sessions/s1/events/stream"
 
@@ -333,3 +333,20 @@ def test_a_stream_without_durable_events_is_served_too(reel, build, chunks):
     log, said = build()
     assert data(log) == [*chunks, b""]
     assert said == ["it has no durable event."]
+
+
+@pytest.mark.parametrize(
+    ("ids", "cursor", "place"),
+    [
+        (["a", " b "], "b", 1),
+        (["a", "\tb"], " b", 1),
+        ([" b ", "b"], "b", 1),
+        ([" b ", "b "], "b", None),
+        ([" b ", "b "], "b ", 1),
+        ([" b", "x", " b"], "b", 0),
+        (["b"], " b", None),
+    ],
+)
+def test_a_cursor_is_known_without_the_space_that_http_takes_away(ids, cursor, place):
+    """What a header says has no space at its ends; where several ids could be meant, none is."""
+    assert Log("s1", [Entry(EntryKind.DURABLE, 0, id=one) for one in ids]).place_of(cursor) == place

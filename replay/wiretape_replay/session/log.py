@@ -12,6 +12,8 @@ from enum import StrEnum
 from wiretape.contract import DELTA_TYPES
 from wiretape.observe import Ending
 
+_SPACE = " \t"
+
 
 class EntryKind(StrEnum):
     """What an entry is to the stream that carries it."""
@@ -65,6 +67,8 @@ class Log:
         self.session_id = session_id
         self.entries: list[Entry] = []
         self._places: dict[str, int] = {}
+        self._stripped: dict[str, str | None] = {}
+        """The id with space at its ends that is meant without it; None where several could be."""
         for entry in entries:
             self.append(entry)
 
@@ -74,7 +78,7 @@ class Log:
     def append(self, entry: Entry) -> None:
         """Add an entry at the end.  Where an id comes twice, the first is the one that a cursor names."""
         if entry.kind is EntryKind.DURABLE and entry.id is not None:
-            self._places.setdefault(entry.id, len(self.entries))
+            self.know(entry.id, len(self.entries))
         self.entries.append(entry)
 
     def know(self, cursor: str, place: int) -> None:
@@ -83,6 +87,9 @@ class Log:
         So a client goes on whose cursor was given out before the log begins.
         """
         self._places.setdefault(cursor, place)
+        stripped = cursor.strip(_SPACE)
+        if stripped != cursor and self._stripped.setdefault(stripped, cursor) != cursor:
+            self._stripped[stripped] = None
 
     def after_time(self, time_ns: int) -> int:
         """The place behind everything that came by `time_ns`."""
@@ -94,5 +101,12 @@ class Log:
         return next(found, None)
 
     def place_of(self, cursor: str) -> int | None:
-        """The place of the durable event that `cursor` names, or that it is known by; None when there is none."""
-        return self._places.get(cursor)
+        """The place of the durable event that `cursor` names, or that it is known by; None when there is none.
+
+        HTTP takes away the space around what a header says (RFC 9110, 5.5), so that an id with space at its ends is
+        also named without it, unless that is another id.
+        """
+        if cursor in self._places:
+            return self._places[cursor]
+        spaced = self._stripped.get(cursor.strip(_SPACE))
+        return None if spaced is None else self._places[spaced]
