@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wiretape.contract import STREAM, session_in
+from wiretape.contract import STREAM
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.text import shown
@@ -184,7 +184,7 @@ def _players(
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return _Players(None, tape, drives)
-    from wiretape_replay.session.building import sessions_of  # noqa: PLC0415
+    from wiretape_replay.session.building import named_sessions, sessions_of  # noqa: PLC0415
 
     sessions = sessions_of(recording, say)
     tape = TapePlayer(
@@ -196,7 +196,7 @@ def _players(
         request_ids=ids,
     )
     streams = Streams(drives, ids, log, faulty)
-    player = SessionPlayer(sessions, known=_known(recording), others=tape, streams=streams)
+    player = SessionPlayer(sessions, known=named_sessions(recording), others=tape, streams=streams)
     return _Players(player, tape, drives)
 
 
@@ -212,8 +212,3 @@ def _guard(players: _Players, options: Options, ids: RequestIds) -> Guard | None
 def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:
     """Whether an exchange is a request for the stream of a session that has a log."""
     return exchange.operation == STREAM.name and exchange.session_id in sessions
-
-
-def _known(recording: Recording) -> frozenset[str]:
-    named = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
-    return frozenset(session_id for session_id in named if session_id is not None)

@@ -449,12 +449,12 @@ def test_a_rehearsal_names_the_events_that_would_be_hit():
         ("second", True, "s2", 0, "message.completed", 1),
     ]
     assert list(listing(script, LOGS)) == [
-        "drop: drop (once)",
+        "drop: drop (once, counted over all sessions as they are asked for)",
         "  session s1, place 4: after message.completed, sequence 2",
         "each: drop",
         "  session s1, place 4: after message.completed, sequence 2",
         "  session s2, place 1: after message.completed, sequence 2",
-        "flaky: corrupt (flip) (once, with probability 0.5)",
+        "flaky: corrupt (flip) (once, counted over all sessions as they are asked for, with probability 0.5)",
         "  may: session s1, place 2: at message.delta",
         "  may: session s1, place 3: at message.delta",
         "none: split (crlf)",
@@ -463,6 +463,35 @@ def test_a_rehearsal_names_the_events_that_would_be_hit():
         "  any cancel request",
         "second: drop",
         "  session s2, place 0: before message.completed, sequence 1, on connection 2",
+    ]
+
+
+def test_a_rehearsal_says_which_cursors_are_meant_and_which_sessions_there_are_not():
+    one = ExpireCursor(("e4", "e5\x1b"))
+    script = Script(
+        (
+            fault(
+                one,
+                name="one",
+                do=Do.EXPIRE_CURSOR,
+                address=Address((Requests.of("stream"),), ("s1", "s9", "known")),
+                times=2,
+            ),
+            fault(
+                ExpireCursor(),
+                name="any",
+                do=Do.EXPIRE_CURSOR,
+                address=Address((Requests.of("stream"),), ("s1",)),
+                times=1,
+            ),
+        )
+    )
+    assert list(listing(script, LOGS, ["known"])) == [
+        "one: expire-cursor (2 times, counted over all sessions as they are asked for)",
+        "  any stream request with the cursor e4 or e5\\x1b of session s1",
+        "  there is no session s9 in this recording",
+        "any: expire-cursor (once)",
+        "  any stream request with a cursor of session s1",
     ]
 
 

@@ -1,7 +1,7 @@
 """Faults in words: what the log says when one is done, and what a rehearsal lists."""
 
 from wiretape.text import shown
-from wiretape_replay.faults.deed import Corrupt, Do, Refuse, Split
+from wiretape_replay.faults.deed import Corrupt, Do, ExpireCursor, Refuse, Split
 from wiretape_replay.faults.script import Fault, Moment, Request
 from wiretape_replay.session.log import Entry
 
@@ -48,8 +48,9 @@ def requests(fault: Fault) -> str:
     """Which requests a fault is for, without their sessions and connections."""
     names = [shown(operation.name, 80) for operation in fault.address.operations]
     which = f"any {' or '.join(names)} request" if names else "any request"
-    if fault.do is Do.EXPIRE_CURSOR:
-        which += " with a cursor"
+    if isinstance(fault.deed, ExpireCursor):
+        cursors = " or ".join(shown(cursor, 60) for cursor in fault.deed.cursors)
+        which += f" with the cursor {cursors}" if cursors else " with a cursor"
     return which + (
         f" of run {' or '.join(shown(run, 60) for run in fault.address.runs)}" if fault.address.runs else ""
     )

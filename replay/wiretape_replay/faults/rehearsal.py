@@ -1,6 +1,6 @@
 """What a script would do to a recording, without serving it.  Pure: no I/O, no clock."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -43,12 +43,12 @@ def rehearse(script: Script, logs: Mapping[str, Log]) -> list[Hit]:
     return [hit for fault in script.faults for hit in _hits(fault, logs)]
 
 
-def listing(script: Script, logs: Mapping[str, Log]) -> Iterator[str]:
-    """The same in lines for people."""
+def listing(script: Script, logs: Mapping[str, Log], others: Collection[str] = ()) -> Iterator[str]:
+    """The same in lines for people.  `others` are the sessions of the recording that have no log."""
     if not script.faults:
         yield "The script has no faults."
     for fault in script.faults:
-        yield f"{shown(fault.name, 60)}: {describing.deed(fault)}{_how_often(fault)}"
+        yield f"{shown(fault.name, 60)}: {describing.deed(fault)}{_how_often(fault, logs)}"
         hits = list(_hits(fault, logs))
         for hit in hits[:_LISTED]:
             yield f"  {'' if hit.certain else 'may: '}{hit.text}"
@@ -56,6 +56,9 @@ def listing(script: Script, logs: Mapping[str, Log]) -> Iterator[str]:
             yield f"  and {len(hits) - _LISTED} more"
         if not hits:
             yield "  hits nothing in this recording"
+        for session in fault.address.sessions:
+            if session not in logs and session not in others:
+                yield f"  there is no session {shown(session, 60)} in this recording"
 
 
 def _hits(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
@@ -105,12 +108,14 @@ def _connections(fault: Fault) -> str:
     return f", on connection {numbers}" if numbers else ""
 
 
-def _how_often(fault: Fault) -> str:
+def _how_often(fault: Fault, logs: Mapping[str, Log]) -> str:
     words = []
     if fault.skip:
         words.append(f"after the first {fault.skip}")
     if fault.times is not None:
         words.append("once" if fault.times == 1 else f"{fault.times} times")
+        if len(fault.address.sessions or logs) > 1:
+            words.append("counted over all sessions as they are asked for")
     if fault.probability < 1:
         words.append(f"with probability {fault.probability:g}")
     return f" ({', '.join(words)})" if words else ""

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
-from wiretape.contract import STREAM
+from wiretape.contract import STREAM, session_in
 from wiretape.observe import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.words import quoted
@@ -51,6 +51,12 @@ def sessions_of(recording: Recording, say: Callable[[str], None]) -> dict[str, S
     if not sessions:
         say("The recording holds no stream of any session.")
     return sessions
+
+
+def named_sessions(recording: Recording) -> frozenset[str]:
+    """The ids of all sessions that requests of the recording name.  Raises RecordingError."""
+    named = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
+    return frozenset(session_id for session_id in named if session_id is not None)
 
 
 def _session(
