@@ -13,6 +13,10 @@ from wiretape import __version__, cli
 COMMANDS = ["proxy", "replay", "serve", "control", "report", "rule", "sessions", "show", "export", "demo"]
 
 
+_AS_INSTALLED = "from wiretape.__main__ import main; main()"
+"""What the script says that an installation puts on the PATH."""
+
+
 def run(*args, program=cli.wiretape) -> Result:
     return CliRunner().invoke(program, args)
 
@@ -127,6 +131,19 @@ def test_an_interrupt_ends_quietly_with_status_130(program):
     result = run("fake", program=program(does))
 
     assert (result.exit_code, result.output) == (130, "")
+
+
+def test_an_interrupt_while_the_command_is_loaded_ends_quietly_too(tmp_path):
+    (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", "utf-8")
+    result = subprocess.run(
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{_AS_INSTALLED}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+    assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
