@@ -9,6 +9,7 @@ from wiretape.contract import STREAM
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.text import shown
+from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
@@ -138,7 +139,7 @@ async def serve_replay(
         players = _players(recording, options, faulty=faulty, ids=ids, log=log, say=odd.append)
         guard = _guard(players, options, ids)
         source = players.source if guard is None else Guarded(guard, players.source, log)
-        front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge)
+        front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge, foreign(ids))
         control = operations_of(players.drives, players.tape, players.session)
         control.on_reset.append(faults.rewind)
         if guard is not None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import threading
 from contextlib import closing
 
@@ -211,7 +212,14 @@ def test_what_is_not_http_gets_a_400_and_a_line_in_the_log(reel, serve, call, no
 
     seen = caller.read()
 
-    assert (seen.data[:13], seen.how) == (b"HTTP/1.0 400 ", "closed")
+    head, _, body = seen.data.partition(b"\r\n\r\n")
+    assert head.split(b"\r\n") == [
+        b"HTTP/1.1 400 Bad Request",
+        b"Content-Type: application/json",
+        b"Content-Length: %d" % len(body),
+        b"Connection: close",
+    ]
+    assert (json.loads(body)["error"]["code"], seen.how) == ("invalid_request", "closed")
     assert len(lines) == 1
     assert lines[0].startswith("A client sent what is not HTTP → 400: ")
 

@@ -27,12 +27,15 @@ class Answer:
 
     async def send(self, line: Line, *, with_body: bool = True) -> None:
         """Write the whole answer; without its body where the client asked with HEAD.  Raises ConnectionError."""
-        about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
-        framing = Framing.LENGTH if with_body else Framing.EMPTY
-        await line.begin(Head(self.status, _reason(self.status), (*about, *self.headers), framing))
+        await line.begin(self.head(Framing.LENGTH if with_body else Framing.EMPTY))
         if with_body:
             await line.send(self.body)
         await line.finish()
+
+    def head(self, framing: Framing = Framing.LENGTH) -> Head:
+        """The head of the answer."""
+        about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
+        return Head(self.status, _reason(self.status), (*about, *self.headers), framing)
 
 
 def _reason(status: int) -> str:

@@ -1,6 +1,7 @@
 """What clients send that is no request anybody could answer, and aiohttp would answer in its own words."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from aiohttp import web
@@ -46,7 +47,7 @@ class _Server(web.Server):
         try:
             return await self._made.request_handler(request)
         except web.HTTPException as refused:  # such as an Expect header that nobody knows
-            return _response(self._foreign(refused.text or refused.reason))
+            return _Last(self._foreign(refused.text or refused.reason))
 
 
 class _Connection(web.RequestHandler):
@@ -70,12 +71,23 @@ class _Connection(web.RequestHandler):
         if status >= 500:
             # No error of the service says that its program is wrong.
             raise ConnectionError("There is no answer")
-        ours = _response(self._foreign(message or "This is no HTTP."))
         theirs.force_close()
-        ours.force_close()
-        return ours
+        return _Last(self._foreign(message or "This is no HTTP."))
 
 
-def _response(answer: Answer) -> web.Response:
-    headers = dict(answer.headers)
-    return web.Response(body=answer.body, status=answer.status, headers=headers, content_type=answer.content_type)
+class _Last(web.StreamResponse):
+    """An answer that is written as it is, without the headers that aiohttp adds; the connection ends with it."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(status=answer.status)
+        self._answer = replace(answer, headers=(*answer.headers, ("Connection", "close")))
+        self.force_close()
+
+    async def prepare(self, request: web.BaseRequest) -> None:
+        """Write all of it."""
+        if request.transport is not None:
+            body = b"" if request.method == "HEAD" else self._answer.body
+            request.transport.write(self._answer.head().raw + body)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing: everything is written."""

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wiretape.errors import InputError
+from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
@@ -29,7 +30,7 @@ from wiretape_replay.service.scenario.listing import find_scenario, shipped
 from wiretape_replay.service.scenario.reading import read_scenario
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.sessions import Sessions
-from wiretape_replay.service.source import ScenarioSource, foreign
+from wiretape_replay.service.source import ScenarioSource
 from wiretape_replay.service.store import Store
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.streams import Streams

@@ -76,13 +76,3 @@ class ScenarioSource:
             return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
         answer = envelope(INVALID_REQUEST, f"{path} takes {allowed}.", self._request_ids.next())
         return Answer(answer.status, answer.body, (*answer.headers, ("Allow", allowed)))
-
-
-def foreign(request_ids: RequestIds) -> Callable[[str], Answer]:
-    """Answers what is no request at all."""
-
-    def answer(what: str) -> Answer:
-        told = shown(" ".join(what.split()))
-        return envelope(INVALID_REQUEST, f"The request cannot be understood: {told}", request_ids.next())
-
-    return answer
