@@ -32,6 +32,7 @@ class Line:
         self.ending: Ending | None = None
         """How the answer ended, once it has."""
         self._tap = tap
+        self._over = False
         self._chunked = False
         self._writer = request.writer
         self._transport = request.transport
@@ -105,6 +106,7 @@ class Line:
         """Reset the connection (RST), after the client's system has received everything sent so far."""
         self.keep_alive = False
         self.ending = Ending.SERVICE_RESET
+        self.over()  # to the service; how long the client's system takes is another matter
         transport = self._transport
         if transport is None or transport.is_closing():
             return
@@ -113,6 +115,12 @@ class Line:
         # With a linger time of 0, closing drops the connection instead of ending it.
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         transport.abort()
+
+    def over(self) -> None:
+        """The exchange is over, as `ending` says; the client has left where nothing else ended it."""
+        if not self._over:
+            self._over = True
+            self._tap.ended(self.ending or Ending.CLIENT_CLOSED)
 
     async def hold(self) -> None:
         """Send nothing more, until the client leaves."""

@@ -11,7 +11,6 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from wiretape.errors import InputError
-from wiretape.observe import Ending
 from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
@@ -131,7 +130,7 @@ class Front:
             line.leave()  # the client left, or sent a body that is none
         finally:
             self._lines.discard(line)
-            tap.ended(line.ending or Ending.CLIENT_CLOSED)
+            line.over()
         return _Written(keep_alive=line.keep_alive)
 
 
