@@ -239,17 +239,3 @@ class Clients(RuleBasedStateMachine):
 def test_nothing_is_ever_found_against_the_service(stages):
     Clients.stages = stages
     run_state_machine_as_test(Clients, settings=settings(max_examples=12, stateful_step_count=50))
-
-
-async def test_a_stream_is_over_when_the_service_resets_it_however_long_the_client_takes(stages, tmp_path):
-    """Virtual time flies while the reset waits for what the client's system has not received yet."""
-    (tmp_path / "play.toml").write_text(
-        '[[run]]\nsteps = [{ say = "One." }, { end-stream = "reset" }, { say = "Two." }]'
-    )
-    scenario = read_scenario(tmp_path / "play.toml")
-    async with stages.serving(scenario, tmp_path, virtual=True) as stage:
-        session = "/v1/sessions/" + (await stage.ask("POST", "/v1/sessions", {})).json["id"]
-        await stage.ask("POST", f"{session}/runs", {})
-        stream = await stage.stream(session)
-        await stage.service.advance(QUIET_S)
-        assert [event["type"] for event in await stream.quiet()][-1] == "message.completed"

@@ -212,3 +212,11 @@ async def test_an_idempotency_key_that_is_none_is_an_invalid_request(serve):
 def _request(line, more=""):
     head = f"{line} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer wiretape-key\r\nConnection: close\r\n{more}\r\n"
     return head.encode("latin-1")
+
+
+async def test_a_long_path_takes_no_longer_than_it_must_and_is_no_other_path(serve):
+    async with serve() as stage:
+        reply = await stage.ask("GET", "/v1/sessions/" + "a" * 7000)
+        assert reply.code == "resource_not_found"
+        reply = await stage.ask("GET", "/v1/sessions/1a://b")
+        assert (reply.code, "session 1." in reply.body.decode()) == ("resource_not_found", False)

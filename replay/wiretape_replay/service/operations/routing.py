@@ -8,7 +8,7 @@ from urllib.parse import unquote_to_bytes
 _WRITTEN = re.compile(r"([A-Z]+) (/\S*)")
 _NAME = re.compile(r"\{([a-z_]+)\}")
 _SEGMENT = re.compile(r"[A-Za-z0-9._~!$&'()+,;=:@-]+")
-_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
+_ORIGIN = re.compile(r"\A[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 @dataclass(frozen=True, slots=True)
