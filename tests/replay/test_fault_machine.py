@@ -1,0 +1,180 @@
+"""Requests, steps, seeks and faults in any order, against a simple model of what goes over the wire.
+
+What session mode is made of, without sockets: a log, a playhead, followers, and the faults that change what is sent.
+"""
+
+import math
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from wiretape.toml import TomlFile
+from wiretape_replay.faults.actions import Drop, Mark, Reply, Reset, Write
+from wiretape_replay.faults.injector import Faults
+from wiretape_replay.faults.reading import script_in
+from wiretape_replay.front.asked import NO_BODY, Asked
+from wiretape_replay.session.follower import Follower, UnknownCursorError
+from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.playhead import Playhead, Step
+
+TARGET = "/v1/sessions/s1/events/stream?event_deltas=true"
+TYPES = ["tool.started", "tool.completed", "message.delta"]
+TIMES = st.sampled_from([None, 1, 2])
+
+
+@st.composite
+def logs(draw):
+    entries = []
+    for number, kind in enumerate(draw(st.lists(st.sampled_from([*TYPES, None]), max_size=15))):
+        durable = kind in {"tool.started", "tool.completed"}
+        more = {"id": f"e{number}", "sequence": number} if durable else {}
+        kind_of_entry = EntryKind.DURABLE if durable else EntryKind.EPHEMERAL
+        entries.append(Entry(kind_of_entry, number, b"%d;" % number, type=kind, **more))
+    return entries
+
+
+@st.composite
+def faults(draw):
+    """At most one of each: an error instead of a stream, a reset before, a doubled, and a drop behind an event."""
+    chosen = []
+    for do, moment in (("error", None), ("reset", "before"), ("duplicate", "at"), ("drop", "after")):
+        if draw(st.booleans()):
+            fault = {"do": do, "times": draw(TIMES)}
+            if moment is None:
+                fault |= {"code": "RATE_LIMITED", "connection": draw(st.integers(1, 3))}
+            else:
+                where = st.fixed_dictionaries({"type": st.sampled_from(TYPES)}) | st.fixed_dictionaries(
+                    {"event": st.integers(1, 6)}
+                )
+                fault[moment] = draw(where)
+            chosen.append({key: value for key, value in fault.items() if value is not None})
+    return chosen
+
+
+def toml(chosen):
+    def said(value):
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{key} = {said(inner)}" for key, inner in value.items()) + "}"
+        return f'"{value}"' if isinstance(value, str) else str(value)
+
+    return "".join(
+        "[[fault]]\n" + "".join(f"{key} = {said(value)}\n" for key, value in fault.items()) for fault in chosen
+    )
+
+
+class Connection:
+    """A stream in earnest and in the model."""
+
+    def __init__(self, follower, stream_faults):
+        self.follower, self.faults = follower, stream_faults
+        self.events = 0
+        self.over = self.model_over = None
+        self.wire, self.model_wire = b"", b""
+
+
+class Faulted(RuleBasedStateMachine):
+    @initialize(entries=logs(), chosen=faults(), speed=st.sampled_from([1, math.inf]))
+    def begin(self, entries, chosen, speed):
+        self.entries, self.chosen = entries, chosen
+        self.log = Log("s1", entries)
+        self.playhead = Playhead(self.log, speed=speed, paused=True)
+        self.faults = Faults(script_in(TomlFile.of(toml(chosen), Path("faults.toml")).table()))
+        self.open, self.asked = [], 0
+        self.done = [0] * len(chosen)
+
+    def hits(self, do, matches):
+        """Whether the fault that does this, if there is one, is done once more."""
+        for number, fault in enumerate(self.chosen):
+            if fault["do"] == do and matches(fault) and self.done[number] < fault.get("times", math.inf):
+                self.done[number] += 1
+                return True
+        return False
+
+    @rule(cursor=st.none() | st.integers(0, 15))
+    def connect(self, cursor):
+        sent = None if cursor is None else f"e{cursor}"
+        self.asked += 1
+        headers = () if sent is None else (("Last-Event-ID", sent),)
+        injection = self.faults.request(Asked("GET", TARGET, NO_BODY, headers))
+        refused = self.hits("error", lambda fault: fault["connection"] == self.asked)
+        assert any(isinstance(action, Reply) for action in injection.before) == refused
+        if refused:
+            return
+        known = {entry.id for entry in self.entries[: self.playhead.place]} - {None}
+        if sent is not None and sent not in known:
+            with pytest.raises(UnknownCursorError):
+                Follower(self.log, self.playhead.place, cursor=sent, deltas=True)
+            return
+        follower = Follower(self.log, self.playhead.place, cursor=sent, deltas=True)
+        self.open.append(Connection(follower, injection.stream))
+
+    @rule(to=st.sampled_from(list(Step)))
+    def step(self, to):
+        self.playhead.step(to, 0)
+
+    @rule(place=st.integers(0, 16))
+    def seek(self, place):
+        self.playhead.seek(place, 0)
+
+    @rule()
+    def rewind(self):
+        """What control does in a reset."""
+        self.faults.rewind()
+        self.playhead.reset(0, paused=True)
+        self.open.clear()
+        self.asked, self.done = 0, [0] * len(self.chosen)
+
+    @precondition(lambda self: self.open)
+    @rule(which=st.integers(0, 20))
+    def read(self, which):
+        connection = self.open[which % len(self.open)]
+        for entry in connection.follower.take(self.playhead.place):
+            if connection.over is not None:
+                break
+            self.expect(connection, entry)
+            self.send(connection, entry)
+
+    def send(self, connection, entry):
+        actions = [Write(entry.data)] if connection.faults is None else connection.faults.entry(entry)
+        for action in actions:
+            if isinstance(action, Write):
+                connection.wire += action.data
+            elif not isinstance(action, Mark):
+                connection.over = type(action)
+
+    def expect(self, connection, entry):
+        """The model: what a person who reads the script would say."""
+        if entry.type is None:
+            connection.model_wire += entry.data
+            return
+        connection.events += 1
+
+        def at(moment):
+            return lambda fault: (
+                fault[moment].get("type", entry.type) == entry.type
+                and fault[moment].get("event", connection.events) == connection.events
+            )
+
+        if self.hits("reset", at("before")):
+            connection.model_over = Reset
+            return
+        connection.model_wire += entry.data * (2 if self.hits("duplicate", at("at")) else 1)
+        if self.hits("drop", at("after")):
+            connection.model_over = Drop
+
+    @invariant()
+    def the_wire_carries_what_the_script_says(self):
+        for connection in self.open if hasattr(self, "open") else ():
+            assert (connection.wire, connection.over) == (connection.model_wire, connection.model_over)
+
+    @invariant()
+    def faults_are_counted(self):
+        if hasattr(self, "faults"):
+            assert list(self.faults.done.values()) == self.done
+
+
+TestFaulted = Faulted.TestCase
+TestFaulted.settings = settings(max_examples=100, stateful_step_count=30)
