@@ -6,6 +6,9 @@ VENV ?= .venv
 ARGS ?=
 ROUNDS ?= 10
 BIN := $(VENV)/bin
+# node has a list of authorities of its own; let it trust those of the system, too.
+export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
+NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs-rules lock clean
@@ -28,7 +31,7 @@ fuzz: venv ## try the properties with ROUNDS (10) times other examples; takes mi
 		$(BIN)/python -m pytest -q -m hypothesis --numprocesses=auto --dist=worksteal $(ARGS) || exit 1; done
 
 client-packages: ## install the npm packages of tests/clients; needs node and npm
-	@npm install --prefix tests/clients --no-package-lock --no-fund --no-audit --loglevel=error
+	@$(NPM_INSTALL) --prefix tests/clients
 
 clients: venv client-packages ## write docs/clients.md anew: what other people's clients make of a broken stream
 	@$(BIN)/python tests/clients/table.py docs/clients.md
@@ -44,7 +47,7 @@ format: venv ## put the code into the common form
 	$(BIN)/ruff format .
 
 bench-packages: ## install the npm packages of the benchmarks, which are optional; needs node and npm, and Java to run one
-	@npm install --prefix benchmarks/peers --no-package-lock --no-fund --no-audit --loglevel=error
+	@$(NPM_INSTALL) --prefix benchmarks/peers
 
 bench: venv ## measure wiretape beside stock mitmdump, bare handlers and other mock servers
 	@$(BIN)/python benchmarks/run.py $(ARGS)
