@@ -5,6 +5,7 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 ROUNDS ?= 10
+COVERAGE ?= --cov --cov-report=term
 BIN := $(VENV)/bin
 # node has a list of authorities of its own; let it trust those of the system, too.
 export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
@@ -24,7 +25,7 @@ demo: venv ## record, judge and replay a small service on this machine
 	@$(BIN)/wiretape demo $(ARGS)
 
 test: venv ## run the tests on all cores, with branch coverage
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal --cov --cov-report=term $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(COVERAGE) $(ARGS)
 
 fuzz: venv ## try the properties with ROUNDS (10) times other examples; takes minutes
 	@for round in $$(seq $(ROUNDS)); do \
