@@ -78,7 +78,7 @@ def _mockserver(folder: Path, events: int) -> Iterator[int]:
     port, path = free_port(), folder / "mockserver.json"
     path.write_text(json.dumps(expectations))
     (jar,) = (PEERS / "node_modules/mockserver-node").glob("mockserver-netty-*.jar")
-    with running(["java", "-jar", jar, "run", "-p", port, "-l", "OFF", f"--init={path}"], port):
+    with running(["java", "-jar", jar, "run", "-p", port, "-l", "OFF", f"--init={path}"], port, path.parent):
         yield port
 
 

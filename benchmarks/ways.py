@@ -57,9 +57,9 @@ def wiretape(upstream: int, folder: Path) -> Iterator[int]:
 
 
 @contextmanager
-def running(command: list[object], port: int) -> Iterator["subprocess.Popen[bytes]"]:
+def running(command: list[object], port: int, cwd: Path | None = None) -> Iterator["subprocess.Popen[bytes]"]:
     log = None if "WIRETAPE_BENCH_LOG" in os.environ else subprocess.DEVNULL
-    process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log)
+    process = subprocess.Popen(list(map(str, command)), stdout=log, stderr=log, cwd=cwd)
     try:
         _await_port(port, process)
         yield process
