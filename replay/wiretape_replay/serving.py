@@ -28,6 +28,7 @@ from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.pace import Pace
+from wiretape_replay.session.building import named_sessions, sessions_of
 from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.streams import Streams
@@ -185,8 +186,6 @@ def _players(
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return _Players(None, tape, drives)
-    from wiretape_replay.session.building import named_sessions, sessions_of  # noqa: PLC0415
-
     sessions = sessions_of(recording, say)
     tape = TapePlayer(
         recording,

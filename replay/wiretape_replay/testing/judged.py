@@ -1,13 +1,11 @@
 """A replay that a test talks to, and that says what is wrong with the test's client."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
-from wiretape.rules import Finding
-from wiretape_replay.control.handle import RunningSession, What, Where
+from wiretape_replay.control.handle import What, Where
 from wiretape_replay.control.operations import Until
 from wiretape_replay.control.state import SessionState, State
 from wiretape_replay.control.words import PATIENCE_S
@@ -19,14 +17,12 @@ from wiretape_replay.session.streams import Streamed
 from wiretape_replay.tape.player import Missed
 from wiretape_replay.tape.tape import Entry as Recorded
 from wiretape_replay.testing.choices import Choices
-from wiretape_replay.testing.listening import Listener, Request
+from wiretape_replay.testing.heard import Heard
+from wiretape_replay.testing.listening import Listener
 from wiretape_replay.testing.verdict import wrong
 
-_ROUNDS = 20
-"""After so many rounds the event loop has noticed that a client has left: its FIN came before we asked."""
 
-
-class JudgedReplay:
+class JudgedReplay(Heard):
     """A replay in the thread that all replays of the process share; to be used from any other thread.
 
     What moves the playhead (`step`, `seek`, `wait`, …) is about the only session of the recording; where there are
@@ -34,22 +30,9 @@ class JudgedReplay:
     """
 
     def __init__(self, running: RunningReplay, listener: Listener, choices: Choices, record: Path) -> None:
+        super().__init__(running, listener, record)
         self._running = running
-        self._listener = listener
         self._choices = choices
-        self.record = record
-        """Where what passes is recorded, if that is wanted or something is wrong with it."""
-        self.lines: list[str] = []
-        """What `wiretape replay` would print, a line for each request."""
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a slash at its end."""
-        return self._running.url
-
-    def session(self, session_id: str | None = None) -> RunningSession:
-        """Moves the playhead of one session; None: of the only one."""
-        return self._running.session(session_id)
 
     def state(self) -> State:
         """Of everything."""
@@ -97,11 +80,6 @@ class JudgedReplay:
         return await self.session().async_wait(until, timeout_s=timeout_s)
 
     @property
-    def requests(self) -> list[Request]:
-        """Everything that was asked so far, in order."""
-        return list(self._listener.requests)
-
-    @property
     def streams(self) -> list[Streamed]:
         """The streams of sessions that were asked for so far, in order; none in tape mode."""
         player = self._running.replay.player
@@ -122,17 +100,6 @@ class JudgedReplay:
         """How often each fault was done so far, by its name."""
         return self._running.replay.faults.done
 
-    @property
-    def findings(self) -> list[Finding]:
-        """What the client did wrong so far, whether or not the test fails by it (of very many the first 10,000)."""
-
-        async def look() -> list[Finding]:
-            await noticed()
-            return list(self._listener.against_client)
-
-        found: list[Finding] = self._running.call(look)
-        return found
-
     def wrong(self) -> str | None:
         """What a test fails by: findings with their report, and requests without a match; None when all is well so far.
 
@@ -147,10 +114,6 @@ class JudgedReplay:
             checks_failed=self._listener.failed,
         )
 
-    def keep(self) -> None:
-        """Record what has passed, and what is still to pass.  Raises RecordingError when that cannot be."""
-        self._running.call(self._listener.keep)
-
 
 @contextmanager
 def started(choices: Choices, record: Path) -> Iterator[JudgedReplay]:
@@ -164,9 +127,3 @@ def started(choices: Choices, record: Path) -> Iterator[JudgedReplay]:
         replay = JudgedReplay(running, listener, choices, record)
         replay.lines = lines
         yield replay
-
-
-async def noticed() -> None:
-    """Let the event loop take in what has come."""
-    for _ in range(_ROUNDS):
-        await asyncio.sleep(0)

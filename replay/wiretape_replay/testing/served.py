@@ -8,8 +8,6 @@ from typing import Any, TypedDict
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.rules import Finding
-from wiretape_replay.control.handle import RunningSession
 from wiretape_replay.running import RunningService, start_scenario
 from wiretape_replay.service.assumptions import default_setup, load_setup
 from wiretape_replay.service.scenario.listing import shipped
@@ -17,8 +15,8 @@ from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.serving import ServeOptions
 from wiretape_replay.session.streams import Streamed
 from wiretape_replay.testing.choices import faults_in, refuse_others, rules, threshold
-from wiretape_replay.testing.judged import noticed
-from wiretape_replay.testing.listening import Listener, Request
+from wiretape_replay.testing.heard import Heard
+from wiretape_replay.testing.listening import Listener
 from wiretape_replay.testing.verdict import wrong
 
 _CLOCKS = ("virtual", "real")
@@ -78,22 +76,13 @@ class ServiceChoices:
         return cls(_meant(scenario, find), options, config, fail_on, rules(given, config))
 
 
-class JudgedService:
+class JudgedService(Heard):
     """A service in the thread that all of the process share; to be used from any other thread."""
 
     def __init__(self, running: RunningService, listener: Listener, choices: ServiceChoices, record: Path) -> None:
+        super().__init__(running, listener, record)
         self._running = running
-        self._listener = listener
         self._choices = choices
-        self.record = record
-        """Where what passes is recorded, if something is wrong with it."""
-        self.lines: list[str] = []
-        """What `wiretape serve` would print, a line for each request."""
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a slash at its end."""
-        return self._running.url
 
     @property
     def key(self) -> str:
@@ -109,15 +98,6 @@ class JudgedService:
         """Let virtual time pass, with everything that happens in it.  Raises InputError where time is real."""
         self._running.advance(seconds)
 
-    def session(self, session_id: str | None = None) -> RunningSession:
-        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
-        return self._running.session(session_id)
-
-    @property
-    def requests(self) -> list[Request]:
-        """Everything that was asked so far, in order."""
-        return list(self._listener.requests)
-
     @property
     def streams(self) -> list[Streamed]:
         """The streams of sessions that were asked for so far, in order."""
@@ -128,25 +108,10 @@ class JudgedService:
         """How often each fault was done so far, by its name."""
         return self._running.service.faults.done
 
-    @property
-    def findings(self) -> list[Finding]:
-        """What the client did wrong so far, whether or not the test fails by it (of very many the first 10,000)."""
-
-        async def look() -> list[Finding]:
-            await noticed()
-            return list(self._listener.against_client)
-
-        found: list[Finding] = self._running.call(look)
-        return found
-
     def wrong(self) -> str | None:
         """What a test fails by, with its report; None when all is well so far."""
         failed = self._listener.failed
         return wrong(self.findings, [], self._choices, self.record, self.keep, checks_failed=failed)
-
-    def keep(self) -> None:
-        """Record what has passed, and what is still to pass.  Raises RecordingError when that cannot be."""
-        self._running.call(self._listener.keep)
 
 
 @contextmanager
