@@ -137,7 +137,8 @@ class Caller:
 
     def post(self, target: str, body: bytes, extra: str = "") -> None:
         self.ask(target, method="POST", extra=f"Content-Length: {len(body)}\r\n{extra}")
-        self.socket.sendall(body)
+        if body:  # after the head alone the answer may be there already, and be a reset
+            self.socket.sendall(body)
 
     def read(self, *, patience: float = 20) -> Seen:
         """Everything until the connection ends, or `patience` seconds of silence."""
