@@ -6,7 +6,7 @@ import struct
 import sys
 from collections.abc import Sequence
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 
 from wiretape.observe import Ending
 from wiretape_replay.front.head import Framing, Head
@@ -32,6 +32,7 @@ class Line:
         self.ending: Ending | None = None
         """How the answer ended, once it has."""
         self._tap = tap
+        self._knows_chunks = request.version >= HttpVersion11
         self._over = False
         self._chunked = False
         self._writer = request.writer
@@ -39,7 +40,9 @@ class Line:
         self._unbroken = 0
 
     async def begin(self, head: Head) -> None:
-        """Send the head.  Raises ConnectionError when the client has left."""
+        """Send the head; a client that knows no chunks is sent none.  Raises ConnectionError when it has left."""
+        if head.framing is Framing.CHUNKED and not self._knows_chunks:
+            head = head.unchunked()
         self.head = head
         self._chunked = head.framing is Framing.CHUNKED
         if not head.keep_alive:

@@ -72,7 +72,7 @@ class Streams:
         since = f"after {cursor}" if cursor else "from the beginning"
         self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
         with self._counted(Connected(drive, follower, cursor or sent, deltas)):
-            await line.begin(session.head.unchunked() if asked.http_version == "HTTP/1.0" else session.head)
+            await line.begin(session.head)
             faulty = self._faulty.stream(line) if self._faulty else None
             await give(line, drive, follower, session.keep_alive, faulty)
 

@@ -75,8 +75,8 @@ class Plan:
         return self.end
 
 
-def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
-    """The plan for `exchange`.  `http_1_0` says that the client asking now knows no chunks."""
+def plan_of(exchange: Exchange) -> Plan:
+    """The plan for `exchange`."""
     response, origin_ns = exchange.response, _origin(exchange)
     end_ns = max(0, (exchange.ended_ns or 0) - origin_ns)
     if response is None:
@@ -84,9 +84,7 @@ def plan_of(exchange: Exchange, *, http_1_0: bool = False) -> Plan:
         return Plan(None, 0, None, end, end_ns, origin_ns)
     framing = _framing(exchange.request, response)
     headers = response.headers
-    if framing is Framing.CHUNKED and http_1_0:
-        framing, headers = Framing.CLOSE, _without(headers, "transfer-encoding")
-    elif framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
+    if framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
         headers = (*headers, ("Transfer-Encoding", "chunked"))
     return Plan(
         Head(
@@ -143,7 +141,3 @@ def _kept_alive(response: ResponseStarted) -> bool:
     if response.http_version == "HTTP/1.0":
         return "keep-alive" in options
     return "close" not in options
-
-
-def _without(headers: Headers, name: str) -> Headers:
-    return tuple((key, value) for key, value in headers if key.lower() != name)

@@ -78,7 +78,7 @@ class TapePlayer:
         status = exchange.response.status if exchange.response else None
         self.served.append(Served(asked.method, asked.target, entry.number, status))
         self._log(f"{_request(asked)} → exchange {entry.number}, {_outcome(exchange)}")
-        await self._play(exchange, plan_of(exchange, http_1_0=asked.http_version == "HTTP/1.0"), line)
+        await self._play(exchange, plan_of(exchange), line)
 
     async def _play(self, exchange: Exchange, plan: Plan, line: Line) -> None:
         clock = self._pace.start()
