@@ -17,6 +17,7 @@ _NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
 _NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
 _HEADER = re.compile(rf"\s*(\[\[?){_NAMES}\]\]?")
 _KEY = re.compile(rf"{_NAMES}=")
+_BEGINNING = re.compile(rf"\s*(?:#|\[|{_NAMES}=)")
 _BLANK = re.compile(r"(?:\s|#[^\n]*)*")
 _COMMA = re.compile(r"(?:\s|#[^\n]*)*,")
 _LONG_BASIC = r'"{3}(?:\\.|[^\\])*?"{3,5}(?!")'
@@ -47,7 +48,7 @@ class TomlFile:
     def of(cls, text: str, path: Path) -> "TomlFile":
         """Read what a file holds, or would; `path` is what it is called.  Raises InputError."""
         try:
-            return cls(path, tomllib.loads(text), dict(_places(text)))
+            return cls(path, tomllib.loads(text), _lines(text))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{said(path)} is no TOML: {printable(str(error))}.") from None
         except RecursionError:
@@ -157,13 +158,19 @@ class Table:
         """An array of tables, empty when there is none."""
         value = self.values.get(key, [])
         if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-            raise self.wrong(key, f"it has to be an array of tables, each under [[{key}]]")
+            header = ".".join([*(step for step in self.place if isinstance(step, str)), key])
+            raise self.wrong(key, f"it has to be an array of tables, each under [[{header}]]")
         return [Table(self.file, item, (*self.place, key, index)) for index, item in enumerate(value)]
 
     def _value(self, key: str) -> Any:
         if key not in self.values:
             raise self.wrong(None, f"{printable(key)} is missing")
         return self.values[key]
+
+
+def holds_toml(text: str) -> bool:
+    """Whether a text is TOML, good or not, rather than the name of a file."""
+    return "\n" in text or (not text.endswith(".toml") and _BEGINNING.match(text) is not None)
 
 
 def said(path: Path) -> str:
@@ -179,6 +186,16 @@ def hint(word: str, words: Iterable[str]) -> str:
 
 def _outwards(place: Place) -> Iterator[Place]:
     return (place[:length] for length in range(len(place), 0, -1))
+
+
+def _lines(text: str) -> Mapping[Place, int]:
+    """The line of everything that a document says; of a table without a header of its own, where it first comes up."""
+    places = list(_places(text))
+    lines = dict(places)
+    for place, line in places:
+        for outer in _outwards(place):
+            lines.setdefault(outer, line)
+    return lines
 
 
 def _places(text: str) -> Iterator[tuple[Place, int]]:

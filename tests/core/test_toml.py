@@ -56,6 +56,9 @@ def toml(tmp_path):
         (("keys", 1, "more", "deep"), 17),
         (("keys", 1, "parts", 0, "n"), 19),
         (("keys", 1, "parts", 1, "n"), 21),
+        (("keys",), 11),
+        (("keys", 1, "parts"), 18),
+        (("a key",), 5),
     ],
 )
 def test_the_line_of_a_place_is_told(toml, place, line):

@@ -66,23 +66,51 @@ def test_text_is_cut_into_pieces_that_make_it_up(scenario, cut, pieces):
 
 BAD = {
     "no title": ("titel = 1", "line 2: titel: there is no such key, did you mean title?"),
+    "a misspelt table": ("[[runs]]\nsteps = []", "line 2: runs: there is no such key, did you mean run?"),
+    "a table for an array": ("[run]\nsteps = []", "line 2: run: it has to be an array of tables, each under [[run]]."),
+    "steps without a run": ('[[steps]]\nsay = "x"', "line 2: steps: steps stand in a run: *or tables [[run.steps]]."),
+    "a step without a list": ('[[run]]\nsay = "x"', "line 3: run.say: it is a step, *: steps = [{ say = … }] under *."),
     "no runs": ("pace = 1", ": it has no runs; say what one does under [[run]]."),
-    "no steps": ("[[run]]\nafter = 1", "line 2: run: steps needs a step at least, like *"),
-    "empty steps": ("[[run]]\nsteps = []", "line 3: run.steps: steps needs a step at least, like *"),
-    "no list": ('[[run]]\nsteps = "x"', "line 3: run.steps: it has to be an array of tables*"),
+    "no steps": ("[[run]]\nafter = 1", "line 2: run: steps needs a step at least, as in *"),
+    "empty steps": ("[[run]]\nsteps = []", "line 3: run.steps: steps needs a step at least, as in *"),
+    "no list": (
+        '[[run]]\nsteps = "x"',
+        'line 3: run.steps: it has to be a list of steps, as in steps = [{ say = "Hello" }].',
+    ),
+    "a list of texts": ('[[run]]\nsteps = ["x"]', "line 3: run.steps: it has to be a list of steps, as in *"),
+    "a single step": ('[[run]]\n[run.steps]\nsay = "x"', "line 3: run.steps: it has to be a list of steps, as in *"),
     "a step that is none": (steps('\n{ say = "x" },\n{ sya = "x" }'), "line 5: run.steps.sya: *did you mean say?"),
     "an unknown step": (steps("\n{ qqqq = 1 }"), "line 4: run.steps: a step needs one of say, think, *"),
-    "two steps in one": (steps('{ say = "x", tool = "t" }'), "line 3: run.steps.tool: say and tool are two steps; *"),
+    "two steps in one": (
+        steps('{ say = "x", tool = "t" }'),
+        "line 3: run.steps.tool: say and tool are two steps; write { say = … }, { tool = … }.",
+    ),
     "a key of another step": (steps('{ say = "x", takes = 1 }'), "line 3: *takes: there is no such key of a say step*"),
     "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "line 3: *pace: there is no such key of a wait step*"),
     "a key of a run": ("[[run]]\nstep = []", "line 3: run.step: there is no such key of a run, did you mean steps?"),
     "no time": ("pace = -1", "line 2: pace: it has to be a number of seconds, 0 or more."),
+    "a deadline for nothing": (
+        "deadline = true",
+        "line 2: deadline: it has to be a number of seconds, or false for ever.",
+    ),
+    "a deadline in words": (
+        steps('{ ask = "t", deadline = "1 s" }'),
+        "line 3: run.steps.deadline: *or false for ever.",
+    ),
+    "a deadline that was": (
+        steps('{ ask = "t", deadline = -1 }'),
+        "line 3: run.steps.deadline: *of seconds, 0 or more.",
+    ),
     "a long time": (steps("{ wait = 1e9 }"), "line 3: run.steps.wait: it can be 1,000,000 seconds at most."),
     "an empty text": (steps('{ say = "" }'), "line 3: run.steps.say: it has to be a text, not an empty one."),
     "no pieces": (steps("{ say = [] }"), "line 3: run.steps.say: a list of pieces needs one at least."),
     "pieces that are cut": (steps('{ say = ["x"], cut = 1 }'), "line 3: run.steps.cut: say is a list, *"),
     "an unknown cut": (steps('{ say = "x", cut = "word" }'), "line 3: run.steps.cut: *did you mean words?"),
-    "a cut of nothing": (steps('{ say = "x", cut = 0 }'), "line 3: run.steps.cut: *1 or more."),
+    "a cut of nothing": (steps('{ say = "x", cut = 0 }'), "line 3: run.steps.cut: *words, *1 or more."),
+    "a cut by truth": (
+        steps('{ say = "x", cut = true }'),
+        "line 3: run.steps.cut: *or a number of characters, 1 or more.",
+    ),
     "output and error": (steps('{ tool = "t", output = {}, error = "x" }'), "line 3: run.steps.error: *no output."),
     "a date": (steps('{ tool = "t", input = { a = [\n1, 2020-01-01] } }'), "line 4: run.steps.input.a: JSON has no *"),
     "infinity": (steps('{ tool = "t", output = { a = inf } }'), "line 3: run.steps.output.a: JSON has no *"),
@@ -102,13 +130,36 @@ BAD = {
     "too long": (steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"), "line 3: run.steps: they take 101,00*"),
     "too deep": (steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9), "line 3: *8 deep at most."),
     "a refusal": ('[[run]]\nrefuse = "SESSION_BUSY"\nsteps = [{ wait = 1 }]', "line 3: run.refuse: *one of SANDBOX_*"),
+    "a refusal by number": (
+        "[[run]]\nrefuse = 503\nsteps = [{ wait = 1 }]",
+        'line 3: run.refuse: *table as in { code = "SANDBOX_*',
+    ),
+    "a refusal for true": (
+        '[[run]]\nrefuse = { code = "invalid_request", times = true }\nsteps = [{ wait = 1 }]',
+        "line 3: run.refuse.times: it has to be a whole number, 1 or more, or false for always.",
+    ),
     "a refusal without code": ("[[run]]\nsteps = [{ wait = 1 }]\nrefuse = {}", "line 4: run.refuse: code is missing."),
     "a type that is always stored": ('ephemeral = ["tool.started"]', "line 2: ephemeral: 'tool.started' is no event *"),
     "twin tools": ('[[tool]]\nname = "a"\n[[tool]]\nname = "a"', "line 5: tool.name: it is the name of two tools; *"),
-    "a schema": ('[[tool]]\nname = "a"\noutput = { type = "objekt" }', "line 4: tool.output: it is no usable JSON *"),
+    "a schema": (
+        '[[tool]]\nname = "a"\n[tool.output]\ntype = "objekt"',
+        "line 5: tool.output.type: *Schema: it has to be one of array, *, or a list of them.",
+    ),
     "a schema of elsewhere": (
         '[[tool]]\nname = "a"\ninput = { "$ref" = "http://127.0.0.1:9/x" }',
-        "line 4: tool.input: it is no usable JSON Schema: *",
+        "line 4: tool.input.$ref: it is no usable JSON Schema: http://127.0.0.1:9/x leads nowhere; *#/$defs/name.",
+    ),
+    "a schema that is none within": (
+        '[[tool]]\nname = "a"\n[tool.output]\nproperties.b = [\n]',
+        "line 5: tool.output.properties.b: it is no usable JSON Schema: [] is not of *",
+    ),
+    "a reference within that leads nowhere": (
+        '[[tool]]\nname = "a"\n[tool.output.properties]\nb = { "$ref" = "#/$defs/d" }',
+        "line 5: tool.output.properties.b.$ref: it is no usable JSON Schema: #/$defs/d leads nowhere; a $ref has to *",
+    ),
+    "a draft that is none": (
+        '[[tool]]\nname = "a"\noutput = { "$schema" = "http://json-schema.org/draft-99" }',
+        "line 4: tool.output.$schema: *: $schema names no draft of JSON Schema; leave it out *",
     ),
     "an input that does not fit": (
         '[[tool]]\nname = "a"\ninput = { required = ["x"] }\n[[run]]\nsteps = [\n{ ask = "a" }]',
@@ -152,6 +203,12 @@ def test_a_scenario_is_found_by_its_name_or_its_file(tmp_path):
         find_scenario("helo")
     with pytest.raises(InputError, match=r"There is no scenario zzzzz; there are hello, .*\.$"):
         find_scenario("zzzzz")
+    with pytest.raises(InputError, match=r"Say which scenario: .*--list"):
+        find_scenario("")
+    with pytest.raises(InputError, match=r"There is no scenario \.; there are hello"):
+        find_scenario(".")
+    with pytest.raises(InputError, match=r"There is no scenario x{200}…; there are hello"):
+        find_scenario("x" * 5000)
     with pytest.raises(InputError, match=r"none\.toml cannot be read"):
         find_scenario("none.toml")
 

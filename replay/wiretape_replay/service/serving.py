@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wiretape.errors import InputError
+from wiretape.toml import holds_toml
 from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
@@ -26,8 +27,8 @@ from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import Setup, default_setup
 from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
-from wiretape_replay.service.scenario.listing import find_scenario, shipped
-from wiretape_replay.service.scenario.reading import read_scenario
+from wiretape_replay.service.scenario.listing import scenario_path
+from wiretape_replay.service.scenario.reading import read_scenario, scenario_text
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.sessions import Sessions
 from wiretape_replay.service.source import ScenarioSource
@@ -101,7 +102,7 @@ async def serve_scenario(
     judge: Judge | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Service]:
-    """Play the service by a scenario: a shipped one's name, a file, TOML in several lines, or one that was read.
+    """Play the service by a scenario: a shipped one's name, a file, its text, or one that was read.
 
     Port 0 takes a free one.  `log` takes a line for each request.  `judge` listens to what passes, and has finished
     when the block is left.  `token` is what requests to the control interface have to carry; None: one that nobody
@@ -161,11 +162,10 @@ def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
     """Name, text and meaning of a scenario.  Raises InputError."""
     if isinstance(given, Scenario):
         return given.title, "", given
-    if isinstance(given, str) and "\n" in given:
-        return "scenario", given, _read(given)
-    scenario = find_scenario(str(given)) if isinstance(given, str) else read_scenario(given)
-    path = shipped().get(given) if isinstance(given, str) else None
-    path = Path(given) if path is None else path
+    if isinstance(given, str) and holds_toml(given):
+        return "scenario", given, scenario_text(given)
+    path = scenario_path(given) if isinstance(given, str) else given
+    scenario = read_scenario(path)
     return path.stem, path.read_text("utf-8"), scenario
 
 
@@ -175,16 +175,8 @@ def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
     needed = {session.scenario for session in store.sessions()} - known.keys()
     for stored in store.scenarios():
         if stored.number in needed:
-            known[stored.number] = _read(stored.text) if stored.text else sessions.scenario
+            known[stored.number] = scenario_text(stored.text) if stored.text else sessions.scenario
     return known
-
-
-def _read(text: str) -> Scenario:
-    """The scenario that a file of this text would hold.  Raises InputError."""
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        path = Path(folder) / "scenario.toml"
-        path.write_text(text, "utf-8")
-        return read_scenario(path)
 
 
 @contextmanager

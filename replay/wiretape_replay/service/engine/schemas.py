@@ -1,9 +1,11 @@
 """The registered schemas of application tools, and what does not match them.
 
 `jsonschema-rs` decides and explains here: schemas come from clients, and it bounds what their patterns and depth cost.
+What is wrong with a schema is said in our own words where the library's are about itself.
 """
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -13,10 +15,18 @@ from wiretape.text import shown
 from wiretape_replay.answers.reasons import Reason
 
 _MOST_REASONS = 20
+_TYPES = "array, boolean, integer, null, number, object, string"
+_NAMED = re.compile(r"'([^']*)'")
+_Steps = tuple[str | int, ...]
 
 
 class UnusableSchemaError(ValueError):
     """A schema that is none, with why in a few words."""
+
+    def __init__(self, why: str, place: _Steps = ()) -> None:
+        """`place` says where in the schema."""
+        super().__init__(why)
+        self.place = place
 
 
 class Shape:
@@ -27,7 +37,7 @@ class Shape:
         try:
             self._validator = jsonschema_rs.validator_for(dict(schema), retriever=_refuse)
         except (ValueError, TypeError) as error:
-            raise UnusableSchemaError(_first_line(error)) from None
+            raise _unusable(error, schema) from None
 
     def reasons(self, value: Any, path: str) -> tuple[Reason, ...]:
         """What is wrong with a value, `path` being where it stands; empty where it matches."""
@@ -47,7 +57,38 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"{uri} is not part of the schema")
 
 
-def _where(path: str, steps: list[str | int]) -> str:
+def _unusable(error: Exception, schema: Mapping[str, Any]) -> UnusableSchemaError:
+    """What is wrong with a schema, and where."""
+    told = _first_line(error)
+    if "meta-schema" in told:
+        return UnusableSchemaError("$schema names no draft of JSON Schema; leave it out for 2020-12", ("$schema",))
+    if not isinstance(error, jsonschema_rs.ValidationError):
+        return UnusableSchemaError(told)
+    if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
+        for place, reference in _references(schema):
+            if any(reference.endswith(named) for named in _NAMED.findall(told)):
+                why = f"{shown(reference)} leads nowhere; a $ref has to stay within the schema, like #/$defs/name"
+                return UnusableSchemaError(why, place)
+    place = tuple(error.instance_path)
+    if place[-1:] == ("type",):
+        told = f"it has to be one of {_TYPES}, or a list of them"
+    return UnusableSchemaError(told, place)
+
+
+def _references(schema: Mapping[str, Any]) -> Iterator[tuple[_Steps, str]]:
+    """Where a schema refers to something, and to what."""
+    left: list[tuple[_Steps, Any]] = [((), schema)]
+    while left:
+        place, value = left.pop()
+        if isinstance(value, Mapping):
+            left += [((*place, key), inner) for key, inner in value.items()]
+        elif isinstance(value, list):
+            left += [((*place, index), inner) for index, inner in enumerate(value)]
+        elif isinstance(value, str) and place[-1] in {"$ref", "$dynamicRef"}:
+            yield place, value
+
+
+def _where(path: str, steps: Sequence[str | int]) -> str:
     return shown(path + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps))
 
 

@@ -58,10 +58,16 @@ class Kind:
 
 def read_steps(table: Table, around: Around, key: str = "steps") -> list[Step]:
     """The steps that a key holds.  Raises InputError."""
-    tables = table.tables(key)
-    if not tables:
-        raise table.wrong(key if key in table else None, f'{key} needs a step at least, like {{ say = "Hello" }}')
-    return [_step(place, around) for place in tables]
+    written = table.values.get(key, [])
+    if not isinstance(written, list) or not all(isinstance(item, dict) for item in written):
+        raise table.wrong(key, f"it has to be a list of steps, as in {_like(key)}")
+    if not written:
+        raise table.wrong(key if key in table else None, f"{key} needs a step at least, as in {_like(key)}")
+    return [_step(place, around) for place in table.tables(key)]
+
+
+def _like(key: str) -> str:
+    return f'{key} = [{{ say = "Hello" }}]'
 
 
 def _step(table: Table, around: Around) -> Step:
@@ -69,7 +75,8 @@ def _step(table: Table, around: Around) -> Step:
     if not found:
         raise _no_step(table)
     if len(found) > 1:
-        raise table.wrong(found[1], f"{found[0]} and {found[1]} are two steps; write one after the other")
+        one, other = found[:2]
+        raise table.wrong(other, f"{one} and {other} are two steps; write {{ {one} = … }}, {{ {other} = … }}")
     name = found[0]
     kind = KINDS[name]
     timing = () if name == "wait" else ("after", "pace")

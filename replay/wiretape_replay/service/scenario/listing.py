@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.text import shown
 from wiretape.toml import hint
 from wiretape_replay.service.scenario.reading import read_scenario
 from wiretape_replay.service.scenario.steps import Scenario
@@ -22,13 +22,27 @@ def shipped() -> dict[str, Path]:
 
 def find_scenario(named: str) -> Scenario:
     """The shipped scenario of that name, or the one in that file.  Raises InputError."""
+    return read_scenario(scenario_path(named))
+
+
+def scenario_path(named: str) -> Path:
+    """The file of the shipped scenario of that name, or the one that is named.  Raises InputError."""
+    if not named:
+        raise InputError("Say which scenario: the name of one that ships (`wiretape serve --list`), or a TOML file.")
     path = shipped().get(named)
     if path is not None:
-        return read_scenario(path)
-    if named.endswith(_ENDING) or "/" in named or Path(named).exists():
-        return read_scenario(Path(named))
+        return path
+    if named.endswith(_ENDING) or "/" in named or _is_file(named):
+        return Path(named)
     what = hint(named, shipped())
-    raise InputError(f"There is no scenario {printable(named)}{what}" + ("" if what.endswith("?") else "."))
+    raise InputError(f"There is no scenario {shown(named)}{what}" + ("" if what.endswith("?") else "."))
+
+
+def _is_file(named: str) -> bool:
+    try:
+        return Path(named).is_file()
+    except OSError:  # too long for a name
+        return False
 
 
 def listing() -> str:

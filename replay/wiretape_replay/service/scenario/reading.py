@@ -8,7 +8,7 @@ from typing import Any
 from wiretape.contract import EVENT_TYPES, Durability
 from wiretape.toml import Table, TomlFile
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError
-from wiretape_replay.service.scenario.kinds import Around, read_steps
+from wiretape_replay.service.scenario.kinds import KINDS, Around, read_steps
 from wiretape_replay.service.scenario.steps import (
     DEADLINE_NS,
     EPHEMERAL_TYPES,
@@ -27,6 +27,8 @@ from wiretape_replay.service.scenario.steps import (
 )
 from wiretape_replay.service.scenario.values import deadline, duration, json_object
 
+_HERE = Path("scenario")
+"""What messages call a scenario that is in no file."""
 _MOST_EVENTS = 100_000
 _LONGEST_NS = 100_000_000 * SECOND_NS
 _FREE = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN)
@@ -35,8 +37,17 @@ _FREE = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Du
 
 def read_scenario(path: Path) -> Scenario:
     """The scenario in a file.  Raises InputError, naming file, line and key."""
-    top = TomlFile.load(path).table()
-    top.only(["title", "pace", "deadline", "ephemeral", "tool", "run"], "key")
+    return scenario_in(TomlFile.load(path).table())
+
+
+def scenario_text(text: str) -> Scenario:
+    """The scenario that a file of this text would hold.  Raises InputError."""
+    return scenario_in(TomlFile.of(text, _HERE).table())
+
+
+def scenario_in(top: Table) -> Scenario:
+    """The scenario that a table says, which is all of a file.  Raises InputError."""
+    _only(top, ["title", "pace", "deadline", "ephemeral", "tool", "run"], "key")
     title, ephemeral = top.text("title"), EPHEMERAL_TYPES | _ephemeral(top)
     tools = dict(_tool(table) for table in top.tables("tool"))
     _refuse_twins(top.tables("tool"))
@@ -46,6 +57,16 @@ def read_scenario(path: Path) -> Scenario:
     if not scripts:
         raise top.wrong(None, "it has no runs; say what one does under [[run]]")
     return Scenario(title, scripts, tools, ephemeral)
+
+
+def _only(table: Table, known: Sequence[str], kind: str) -> None:
+    """Refuse every other key; say of steps where they stand."""
+    for key in table:
+        if key == "steps" and key not in known:
+            raise table.wrong(key, "steps stand in a run: write steps = […] under [[run]], or tables [[run.steps]]")
+        if key in KINDS and key not in known:
+            raise table.wrong(key, f"it is a step, and steps stand in a list: steps = [{{ {key} = … }}] under [[run]]")
+    table.only(known, kind)
 
 
 def _ephemeral(top: Table) -> frozenset[str]:
@@ -69,7 +90,7 @@ def _schema(table: Table, key: str) -> Mapping[str, Any]:
     try:
         Shape(schema)
     except UnusableSchemaError as error:
-        raise table.wrong(key, f"it is no usable JSON Schema: {error}") from None
+        raise table.file.wrong((*table.place, key, *error.place), f"it is no usable JSON Schema: {error}") from None
     return schema
 
 
@@ -82,7 +103,7 @@ def _refuse_twins(tables: list[Table]) -> None:
 
 
 def _run(table: Table, around: Around) -> RunScript:
-    table.only(["steps", "after", "pace", "refuse"], "key of a run")
+    _only(table, ["steps", "after", "pace", "refuse"], "key of a run")
     ns = duration(table, "pace", around.pace_ns)
     steps = read_steps(table, replace(around, pace_ns=ns))
     _check_size(steps, table)
@@ -94,14 +115,21 @@ def _refuse(table: Table) -> Refuse | None:
         return None
     if isinstance(table.values["refuse"], str):
         return Refuse(table.one_of("refuse", REFUSALS))
-    told = table.table("refuse", 'code = "SANDBOX_PROVISION_FAILED"')
+    if not isinstance(table.values["refuse"], dict):
+        raise table.wrong("refuse", f'it has to be a code, or a table as in {{ code = "{REFUSALS[0]}", times = 2 }}')
+    told = table.table("refuse")
     told.only(["code", "message", "times"], "key of a refusal")
-    always = told.values.get("times") is False
-    return Refuse(
-        told.one_of("code", REFUSALS),
-        told.text("message") if "message" in told else None,
-        None if always else told.integer("times", 1, least=1),
-    )
+    return Refuse(told.one_of("code", REFUSALS), told.text("message") if "message" in told else None, _times(told))
+
+
+def _times(told: Table) -> int | None:
+    """How often it is refused; None: always."""
+    times = told.values.get("times", 1)
+    if times is False:
+        return None
+    if not isinstance(times, int) or times is True or times < 1:
+        raise told.wrong("times", "it has to be a whole number, 1 or more, or false for always")
+    return times
 
 
 def _check_size(steps: Sequence[Step], table: Table) -> None:

@@ -27,11 +27,15 @@ def duration(table: Table, key: str, default_ns: int) -> int:
 
 def deadline(table: Table, default_ns: int | None) -> int | None:
     """How long something may take, in seconds; `false` says for ever, which is None."""
-    if table.values.get("deadline") is False:
-        return None
-    if "deadline" not in table:
-        return default_ns
-    return duration(table, "deadline", 0)
+    match table.values.get("deadline"):
+        case None:
+            return default_ns
+        case False:
+            return None
+        case int() | float() as seconds if seconds is not True:
+            return duration(table, "deadline", 0)
+        case _:
+            raise table.wrong("deadline", "it has to be a number of seconds, or false for ever")
 
 
 def pieces(table: Table, key: str) -> Sequence[str]:
@@ -44,9 +48,11 @@ def pieces(table: Table, key: str) -> Sequence[str]:
             raise table.wrong(key, "a list of pieces needs one at least")
         return listed
     text = table.text(key)
-    if isinstance(table.values.get("cut"), int):
-        size = table.integer("cut", least=1)
+    size = table.values.get("cut")
+    if isinstance(size, int) and size > 0 and size is not True:
         return [text[begin : begin + size] for begin in range(0, len(text), size)]
+    if size is not None and not isinstance(size, str):
+        raise table.wrong("cut", f"it has to be one of {', '.join(CUTS)}, or a number of characters, 1 or more")
     match table.one_of("cut", CUTS, "words"):
         case "characters":
             return list(text)
