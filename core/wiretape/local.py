@@ -1,0 +1,41 @@
+"""Addresses: where to listen, as people write it, and which are of the machine itself."""
+
+import re
+from ipaddress import IPv6Address, ip_address
+
+from wiretape.errors import InputError
+
+_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):([0-9]{1,5})", re.ASCII)
+_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
+
+
+def address(text: str) -> tuple[str, int]:
+    """Host and port of `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
+        raise InputError(f"{text!r} is no address to listen on: give HOST:PORT, such as 127.0.0.1:8090 or [::1]:0.")
+    return match[1] or match[2], int(match[3])
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an IP address is one of the machine itself, also as IPv6 writes those of IPv4."""
+    try:
+        parsed = ip_address(host.partition("%")[0])
+    except ValueError:
+        return False
+    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
+    return (mapped or parsed).is_loopback
+
+
+def names_loopback(host: str) -> bool:
+    """Whether the value of a Host header means the machine itself: `localhost`, or a loopback address."""
+    match = _HOST.fullmatch(host)
+    if match is None:
+        return False
+    name = match[1].strip("[]").lower()
+    return name == "localhost" or is_loopback(name)
+
+
+def origin_of(host: str, port: int) -> str:
+    """`http://HOST:PORT`, with brackets around an IPv6 host."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"

@@ -1,0 +1,1 @@
+"""The server behind the debugger's page."""

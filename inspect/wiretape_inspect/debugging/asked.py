@@ -1,0 +1,50 @@
+"""What a request of the page asks for, read from its query."""
+
+import re
+from collections.abc import Iterable
+
+from aiohttp import web
+
+from wiretape.errors import InputError, RecordingError
+from wiretape.recording import Exchange, Recording
+from wiretape.text import shown
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class NotThereError(InputError):
+    """There is nothing of the name or number that was asked for."""
+
+
+def only(request: web.Request, known: Iterable[str]) -> None:
+    """Refuse every other parameter, and any that comes twice.  Raises InputError."""
+    names = list(request.query)
+    for name in names:
+        if name not in known or names.count(name) > 1:
+            raise InputError(f"There is no parameter {shown(name, 60)} here, or it came twice.")
+
+
+def number(request: web.Request, name: str) -> int:
+    """A parameter that is a number.  Raises InputError."""
+    text = request.query.get(name)
+    if text is None:
+        raise InputError(f"The parameter {name} is missing.")
+    if _NUMBER.fullmatch(text) is None:
+        raise InputError(f"The parameter {name} has to be a whole number of at most 18 digits, not {shown(text, 60)}.")
+    return int(text)
+
+
+def exchange(recording: Recording, number: int) -> Exchange:
+    """The exchange of that number.  Raises NotThereError."""
+    try:
+        return recording.exchange(number)
+    except RecordingError as error:
+        raise NotThereError(error.message) from None
+
+
+def stream(recording: Recording, number: int) -> Exchange:
+    """The same, which has to be an event stream."""
+    found = exchange(recording, number)
+    if not found.is_stream:
+        raise NotThereError(f"Exchange {number} is no event stream.")
+    return found

@@ -1,0 +1,78 @@
+"""What the page is told, as plain data: the same for a server and for an exported file."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from wiretape.recording import Exchange, Recording
+from wiretape.rules import CATALOGUE, Finding
+from wiretape_inspect import jsonlines, place, timeline
+from wiretape_inspect.view.overview import Overview, overview
+from wiretape_inspect.view.resume import resumed
+from wiretape_inspect.view.state import state_at
+
+
+def recording_document(recording: Recording) -> dict[str, Any]:
+    """The recording as a whole: its head, those of its exchanges, and what the live checks found."""
+    info, findings = recording.info, [one for found in timeline.stored_findings(recording).values() for one in found]
+    return {
+        "file": recording.path.name,
+        "upstream": info.upstream,
+        "tool": info.tool,
+        "started": info.started,
+        "ended_ns": info.ended_ns,
+        "exchanges": [jsonlines.head(exchange) for exchange in recording.exchanges()],
+        "findings": findings,
+        "rules": rules_of(findings),
+    }
+
+
+def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
+    """What there is to say of the rules that were broken, by code."""
+    codes = sorted({finding.code for finding in findings})
+    return {code: _rule(code) for code in codes if code in CATALOGUE}
+
+
+def _rule(code: str) -> dict[str, Any]:
+    rule = CATALOGUE[code]
+    return {"name": rule.name, "severity": rule.severity, "side": rule.side, "clause": rule.clause, "about": rule.about}
+
+
+def found_in(recording: Recording, exchange: Exchange) -> Sequence[Finding]:
+    """What the live checks found about an exchange."""
+    return timeline.stored_findings(recording).get(exchange.number, ())
+
+
+def row_lines(recording: Recording, exchange: Exchange) -> Iterator[str]:
+    """The head of an exchange and its rows, as JSON, one a line."""
+    return map(jsonlines.dump, jsonlines.rows(recording, exchange, found_in(recording, exchange)))
+
+
+def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
+    """A row for each message of a stream from number `first` to `last`, deltas too."""
+    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    since_ns = began
+    for seen in recording.frames(exchange.number, max(first - 1, 1)):
+        if seen.event is None:
+            continue
+        if seen.event > last:
+            return
+        if seen.event >= first:
+            yield jsonlines.dump(jsonlines.row(exchange.number, place.row(seen, since_ns)))
+        since_ns = seen.time_ns
+
+
+def event_document(recording: Recording, exchange: Exchange, event: int) -> dict[str, Any]:
+    """One message closely, and what a client knew just after it.  Raises InputError where there is none."""
+    around = place.find(recording, exchange, event)
+    state = state_at(recording, exchange, event)
+    return jsonlines.closely(recording, exchange, around, found_in(recording, exchange), state)
+
+
+def overview_document(recording: Recording, exchange: Exchange) -> Overview:
+    """A stream at a glance."""
+    return overview(recording, exchange)
+
+
+def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
+    """Two connections side by side, as JSON, one id a line.  Raises InputError, at once."""
+    return map(jsonlines.dump, jsonlines.joined(resumed(recording, first, second)))

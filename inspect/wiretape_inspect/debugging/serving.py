@@ -1,0 +1,60 @@
+"""The debugger as a server that runs while it is needed."""
+
+import errno
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from aiohttp import web
+
+from wiretape.errors import InputError
+from wiretape.local import is_loopback, origin_of
+from wiretape.recording import open_recording
+from wiretape_inspect.debugging.access import Access
+from wiretape_inspect.debugging.routes import Routes
+
+
+@dataclass(frozen=True, slots=True)
+class Debugger:
+    """A debugger that runs."""
+
+    url: str
+    """Its origin, without a slash at its end."""
+    access: Access
+
+    @property
+    def address(self) -> str:
+        """What a browser is to open."""
+        return f"{self.url}/?token={self.access.token}"
+
+
+@asynccontextmanager
+async def serve_debugger(path: Path, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Debugger]:
+    """Serve the page of a recording.  Port 0 takes a free one.
+
+    Raises InputError where the recording cannot be read, or nothing can listen there.
+    """
+    open_recording(path).close()
+    if host != "localhost" and not is_loopback(host):
+        raise InputError(f"{host} is no loopback address: the debugger serves this machine only, say 127.0.0.1:{port}.")
+    access = Access()
+    runner = web.AppRunner(Routes(path, access).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    await runner.setup()
+    try:
+        await _listen(runner, host, port)
+        yield Debugger(origin_of(*runner.addresses[0][:2]), access)
+    finally:
+        await runner.cleanup()
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        where = origin_of(host, port).removeprefix("http://")
+        if error.errno == errno.EADDRINUSE:
+            why = "the port is in use; choose another with --listen, or 0 for a free one"
+        else:
+            why = str(error.strerror or error)
+        raise InputError(f"Cannot listen on {where}: {why}.") from None
