@@ -16,7 +16,10 @@ from dataclasses import dataclass, replace
 from wiretape.credentials import CREDENTIAL_PARAMETERS
 from wiretape.observe import Headers, RequestStarted, ResponseStarted
 
-_REDACTED = re.compile(r"\[redacted:[0-9a-f]{16}\]")
+_FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
+_REDACTED = re.compile(_FINGERPRINT)
+REPLACED = rf"{_FINGERPRINT}|\*{{8,}}"
+"""A pattern of what stands in a recording where a secret stood: a fingerprint, or asterisks in a body."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
 from wiretape.observe import Headers
+from wiretape.recording.redact import REPLACED
 from wiretape_replay.front.asked import Body
 from wiretape_replay.tape.matching import Matching
 
-_SECRET = r"\[redacted:[0-9a-f]{16}\]|\*{8,}"  # noqa: S105 - what wiretape.recording.redact writes in its place
-_SECRET_TEXT = re.compile(_SECRET)
-_SECRET_BYTES = re.compile(_SECRET.encode())
+_SECRET_TEXT = re.compile(REPLACED)
+_SECRET_BYTES = re.compile(REPLACED.encode())
 HIDDEN = "--wiretape-hidden--"
 """Stands where a secret was: characters that percent-coding leaves alone."""
 

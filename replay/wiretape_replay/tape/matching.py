@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
+from wiretape.documents.paths import JsonPath
 from wiretape.errors import InputError
 from wiretape.text import shown
-from wiretape_replay.tape.bodypath import BodyPath
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token of RFC 9110, 5.6.2."""
@@ -40,7 +40,7 @@ class Matching:
 
     ignored_query: frozenset[str] = frozenset()
     """Names of query parameters that do not count."""
-    ignored_body: tuple[BodyPath, ...] = ()
+    ignored_body: tuple[JsonPath, ...] = ()
     """What does not count in JSON bodies."""
     headers: tuple[str, ...] = ()
     """Names of the headers that count, in lower case, each once."""
@@ -66,7 +66,7 @@ class Matching:
                 raise InputError(f"{shown(repr(name), 60)} cannot be the name of a header that counts.")
         return cls(
             ignore_query,
-            tuple(map(BodyPath.of, ignore_body)),
+            tuple(map(JsonPath.of, ignore_body)),
             tuple(dict.fromkeys(name.lower() for name in match_headers)),
             _one_of(Order, order),
             _one_of(Repeat, repeat),

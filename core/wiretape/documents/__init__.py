@@ -1,0 +1,1 @@
+"""JSON values: places in them, and where two of them differ.  Pure."""
