@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from wiretape.errors import InputError
 from wiretape.text import shown
-from wiretape_replay.answers.settings import treatment_of
+from wiretape_replay.answers.settings import load_service, treatment_of
 from wiretape_replay.common_options import (
     clients,
     control_option,
@@ -154,7 +154,8 @@ def replay(
         ignore_query=ignore_query, ignore_body=ignore_body, match_headers=match_header, order=order, repeat=repeat
     )
     own = playhead == "connection"
-    treatment = treatment_of(service, mode, limits=limits, no_auth=no_auth)
+    told = load_service(service) if service is not None else None
+    treatment = treatment_of(told, mode, limits=limits, no_auth=no_auth)
     options = Options(
         mode,
         Pace.of(speed),

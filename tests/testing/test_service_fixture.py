@@ -69,10 +69,21 @@ def test_a_client_of_a_service_passes_and_nothing_is_left(project):
             service.advance(61)
             assert ask(service, "GET", f"/v1/sessions/{session}/runs/{run}")[1]["status"] == "failed"
 
+        def test_keys(wiretape_service):
+            service = wiretape_service(service='''
+                [[keys]]
+                key = "alice"
+                tenant = "acme"
+            ''')
+            assert service.key == "alice"
+            assert ask(service, "POST", "/v1/sessions")[0] == 201
+            alike = {"keys": [{"key": "bob", "scopes": ["events:read"]}]}
+            assert ask(wiretape_service(service=alike), "POST", "/v1/sessions")[0] == 403
+
         def test_both(wiretape_service, wiretape_replay):
             assert wiretape_service().url != wiretape_replay("run.db").url
     """)
-    result.assert_outcomes(passed=3)
+    result.assert_outcomes(passed=4)
     assert project.kept == []
 
 
@@ -103,6 +114,14 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
         ("'hello', clock='fast'", "clock='fast' is none of these: virtual, real."),
         ("'mine.toml'", "There is no mine.toml in "),
+        ("''", "Say which scenario: the name of one that ships"),
+        ("7", "7 is no scenario: give the name of one that ships, a TOML file, or its text."),
+        ("'run = [{ }]'", "scenario: title is missing."),
+        ("'[[runs]]'", "scenario, line 1: runs: there is no such key, did you mean run?"),
+        (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario, line 3: run.steps: it has to be a list of steps"),
+        ("service='keys = 1'", "service, line 1: keys: it has to be an array of tables, each under [[keys]]."),
+        ("service={'key': []}", "service: key: there is no such setting, did you mean keys?"),
+        ("service=7", "service=7 is no file, no TOML and no dictionary."),
     ],
 )
 def test_what_cannot_be_served_is_told_in_one_sentence(project, asked, words):

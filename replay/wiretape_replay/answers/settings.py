@@ -90,14 +90,11 @@ class Service:
         return replace(self, authentication=False)
 
 
-def treatment_of(path: Path | None, mode: str, *, limits: bool, no_auth: bool) -> Service | None:
-    """What the options say, `path` that of a settings file; None where tape mode treats all alike.
-
-    Raises InputError.
-    """
-    if mode == "tape" and path is None and not limits:
+def treatment_of(told: Service | None, mode: str, *, limits: bool, no_auth: bool) -> Service | None:
+    """What the options say, `told` what a settings file does; None where tape mode treats all alike."""
+    if mode == "tape" and told is None and not limits:
         return None
-    service = load_service(path) if path is not None else Service(authentication=mode != "tape")
+    service = told if told is not None else Service(authentication=mode != "tape")
     service = service.with_limits() if limits else service
     return service.without_keys() if no_auth else service
 

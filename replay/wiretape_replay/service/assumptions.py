@@ -126,7 +126,11 @@ def default_setup() -> Setup:
 
 def load_setup(path: Path) -> Setup:
     """What a file says; `[assumed]` is described here, the rest where `answers.settings` is.  Raises InputError."""
-    table = TomlFile.load(path).table()
+    return setup_in(TomlFile.load(path).table())
+
+
+def setup_in(table: Table) -> Setup:
+    """The same of a file that was read."""
     assumed = _assumed(table.table(ASSUMED, f'idempotency-header = "{_HEADER}"'))
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
     return Setup(service_in(table, moved), assumed)

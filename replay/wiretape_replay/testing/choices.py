@@ -10,9 +10,9 @@ from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of
 from wiretape.text import nearest, printable
-from wiretape.toml import TomlFile
-from wiretape_replay.answers.settings import treatment_of
-from wiretape_replay.faults.reading import read_script, script_in
+from wiretape.toml import Table, TomlFile, holds_toml
+from wiretape_replay.answers.settings import service_in, treatment_of
+from wiretape_replay.faults.reading import script_in
 from wiretape_replay.faults.script import Script
 from wiretape_replay.judging.reports import CLIENT_RULES
 from wiretape_replay.pace import Pace
@@ -21,8 +21,6 @@ from wiretape_replay.tape.matching import Matching, Order, Repeat
 
 _MODES = ("session", "tape")
 _PLAYHEADS = ("session", "connection")
-_HERE = Path("faults")
-"""What messages call faults that are in no file."""
 
 
 class Given(TypedDict, total=False):
@@ -38,8 +36,8 @@ class Given(TypedDict, total=False):
     """`session` (the default), or `connection` for one of its own for each stream that begins anew."""
     faults: "Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None"
     """What goes wrong: a file, its text, the same as a dictionary, one fault, or a list of faults."""
-    service: Path | str | None
-    """A file that says how clients are treated."""
+    service: "Path | str | Mapping[str, Any] | None"
+    """How clients are treated: a file, its text, or the same as a dictionary."""
     limits: bool
     """Whether the published limits are counted."""
     no_auth: bool
@@ -89,7 +87,7 @@ class Choices:
             own_playhead=own,
             matching=_matching(given),
             service=treatment_of(
-                find(Path(service)) if service is not None else None,
+                service_in(table_given("service", service, find)) if service is not None else None,
                 mode,
                 limits=bool(given.get("limits")),
                 no_auth=bool(given.get("no_auth")),
@@ -143,22 +141,28 @@ def _texts(name: str, given: Mapping[str, Any]) -> Sequence[str]:
 
 
 def faults_in(given: object, find: Callable[[Path], Path]) -> Script:
-    """A script, however it is given: a text is a file's name, unless it has lines or tables."""
+    """A script, however it is given; a single fault is one, too."""
     if given is None:
         return Script()
-    if isinstance(given, Path):
-        return read_script(find(given))
-    if isinstance(given, str):
-        if "\n" in given or "[[" in given:
-            return script_in(TomlFile.of(given, _HERE).table())
-        return read_script(find(Path(given)))
+    if isinstance(given, Mapping) and "do" in given:
+        given = [given]
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        given = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in given]}
+    return script_in(table_given("faults", given, find, " and no list of faults"))
+
+
+def table_given(name: str, given: object, find: Callable[[Path], Path], nor: str = "") -> Table:
+    """All of a file, however it is given: by its name, as its text, or as a dictionary like it.
+
+    `name` is that of the option, `nor` what else it could be.  Raises InputError.
+    """
+    if isinstance(given, str) and holds_toml(given):
+        return TomlFile.of(given, Path(name)).table()
+    if isinstance(given, str | Path):
+        return TomlFile.load(find(Path(given))).table()
     if isinstance(given, Mapping):
-        document = dict(given) if "do" not in given else {"fault": [dict(given)]}
-    elif isinstance(given, Sequence):
-        document = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in given]}
-    else:
-        raise InputError(f"faults={given!r} is no file, no TOML, no dictionary and no list of faults.")
-    return script_in(TomlFile(_HERE, document, {}).table())
+        return TomlFile(Path(name), given, {}).table()
+    raise InputError(f"{name}={given!r} is no file, no TOML{',' if nor else ' and'} no dictionary{nor}.")
 
 
 def threshold(given: object, config: Config) -> str:

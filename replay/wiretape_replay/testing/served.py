@@ -8,13 +8,13 @@ from typing import Any, TypedDict
 
 from wiretape.config import Config
 from wiretape.errors import InputError
+from wiretape.toml import holds_toml
 from wiretape_replay.running import RunningService, start_scenario
-from wiretape_replay.service.assumptions import default_setup, load_setup
-from wiretape_replay.service.scenario.listing import shipped
+from wiretape_replay.service.assumptions import default_setup, setup_in
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.serving import ServeOptions
 from wiretape_replay.session.streams import Streamed
-from wiretape_replay.testing.choices import faults_in, refuse_others, rules, threshold
+from wiretape_replay.testing.choices import faults_in, refuse_others, rules, table_given, threshold
 from wiretape_replay.testing.heard import Heard
 from wiretape_replay.testing.listening import Listener
 from wiretape_replay.testing.verdict import wrong
@@ -30,8 +30,8 @@ class ServiceGiven(TypedDict, total=False):
     seed: int
     data: Path | str | None
     """A file that keeps everything."""
-    service: Path | str | None
-    """A file with keys, limits and what is assumed."""
+    service: "Path | str | Mapping[str, Any] | None"
+    """Keys, limits and what is assumed: a file, its text, or the same as a dictionary."""
     faults: "Path | str | Mapping[str, Any] | list[Mapping[str, Any]] | None"
     """What goes wrong: a file, its text, the same as a dictionary, one fault, or a list of faults."""
     fail_on: str | None
@@ -69,7 +69,7 @@ class ServiceChoices:
             seed=given.get("seed"),
             virtual=clock == "virtual",
             data=None if data is None else Path(data),
-            setup=default_setup() if service is None else load_setup(find(Path(service))),
+            setup=default_setup() if service is None else setup_in(table_given("service", service, find)),
             faults=faults_in(given.get("faults"), find),
         )
         fail_on = threshold(given.get("fail_on"), config)
@@ -132,6 +132,8 @@ def _meant(scenario: Scenario | Path | str, find: Callable[[Path], Path]) -> Sce
     """A scenario as serve_scenario takes it, files found."""
     if isinstance(scenario, Path):
         return find(scenario)
-    if isinstance(scenario, str) and "\n" not in scenario and scenario.endswith(".toml") and scenario not in shipped():
+    if isinstance(scenario, str) and not holds_toml(scenario) and (scenario.endswith(".toml") or "/" in scenario):
         return find(Path(scenario))
+    if not isinstance(scenario, Scenario | str):
+        raise InputError(f"{scenario!r} is no scenario: give the name of one that ships, a TOML file, or its text.")
     return scenario
