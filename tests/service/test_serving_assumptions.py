@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape_replay.answers.settings import load_service
 from wiretape_replay.service.assumptions import FIXED, load_setup, settings
@@ -63,9 +64,10 @@ def test_every_assumption_stands_in_the_docs_and_in_the_help():
     assert told.count("Assumed:") == len(rows)
 
 
-def test_what_is_told_of_deadlines_is_what_scenarios_have():
-    (told,) = (one.assumed for one in FIXED if one.subject.startswith("deadline"))
-    assert told == f"{DEADLINE_NS // 10**9} s"
+def test_the_figures_that_are_told_are_those_that_hold():
+    told = {one.subject: one.assumed for one in FIXED}
+    assert told["deadline of application tools"] == f"{DEADLINE_NS // 10**9} s"
+    assert told["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
 
 
 async def test_every_setting_is_used(serve, setup):

@@ -101,6 +101,28 @@ async def test_an_idempotency_key_gives_the_same_answer_byte_for_byte(serve, sta
         assert (await stage.post("/v1/sessions", {"workspace_id": "x"}, key="bob", idem="k0")).status == 201
 
 
+async def test_a_body_is_the_same_by_what_it_says_and_none_says_nothing(serve):
+    async with serve(virtual=True) as stage:
+        headers = {"Idempotency-Key": "once"}
+        first, *others = [
+            await stage.ask("POST", "/v1/sessions", data=data, headers=headers)
+            for data in (None, b"{}", b" \n", b" { }")
+        ]
+        assert first.status == 201
+        assert [other.body for other in others] == [first.body] * 3
+        assert (await stage.post("/v1/sessions", {"x": None}, idem="once")).code == "idempotency_conflict"
+
+
+async def test_a_request_that_is_answered_once_more_counts_towards_the_limit(serve):
+    async with serve(virtual=True) as stage:
+        replies = [await stage.post("/v1/sessions", idem="once") for _ in range(LIMITS["sessions"].requests + 1)]
+        assert {reply.status for reply in replies[:-1]} == {201}
+        assert len({reply.body for reply in replies[:-1]}) == 1
+        assert replies[-1].code == "RATE_LIMITED", "the limit comes before the idempotency key"
+        await stage.service.advance(60)
+        assert (await stage.post("/v1/sessions", idem="once")).body == replies[0].body
+
+
 async def test_what_was_refused_binds_no_idempotency_key(serve):
     """A 422 is corrected with the same key, and a run is created with the key that was refused before."""
     async with serve("application-tool", virtual=True) as stage:
@@ -120,6 +142,8 @@ async def test_a_key_shows_nothing_that_another_workspace_was_answered(serve, st
         mine = await stage.post("/v1/sessions", key="alice", idem="k")
         theirs = await stage.post("/v1/sessions", key="anna", idem="k")
         assert (mine.status, theirs.code) == (201, "idempotency_conflict")
+        alike = await stage.post("/v1/sessions", {}, key="alice", idem="k")
+        assert alike.body == mine.body
 
 
 async def _asked(stage, key="admin"):

@@ -93,6 +93,12 @@ def _told(names: Mapping[str, str]) -> str:
 FIXED = (
     Fixed("scope that requests need", _told(ASSUMED_SCOPES), "`[scopes]`"),
     Fixed("limit that requests count towards", _told(ASSUMED_COUNTS), "`[counts]`"),
+    Fixed(
+        "requests that count towards a limit",
+        "all whose key and scope are good, but those refused by the limit; those answered once more, too",
+        "nowhere",
+    ),
+    Fixed("keep-alive", "a comment whenever a stream was sent nothing for 15 s", "nowhere"),
     Fixed("status of a run", "`running`, `completed`, `failed`, `cancelled` beside `waiting_for_input`", "nowhere"),
     Fixed("status of a session", "`idle`, or `active` while a run is", "nowhere"),
     Fixed("body of a new session", "`workspace_id`, if any", "nowhere"),
@@ -102,7 +108,13 @@ FIXED = (
     Fixed("deadline of application tools", "300 s", "the scenario"),
     Fixed("durability of event types", "every type is stored but deltas and `stream.resync`", "the scenario"),
     Fixed("payloads of events", "as the shipped scenarios show them", "nowhere"),
+    Fixed("idempotency keys", "those of a tenant, of 1 to 255 characters, kept for ever", "nowhere"),
     Fixed("a key bound to an answer", "only by success: what was refused can be sent again, corrected", "nowhere"),
+    Fixed(
+        "the same payload",
+        "method, path, the workspace of a new session, and the body as JSON; no body is the same as `{}`",
+        "nowhere",
+    ),
     Fixed("a known path with another method", "400 `invalid_request`, with `Allow`", "nowhere"),
     Fixed("a path that nobody knows", "404 `resource_not_found`", "nowhere"),
     Fixed("what is no HTTP", "400 `invalid_request`, and the connection ends", "nowhere"),

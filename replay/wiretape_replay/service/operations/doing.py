@@ -15,7 +15,7 @@ from wiretape_replay.front.asked import Asked
 from wiretape_replay.service.assumptions import Assumptions
 from wiretape_replay.service.engine import Do, Refusal, Run
 from wiretape_replay.service.operations.documents import run_document, session_document
-from wiretape_replay.service.operations.reading import body_of, idempotency_key, text_in
+from wiretape_replay.service.operations.reading import body_of, idempotency_key, payload, text_in
 from wiretape_replay.service.operations.routing import Found
 from wiretape_replay.service.sessions import LiveSession, Sessions
 from wiretape_replay.service.store import Kept
@@ -32,7 +32,7 @@ class Request:
     def digest(self, *more: str) -> bytes:
         """The same for requests that ask for the same."""
         parts = (self.asked.method, self.asked.target.partition("?")[0], *more)
-        return hashlib.sha256("\0".join(parts).encode() + b"\0" + self.asked.body.digest).digest()
+        return hashlib.sha256("\0".join(parts).encode() + b"\0" + payload(self.asked)).digest()
 
 
 class Doing:
