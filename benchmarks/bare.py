@@ -27,6 +27,7 @@ async def main(frames: list[bytes], hz: float | None) -> None:
         return response
 
     async def paced(request: web.Request) -> web.StreamResponse:
+        assert hz
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
         await response.prepare(request)
         loop = asyncio.get_running_loop()

@@ -124,7 +124,7 @@ SERVERS = (
 
 
 def ask(port: int, kind: str, asked: Asked, *numbers: object) -> dict[str, float]:
-    command = [sys.executable, HERE / "asking.py", str(port), kind, *asked, *map(str, numbers)]
+    command = [sys.executable, str(HERE / "asking.py"), str(port), kind, *asked, *map(str, numbers)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result

@@ -11,6 +11,7 @@ import json
 import re
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 
 KEY = "Bearer wt-bench-0123456789"
@@ -79,7 +80,12 @@ async def idle(port: int, streams: int) -> dict[str, float]:
 
 def main() -> None:
     port, kind, *numbers = sys.argv[1:]
-    result = asyncio.run({"flat": flat, "paced": paced, "idle": idle}[kind](int(port), *map(int, numbers)))
+    kinds: dict[str, Callable[..., Coroutine[None, None, dict[str, float]]]] = {
+        "flat": flat,
+        "paced": paced,
+        "idle": idle,
+    }
+    result = asyncio.run(kinds[kind](int(port), *map(int, numbers)))
     print(json.dumps(result))
 
 

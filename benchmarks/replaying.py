@@ -104,9 +104,12 @@ def bare(path: Path, *hz: object) -> Iterator[tuple[int, int]]:
     frames = path.with_suffix(".sse")
     if not frames.exists():
         with open_recording(path) as recording:
-            frames.write_bytes(b"".join(run.data for run in recording.body(1, Side.RESPONSE)))
-    command = [sys.executable, HERE / "bare.py", frames, *map(str, hz)]
+            frames.write_bytes(
+                b"".join(run.data for run in recording.body(1, Side.RESPONSE) if isinstance(run, BytesArrived))
+            )
+    command = [sys.executable, str(HERE / "bare.py"), str(frames), *map(str, hz)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout
     try:
         yield int(process.stdout.readline()), process.pid
     finally:
@@ -115,7 +118,7 @@ def bare(path: Path, *hz: object) -> Iterator[tuple[int, int]]:
 
 
 def read(port: int, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, HERE / "reading.py", str(port), *map(str, arguments)]
+    command = [sys.executable, str(HERE / "reading.py"), str(port), *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
@@ -161,8 +164,9 @@ def idle(folder: Path, streams: int) -> float:
     with replay(path, "session", "max") as (port, process):
         read(port, "paced", 10, 1)
         before = resident(process)
-        command = [sys.executable, HERE / "reading.py", str(port), "idle", str(streams)]
+        command = [sys.executable, str(HERE / "reading.py"), str(port), "idle", str(streams)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
+            assert clients.stdout
             assert clients.stdout.readline() == "open\n"
             cost = resident(process) - before
             clients.communicate("\n")

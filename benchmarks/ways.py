@@ -70,18 +70,18 @@ def running(command: list[object], port: int, cwd: Path | None = None) -> Iterat
 
 def _await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
     for _ in range(400):
-        assert process.poll() is None, f"{process.args} ended with {process.returncode}"
+        assert process.poll() is None, f"{process.args!r} ended with {process.returncode}"
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()
         except OSError:
             time.sleep(0.05)
         else:
             return
-    raise TimeoutError(f"{process.args} does not listen")
+    raise TimeoutError(f"{process.args!r} does not listen")
 
 
 def run_client(port: int, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, HERE / "client.py", str(port), *map(str, arguments)]
+    command = [sys.executable, str(HERE / "client.py"), str(port), *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result

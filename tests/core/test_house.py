@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,13 @@ def test_the_standard_librarys_inspect_is_found_from_the_root_of_the_repository(
 
 def test_pytest_starts_from_the_root_of_the_repository():
     assert run(sys.executable, "-m", "pytest", "--version").returncode == 0
+
+
+def test_the_types_of_all_that_is_no_test_are_checked():
+    checked = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["mypy"]["files"]
+    folders = {name.partition("/")[0] for name in files_of_the_project() if name.endswith(".py")}
+
+    assert folders - {"tests"} == set(checked)
 
 
 def test_each_test_file_has_a_name_of_its_own():
