@@ -7,6 +7,7 @@ from typing import Any
 from aiohttp import web
 
 from wiretape_replay.front.answer import Answer
+from wiretape_replay.front.lingering import LingeringConnection
 
 Foreign = Callable[[str], Answer]
 """What to answer; the text says what is wrong."""
@@ -22,14 +23,13 @@ class Runner(web.AppRunner):
         self._foreign = foreign
 
     async def _make_server(self) -> web.Server:
-        made = await super()._make_server()
-        return made if self._foreign is None else _Server(made, self._foreign)
+        return _Server(await super()._make_server(), self._foreign)
 
 
 class _Server(web.Server):
     """The server of a runner, with connections of our own."""
 
-    def __init__(self, made: web.Server, foreign: Foreign) -> None:
+    def __init__(self, made: web.Server, foreign: Foreign | None) -> None:
         super().__init__(
             made.request_handler,
             request_factory=made.request_factory,
@@ -41,16 +41,20 @@ class _Server(web.Server):
         self.request_handler = self._answer
 
     def __call__(self) -> web.RequestHandler:
+        if self._foreign is None:
+            return LingeringConnection(self, loop=self._loop, **self._kwargs)
         return _Connection(self._foreign, self, loop=self._loop, **self._kwargs)
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
             return await self._made.request_handler(request)
         except web.HTTPException as refused:  # such as an Expect header that nobody knows
+            if self._foreign is None:
+                raise
             return _Last(self._foreign(refused.text or refused.reason))
 
 
-class _Connection(web.RequestHandler):
+class _Connection(LingeringConnection):
     """A connection: what is no HTTP gets an answer that clients understand."""
 
     __slots__ = ("_foreign",)

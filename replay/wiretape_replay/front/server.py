@@ -15,6 +15,7 @@ from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
 from wiretape_replay.front.line import Line
+from wiretape_replay.front.lingering import LONGEST_S
 from wiretape_replay.front.source import Source
 from wiretape_replay.front.tap import Deaf, Tap, Watcher
 
@@ -90,6 +91,7 @@ class Front:
             max_line_size=_LONGEST_LINE,
             max_field_size=_LONGEST_LINE,
             max_headers=_MOST_HEADERS,
+            lingering_time=LONGEST_S,
             shutdown_timeout=_STOP_S,
         )
 

@@ -1,0 +1,133 @@
+"""The last answer on a connection reaches its client, whatever the client is still sending."""
+
+import asyncio
+import contextlib
+import socket
+
+import pytest
+from aiohttp import web
+
+from wiretape_replay.answers.foreign import foreign
+from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.front import lingering, server
+from wiretape_replay.front.answer import Answer
+from wiretape_replay.front.server import Front
+
+_PATIENCE_S = 30
+_MORE = bytes(16 * 1024 * 1024)
+
+_LAST = b"GET /last HTTP/1.1\r\nHost: x\r\n\r\n"
+_CLOSE = b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+_EXPECT = b"POST / HTTP/1.1\r\nHost: x\r\nExpect: magic\r\nContent-Length: 90000000\r\n\r\n"
+
+SENT = {
+    "a line that is too long": (400, b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n" + _MORE),
+    "a header that is too long": (400, b"GET / HTTP/1.1\r\nA: " + b"a" * 300_000 + b"\r\n\r\n" + _MORE),
+    "no HTTP": (400, b"hello\r\n\r\n" + _MORE),
+    "no HTTP, over and over": (400, b"hello\r\n\r\n" * 100_000),
+    "an expectation": (400, _EXPECT + _MORE),
+    # aiohttp reads no more while so many requests wait, and there is more than systems keep.
+    "requests, of which the first is the last": (404, _LAST * 100 + bytes(48 * 1024 * 1024)),
+}
+
+
+class Brief:
+    """Answers every request in the same way, and ends the connection where it is asked to."""
+
+    async def answer(self, asked, line):
+        await Answer(404, b"{}").send(line)
+        if asked.target == "/last":
+            line.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_end_in_sight(monkeypatch):
+    """Whatever does not end by itself would take an hour."""
+    for module, name in ((lingering, "LONGEST_S"), (server, "LONGEST_S"), (server, "_STOP_S")):
+        monkeypatch.setattr(module, name, 3600.0)
+
+
+@contextlib.asynccontextmanager
+async def fronting():
+    """A front; the port that it listens on."""
+    front = Front(Brief(), lambda _: None, foreign=foreign(RequestIds("req")))
+    url = await front.start("127.0.0.1", 0)
+    try:
+        yield int(url.rpartition(":")[2])
+    finally:
+        await front.stop()
+
+
+def read_late(port, data):
+    """Send everything, and read only then; raises ConnectionError where the connection is reset."""
+    with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S) as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.sendall(data)
+        answer = b""
+        while piece := client.recv(65_536):
+            answer += piece
+    return answer
+
+
+@pytest.mark.parametrize(("status", "data"), SENT.values(), ids=SENT)
+async def test_a_client_that_sends_much_before_it_reads_gets_its_answer_and_an_orderly_end(status, data):
+    async with fronting() as port:
+        answer = await asyncio.to_thread(read_late, port, data)
+
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert int(head.split()[1]) == status
+    assert f"content-length: {len(body)}".encode() in head.lower()
+
+
+async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypatch):
+    monkeypatch.setattr(lingering, "LONGEST_S", 0.0)
+    monkeypatch.setattr(lingering, "_MOST", 2**62)
+    async with fronting() as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello\r\n\r\n")
+        await reader.read(-1)
+        with pytest.raises(ConnectionError):  # in the end, nobody takes what it sends
+            await asyncio.wait_for(_send(writer), _PATIENCE_S)
+
+
+async def test_a_client_may_not_send_without_end(monkeypatch):
+    monkeypatch.setattr(lingering, "_MOST", 2**20)
+    async with fronting() as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"hello\r\n\r\n")
+        with pytest.raises(ConnectionError):
+            await asyncio.wait_for(_send(writer), _PATIENCE_S)
+
+
+@pytest.mark.parametrize("data", [b"hello\r\n\r\n", _EXPECT, _CLOSE, _CLOSE + _MORE])
+async def test_a_front_that_stops_waits_for_no_client_that_has_its_answer(data):
+    async with asyncio.timeout(_PATIENCE_S):
+        async with fronting() as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(data)
+            await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+
+
+async def test_a_front_that_stops_waits_for_no_body_that_nobody_wants():
+    """As the control interface wants none where it refuses the request by its head."""
+    async with asyncio.timeout(_PATIENCE_S):
+        front = Front(Brief(), lambda _: None)
+        front.app.router.add_post("/known", _refuse)
+        url = await front.start("127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        writer.write(b"POST /known HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        await reader.readuntil(b"\r\n\r\n")
+        await front.stop()
+        writer.close()
+
+
+async def _refuse(request):
+    return web.Response(status=403)
+
+
+async def _send(writer):
+    while True:
+        writer.write(bytes(65_536))
+        await writer.drain()
+        await asyncio.sleep(0)
