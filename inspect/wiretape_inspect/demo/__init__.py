@@ -8,13 +8,14 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError, RecordingError
+from wiretape.observe import header
 from wiretape.recording import open_recording
 from wiretape.text import printable
-from wiretape_inspect.demo.service import SESSION
+from wiretape_inspect.demo.client import AGENT
 from wiretape_inspect.demo.steps import perform
 
-_TERMINATED = 143
-"""Exit status after SIGTERM, as shells count it."""
+_ENDS = (signal.SIGTERM, signal.SIGHUP)
+"""What ends it beside Ctrl-C: being told to, and a terminal that is closed."""
 
 
 @click.command()
@@ -31,16 +32,15 @@ _TERMINATED = 143
 def demo(ctx: click.Context, output: Path) -> None:
     """Record, judge and replay a small service on this machine.
 
-    Starts a stand-in of the service with a few planted violations, records a client's visit to it through
-    the proxy, shows the timeline and the report, and replays the recording to the same client.
+    Starts a service by a scenario, with a few planted faults, records a client's visit to it through the proxy,
+    shows the timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:
         raise InputError("The demo records, which needs mitmproxy: pip install 'wiretape[proxy]'")
     _make_room(output)
-    try:
-        asyncio.run(_stoppable(output))
-    except asyncio.CancelledError:
-        ctx.exit(_TERMINATED)
+    if ended_by := asyncio.run(_stoppable(output)):
+        # As shells count it.
+        ctx.exit(128 + ended_by[0])
 
 
 def _make_room(path: Path) -> None:
@@ -49,11 +49,9 @@ def _make_room(path: Path) -> None:
         return
     try:
         with open_recording(path) as recording:
-            targets = [exchange.request.target for exchange in recording.exchanges()]
+            agents = {header(exchange.request.headers, "User-Agent") for exchange in recording.exchanges()}
             # One that holds nothing was left by a demo that was interrupted early, or is no loss.
-            ours = all(f"/sessions/{SESSION}" in target for target in targets) and (
-                bool(targets) or recording.info.ended_ns is not None
-            )
+            ours = agents == {AGENT} or (not agents and recording.info.ended_ns is not None)
     except RecordingError:
         ours = False
     if not ours:
@@ -62,8 +60,22 @@ def _make_room(path: Path) -> None:
         path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
-async def _stoppable(output: Path) -> None:
-    """Perform the demo; SIGTERM ends it as Ctrl-C does, with its children stopped."""
+async def _stoppable(output: Path) -> list[int]:
+    """Perform the demo; the signals that ended it as Ctrl-C does, with its children stopped, if any did."""
     task = asyncio.ensure_future(perform(output))
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    await task
+    came: list[int] = []
+
+    def end(number: int) -> None:
+        came.append(number)
+        task.cancel()
+
+    for number in _ENDS:
+        # nohup has SIGHUP ignored.
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(number, end, number)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not came:
+            raise
+    return came

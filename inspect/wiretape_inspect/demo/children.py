@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager, suppress
 
 import click
 
+from wiretape.errors import InputError
+
 _READY_SECONDS = 30
 _STOP_SECONDS = 10
 _LISTENING = re.compile(r" on (http://127\.0\.0\.1:\d+)\b")
@@ -34,14 +36,16 @@ class Child:
         self._listening = asyncio.create_task(self._listen())
 
     async def ready(self) -> str:
-        """The address that it listens on, once it does.  Raises DemoError when it never will."""
+        """The address that it listens on, once it does.  Raises InputError when it never will."""
         told = (self._ready, self._listening)
         await asyncio.wait(told, timeout=_READY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
         if self._listening.done():
             # Raises what made it stop listening: perhaps nobody reads what is said.
             self._listening.result()
         if not self._ready.done():
-            raise DemoError(f"{self._name} did not start: {' '.join(self._last) or 'it said nothing'}")
+            # Its last line is the sentence that says why; usage may stand before it.
+            why = self._last[-1].removeprefix("Error: ") if self._last else "it said nothing."
+            raise InputError(f"{self._name} did not start: {why}")
         return self._ready.result()
 
     async def stop(self) -> None:
@@ -56,15 +60,17 @@ class Child:
         raise DemoError(f"{self._name} did not stop within {_STOP_SECONDS} seconds.")
 
     async def clean_up(self) -> None:
-        """End it, whatever it does."""
-        if self._process.returncode is None:
-            self._process.terminate()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_STOP_SECONDS):
-                    await self._process.wait()
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        """End it, whatever it does, and at once when this is interrupted, too."""
+        try:
+            if self._process.returncode is None:
+                self._process.terminate()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_STOP_SECONDS):
+                        await self._process.wait()
+        finally:
+            if self._process.returncode is None:
+                self._process.kill()
+        await self._process.wait()
         self._listening.cancel()
         self._ready.cancel()
         await asyncio.gather(self._listening, self._ready, return_exceptions=True)

@@ -6,15 +6,20 @@ from hashlib import sha256
 import aiohttp
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, STREAM
+from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
 from wiretape.sse import Frame, Parser
-from wiretape_inspect.demo.service import SESSION
+from wiretape.text import printable
+from wiretape_inspect.demo.children import DemoError
 
-KEY = "demo-key-that-no-recording-may-hold"
-_RUNS = f"/v1/sessions/{SESSION}/runs"
-_STREAM = f"{STREAM.path.format(session_id=SESSION)}?{EVENT_DELTAS}=true"
-_MISSING = STREAM.path.format(session_id=f"{SESSION}-missing")
-_LAST = "session.status_idle"
+AGENT = "wiretape-demo"
+"""Its User-Agent, by which the recording of a demo is known."""
+KEY = "wiretape-key"
+"""The one that `wiretape serve` takes when it is told no other."""
+_SESSIONS = "/v1/sessions"
+_RUNS = "/v1/sessions/{session_id}/runs"
+_STREAM = f"{STREAM.path}?{EVENT_DELTAS}=true"
+_MISSING = STREAM.path.format(session_id="ses_missing")
+_MOST_STREAMS = 5
 
 
 @dataclass(slots=True)
@@ -40,34 +45,46 @@ class Client:
         self.answers: list[Answer] = []
         self.events = 0
         self._url = url
+        self._session_id = ""
         self._cursor: str | None = None
         self._ended = False
 
     async def visit(self) -> None:
-        """Ask everything.  Raises aiohttp.ClientError when the service cannot be reached."""
-        timeout = aiohttp.ClientTimeout(total=20)
-        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {KEY}"}, timeout=timeout) as session:
-            await self._post(session)
-            while not self._ended and len(self.answers) < 10:
-                await self._read(session)
-            await self._ask(session, _MISSING)
+        """Ask everything.  Raises aiohttp.ClientError when the service cannot be reached, and DemoError."""
+        headers = {"Authorization": f"Bearer {KEY}", "User-Agent": AGENT}
+        async with aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=20)) as session:
+            created = await self._ask(session, "POST", _SESSIONS, 201)
+            self._session_id = orjson.loads(created.body)["id"]
+            await self._read(session, begin=True)
+            for _ in range(_MOST_STREAMS):
+                if not self._ended:
+                    await self._read(session)
+            await self._ask(session, "GET", _MISSING, 404)
 
-    async def _post(self, session: aiohttp.ClientSession) -> None:
-        answer = self._new(f"POST {_RUNS}")
-        async with session.post(f"{self._url}{_RUNS}", json={"input": "When does the library close?"}) as response:
+    async def _run(self, session: aiohttp.ClientSession, status: int) -> None:
+        await self._ask(session, "POST", self._target(_RUNS), status, {"input": "When does the library close?"})
+
+    async def _ask(
+        self, session: aiohttp.ClientSession, method: str, target: str, status: int, body: object = None
+    ) -> Answer:
+        answer = self._new(f"{method} {target}")
+        async with session.request(method, f"{self._url}{target}", json=body) as response:
             answer.status, answer.body = response.status, await response.read()
+        return _as_expected(answer, status)
 
-    async def _ask(self, session: aiohttp.ClientSession, target: str) -> None:
-        answer = self._new(f"GET {target}")
-        async with session.get(f"{self._url}{target}") as response:
-            answer.status, answer.body = response.status, await response.read()
+    async def _read(self, session: aiohttp.ClientSession, *, begin: bool = False) -> None:
+        """Read the stream from the cursor on, until the session is idle or the connection is lost.
 
-    async def _read(self, session: aiohttp.ClientSession) -> None:
-        """Read the stream from the cursor on, until the session is idle or the connection is lost."""
-        answer, parser = self._new(f"GET {_STREAM}"), Parser()
+        With `begin`, start the run once the stream is open, so that none of its deltas is missed.
+        """
+        target = self._target(_STREAM)
+        answer, parser = self._new(f"GET {target}"), Parser()
         headers = {CURSOR_HEADER: self._cursor} if self._cursor is not None else {}
-        async with session.get(f"{self._url}{_STREAM}", headers=headers) as response:
+        async with session.get(f"{self._url}{target}", headers=headers) as response:
             answer.status = response.status
+            _as_expected(answer, 200)
+            if begin:
+                await self._run(session, 201)
             try:
                 async for data in response.content.iter_any():
                     answer.body += data
@@ -86,12 +103,22 @@ class Client:
         kind = orjson.loads(frame.data)["type"]
         if frame.id is not None and kind not in DELTA_TYPES:
             self._cursor = frame.id
-        if kind == "reasoning.message":
+        if kind == RUN_STARTED:
             # A second run while the first is active: the service is busy.
-            await self._post(session)
-        self._ended = kind == _LAST
+            await self._run(session, 409)
+        self._ended = kind == STATUS_IDLE
+
+    def _target(self, path: str) -> str:
+        return path.format(session_id=self._session_id)
 
     def _new(self, request: str) -> Answer:
         answer = Answer(request)
         self.answers.append(answer)
         return answer
+
+
+def _as_expected(answer: Answer, status: int) -> Answer:
+    """The answer.  Raises DemoError where it has another status."""
+    if answer.status != status:
+        raise DemoError(f"{printable(answer.request)} was answered with status {answer.status} instead of {status}.")
+    return answer

@@ -1,8 +1,11 @@
 """The steps of the demo, told as they happen."""
 
+import re
+import shlex
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
@@ -17,55 +20,60 @@ from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import lines
 from wiretape_inspect.demo.children import DemoError, wiretape
 from wiretape_inspect.demo.client import KEY, Answer, Client
-from wiretape_inspect.demo.service import StandIn
-from wiretape_inspect.words import count
+from wiretape_inspect.demo.planted import CODES, FAULTS, PLANTED, SCENARIO
+from wiretape_inspect.words import amount, count
 
 _STEPS = 6
-PLANTED = {
-    "SEQ001": "tool.completed carries the sequence of the event before it: whoever sorts by it may swap the two.",
-    "SEQ002": "The same mistake, seen over the whole session: two ids share one sequence.",
-    "DUR004": "One message.delta has an id: a client that saves it as its cursor asks for an event that is not stored.",
-    "SSE002": "The service closed the connection in mid-event: the client sees that event only when it has resumed.",
-    "ERR004": "resource_not_found came with status 400: a client that goes by the status mends the wrong thing.",
-}
-"""What the stand-in does wrong, by the rule that finds it."""
+_LOOPBACK = ("--listen", "127.0.0.1:0")
+# Rules that are switched off where the demo is run would not find what is planted.
+_AS_IT_COMES = "--no-config"
+_WORTH_TELLING = re.compile(r"(Serving|Fault) ")
 
 
 async def perform(path: Path) -> None:
     """Do all of it.  Raises DemoError where something does not go as planned, and lets no child live on."""
     began = time.monotonic()
+    _say("wiretape records what passes between a client and the Agent Session Service, judges it, and plays it back.")
+    _say("Here it does so on this machine only, with a client and a service of its own.")
     first = await _record(path)
-    _step(4, f"wiretape show {path}: what happened")
+    _step(4, "What happened, with what was found where it was found", "show", str(path))
     with open_recording(path) as recording:
         output.write_lines(lines(recording, recording.exchanges()))
-        _step(5, f"wiretape report {path}: what the specification says to it")
-        report.main(args=[str(path), "--fail-on", "never"], prog_name="wiretape report", standalone_mode=False)
-        _explain(recording)
+        _step(5, "What the specification says to it", "report", str(path))
+        args = [str(path), "--fail-on", "never", _AS_IT_COMES]
+        report.main(args=args, prog_name="wiretape report", standalone_mode=False)
+        findings = _explain(recording)
         second = await _replay(path)
         _compare(recording, first, second)
-    _check_key(path)
-    _close(path, time.monotonic() - began)
+        _check_key(path)
+        _sum_up(first, findings, path, time.monotonic() - began)
+    _go_on(path)
 
 
 async def _record(path: Path) -> list[Answer]:
-    async with StandIn() as service:
-        _step(1, f"A stand-in of the service runs on {service.url}, with a few planted violations.")
-        command = ("proxy", service.url, "--listen", "127.0.0.1:0", "--output", str(path))
-        _step(2, f"wiretape {' '.join(command)}: records what passes")
-        async with wiretape(*command, say=_quote) as proxy:
-            url = await proxy.ready()
-            _step(3, "A client starts a run and reads its stream through the proxy; the connection is lost on the way.")
+    serve = ("serve", str(_near(SCENARIO)), "--faults", str(_near(FAULTS)), *_LOOPBACK, _AS_IT_COMES)
+    _step(1, f"A service, played by a scenario, with {count(len(PLANTED), 'fault')} planted", *serve)
+    async with wiretape(*serve, say=_quote("service", _WORTH_TELLING)) as service:
+        proxy = ("proxy", await service.ready(), *_LOOPBACK, "--output", str(path), _AS_IT_COMES)
+        _step(2, "A proxy, which records and checks what passes", *proxy)
+        async with wiretape(*proxy, say=_quote("proxy")) as recorder:
+            url = await recorder.ready()
+            _step(
+                3,
+                "A client starts a run and reads its stream; the connection is lost on the way, and it comes back",
+            )
             answers = await _visit(url)
-            await proxy.stop()
-            return answers
+            await recorder.stop()
+        await service.stop()
+    return answers
 
 
 async def _replay(path: Path) -> list[Answer]:
-    command = ("replay", str(path), "--mode", "tape", "--listen", "127.0.0.1:0")
-    _step(6, f"wiretape {' '.join(command)}: the service is gone, the same client asks the recording")
-    async with wiretape(*command, say=_quote) as replay:
-        answers = await _visit(await replay.ready())
-        await replay.stop()
+    replay = ("replay", str(path), "--mode", "tape", *_LOOPBACK, _AS_IT_COMES)
+    _step(6, "The service is gone; the same client asks the recording", *replay)
+    async with wiretape(*replay, say=_quote("replay")) as child:
+        answers = await _visit(await child.ready())
+        await child.stop()
         return answers
 
 
@@ -77,18 +85,21 @@ async def _visit(url: str) -> list[Answer]:
         raise DemoError(f"The client could not read from {url}: {str(error) or 'it took too long'}.") from None
     lost = sum(answer.cut for answer in client.answers)
     asked, read = count(len(client.answers), "request"), count(client.events, "event")
-    _say(f"      the client: {asked}, {read} read, {count(lost, 'connection')} lost and resumed")
+    _quote("client")(f"{asked}, {read} read, {count(lost, 'connection')} lost and resumed")
     return client.answers
 
 
-def _explain(recording: Recording) -> None:
-    found = {finding.code for findings in timeline.stored_findings(recording).values() for finding in findings}
-    _say("\nWhat was planted, and found:\n")
-    for code, why in PLANTED.items():
-        _say(f"  {click.style(code, bold=True)}  {why}")
-    missing, more = PLANTED.keys() - found, found - PLANTED.keys()
+def _explain(recording: Recording) -> int:
+    """Say what was planted, and which rules found it; how many findings there are."""
+    findings = [finding.code for found in timeline.stored_findings(recording).values() for finding in found]
+    _say("\nWhat was planted, and the rules that found it:\n")
+    for planted in PLANTED:
+        _say(f"  {planted.fault:<15}{click.style(' and '.join(planted.codes), bold=True)}")
+        _say(f"  {'':<15}{planted.what} {planted.harm}")
+    missing, more = CODES - set(findings), set(findings) - CODES
     if missing or more:
         raise DemoError(f"Planted but not found: {_listed(missing)}; found but not planted: {_listed(more)}.")
+    return len(findings)
 
 
 def _compare(recording: Recording, first: list[Answer], second: list[Answer]) -> None:
@@ -115,8 +126,20 @@ def _check_key(path: Path) -> None:
     _say("\n  The key that the client sent is not in the recording: a fingerprint stands for it.")
 
 
-def _close(path: Path, seconds: float) -> None:
-    _say(f"\nDone in {seconds:.1f} s. The recording is {path}. Try next:\n")
+def _sum_up(answers: list[Answer], findings: int, path: Path, seconds: float) -> None:
+    """Say in three lines what was shown."""
+    size = amount(sum(len(answer.body) for answer in answers))
+    _say(f"\nDone in {seconds:.1f} s. What you saw:\n")
+    for what, told in (
+        ("recorded", f"{count(len(answers), 'request')} and every byte of the answers ({size}), in {path}"),
+        ("judged", f"{count(findings, 'finding')} against the service, for {count(len(PLANTED), 'planted fault')}"),
+        ("played back", "the same client got the same bytes from the recording alone"),
+    ):
+        _say(f"  {click.style(f'{what:<13}', bold=True)}{printable(told)}")
+
+
+def _go_on(path: Path) -> None:
+    _say("\nTry next:\n")
     program = Path(sys.prefix, "bin", "activate")
     if shutil.which("wiretape") is None and program.exists():
         _say(f"  . {_near(program)}    (so that the shell finds wiretape)")
@@ -125,6 +148,7 @@ def _close(path: Path, seconds: float) -> None:
         f"wiretape show {path} --exchange 2",
         f"wiretape export {path} --format sse --exchange 2",
         f"wiretape replay {path} --mode tape --listen 127.0.0.1:8090",
+        "wiretape serve hello    (a service to try a client on)",
         "wiretape proxy http://127.0.0.1:9000 --output run.db    (with a service of your own)",
     ):
         _say(f"  {command}")
@@ -134,17 +158,26 @@ def _near(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _step(number: int, what: str) -> None:
-    _say(f"\n{click.style(f'[{number}/{_STEPS}]', bold=True)} {printable(what)}\n")
+def _step(number: int, what: str, *command: str) -> None:
+    """Say what comes, and the `wiretape` command that does it, if it is one."""
+    _say(f"\n{click.style(f'[{number}/{_STEPS}] {what}', bold=True)}")
+    if command:
+        _say(f"      $ {printable(shlex.join(('wiretape', *command)))}")
+    _say("")
 
 
 def _say(text: str) -> None:
     output.write_lines([text if output.paper().colour else click.unstyle(text)])
 
 
-def _quote(line: str) -> None:
-    """What a child said on stderr."""
-    _say(click.style(f"      {printable(line)}", dim=True))
+def _quote(who: str, worth: re.Pattern[str] | None = None) -> Callable[[str], None]:
+    """Tells what `who` said, as far as it is worth it."""
+
+    def say(line: str) -> None:
+        if worth is None or worth.match(line):
+            _say(click.style(f"      {who:<8} {printable(line)}", dim=True))
+
+    return say
 
 
 def _listed(codes: set[str]) -> str:
