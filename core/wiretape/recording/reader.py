@@ -86,10 +86,10 @@ class Recording:
         with _damage(self.path):
             yield from growth.between(self._connection, after, until)
 
-    def exchanges(self) -> Iterator[Exchange]:
-        """All exchanges, in the order in which they began."""
+    def exchanges(self, after: int = -(2**63)) -> Iterator[Exchange]:
+        """The exchanges of a number above `after`, in the order in which they began."""
         with _damage(self.path):
-            for row in self._connection.execute("SELECT * FROM exchange ORDER BY id"):
+            for row in self._connection.execute("SELECT * FROM exchange WHERE id > ? ORDER BY id", (after,)):
                 yield _exchange(row)
 
     def exchange(self, number: int) -> Exchange:

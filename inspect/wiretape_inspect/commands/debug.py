@@ -1,7 +1,9 @@
 """`wiretape debug`: the recording in a browser."""
 
 import asyncio
+import os
 import signal
+import sys
 import webbrowser
 from pathlib import Path
 
@@ -9,29 +11,43 @@ import click
 
 from wiretape.local import address
 from wiretape.text import shown
+from wiretape_inspect.debugging.forwarding import Replay
 from wiretape_inspect.debugging.serving import serve_debugger
 
 
 @click.command(epilog="Example: wiretape debug run.db --open")
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True, help="Port 0: a free one.")
-@click.option("--open", "browse", is_flag=True, help="Open it in the browser.")
-def debug(file: Path, *, listen: str, browse: bool) -> None:
+@click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
+@click.option("--replay", metavar="URL", help="A replay of FILE that the page drives; its token in $WIRETAPE_TOKEN.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="End when standard input does.")
+def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_parent: bool) -> None:
     """Look at recording FILE in a browser: events, bytes, findings, and what a client knew at each event.
 
-    The address that is said holds a token; nobody else on this machine sees the recording.
-    A recording that is still being written is followed.  Ctrl-C ends it.
+    A recording that is still being written is followed.  The address that is said holds a token, without which
+    nobody sees the recording; only programs of this machine can connect.  Ctrl-C ends it.
+
+    `wiretape proxy --debug` and `wiretape replay --debug` start it with what they do.
+
+    \b
+    Examples:
+        wiretape debug run.db --open
+        WIRETAPE_TOKEN=7bd0c3… wiretape debug run.db --replay http://127.0.0.1:8090
     """
     host, port = address(listen)
-    asyncio.run(_debug(file, host, port, browse=browse))
+    driven = Replay.at(replay, os.environ.get("WIRETAPE_TOKEN")) if replay is not None else None
+    asyncio.run(_debug(file, (host, port), driven, browse=browse, with_parent=with_parent))
 
 
-async def _debug(file: Path, host: str, port: int, *, browse: bool) -> None:
-    stop = asyncio.Event()
+async def _debug(file: Path, where: tuple[str, int], replay: Replay | None, *, browse: bool, with_parent: bool) -> None:
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with serve_debugger(file, host=host, port=port) as running:
-        click.echo(f"Debugging {shown(str(file))} on {running.address} ; Ctrl-C to stop.", err=True)
+        loop.add_signal_handler(number, stop.set)
+    if with_parent:
+        loop.add_reader(sys.stdin.fileno(), stop.set)
+    async with serve_debugger(file, host=where[0], port=where[1], replay=replay) as running:
+        click.echo(f"Debugging {shown(str(file))} on {running.address} (Ctrl-C to stop).", err=True)
         if browse:
-            await asyncio.to_thread(webbrowser.open, running.address)
+            # It may wait for the browser to end.
+            loop.run_in_executor(None, webbrowser.open, running.address)
         await stop.wait()

@@ -24,7 +24,7 @@ def document(value: Any, status: int = 200) -> web.Response:
 
 def error(status: int, message: str) -> web.Response:
     """A refusal."""
-    return document(_error(message), status)
+    return document(told(message), status)
 
 
 async def lines(request: web.Request, reader: Reader, make: Callable[[Recording], Iterator[str]]) -> web.StreamResponse:
@@ -38,10 +38,11 @@ async def lines(request: web.Request, reader: Reader, make: Callable[[Recording]
         async for data in found:
             await response.write(data)
     except InputError as failed:
-        await response.write(f"{jsonlines.dump(_error(failed.format_message()))}\n".encode())
+        await response.write(f"{jsonlines.dump(told(failed.format_message()))}\n".encode())
     await response.write_eof()
     return response
 
 
-def _error(message: str) -> dict[str, Any]:
+def told(message: str) -> dict[str, Any]:
+    """An error, as all answers tell of one."""
     return {"error": {"message": message}}

@@ -34,6 +34,11 @@ def number(request: web.Request, name: str) -> int:
     return int(text)
 
 
+def optional(request: web.Request, name: str) -> int | None:
+    """A number that may be left out.  Raises InputError."""
+    return number(request, name) if name in request.query else None
+
+
 def exchange(recording: Recording, number: int) -> Exchange:
     """The exchange of that number.  Raises NotThereError."""
     try:

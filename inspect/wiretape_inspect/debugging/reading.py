@@ -26,6 +26,7 @@ class Reader:
     def __init__(self, path: Path) -> None:
         """Nothing is opened before it is needed."""
         self._path = path
+        self._opened: Recording | None = None
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[Recording], Any]] | None] = SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
 
@@ -41,24 +42,28 @@ class Reader:
         while data := await self.do(slices.take):
             yield data
 
+    async def rest(self) -> None:
+        """Let the recording go until it is needed again: as long as it is open, whoever records cannot tidy up."""
+        await self.do(Recording.close)
+        self._opened = None
+
     def leave(self) -> None:
         """Let the recording go."""
         self._jobs.put(None)
 
     def _read(self) -> None:
-        recording: Recording | None = None
         while (job := self._jobs.get()) is not None:
             future, work = job
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                recording = recording or open_recording(self._path)
-                future.set_result(work(recording))
+                self._opened = self._opened or open_recording(self._path)
+                future.set_result(work(self._opened))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 future.set_exception(error)
             del job, future, work
-        if recording is not None:
-            recording.close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 class _Slices:

@@ -8,13 +8,18 @@ from aiohttp import web
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.recording import Recording
-from wiretape_inspect import jsonlines
+from wiretape.text import shown
 from wiretape_inspect.debugging import answers, asked, documents, pagetext
 from wiretape_inspect.debugging.access import Access, foreign
 from wiretape_inspect.debugging.asked import NotThereError
+from wiretape_inspect.debugging.forwarding import NAMES, Replay, UnreachableError
+from wiretape_inspect.debugging.live import place_text
+from wiretape_inspect.debugging.presence import Presence
 from wiretape_inspect.debugging.reading import Reader
+from wiretape_inspect.debugging.reads import ANSWERS, Answer, document
+from wiretape_inspect.debugging.telling import follow
 
-Answer = Callable[[web.Request, Reader], Awaitable[web.StreamResponse]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -28,23 +33,24 @@ _HEADERS = {
 class Routes:
     """Answers every request."""
 
-    def __init__(self, path: Path, access: Access) -> None:
+    def __init__(self, path: Path, access: Access, presence: Presence, replay: Replay | None = None) -> None:
         self._path = path
         self._access = access
+        self._presence = presence
+        self._replay = replay
 
     def app(self) -> web.Application:
         """What listens."""
         app = web.Application(middlewares=[self._guard], client_max_size=1 << 20)
         app.router.add_get("/", self._page, allow_head=False)
-        for name, answer in _ANSWERS.items():
+        for name, answer in {**ANSWERS, "recording": self._recording, "live": self._live}.items():
             app.router.add_get(f"/api/{name}", self._read(answer), allow_head=False)
+        app.router.add_route("*", "/api/replay/{name}", self._forward)
         app.on_response_prepare.append(_add_headers)
         return app
 
     @web.middleware
-    async def _guard(
-        self, request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-    ) -> web.StreamResponse:
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         # The page itself asks for the token, and says what it is if there is none.
         refused = foreign(request) if request.path == "/" else self._access.refusal(request)
         if refused is not None:
@@ -55,6 +61,8 @@ class Routes:
             return answers.error(error.status, f"{error.reason}.")
         except NotThereError as error:
             return answers.error(404, error.format_message())
+        except UnreachableError as error:
+            return answers.error(502, error.format_message())
         except RecordingError as error:
             return answers.error(500, error.format_message())
         except InputError as error:
@@ -72,7 +80,33 @@ class Routes:
         text, policy = pagetext.page()
         return web.Response(text=text, content_type="text/html", headers={"Content-Security-Policy": policy})
 
-    def _read(self, answer: Answer) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    async def _recording(self, request: web.Request, reader: Reader) -> web.StreamResponse:
+        asked.only(request, ())
+        recorded = self._presence.recording
+
+        def made(recording: Recording) -> dict[str, Any]:
+            live = recorded and recording.info.ended_ns is None
+            place = place_text(recording.progress())
+            replay = {"url": self._replay.url} if self._replay is not None else None
+            return {**documents.recording_document(recording), "live": live, "replay": replay, "place": place}
+
+        return await document(reader, made)
+
+    async def _live(self, request: web.Request, reader: Reader) -> web.StreamResponse:
+        return await follow(request, reader, self._presence)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if self._replay is None:
+            raise NotThereError("No replay is attached: `wiretape replay --debug` does that.")
+        name = request.match_info["name"]
+        methods = NAMES.get(name)
+        if methods is None:
+            raise NotThereError(f"There is no {shown(name, 60)}; there is {', '.join(NAMES)}.")
+        if request.method not in methods:
+            return answers.error(405, f"{name} takes {' and '.join(sorted(methods))}.")
+        return await self._replay.answer(request)
+
+    def _read(self, answer: Answer) -> Handler:
         """The answer, with a reader of its own."""
 
         async def read(request: web.Request) -> web.StreamResponse:
@@ -89,69 +123,3 @@ async def _add_headers(_request: web.Request, response: web.StreamResponse) -> N
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
     response.headers.setdefault("Content-Security-Policy", pagetext.NOTHING)
-
-
-async def _document(reader: Reader, make: Callable[[Recording], Any]) -> web.StreamResponse:
-    """What `make` makes, which is also written in the reader's thread."""
-    return answers.document(await reader.do(lambda recording: jsonlines.dump(make(recording)).encode()))
-
-
-async def _recording(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ())
-    return await _document(reader, documents.recording_document)
-
-
-async def _rows(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange",))
-    number = asked.number(request, "exchange")
-    return await answers.lines(
-        request, reader, lambda recording: documents.row_lines(recording, asked.exchange(recording, number))
-    )
-
-
-async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange", "first", "last"))
-    number, first, last = (asked.number(request, name) for name in ("exchange", "first", "last"))
-    return await answers.lines(
-        request,
-        reader,
-        lambda recording: documents.event_lines(recording, asked.stream(recording, number), first, last),
-    )
-
-
-async def _overview(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange",))
-    number = asked.number(request, "exchange")
-    return await _document(
-        reader, lambda recording: documents.overview_document(recording, asked.stream(recording, number))
-    )
-
-
-async def _event(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange", "event"))
-    number, event = asked.number(request, "exchange"), asked.number(request, "event")
-    return await _document(
-        reader, lambda recording: documents.event_document(recording, asked.stream(recording, number), event)
-    )
-
-
-async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("first", "second"))
-    first, second = asked.number(request, "first"), asked.number(request, "second")
-    return await answers.lines(
-        request,
-        reader,
-        lambda recording: documents.resume_lines(
-            recording, asked.exchange(recording, first), asked.exchange(recording, second)
-        ),
-    )
-
-
-_ANSWERS: dict[str, Answer] = {
-    "recording": _recording,
-    "rows": _rows,
-    "events": _events,
-    "overview": _overview,
-    "event": _event,
-    "resume": _resume,
-}

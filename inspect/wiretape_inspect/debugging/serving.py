@@ -12,6 +12,8 @@ from wiretape.errors import InputError
 from wiretape.local import is_loopback, origin_of
 from wiretape.recording import open_recording
 from wiretape_inspect.debugging.access import Access
+from wiretape_inspect.debugging.forwarding import Replay
+from wiretape_inspect.debugging.presence import Presence
 from wiretape_inspect.debugging.routes import Routes
 
 
@@ -30,22 +32,27 @@ class Debugger:
 
 
 @asynccontextmanager
-async def serve_debugger(path: Path, *, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[Debugger]:
-    """Serve the page of a recording.  Port 0 takes a free one.
+async def serve_debugger(
+    path: Path, *, host: str = "127.0.0.1", port: int = 0, replay: Replay | None = None
+) -> AsyncIterator[Debugger]:
+    """Serve the page of a recording, which drives a replay if there is one.  Port 0 takes a free port.
 
     Raises InputError where the recording cannot be read, or nothing can listen there.
     """
     open_recording(path).close()
     if host != "localhost" and not is_loopback(host):
         raise InputError(f"{host} is no loopback address: the debugger serves this machine only, say 127.0.0.1:{port}.")
-    access = Access()
-    runner = web.AppRunner(Routes(path, access).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
+    access, presence = Access(), Presence(path)
+    runner = web.AppRunner(
+        Routes(path, access, presence, replay).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+    )
     await runner.setup()
     try:
         await _listen(runner, host, port)
         yield Debugger(origin_of(*runner.addresses[0][:2]), access)
     finally:
         await runner.cleanup()
+        presence.close()
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> None:

@@ -94,6 +94,10 @@ class StreamFold:
         """The row that could still have grown, as it is."""
         return self._folder.release()
 
+    def growing(self) -> Iterator[StreamRow]:
+        """The rows that may still grow, as they are now: a run of deltas, a pause.  They do grow on."""
+        return self._folder.growing()
+
     def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
         """The last rows; `exchange` where it is known better than in the beginning how it ended."""
         yield from self._folder.feed(self._reader.close())
@@ -132,6 +136,14 @@ class _Folder:
         for row in self._release():
             self._rows += 1
             yield row
+
+    def growing(self) -> Iterator[StreamRow]:
+        pause = self._pause.row(self._pause.byte_ns)
+        for row in (self._growing, pause):
+            if isinstance(row, DeltaRow):
+                yield row
+            elif row is not None:
+                yield from self._shown(row)
 
     def _fold(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
         for seen in frames:

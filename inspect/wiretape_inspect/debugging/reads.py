@@ -1,0 +1,73 @@
+"""What the page asks of the recording, one function for each address."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from aiohttp import web
+
+from wiretape.recording import Recording
+from wiretape_inspect import jsonlines
+from wiretape_inspect.debugging import answers, asked, documents
+from wiretape_inspect.debugging.reading import Reader
+
+Answer = Callable[[web.Request, Reader], Awaitable[web.StreamResponse]]
+
+
+async def document(reader: Reader, make: Callable[[Recording], Any]) -> web.StreamResponse:
+    """What `make` makes, which is also written in the reader's thread."""
+    return answers.document(await reader.do(lambda recording: jsonlines.dump(make(recording)).encode()))
+
+
+async def _rows(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange",))
+    number = asked.number(request, "exchange")
+    return await answers.lines(
+        request, reader, lambda recording: documents.row_lines(recording, asked.exchange(recording, number))
+    )
+
+
+async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange", "first", "last"))
+    number, first, last = (asked.number(request, name) for name in ("exchange", "first", "last"))
+    return await answers.lines(
+        request,
+        reader,
+        lambda recording: documents.event_lines(recording, asked.stream(recording, number), first, last),
+    )
+
+
+async def _overview(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange",))
+    number = asked.number(request, "exchange")
+    return await document(
+        reader, lambda recording: documents.overview_document(recording, asked.stream(recording, number))
+    )
+
+
+async def _event(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange", "event"))
+    number, event = asked.number(request, "exchange"), asked.number(request, "event")
+    return await document(
+        reader, lambda recording: documents.event_document(recording, asked.stream(recording, number), event)
+    )
+
+
+async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("first", "second"))
+    first, second = asked.number(request, "first"), asked.number(request, "second")
+    return await answers.lines(
+        request,
+        reader,
+        lambda recording: documents.resume_lines(
+            recording, asked.exchange(recording, first), asked.exchange(recording, second)
+        ),
+    )
+
+
+ANSWERS: Mapping[str, Answer] = {
+    "rows": _rows,
+    "events": _events,
+    "overview": _overview,
+    "event": _event,
+    "resume": _resume,
+}

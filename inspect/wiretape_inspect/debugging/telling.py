@@ -1,0 +1,62 @@
+"""What changes, told to a page for as long as it listens."""
+
+import asyncio
+import time
+
+from aiohttp import web
+
+from wiretape.errors import InputError
+from wiretape.recording import Progress
+from wiretape_inspect import jsonlines
+from wiretape_inspect.debugging import answers, asked
+from wiretape_inspect.debugging.live import KEEP_ALIVE, Live, message, place_of
+from wiretape_inspect.debugging.presence import Presence
+from wiretape_inspect.debugging.reading import Reader
+
+LEAST_S, MOST_S = 0.2, 2.0
+"""Between two looks at the recording: as long as one takes, so that half of the time is left to others."""
+_KEEP_ALIVE_S = 15.0
+
+
+async def follow(request: web.Request, reader: Reader, presence: Presence) -> web.StreamResponse:
+    """Answer a request for what changes.  Raises InputError and RecordingError."""
+    live = _asked(request)
+    if (number := asked.optional(request, "exchange")) is not None:
+        await reader.do(lambda recording: asked.exchange(recording, number))
+        await reader.rest()
+    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    await response.prepare(request)
+    try:
+        await _follow(response, live, reader, presence)
+    except InputError as error:
+        data = {"ended_ns": None, **answers.told(error.format_message())}
+        await response.write(f"{message('closed', jsonlines.dump(data))}\n".encode())
+    await response.write_eof()
+    return response
+
+
+async def _follow(response: web.StreamResponse, live: Live, reader: Reader, presence: Presence) -> None:
+    spoken = time.monotonic()
+    while True:
+        began, recorded = time.monotonic(), presence.recording
+        async for data in reader.lines(lambda recording: live.read(recording, recorded=recorded)):  # noqa: B023
+            await response.write(data)
+            spoken = time.monotonic()
+        await reader.rest()
+        if live.closed:
+            return
+        if time.monotonic() - spoken >= _KEEP_ALIVE_S:
+            await response.write(f"{KEEP_ALIVE}\n".encode())
+            spoken = time.monotonic()
+        await asyncio.sleep(min(max(time.monotonic() - began, LEAST_S), MOST_S))
+
+
+def _asked(request: web.Request) -> Live:
+    """What a request wants to be told."""
+    asked.only(request, ("exchange", "after", "rows"))
+    number, rows = asked.optional(request, "exchange"), asked.optional(request, "rows") or 0
+    place = request.headers.get("Last-Event-ID") or request.query.get("after")
+    if place is None:
+        return Live(number, Progress(), rows)
+    since, known = place_of(place)
+    return Live(number, since, rows if known is None else known)
