@@ -5,10 +5,11 @@ import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from wiretape.errors import InputError
 from wiretape.text import nearest, printable, shown
+from wiretape.toml_syntax import plainly
 
 Place = tuple[str | int, ...]
 """Where a value stands: keys, and indices into arrays of tables, from the outside in."""
@@ -50,7 +51,7 @@ class TomlFile:
         try:
             return cls(path, tomllib.loads(text), _lines(text))
         except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{said(path)} is no TOML: {printable(str(error))}.") from None
+            raise InputError(f"{said(path)} is no TOML: {printable(plainly(error, text))}.") from None
         except RecursionError:
             raise InputError(f"{said(path)} is nested too deeply.") from None
 
@@ -66,10 +67,17 @@ class TomlFile:
         return InputError(": ".join([*parts, what]) + ("" if what.endswith("?") else "."))
 
 
+class Told(Protocol):
+    """A file that can say where something in it is wrong."""
+
+    def wrong(self, place: Place, what: str) -> InputError:
+        """An error that names the place."""
+
+
 class Table:
     """A table of a file.  Every method that reads raises InputError for a value that is not what it should be."""
 
-    def __init__(self, file: TomlFile, values: Mapping[str, Any], place: Place = ()) -> None:
+    def __init__(self, file: Told, values: Mapping[str, Any], place: Place = ()) -> None:
         self.file = file
         self.values = values
         self.place = place
@@ -108,7 +116,7 @@ class Table:
         if value not in words:
             similar = nearest(value, words) if isinstance(value, str) else None
             guess = f"; did you mean {similar}?" if similar else ""
-            raise self.wrong(key, f"it has to be one of {', '.join(words)}, not {shown(repr(value), 60)}{guess}")
+            raise self.wrong(key, f"it has to be one of {', '.join(words)}, not {shown(_written(value), 60)}{guess}")
         return str(value)
 
     def flag(self, key: str, *, default: bool | None = None) -> bool:
@@ -182,6 +190,11 @@ def hint(word: str, words: Iterable[str]) -> str:
     """What to say after a word that is none of `words`."""
     similar = nearest(word, words)
     return f", did you mean {similar}?" if similar else f"; there are {', '.join(words)}"
+
+
+def _written(value: Any) -> str:
+    """A value nearly as TOML has it."""
+    return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def _outwards(place: Place) -> Iterator[Place]:

@@ -85,8 +85,11 @@ BAD = {
         steps('{ say = "x", tool = "t" }'),
         "line 3: run.steps.tool: say and tool are two steps; write { say = … }, { tool = … }.",
     ),
-    "a key of another step": (steps('{ say = "x", takes = 1 }'), "line 3: *takes: there is no such key of a say step*"),
-    "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "line 3: *pace: there is no such key of a wait step*"),
+    "a key of another step": (
+        steps('{ say = "x", takes = 1 }'),
+        "line 3: *takes: there is no such key of the step say*",
+    ),
+    "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "line 3: *pace: there is no such key of the step wait*"),
     "a key of a run": ("[[run]]\nstep = []", "line 3: run.step: there is no such key of a run, did you mean steps?"),
     "no time": ("pace = -1", "line 2: pace: it has to be a number of seconds, 0 or more."),
     "a deadline for nothing": (
@@ -165,6 +168,13 @@ BAD = {
         '[[tool]]\nname = "a"\ninput = { required = ["x"] }\n[[run]]\nsteps = [\n{ ask = "a" }]',
         'line 7: run.steps.ask: the input schema of a does not allow it: input: "x" is a required property.',
     ),
+    "a key of some step alone": (steps("{ input = {} }"), "line 3: run.steps: a step needs one of say, think, *"),
+    "a number to say": (steps("{ say = 1 }"), "line 3: run.steps.say: it has to be a text, or a list of texts."),
+    "a number for input": (
+        steps('{ tool = "t", input = 1 }'),
+        'line 3: run.steps.input: *in input = { city = "Lisbon" }.',
+    ),
+    "truth for a word": (steps("{ sandbox = true }"), "line 3: run.steps.sandbox: *, quota, not true."),
     "no TOML": ("[[run", " is no TOML: *"),
 }
 

@@ -80,14 +80,15 @@ def _step(table: Table, around: Around) -> Step:
     name = found[0]
     kind = KINDS[name]
     timing = () if name == "wait" else ("after", "pace")
-    table.only([name, *timing, *kind.keys], f"key of a {name} step")
+    table.only([name, *timing, *kind.keys], f"key of the step {name}")
     ns = duration(table, "pace", around.pace_ns)
     return kind.read(table, name, around, {"after_ns": duration(table, "after", around.pace_ns), "pace_ns": ns})
 
 
 def _no_step(table: Table) -> InputError:
+    beside = {"after", "pace", *(key for kind in KINDS.values() for key in kind.keys)}
     for key in table:
-        if similar := nearest(key, KINDS):
+        if key not in beside and (similar := nearest(key, KINDS)):
             return table.wrong(key, f"there is no such step, did you mean {similar}?")
     return table.wrong(None, f"a step needs one of {', '.join(KINDS)}")
 

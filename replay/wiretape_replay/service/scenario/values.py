@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from wiretape.text import nearest
 from wiretape.toml import Place, Table
 from wiretape_replay.service.scenario.steps import SECOND_NS
 
@@ -47,13 +48,16 @@ def pieces(table: Table, key: str) -> Sequence[str]:
         if not listed:
             raise table.wrong(key, "a list of pieces needs one at least")
         return listed
-    text = table.text(key)
-    size = table.values.get("cut")
-    if isinstance(size, int) and size > 0 and size is not True:
-        return [text[begin : begin + size] for begin in range(0, len(text), size)]
-    if size is not None and not isinstance(size, str):
-        raise table.wrong("cut", f"it has to be one of {', '.join(CUTS)}, or a number of characters, 1 or more")
-    match table.one_of("cut", CUTS, "words"):
+    if not isinstance(table.values[key], str):
+        raise table.wrong(key, "it has to be a text, or a list of texts")
+    text, cut = table.text(key), table.values.get("cut", "words")
+    if isinstance(cut, int) and cut > 0 and cut is not True:
+        return [text[begin : begin + cut] for begin in range(0, len(text), cut)]
+    if cut not in CUTS:
+        similar = nearest(cut, CUTS) if isinstance(cut, str) else None
+        guess = f"; did you mean {similar}?" if similar else ""
+        raise table.wrong("cut", f"it has to be one of {', '.join(CUTS)}, or a number of characters, 1 or more{guess}")
+    match cut:
         case "characters":
             return list(text)
         case "lines":
@@ -66,6 +70,8 @@ def pieces(table: Table, key: str) -> Sequence[str]:
 
 def json_object(table: Table, key: str) -> Mapping[str, Any]:
     """A table of what JSON can say, empty when it is missing."""
+    if not isinstance(table.values.get(key, {}), dict):
+        raise table.wrong(key, f'it has to be a table, as in {key} = {{ city = "Lisbon" }}')
     found = table.table(key).values
     if (bad := _no_json(found, (), _DEEPEST)) is not None:
         where, why = bad
