@@ -6,10 +6,18 @@ from difflib import get_close_matches
 
 _UNSAFE = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 
+_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
 
 def _escape(match: re.Match[str]) -> str:
     code = ord(match.group())
     return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def escaped_json(text: str) -> str:
+    """JSON, or any text in which such characters stand in quoted strings only, with every one of them escaped."""
+    # JSON itself allows no control character below the space in a string, and needs its line ends.
+    return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def printable(text: str) -> str:

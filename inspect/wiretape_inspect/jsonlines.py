@@ -13,6 +13,7 @@ from wiretape.encoding import is_identity
 from wiretape.observe import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.text import escaped_json
 from wiretape_inspect import place, timeline
 from wiretape_inspect.place import Around
 from wiretape_inspect.view.matching import Take
@@ -21,7 +22,6 @@ from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostR
 from wiretape_inspect.view.state import State
 from wiretape_inspect.words import ending
 
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 _LONE = re.compile("[\ud800-\udfff]")
 _NAMES: dict[type, str] = {
     EventRow: "event",
@@ -41,8 +41,7 @@ def dump(value: Any, *, indent: bool = False) -> str:
         text = orjson.dumps(value, option=option)
     except orjson.JSONEncodeError:
         text = orjson.dumps(_spelt(value), option=option)
-    # Outside of strings JSON is ASCII, so what is replaced stands in a string.
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", text.decode())
+    return escaped_json(text.decode())
 
 
 def _spelt(value: Any) -> Any:
@@ -91,6 +90,15 @@ def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
     """A row of a stream: `row` names its kind, the other keys are its fields."""
     held = {field.name: getattr(shown, field.name) for field in fields(shown)}
     return {"row": _NAMES[type(shown)], "exchange": exchange, **held}
+
+
+def row_text(exchange: int, shown: StreamRow) -> str:
+    """`row` as `dump` writes it, which is twice as quick."""
+    try:
+        held = orjson.dumps(shown)
+    except orjson.JSONEncodeError:
+        return dump(row(exchange, shown))
+    return escaped_json(f'{{"row":"{_NAMES[type(shown)]}","exchange":{exchange},{held[1:].decode()}')
 
 
 def rows(

@@ -89,8 +89,8 @@ def test_bytes_that_were_not_recorded_are_said_on_stderr(tape, run):
     assert "70 bytes of exchange 1 were not recorded" in result.stderr
 
 
-def test_jsonl_has_a_line_for_each_exchange_and_event(run, session):
-    told = lines(run("export", session, "--format", "jsonl"))
+def test_events_has_a_line_for_each_exchange_and_event(run, session):
+    told = lines(run("export", session, "--format", "events"))
 
     assert [line["kind"] for line in told if line["exchange"] == 3] == ["exchange", "durable"]
     assert [line["kind"] for line in told].count("delta") == 37
@@ -110,14 +110,14 @@ def test_jsonl_has_a_line_for_each_exchange_and_event(run, session):
     assert told[0]["response_body"]["data"]["error"]["code"] == "SESSION_BUSY"
 
 
-def test_jsonl_of_one_exchange_is_that_exchange(run, session):
-    assert {line["exchange"] for line in lines(run("export", session, "--format", "jsonl", "--exchange", 2))} == {2}
+def test_events_of_one_exchange_is_that_exchange(run, session):
+    assert {line["exchange"] for line in lines(run("export", session, "--format", "events", "--exchange", 2))} == {2}
 
 
-def test_jsonl_keeps_json_exactly_as_it_was(tape, run):
+def test_events_keeps_json_exactly_as_it_was(tape, run):
     """Numbers beyond a float, repeated keys, spacing and white space between the lines of data all stay JSON."""
     tape.exchange(chunks=[(1, b'data: {"n": 123456789012345678901234567890,\r\ndata:  "n": 1.10}\r\n\r\n')])
-    text = run("export", tape.close(), "--format", "jsonl").output.splitlines()[1]
+    text = run("export", tape.close(), "--format", "events").output.splitlines()[1]
 
     assert '"data":{"n": 123456789012345678901234567890,  "n": 1.10}}' in text
 
@@ -133,17 +133,17 @@ def test_jsonl_keeps_json_exactly_as_it_was(tape, run):
     ],
     ids=["text", "no UTF-8", "C1", "deep", "surrogate"],
 )
-def test_jsonl_says_what_is_no_json_as_text_or_base64(tape, run, data, told):
+def test_events_says_what_is_no_json_as_text_or_base64(tape, run, data, told):
     tape.exchange(chunks=[(1, b"data: " + data + b"\n\n")])
-    event = lines(run("export", tape.close(), "--format", "jsonl"))[1]
+    event = lines(run("export", tape.close(), "--format", "events"))[1]
 
     assert {name: event.get(name) for name in told} == told
     assert len({"data", "text", "base64"} & event.keys()) == 1
 
 
-def test_jsonl_tells_comments_and_cut_events_apart(tape, run):
+def test_events_tells_comments_and_cut_events_apart(tape, run):
     tape.exchange(chunks=[(1, STREAM)])
-    told = lines(run("export", tape.close(), "--format", "jsonl"))
+    told = lines(run("export", tape.close(), "--format", "events"))
 
     assert [(line["kind"], line["event"]) for line in told[1:]] == [
         ("ephemeral", 1),
@@ -154,18 +154,18 @@ def test_jsonl_tells_comments_and_cut_events_apart(tape, run):
     assert told[-1]["text"] == "data: cut \x1b[2J\x00"
 
 
-def test_jsonl_says_where_a_stream_cannot_be_decoded(tape, run):
+def test_events_says_where_a_stream_cannot_be_decoded(tape, run):
     tape.exchange(chunks=[(1, b"no gzip")], headers=GZIP)
 
-    assert lines(run("export", tape.close(), "--format", "jsonl"))[1]["kind"] == "undecodable"
+    assert lines(run("export", tape.close(), "--format", "events"))[1]["kind"] == "undecodable"
 
 
-def test_jsonl_decodes_ordinary_bodies_where_it_can(tape, run):
+def test_events_decodes_ordinary_bodies_where_it_can(tape, run):
     encoding = ("content-encoding", "gzip")
     tape.exchange("/a", [(1, gzip.compress(b'{"a": 1}'))], headers=(encoding,))
     tape.exchange("/b", [(1, b"broken")], headers=(encoding,))
     tape.exchange("/c", [(1, gzip.compress(b" " * 17_000_000))], headers=(encoding,))
-    bodies = [line["response_body"] for line in lines(run("export", tape.close(), "--format", "jsonl"))]
+    bodies = [line["response_body"] for line in lines(run("export", tape.close(), "--format", "events"))]
 
     assert bodies[0] == {"data": {"a": 1}}
     assert bodies[1] == {"text": "broken", "encoded": True}
@@ -237,4 +237,4 @@ def test_a_full_disk_is_one_sentence(tape):
 
 
 def test_encoded_goes_with_sse_only(run, session):
-    assert run("export", session, "--format", "jsonl", "--encoded").exit_code == 2
+    assert run("export", session, "--format", "events", "--encoded").exit_code == 2

@@ -28,7 +28,7 @@ VIEWS = (
     "show --at 1:2",
     "sessions",
     "sessions --json",
-    "export --format jsonl",
+    "export --format events",
 )
 
 
@@ -59,7 +59,7 @@ def test_half_a_surrogate_pair_hides_nothing_of_an_event(run, recorded):
     row = second(run, path, "show", "--json")
     assert (row["type"], row["sequence"], row["standing"], row["note"]) == ("message.completed", 7, "durable", "")
     assert row["run_id"] == "r\udfff"
-    told = second(run, path, "export", "--format", "jsonl")
+    told = second(run, path, "export", "--format", "events")
     assert (told["kind"], told["sequence"], told["data"]["content"]) == ("durable", 7, {"x": "\ud800"})
 
 
@@ -69,7 +69,7 @@ def test_long_integers_are_integers(run, recorded, sequence):
     shown = run("show", path).stdout.splitlines()[3]
     assert shown.split()[1] == (str(sequence) if len(str(sequence)) <= 20 else f"{str(sequence)[:19]}…")
     assert second(run, path, "show", "--json")["sequence"] == sequence
-    told = second(run, path, "export", "--format", "jsonl")
+    told = second(run, path, "export", "--format", "events")
     assert (told["sequence"], told["data"]["content"]["n"]) == (sequence, sequence)
     last = json.loads(run("sessions", "--json", path).stdout)["sessions"][0]["last_sequence"]
     assert last == max(sequence, 1)
@@ -81,13 +81,13 @@ def test_what_cannot_be_read_is_not_called_no_json(run, recorded, data):
     note = "nested too deep, or numbers too long, to be read"
     assert f"[{note}]" in run("show", path).stdout
     assert second(run, path, "show", "--json")["note"] == note
-    assert second(run, path, "export", "--format", "jsonl")["text"] == data
+    assert second(run, path, "export", "--format", "events")["text"] == data
 
 
 def test_floats_out_of_range_stay_as_they_were(run, recorded):
     path = recorded(OUT_OF_RANGE)
     assert second(run, path, "show", "--json")["sequence"] == 7
-    assert '"content":{"n":1e999}' in run("export", "--format", "jsonl", path).stdout
+    assert '"content":{"n":1e999}' in run("export", "--format", "events", path).stdout
 
 
 def test_a_byte_that_is_no_utf8_is_noted_and_the_rest_is_read(run, recorded):

@@ -225,7 +225,15 @@ def hostile(tape, message):
 
 def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
     path = hostile(tape, message)
-    commands = ["show", "show --json", "sessions", "sessions --json", "export --format jsonl", "show --follow"]
+    commands = [
+        "show",
+        "show --json",
+        "sessions",
+        "sessions --json",
+        "export --format jsonl",
+        "export --format events",
+        "show --follow",
+    ]
     commands += [
         "show --follow --json",
         "show --resume 1:3",

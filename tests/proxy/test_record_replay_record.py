@@ -119,8 +119,8 @@ class Script:
 
 
 def exported(start, path: Path) -> list[dict]:
-    """What `wiretape export --format jsonl` says, without times."""
-    command = [sys.executable, "-m", "wiretape", "export", str(path), "--format", "jsonl"]
+    """What `wiretape export --format events` says, without times."""
+    command = [sys.executable, "-m", "wiretape", "export", str(path), "--format", "events"]
     process = start(command, stdout=subprocess.PIPE)
     lines, _ = process.communicate(timeout=30)
     assert process.returncode == 0

@@ -113,7 +113,15 @@ def test_hostile_recordings_break_no_form(run, recorded, tmp_path):
     assert (again.exit_code, again.stderr) == (0, "")
 
 
-LOOKS = ("show", "show --json", "sessions", "sessions --json", "export --format jsonl", "report --no-config --all")
+LOOKS = (
+    "show",
+    "show --json",
+    "sessions",
+    "sessions --json",
+    "export --format jsonl",
+    "export --format events",
+    "report --no-config --all",
+)
 
 
 @pytest.mark.parametrize("command", [*LOOKS, *(f"show --at {place}" for place in EVENTS)])

@@ -6,7 +6,7 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -18,7 +18,8 @@ from sqlite_utils import Database
 from wiretape import __version__
 from wiretape.errors import RecordingError
 from wiretape.recording import schema
-from wiretape.recording.reader import open_recording
+from wiretape.recording.model import Capture
+from wiretape.recording.reader import open_database
 from wiretape.recording.redact import Policy, Redactor
 
 _LAST_TIMES = """
@@ -87,12 +88,20 @@ class OpenFile:
             return error
         return None
 
-    def close(self, ended_ns: int | None) -> sqlite3.Error | None:
-        """Note the end, and make the one file all there is: no `-wal` beside it.  Returns what stopped the note."""
+    def close(
+        self, ended_ns: int | None, captures: Sequence[Capture] = (), redacted_before: int = 0
+    ) -> sqlite3.Error | None:
+        """Note the end, and make the one file all there is: no `-wal` beside it.  Returns what stopped the note.
+
+        For `captures` and `redacted_before` see `Writer.close`.
+        """
 
         def note() -> None:
-            self.connection.execute("UPDATE recording SET redacted = redacted + ?", (self.redactor.count,))
+            count = self.redactor.count + redacted_before
+            self.connection.execute("UPDATE recording SET redacted = redacted + ?", (count,))
             self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
+            if captures:
+                self._replace(captures)
 
         error = self.attempt(note)
         # Fails only while somebody reads the file; SQLite then tidies up when they are done.
@@ -103,6 +112,15 @@ class OpenFile:
         self.connection.close()
         os.close(self._lock)
         return error
+
+    def _replace(self, captures: Sequence[Capture]) -> None:
+        database = Database(self.connection, execute_plugins=False)
+        (indexed_ns,) = self.connection.execute("SELECT max(indexed_ns) FROM capture").fetchone()
+        (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()
+        database.table("capture").delete_where()
+        for each in captures:
+            row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
+            database.table("capture").insert({**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
     def _begin(self, upstream: str, now_ns: int) -> None:
         database = Database(self.connection, execute_plugins=False)
@@ -175,7 +193,7 @@ def _claim(path: Path, *, append: bool) -> bool:
 
 def _taken(path: Path) -> str:
     try:
-        open_recording(path).close()
+        open_database(path).close()
     except RecordingError as error:
         return f"Cannot record to {path}: it exists, and {error.message}"
     return f"{path} already holds a recording: choose another --output, or go on in it with --append."

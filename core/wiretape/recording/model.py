@@ -21,6 +21,19 @@ class RecordingInfo:
     """When recording stopped; None while it goes on, or when the recorder was killed."""
     redacted: int
     """How many secrets were replaced by fingerprints."""
+    started_unix_ns: int
+    """The same as `started`, to the nanosecond."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One run of a program that recorded."""
+
+    tool: str
+    """Its name and version."""
+    began_ns: int
+    ended_ns: int | None
+    """None where it was killed, or is still at it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
 from wiretape.recording import growth, lookup, merge, schema
 from wiretape.recording.growth import Progress
 from wiretape.recording.lookup import IndexedEvent, Silence
-from wiretape.recording.model import Exchange, RecordingInfo
+from wiretape.recording.model import Capture, Exchange, RecordingInfo
 from wiretape.recording.segments import COLUMNS, unpack
 from wiretape.stream import Place, SeenFrame, frames_of
 
@@ -29,12 +29,11 @@ _BODY = (
 _LOST = f"SELECT * FROM lost {_WHERE} AND start >= :start ORDER BY start"  # noqa: S608 - a constant
 
 
-def open_recording(path: Path | str) -> "Recording":
-    """Open a recording read-only.
+def open_database(path: Path, *, called: Path | None = None) -> "Recording":
+    """Open the SQLite file of a recording read-only; `called` is the name that it goes by where that is another one.
 
     Raises RecordingError when there is no such file, or it is no recording, or one of a newer format.
     """
-    path = Path(path)
     if not path.exists():
         raise RecordingError(f"There is no file {path}.")
     if not path.is_file():
@@ -47,7 +46,7 @@ def open_recording(path: Path | str) -> "Recording":
         schema.check_begun(connection, path)
     except sqlite3.Error as error:
         raise RecordingError(f"{path} cannot be read: {error}.") from None
-    return Recording(path, connection)
+    return Recording(called or path, connection)
 
 
 class Recording:
@@ -169,6 +168,12 @@ class Recording:
         with _damage(self.path):
             yield from lookup.events(self._connection, number, until, without)
 
+    def captures(self) -> list[Capture]:
+        """The runs of recorders that made it, in order."""
+        with _damage(self.path):
+            rows = self._connection.execute("SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")
+            return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
+
     def findings(self, after: int = 0, until: int = 2**62) -> Iterator[dict[str, Any]]:
         """The live findings, as stored: one dict a row of `finding`, those with an `id` above `after` up to `until`."""
         with _damage(self.path):
@@ -196,6 +201,7 @@ def _info(database: Database) -> RecordingInfo:
         started=datetime.fromtimestamp(head["started_unix_ns"] / 1e9, UTC),
         ended_ns=capture["ended_ns"],
         redacted=head["redacted"],
+        started_unix_ns=head["started_unix_ns"],
     )
 
 

@@ -30,7 +30,7 @@ def check(connection: sqlite3.Connection, path: Path) -> None:
     except sqlite3.DatabaseError as error:
         if "locked" in str(error) or "unable to open" in str(error):
             raise RecordingError(f"{path} cannot be read just now: {error}.") from None
-        if _begins_like_sqlite(path):
+        if begins_like_sqlite(path):
             raise RecordingError(f"{path} is damaged or cut off: {error}.") from None
         raise RecordingError(f"{path} is not a wiretape recording.") from None
     if application != APPLICATION_ID:
@@ -68,6 +68,7 @@ def _refuse_newer(version: int, path: Path) -> None:
         )
 
 
-def _begins_like_sqlite(path: Path) -> bool:
+def begins_like_sqlite(path: Path) -> bool:
+    """Whether a file is a SQLite database, or what is left of one.  Raises OSError."""
     with path.open("rb") as file:
         return file.read(16) == b"SQLite format 3\0"

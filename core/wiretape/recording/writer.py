@@ -25,6 +25,7 @@ from wiretape.recording.file import OpenFile
 from wiretape.recording.index import Indexer
 from wiretape.recording.mask import Masker
 from wiretape.recording.merge import Bounds
+from wiretape.recording.model import Capture
 from wiretape.recording.pending import Pending
 from wiretape.recording.segments import Segment, lay, row
 from wiretape.rules.finding import Finding
@@ -86,6 +87,11 @@ class Writer:
     def began_ns(self) -> int:
         """The time at which this run of the writer began: later than everything in the file so far."""
         return self._file.began_ns
+
+    @property
+    def last_ns(self) -> int:
+        """The time of the last observation that was fed."""
+        return self._last_ns
 
     @property
     def in_place(self) -> bool:
@@ -162,10 +168,12 @@ class Writer:
         if rows:
             self._attempt(lambda: self._connection.executemany(_INSERT_FINDING, rows))
 
-    def close(self, ended_ns: int | None = None) -> None:
+    def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:
         """Store and derive what is left, and make the one file all there is (no `-wal` beside it).
 
         `ended_ns` None says that nobody knows when recording ended: the proxy was killed.
+        `captures` are the runs that a recording was made in which is now written anew, this one not among them, and
+        `redacted_before` is how many secrets had been redacted there.
         Closing again does nothing.
         """
         if self._closed:
@@ -175,7 +183,7 @@ class Writer:
         self.commit()
         while self.behind:
             self.derive()
-        self._file.close(ended_ns)
+        self._file.close(ended_ns, captures, redacted_before)
 
     def _attempt(self, write: Callable[[], object]) -> sqlite3.Error | None:
         error = self._file.attempt(write)

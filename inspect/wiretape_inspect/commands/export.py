@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from wiretape.recording import Recording, open_recording
+from wiretape.recording.formats.registry import FORMATS, named
 from wiretape_inspect import choosing, exporting, output
 
 
@@ -14,9 +15,10 @@ from wiretape_inspect import choosing, exporting, output
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["sse", "jsonl"]),
+    type=click.Choice(["sse", "events", *(each.name for each in FORMATS if each.writes)]),
     required=True,
-    help="sse: the exact bytes of one event stream. jsonl: a JSON object for each event and each exchange.",
+    help="sse: the exact bytes of one event stream. events: a JSON object for each event and each exchange. "
+    + " ".join(f"{each.name}: {each.title}." for each in FORMATS if each.writes),
 )
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
@@ -32,16 +34,26 @@ def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path
     \b
     Examples:
         wiretape export run.db --format sse --exchange 2 --output run.sse
-        wiretape export run.db --format jsonl | jq 'select(.kind == "durable") | .data.type'
+        wiretape export run.db --format events | jq 'select(.kind == "durable") | .data.type'
+        wiretape export run.db --format tape --output run.tape
     """
     if encoded and kind != "sse":
         raise click.UsageError("--encoded goes with --format sse.")
     with open_recording(file) as recording:
-        parts = _stream(recording, number, encoded) if kind == "sse" else _lines(recording, number)
+        parts = _parts(recording, kind, number, encoded=encoded)
         to = None if to == Path("-") else to
         with output.opened(to, force=force, recording=file) as out:
             for part in parts:
                 out.write(part)
+
+
+def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool) -> Iterator[bytes]:
+    if kind == "sse":
+        return _stream(recording, number, encoded)
+    if kind == "events":
+        return _lines(recording, number)
+    chosen = None if number is None else choosing.exchanges(recording, number=number)
+    return named(kind).writer().write(recording, chosen)
 
 
 def _stream(recording: Recording, number: int | None, encoded: bool) -> Iterator[bytes]:

@@ -1,0 +1,77 @@
+"""Which formats there are.  Each is loaded when it is asked for, so that looking at recordings needs none of them."""
+
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from wiretape.errors import InputError
+from wiretape.text import nearest, printable
+
+if TYPE_CHECKING:
+    from wiretape.recording.formats.model import Reads, Writes
+
+_BEGINNING = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format: its name, and where what reads and writes it is to be found (`module:object`)."""
+
+    name: str
+    title: str
+    """What it is, for people: the rest of a sentence that begins with the name."""
+    reads: str | None = None
+    """A `Reads`; None where it cannot be read."""
+    writes: str | None = None
+    """A `Writes`; None where it is not written, or in a way of its own."""
+    opens: bool = False
+    """Whether `open_recording` takes a file of this kind as it is: it has to hold all that a recording has."""
+
+    def reader(self) -> "Reads":
+        """What reads it.  Raises InputError where nothing does."""
+        if self.reads is None:
+            raise InputError(f"{self.name} is written only: it does not hold enough to be read back.")
+        reads: Reads = _load(self.reads)
+        return reads
+
+    def writer(self) -> "Writes":
+        """What writes it.  Raises InputError where nothing does."""
+        if self.writes is None:
+            raise InputError(f"{self.name} is read only.")
+        writes: Writes = _load(self.writes)
+        return writes
+
+
+FORMATS = (
+    Format(
+        "jsonl",
+        "a JSON object for everything that was observed, in order of time: nothing is lost",
+        reads="wiretape.recording.formats.jsonl:READS",
+        writes="wiretape.recording.formats.jsonl:WRITES",
+        opens=True,
+    ),
+)
+"""Every format, in the order in which a file is tried."""
+
+
+def named(name: str) -> Format:
+    """The format of a name.  Raises InputError where there is none."""
+    for each in FORMATS:
+        if each.name == name:
+            return each
+    similar = nearest(name, [each.name for each in FORMATS])
+    raise InputError(f"There is no format {printable(name)}" + (f", did you mean {similar}?" if similar else "."))
+
+
+def format_of(path: Path) -> Format | None:
+    """The format that a file has, by what it begins with; None where none is known.  Raises OSError."""
+    with path.open("rb") as file:
+        beginning = file.read(_BEGINNING)
+    readable = (each for each in FORMATS if each.reads is not None)
+    return next((each for each in readable if each.reader().fits(beginning)), None)
+
+
+def _load(where: str) -> Any:
+    module, _, attribute = where.partition(":")
+    return getattr(import_module(module), attribute)

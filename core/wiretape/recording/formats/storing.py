@@ -1,0 +1,84 @@
+"""From a file of another format to a recording: one that stays, or one that is gone when it has been read."""
+
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+from wiretape import __version__
+from wiretape.errors import InputError
+from wiretape.observe import BytesArrived, Observation
+from wiretape.recording.formats.model import Incoming
+from wiretape.recording.formats.registry import Format
+from wiretape.recording.model import Capture
+from wiretape.recording.reader import Recording, open_database
+from wiretape.recording.writer import Writer
+from wiretape.rules.checker import Checker
+from wiretape.text import printable
+
+_STEP_NS = 1_000_000
+_BATCH = 2000
+_BATCH_BYTES = 4 * 1024 * 1024
+"""How many observations, and bytes of bodies, are stored at once."""
+
+
+def store(incoming: Incoming, path: Path) -> None:
+    """Make a recording at `path`, where there is none, of what comes in.
+
+    Where that holds no findings, the rules are asked, as they are asked while a proxy records.
+    Raises RecordingError where nothing can be written, and InputError where what comes in is wrong: nothing is left
+    at `path` then.
+    """
+    head = incoming.head
+    writer = Writer.create(path, upstream=head.upstream, started_unix_ns=head.started_unix_ns)
+    try:
+        _write(incoming, writer)
+        ended_ns = writer.last_ns + _STEP_NS
+        captures = head.captures or (Capture(f"wiretape {__version__}", 0, ended_ns),)
+        writer.close(ended_ns, captures, redacted_before=head.redacted)
+    except BaseException:
+        with suppress(Exception):
+            writer.close()
+        path.unlink(missing_ok=True)
+        raise
+    if writer.trouble is not None:
+        path.unlink(missing_ok=True)
+        raise InputError(f"{printable(str(path))} cannot be written: {writer.trouble}.")
+
+
+def opened(kind: Format, path: Path) -> Recording:
+    """A recording of what a file holds that is there only for who reads it: no other process finds it.
+
+    Raises InputError where the file is wrong.
+    """
+    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "run.db")
+        store(kind.reader().read(path), made)
+        # The file is open: that its name is gone does not matter to who reads it, and it goes with them.
+        return open_database(made, called=path)
+
+
+def _write(incoming: Incoming, writer: Writer) -> None:
+    checker = None if incoming.findings is not None else Checker(readers=writer.readers)
+    for batch in _batches(incoming.observations):
+        writer.feed(batch)
+        writer.commit()
+        while writer.behind:
+            for read in writer.derive():
+                if checker is not None:
+                    writer.add_findings(checker.take(read))
+    writer.add_findings(checker.finish() if checker is not None else incoming.findings or ())
+
+
+def _batches(observations: Iterable[Observation]) -> Iterator[list[Observation]]:
+    """The same, some at a time."""
+    left = iter(observations)
+    while first := next(left, None):
+        batch, size = [first], 0
+        for seen in islice(left, _BATCH):
+            batch.append(seen)
+            size += len(seen.data) if isinstance(seen, BytesArrived) else 0
+            if size >= _BATCH_BYTES:
+                break
+        yield batch
