@@ -6,6 +6,7 @@ so that a change is judged by what it changes; without it, and in `make fuzz`, e
 """
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,5 +47,7 @@ class _NoSkips:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # A shell starts what runs in the background deaf to Ctrl-C, and so would be the programs that the tests interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
         config.pluginmanager.register(_NoSkips(), "no-skips")
