@@ -122,7 +122,10 @@ class RunningService:
         return self.service.key
 
     def advance(self, seconds: float) -> None:
-        """Let virtual time pass, with everything that happens in it.  Raises InputError where time is real."""
+        """Let virtual time pass, a day at most, with everything that happens in it.
+
+        Raises InputError where time is real, and for what is no time.
+        """
         self.call(lambda: self.service.advance(seconds))
 
     def session(self, session_id: str | None = None) -> RunningSession:

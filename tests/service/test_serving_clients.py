@@ -1,8 +1,11 @@
 """Tenants, workspaces, limits and idempotency keys, over HTTP; the judge listens in every test."""
 
+import math
+
 import pytest
 
 from wiretape.contract import LIMITS
+from wiretape.errors import InputError
 
 
 async def test_two_tenants_do_not_see_each_others_sessions(serve, stages):
@@ -203,6 +206,9 @@ async def test_the_same_requests_get_the_same_bytes(serve):
     assert (await play(1))[:2] != (await play(2))[:2]
 
 
+NO_TIMES = [None, -1, -0.001, "2", True, 86_401, 1e12, 1e15, 10**400]
+
+
 async def test_time_passes_over_http_where_it_is_virtual(serve):
     """With the token of the control interface, and a number of seconds that can be meant."""
     async with serve("late", virtual=True) as stage:
@@ -210,11 +216,33 @@ async def test_time_passes_over_http_where_it_is_virtual(serve):
         run = await stage.run(session)
         path, token = "/_wiretape/advance", {"X-Wiretape-Token": stage.service.token}
         assert (await stage.post(path, {"seconds": 2})).status == 401
-        for wrong in ({}, {"seconds": -1}, {"seconds": "2"}, {"seconds": 1e9}, {"second": 2}):
-            assert (await stage.post(path, wrong, headers=token)).status == 400
+        for seconds in NO_TIMES:
+            reply = await stage.post(path, {"seconds": seconds}, headers=token)
+            assert (reply.status, "a number from 0 to 86400" in reply.error["message"]) == (400, True), seconds
+        assert (await stage.post(path, {"second": 2}, headers=token)).status == 400
         assert (await stage.get(run)).json["status"] in {"running", "waiting_for_input"}
         assert (await stage.post(path, {"seconds": 2}, headers=token)).status == 200
         assert (await stage.get(run)).json["status"] == "failed"
     async with serve("late") as stage:
         reply = await stage.post(path, {"seconds": 2}, headers={"X-Wiretape-Token": stage.service.token})
-        assert reply.status == 404, "real time cannot be hurried"
+        assert (reply.status, "--clock virtual" in reply.error["message"]) == (400, True), "real time is not hurried"
+
+
+async def test_time_that_is_none_does_not_pass_from_python_either(serve):
+    async with serve("late", virtual=True) as stage:
+        run = await stage.run(await stage.session())
+        for seconds in [*NO_TIMES, math.inf, -math.inf, math.nan]:
+            with pytest.raises(InputError, match="a number from 0 to 86400"):
+                await stage.service.advance(seconds)
+        assert (await stage.get(run)).json["status"] in {"running", "waiting_for_input"}
+
+
+async def test_time_ends_before_calendars_do(serve):
+    """What nobody waits for goes on until then."""
+    async with serve("late", virtual=True) as stage:
+        stage.service.clock._now_ns = (100 * 365 - 1) * 86_400 * 10**9
+        run = await stage.run(await stage.session())
+        await stage.service.advance(3600)
+        with pytest.raises(InputError, match="a hundred years"):
+            await stage.service.advance(86_400)
+        assert (await stage.get(run)).json["created_at"].startswith("2125-12-07T")

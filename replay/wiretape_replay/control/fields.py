@@ -80,6 +80,10 @@ class Fields:
             self._wrong(name, f"a number from 0 to {most:.0f}")
         return float(value)
 
+    def unchecked(self, name: str) -> Any:
+        """Whatever is there, or None: for those who check it themselves."""
+        return self._values.get(name)
+
     def choice(self, name: str, default: _Choice) -> _Choice:
         """One of the words of the default's kind."""
         value, words = self._values.get(name, default.value), {word.value: word for word in type(default)}

@@ -58,7 +58,7 @@ class Operations:
     ) -> None:
         """`logs` and `connected` may change while the replay runs.  `on_reset` is called when all begins anew.
 
-        `advance` lets so many seconds pass, where time is virtual.
+        `advance` lets so many seconds pass, where a service is played, or raises InputError.
         """
         self.changes = drives.changes
         self.on_reset = list(on_reset)

@@ -8,9 +8,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import count
 from typing import Protocol
 
+from wiretape.errors import InputError
 from wiretape_replay.session.silence import Timer
 
 _SECOND_NS = 1_000_000_000
+_LONGEST_ADVANCE_S = 86_400
+_END_NS = 100 * 365 * 86_400 * _SECOND_NS
+"""Virtual time is advanced no further: calendars and files have an end."""
 _TURNS = 10
 """After so many turns of the event loop everybody has done what a moment brought."""
 VIRTUAL_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -32,6 +36,10 @@ class Clock(Protocol):
 
     def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
         """Let something happen after so many seconds, for which virtual time does not go on by itself."""
+        ...
+
+    async def advance(self, seconds: float) -> None:
+        """Let so many seconds pass, with everything that happens in them.  Raises InputError."""
         ...
 
     def stop(self) -> None:
@@ -59,6 +67,10 @@ class RealClock:
     def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
         """See Clock."""
         return asyncio.get_running_loop().call_later(max(0.0, delay_s), happen)
+
+    async def advance(self, seconds: float) -> None:  # noqa: ARG002 - a Clock
+        """See Clock."""
+        raise InputError("Only virtual time can be advanced: begin with a virtual clock (--clock virtual).")
 
     def stop(self) -> None:
         """See Clock."""
@@ -105,8 +117,10 @@ class VirtualClock:
         return timer
 
     async def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, with everything that happens in them."""
-        until_ns = self._now_ns + round(seconds * _SECOND_NS)
+        """See Clock."""
+        until_ns = self._now_ns + _passing_ns(seconds)
+        if until_ns > _END_NS:
+            raise InputError("Virtual time cannot be advanced any more: it ends a hundred years after it began.")
         await _settled()
         while not self._stopped and self._next_ns() is not None and (self._next_ns() or 0) <= until_ns:
             self._happen()
@@ -174,6 +188,14 @@ class _VirtualTimer:
                 self.real.cancel()
             if self._drive is not None:
                 self._drive(-1)
+
+
+def _passing_ns(seconds: object) -> int:
+    """What is to pass at once, in ns.  Raises InputError where that is no time, or too long."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    if not is_number or not 0 <= seconds <= _LONGEST_ADVANCE_S:
+        raise InputError(f"Say how many seconds are to pass: a number from 0 to {_LONGEST_ADVANCE_S}, which is a day.")
+    return round(seconds * _SECOND_NS)
 
 
 async def _settled() -> None:

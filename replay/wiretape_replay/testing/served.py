@@ -95,7 +95,10 @@ class JudgedService(Heard):
         return {"Authorization": f"Bearer {self.key}"}
 
     def advance(self, seconds: float) -> None:
-        """Let virtual time pass, with everything that happens in it.  Raises InputError where time is real."""
+        """Let virtual time pass, a day at most, with everything that happens in it.
+
+        Raises InputError where time is real, and for what is no time.
+        """
         self._running.advance(seconds)
 
     @property
