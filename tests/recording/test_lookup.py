@@ -138,3 +138,17 @@ def test_what_comes_is_read_once_however_it_is_taken(tmp_path):
     writer.close(next(clock) + 100)
     with open_recording(path) as recording:
         assert found == list(recording.observations())
+
+
+def test_the_index_tells_the_first_place_behind_an_offset(tmp_path):
+    path = write(tmp_path / "run.db", FRAMES)
+    with open_recording(path) as recording:
+        frames = [seen for seen in recording.frames(1) if seen.event]
+        for offset in range(frames[-1].frame.start + 1):
+            first = next(seen for seen in frames if seen.frame.start >= offset)
+            place = recording.place_from(1, offset)
+            assert (place.start, place.events) == (first.frame.start, first.event - 1)
+            assert next(recording.frames(1, first.event)) == first
+            assert place.last_event_id == recording.place(1, first.event).last_event_id
+        assert recording.place_from(1, frames[-1].frame.start + 1) is None
+        assert recording.place_from(2, 0) is None

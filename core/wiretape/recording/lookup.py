@@ -76,8 +76,14 @@ def place(connection: sqlite3.Connection, exchange: int, event: int) -> Place | 
             high = middle
         else:
             low = row["start"] + 1
-    row = connection.execute(_FROM, (exchange, low)).fetchone()
-    if row is None or row["event"] != event:
+    found = place_from(connection, exchange, low)
+    return found if found is not None and found.events + 1 == event else None
+
+
+def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> Place | None:
+    """The place just before the first message at or behind an offset; None where the index has none there."""
+    row = connection.execute(_FROM, (exchange, offset)).fetchone()
+    if row is None:
         return None
     start = row["start"]
     before = connection.execute(_BEFORE, (exchange, start)).fetchone()

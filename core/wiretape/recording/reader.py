@@ -140,6 +140,11 @@ class Recording:
         with _damage(self.path):
             return lookup.place(self._connection, number, min(max(event, 0), 2**62))
 
+    def place_from(self, number: int, offset: int) -> Place | None:
+        """The place just before the first message of a stream at or behind an offset, by the index; None without."""
+        with _damage(self.path):
+            return lookup.place_from(self._connection, number, offset)
+
     def has_id(self, number: int, sse_id: str) -> bool:
         """Whether a message of a stream has this SSE id, by the index."""
         query = "SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1"
