@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wiretape.text import shown
+from wiretape.words import counted
 from wiretape_replay.answers.settings import ASSUMED
 from wiretape_replay.common_options import (
     clients,
@@ -135,7 +136,8 @@ async def _serve(
         if served.sessions.by_id:
             say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
         await served.broken.wait()
-    say(f"Served {len(served.sessions.by_id):,} sessions and {len(served.streams.streamed):,} streams.")
+    sessions, streams = len(served.sessions.by_id), len(served.streams.streamed)
+    say(f"Served {counted(sessions, 'session')} and {counted(streams, 'stream')}.")
     for line in told_faults.summary(served.faults):
         say(line)
     return served
