@@ -1,0 +1,84 @@
+// The data of an exported file: the same answers as a server's, from what stands in the page.
+
+const STATE_KEPT = 100000;
+
+function embeddedSource() {
+  const held = byId("data");
+  if (!held) return null;
+  const data = readJson(held.textContent);
+  const blocks = new Map();
+  const states = new Map();
+  const detailsOf = async (exchange, event) => {
+    const index = (data.details[exchange] || []).findIndex((block) => block.first <= event && event <= block.last);
+    if (index < 0) throw new SourceWrong(`There is no event ${event} in exchange ${exchange}.`);
+    const name = `${exchange}/${index}`;
+    if (!blocks.has(name)) {
+      if (blocks.size > 20) blocks.delete(blocks.keys().next().value);
+      blocks.set(name, unpacked(data.details[exchange][index].gzip));
+    }
+    const block = await blocks.get(name);
+    return { block, at: event - data.details[exchange][index].first };
+  };
+  const stateOf = async (exchange, event) => {
+    if (!states.has(exchange)) states.set(exchange, unpacked(data.states[exchange]));
+    return stateAt(await states.get(exchange), event);
+  };
+  return {
+    live: false,
+    start: data.start || "",
+    recording: async () => data.recording,
+    rows: async (exchange, take) => take(data.rows[exchange] || []),
+    deltas: async (exchange, first, last) => {
+      const found = [];
+      for (let event = first; event <= last; event += 1) {
+        const { block, at } = await detailsOf(exchange, event);
+        if (block[at]) found.push(block[at]);
+      }
+      return found;
+    },
+    overview: async (exchange) => data.overviews[exchange] || null,
+    event: async (exchange, event) => {
+      const { block, at } = await detailsOf(exchange, event);
+      const detail = block[at];
+      const state = { ...(await stateOf(exchange, event)), time_ns: detail.time_ns };
+      return detail.base64 === undefined ? { ...detail, state, bytes: new TextEncoder().encode(detail.text) } : { ...detail, state };
+    },
+    resume: async (first, second) => {
+      const found = data.resumes[`${first}:${second}`];
+      if (!found) throw new SourceWrong(`Exchanges ${first} and ${second} are not laid side by side in this file.`);
+      return found;
+    },
+  };
+}
+
+/** What was packed as JSON, gzip and base64. */
+async function unpacked(base64) {
+  const stream = new Blob([bytesOf(base64)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return readJson(await new Response(stream).text());
+}
+
+/** What a client knew just after a message: what all steps up to it say. */
+function stateAt(states, event) {
+  const state = { exchange: states.exchange, event, session: "unknown", last_event_id: null, last_sequence: null, connections: states.connections };
+  const said = { text: null, reasoning: null };
+  const [runs, calls] = [new Map(), new Map()];
+  for (const [at, changes] of states.steps) {
+    if (at > event) break;
+    for (const name of ["session", "last_event_id", "last_sequence"]) if (name in changes) state[name] = changes[name];
+    for (const name of ["text", "reasoning"]) if (name in changes) said[name] = changes[name];
+    for (const span of changes.runs || []) runs.set(span.id, { ...runs.get(span.id), ...span });
+    for (const span of changes.calls || []) calls.set(span.id, { ...calls.get(span.id), ...span });
+  }
+  state.text = spokenOf(states.texts, said.text);
+  state.reasoning = spokenOf(states.texts, said.reasoning);
+  state.runs = [...runs.values()];
+  state.open_calls = [...calls.values()].filter((call) => call.ended === null);
+  return state;
+}
+
+function spokenOf(texts, said) {
+  if (!said) return { text: "", characters: 0, final: false };
+  const [index, units, characters, final] = said;
+  const text = texts[index].slice(0, units);
+  return { text: characters > STATE_KEPT ? runText(text, STATE_KEPT) : text, characters, final };
+}

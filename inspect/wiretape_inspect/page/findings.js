@@ -1,0 +1,69 @@
+// What the live checks found: beside an event, and all of it as a list.
+
+function showItemFindings(panel, item, app) {
+  const found = findingsOf(item, app.timeline);
+  if (found.length) {
+    panel.append(...found.slice(0, 200).map((one) => findingCard(one, app)));
+    return;
+  }
+  const number = app.recording.findings.length;
+  const words = number ? `Nothing was found here. The recording has ${counted(number, "finding")}: n goes to the next one, f lists them all.` : "Nothing was found, here or elsewhere in this recording.";
+  panel.append(make("p", { class: "empty", text: words }));
+}
+
+/** A finding with what was expected and what came, and the clause that it is about. */
+function findingCard(found, app) {
+  const rule = app.recording.rules[found.code];
+  const card = make("article", { class: `finding-card ${SIGNS[found.severity] ? found.severity : "error"}` });
+  const title = make("h3", null, severityMark(found.severity), ` ${printable(found.code)} `, make("span", { class: "dim", text: rule ? printable(rule.name) : "" }));
+  card.append(title, make("p", { class: "message", text: printable(found.message) }));
+  card.append(factList([
+    ["clause", rule ? make("q", { text: printable(rule.clause.replace(/^"|"$/g, "")) }) : null],
+    ["about", rule && rule.about ? printable(rule.about) : null],
+    ["side", printable(found.side)],
+    ["sequence", found.sequence === null ? null : digits(found.sequence)],
+    ["byte", found.byte_offset === null ? null : grouped(found.byte_offset)],
+    ["explained by", make("code", { text: `wiretape rule ${printable(found.code)}` })],
+  ]));
+  return card;
+}
+
+/** The list of all findings, in place of the timeline. */
+class FindingsPane {
+  constructor(host, app) {
+    this.app = app;
+    this.list = new VirtualList(host, {
+      label: "Findings", height: 46,
+      columns: ["severity", "rule", "place", "message"].map((name) => ({ name })),
+      fill: (cells, found, node) => this.fillRow(cells, found, node),
+      chosen: (index, _found, event) => (event.type === "click" ? this.open(index) : this.list.select(index)),
+    });
+    this.list.root.addEventListener("keydown", (event) => { if (event.key === "Enter") this.open(this.list.selected); });
+  }
+
+  show() {
+    const { findings } = this.app.recording;
+    const { x, e } = this.app.view.now;
+    const same = findings.findIndex((found) => found.exchange === x && found.event === e);
+    this.list.show(findings, same);
+    this.list.select(Math.max(same, 0));
+  }
+
+  fillRow(cells, found, node) {
+    const rule = this.app.recording.rules[found.code];
+    const severity = SIGNS[found.severity] ? found.severity : "error";
+    setClass(node, "row");
+    if (cells.severity.dataset.said !== severity) {
+      cells.severity.dataset.said = severity;
+      cells.severity.replaceChildren(severityMark(severity));
+    }
+    setText(cells.rule, `${printable(found.code)} ${rule ? printable(rule.name) : ""}`);
+    setText(cells.place, found.event === null ? `#${found.exchange}` : `${found.exchange}:${found.event}`);
+    setText(cells.message, printable(found.message));
+  }
+
+  open(index) {
+    const found = this.app.recording.findings[index];
+    if (found) this.app.goFinding(found);
+  }
+}

@@ -1,0 +1,157 @@
+// A list of any length, of which only what is seen is in the document.
+//
+// The rows lie in a layer that stays where it is (`position: sticky`) while a tall empty box is scrolled under it,
+// and are filled anew for each place: scrolling shows rows that are late for a moment, but never a hole.
+
+const TALLEST = 15000000; // pixels: browsers end somewhere above
+
+class VirtualList {
+  /**
+   * `columns`: [{name, label}]; `height` of a row in pixels; `fill(cells, item, node, index)` writes the texts;
+   * `chosen(index, item)` hears of a choice by the mouse or the arrow keys, `opened(index, item)` of a double click.
+   */
+  constructor(host, { label, columns, height, fill, chosen, opened, scrolled, role }) {
+    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, items: [], selected: -1, slots: [] });
+    this.id = host.id;
+    this.roles = role === "listbox" ? ["listbox", "option", "presentation"] : ["grid", "row", "gridcell"];
+    this.rows = make("div", { class: "list-rows", role: "presentation" });
+    this.window = make("div", { class: "list-window", role: "presentation" }, this.rows);
+    this.space = make("div", { class: "list-space", role: "presentation" }, this.window);
+    this.scroller = make("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
+    this.root = make("div", { class: `list ${host.id}-list`, role: this.roles[0], tabIndex: 0, "aria-label": label });
+    if (columns.some((column) => column.label)) this.root.append(this.head());
+    this.root.append(this.scroller);
+    host.append(this.root);
+    this.draw = soon(() => this.drawNow());
+    this.scroller.addEventListener("scroll", () => { this.drawNow(); if (this.scrolled) this.scrolled(); }, { passive: true });
+    this.root.addEventListener("keydown", (event) => this.key(event));
+    this.rows.addEventListener("click", (event) => this.click(event, this.chosen));
+    this.rows.addEventListener("dblclick", (event) => this.click(event, this.opened));
+    new ResizeObserver(() => { this.measure(); this.drawNow(); }).observe(this.scroller);
+  }
+
+  head() {
+    const cells = this.columns.map(({ name, label }) => make("span", { class: name, role: "columnheader", text: label }));
+    return make("div", { class: "list-head row", role: "row" }, ...cells);
+  }
+
+  /** Other items: what is seen first stays where it is, or `top` says where to go. */
+  show(items, selected) {
+    this.items = items;
+    this.selected = selected;
+    this.measure();
+    this.draw();
+  }
+
+  /** There are more of them at the end; whoever stands there stays there. */
+  grew() {
+    const bottom = this.atBottom;
+    this.measure();
+    if (bottom) this.toBottom();
+    this.draw();
+  }
+
+  measure() {
+    this.seen = this.scroller.clientHeight;
+    const whole = this.items.length * this.height;
+    this.tall = Math.min(whole, TALLEST);
+    this.scale = whole > this.tall ? (whole - this.seen) / (this.tall - this.seen) : 1;
+    this.space.style.height = `${this.tall}px`;
+    this.window.style.height = `${Math.min(this.seen, this.tall)}px`;
+    if (this.roles[0] === "grid") this.root.setAttribute("aria-rowcount", this.items.length + 1);
+  }
+
+  get offset() {
+    return this.scroller.scrollTop * this.scale;
+  }
+
+  get atBottom() {
+    return this.scroller.scrollTop + this.scroller.clientHeight >= this.scroller.scrollHeight - 2;
+  }
+
+  toBottom() {
+    this.scroller.scrollTop = this.scroller.scrollHeight;
+  }
+
+  /** The index of the first row that is seen. */
+  get first() {
+    return Math.max(0, Math.floor(this.offset / this.height));
+  }
+
+  drawNow() {
+    const offset = this.offset;
+    const first = Math.min(this.first, Math.max(0, this.items.length - 1));
+    const number = Math.min(Math.ceil(this.seen / this.height) + 1, this.items.length - first);
+    while (this.slots.length < number) this.slots.push(this.slot());
+    this.rows.style.transform = `translateY(${Math.round(first * this.height - offset)}px)`;
+    let active = null;
+    this.slots.forEach((slot, at) => {
+      const index = first + at;
+      slot.node.hidden = at >= number;
+      if (at >= number) { slot.index = -1; return; }
+      this.fillSlot(slot, index);
+      if (index === this.selected) active = slot.node.id;
+    });
+    if (active) this.root.setAttribute("aria-activedescendant", active);
+    else this.root.removeAttribute("aria-activedescendant");
+  }
+
+  slot() {
+    const id = `${this.id}-${this.slots.length}`;
+    const node = make("div", { class: "row", role: this.roles[1], id });
+    const cells = {};
+    for (const { name } of this.columns) node.append(cells[name] = make("span", { class: name, role: this.roles[2] }));
+    node.style.height = `${this.height}px`;
+    this.rows.append(node);
+    return { node, cells, index: -1 };
+  }
+
+  fillSlot(slot, index) {
+    const chosen = index === this.selected;
+    slot.index = index;
+    slot.node.setAttribute("aria-selected", chosen);
+    slot.node.setAttribute(this.roles[0] === "grid" ? "aria-rowindex" : "aria-posinset", index + (this.roles[0] === "grid" ? 2 : 1));
+    if (this.roles[0] === "listbox") slot.node.setAttribute("aria-setsize", this.items.length);
+    this.fill(slot.cells, this.items[index], slot.node, index);
+    slot.node.classList.toggle("chosen", chosen);
+  }
+
+  /** Mark an item, and bring it into sight. */
+  select(index, { reveal = true, middle = false } = {}) {
+    this.selected = index;
+    if (reveal && index >= 0) this.reveal(index, middle);
+    this.drawNow();
+  }
+
+  reveal(index, middle) {
+    if (!this.seen) this.measure();
+    const [top, bottom] = [index * this.height, (index + 1) * this.height];
+    const offset = this.offset;
+    const far = top < offset - this.seen || bottom > offset + 2 * this.seen;
+    let place = offset;
+    if ((middle || far) && (top < offset || bottom > offset + this.seen)) place = top - Math.floor(this.seen / 3);
+    else if (top < offset) place = top;
+    else if (bottom > offset + this.seen) place = bottom - this.seen;
+    if (place !== offset) this.scroller.scrollTop = Math.max(0, place) / this.scale;
+  }
+
+  click(event, todo) {
+    const node = event.target.closest(".row");
+    const slot = this.slots.find((one) => one.node === node);
+    if (slot && slot.index >= 0 && todo) todo(slot.index, this.items[slot.index], event);
+  }
+
+  key(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const page = Math.max(1, Math.floor(this.seen / this.height) - 1);
+    const last = this.items.length - 1;
+    const to = {
+      ArrowDown: this.selected + 1, ArrowUp: Math.max(0, this.selected - 1),
+      PageDown: this.selected + page, PageUp: this.selected - page, Home: 0, End: last,
+    }[event.key];
+    if (to === undefined || last < 0) return;
+    event.preventDefault();
+    const index = Math.min(Math.max(to, 0), last);
+    this.chosen(index, this.items[index], event);
+  }
+}

@@ -1,0 +1,422 @@
+// The application: what is shown follows the view, and the view follows the address.
+
+class App {
+  constructor(source) {
+    this.source = source;
+    this.timeline = null;
+    this.head = null;
+    this.settled = false; // whether the reader has chosen anything
+    this.view = new View((now, before) => this.become(now, before));
+    this.changed = soon(() => this.draw());
+  }
+
+  async start() {
+    this.recording = await this.source.recording();
+    this.detail = new Detail(this);
+    this.list = new VirtualList(byId("timeline"), {
+      label: "Timeline", columns: ROW_COLUMNS, height: ROW_HEIGHT,
+      fill: (cells, item, node) => this.fill(cells, item, node),
+      chosen: (index) => this.choose(index),
+      opened: () => this.flip(),
+    });
+    this.strip = new Strip(byId("strip"), { timeline: null, chosen: (timeNs) => this.goTime(timeNs) });
+    this.panes = { findings: null, resume: null };
+    this.live = new Live(this);
+    this.watch();
+    this.began = true;
+    if (!location.hash && this.source.start) history.replaceState(null, "", this.source.start);
+    this.settled = /[#&]x=/.test(location.hash);
+    this.view.take();
+    if (this.view.written === null || !this.timeline) this.become(this.view.now, this.view.now);
+    if (!this.timeline) this.live.follow();
+    if (this.recording.replay) this.playhead = new Playhead(this);
+    this.focusList();
+  }
+
+  watch() {
+    watchDialog();
+    watchKeys(this);
+    watchSplitter();
+    const press = (id, todo) => byId(id).addEventListener("click", todo);
+    press("picker", () => pickExchange(this));
+    press("found", () => this.view.go({ findings: !this.view.now.findings, resume: null }, true));
+    press("compare", () => this.compare());
+    press("help-button", () => showHelp(this));
+    press("deltas", () => this.view.go({ deltas: !this.view.now.deltas, open: [] }));
+    press("tools", () => this.view.go({ tools: !this.view.now.tools }));
+    const filter = byId("filter");
+    filter.addEventListener("input", () => this.view.go({ q: filter.value }));
+    filter.addEventListener("keydown", (event) => {
+      if (["Enter", "ArrowDown"].includes(event.key)) { event.preventDefault(); this.focusList(); }
+    });
+  }
+
+  headOf(number) {
+    return this.recording.exchanges.find((head) => head.exchange === number);
+  }
+
+  /** Where to begin: at the first stream with a finding, else at the first stream. */
+  firstExchange() {
+    const { exchanges, findings } = this.recording;
+    const found = new Set(findings.map((one) => one.exchange));
+    const streams = exchanges.filter((head) => head.stream);
+    return streams.find((head) => found.has(head.exchange)) || streams[0] || exchanges[0];
+  }
+
+  /** The view is another. */
+  become(now, before) {
+    if (!this.began) return;
+    const head = now.x === null ? this.firstExchange() : this.headOf(now.x);
+    if (now.x !== null && !head) trouble(`There is no exchange ${now.x} in this recording.`);
+    if (!head) { this.head = null; showHeader(this); return; }
+    if (now.x === null) { this.view.go({ x: head.exchange }); return; }
+    if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);
+    const changes = this.changesOf(now);
+    if (Object.keys(changes).length) this.timeline.set(changes);
+    this.showControls(now);
+    this.showPane(now);
+    const moved = now.e !== before.e || now.r !== before.r || now.x !== before.x;
+    this.wanted = this.wanted || moved || Object.keys(changes).length > 0;
+    this.select();
+    this.changed();
+  }
+
+  openExchange(head) {
+    if (this.reading) this.reading.abort();
+    this.reading = new AbortController();
+    this.head = head;
+    this.wanted = true;
+    this.overview = null;
+    this.strip.host.hidden = !head.stream;
+    this.list.scroller.scrollTop = 0;
+    const timeline = new Timeline(this.source, head, () => { if (this.timeline === timeline) this.grew(timeline); });
+    this.timeline = timeline;
+    this.q = null;
+    this.fromLive = this.live.tells(head);
+    this.live.anew();
+    this.list.show(timeline.items, -1);
+    if (!this.fromLive) this.read(timeline, this.reading.signal);
+    this.askOverview();
+  }
+
+  async read(timeline, signal) {
+    try {
+      await this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
+      timeline.done = true;
+      this.changed();
+    } catch (error) {
+      if (error.name !== "AbortError") trouble(error.message);
+    }
+  }
+
+  async askOverview() {
+    const { timeline } = this;
+    if (!timeline.head.stream) return;
+    try {
+      const overview = await this.source.overview(timeline.head.exchange);
+      if (this.timeline === timeline) { this.overview = overview; this.strip.show(overview, timeline); }
+    } catch (error) {
+      trouble(error.message);
+    }
+  }
+
+  /** What of the view the timeline does not have yet. */
+  changesOf(now) {
+    const changes = {};
+    if (now.q !== this.q) {
+      this.q = now.q;
+      const take = this.filterOf(now.q);
+      if (take !== undefined && take !== this.timeline.take) changes.take = take;
+    }
+    for (const name of ["deltas", "tools"]) if (now[name] !== this.timeline[name]) changes[name] = now[name];
+    const open = now.open.join("\n");
+    if (open !== [...this.timeline.open].join("\n")) changes.open = new Set(now.open);
+    return changes;
+  }
+
+  /** The function of a filter; undefined, and said why, where the text is none. */
+  filterOf(text) {
+    const wrong = byId("filter-error");
+    try {
+      const take = taker(parseFilter(text));
+      wrong.hidden = true;
+      setText(wrong, "");
+      byId("filter").removeAttribute("aria-invalid");
+      return take;
+    } catch (error) {
+      wrong.hidden = false;
+      setText(wrong, error.message);
+      byId("filter").setAttribute("aria-invalid", "true");
+      return undefined;
+    }
+  }
+
+  showControls(now) {
+    const filter = byId("filter");
+    if (filter.value !== now.q) filter.value = now.q;
+    byId("deltas").setAttribute("aria-pressed", now.deltas);
+    byId("tools").setAttribute("aria-pressed", now.tools);
+  }
+
+  /** The timeline, or what stands in its place. */
+  showPane(now) {
+    const name = now.findings ? "findings" : now.resume !== null ? "resume" : "timeline";
+    for (const one of ["timeline", "findings", "resume"]) {
+      const host = byId(`${one}-pane`) || (one === "timeline" ? byId("timeline") : null);
+      if (host) host.hidden = one !== name;
+    }
+    byId("bar").classList.toggle("away", name !== "timeline");
+    if (name === "timeline") return;
+    if (!this.panes[name]) {
+      const host = make("div", { id: `${name}-pane`, class: "pane other" });
+      byId("timeline").after(host);
+      this.panes[name] = name === "findings" ? new FindingsPane(host, this) : new ResumePane(host, this);
+    }
+    if (name === "findings") this.panes.findings.show();
+    else this.panes.resume.show(now.resume, now.x);
+  }
+
+  fill(cells, item, node) {
+    fillRow(cells, item, node, this.timeline);
+    const next = this.next && this.next.exchange === this.timeline.head.exchange && item.row.event === this.next.event && item.kind !== "delta";
+    node.classList.toggle("next", Boolean(next));
+  }
+
+  /** The rows are more, or others. */
+  grew(timeline) {
+    if (this.list.items === timeline.items) this.list.grew();
+    else this.list.show(timeline.items, -1);
+    this.select();
+    this.changed();
+  }
+
+  /** Find what the view has selected among the items. */
+  select() {
+    const { timeline, list } = this;
+    const { e, r } = this.view.now;
+    let index = list.selected;
+    if (!this.isSelected(list.items[index])) index = e !== null ? timeline.indexOfEvent(e) : r !== null ? timeline.indexOfRow(r) : -1;
+    const reveal = this.wanted && index >= 0;
+    if (reveal || (e === null && r === null)) this.wanted = false;
+    list.select(index, { reveal });
+    this.showFinding();
+    const item = list.items[index] || this.hiddenItem();
+    this.item = item;
+    this.detail.show(item || null);
+    this.strip.point(item && item.row.time_ns !== null ? this.timeOf(item) : null);
+  }
+
+  timeOf(item) {
+    const single = item.kind === "delta" ? this.timeline.single.get(item.event) : null;
+    return (single || item.row).time_ns;
+  }
+
+  isSelected(item) {
+    if (!item) return false;
+    const { e, r } = this.view.now;
+    const place = placeOf(item, this.timeline);
+    return place.e === e && place.r === r && (e !== null || r !== null);
+  }
+
+  /** What is selected, though the filter does not take it. */
+  hiddenItem() {
+    const { e, r } = this.view.now;
+    const { rows } = this.timeline;
+    const has = (row) => (row.row === "event" ? row.event === e : row.row === "deltas" && row.event <= e && e <= row.last_event);
+    const at = r !== null ? r : e !== null ? rows.findIndex(has) : -1;
+    return rows[at] && rows[at].row !== "exchange" ? { kind: "row", row: rows[at], at } : null;
+  }
+
+  selectedRow() {
+    return this.item ? this.item.row : null;
+  }
+
+  /** A finding without an event is looked for among the rows when these are there. */
+  showFinding() {
+    const found = this.soughtFinding;
+    if (!found || found.exchange !== this.timeline.head.exchange) return;
+    const same = (one) => one.code === found.code && one.time_ns === found.time_ns && one.message === found.message;
+    const at = this.timeline.rows.findIndex((row) => (row.findings || []).some(same));
+    if (at < 0) return;
+    this.soughtFinding = null;
+    this.view.go({ r: at, e: null });
+  }
+
+  draw() {
+    showHeader(this);
+    showCompare(this);
+    if (!this.timeline) return;
+    const { timeline } = this;
+    if (this.overview) this.strip.show(this.overview, timeline);
+    if (this.view.now.findings) { setText(byId("count"), counted(this.recording.findings.length, "finding")); return; }
+    if (this.view.now.resume !== null) return;
+    const whole = grouped(timeline.events);
+    const words = timeline.take ? `${grouped(timeline.taken)} / ${whole}` : counted(timeline.events, "event");
+    setText(byId("count"), timeline.head.stream ? words : "no stream");
+    byId("count").classList.toggle("reading", !timeline.done && !this.fromLive);
+    if (this.fromLive && this.overview && timeline.events && Date.now() - (this.overviewAt || 0) > 1000) {
+      this.overviewAt = Date.now();
+      this.askOverview();
+    }
+  }
+
+  choose(index) {
+    const item = this.list.items[index];
+    if (!item) return;
+    this.settled = true;
+    this.list.selected = index;
+    this.wanted = true;
+    this.view.go(placeOf(item, this.timeline));
+  }
+
+  step(by, wanted, name) {
+    const { list, timeline } = this;
+    if (this.view.now.findings || this.view.now.resume !== null) { this.stepOther(by); return; }
+    const from = list.selected >= 0 ? list.selected : by > 0 ? -1 : list.items.length;
+    const index = wanted ? timeline.seek(from, by, wanted) : Math.min(Math.max(from + by, 0), list.items.length - 1);
+    if (index >= 0) this.choose(index);
+    else say(`There is no ${by > 0 ? "later" : "earlier"} ${name}.`);
+  }
+
+  stepOther(by) {
+    const { list } = this.view.now.findings ? this.panes.findings : this.panes.resume;
+    const index = Math.min(Math.max(list.selected + by, 0), list.items.length - 1);
+    if (list.items[index]) list.chosen(index, list.items[index], { type: "key" });
+  }
+
+  /** The next finding: in this exchange, then in others. */
+  stepFinding(by, found) {
+    if (this.view.now.findings || this.view.now.resume !== null) { this.stepOther(by); return; }
+    const from = this.list.selected >= 0 ? this.list.selected : by > 0 ? -1 : this.list.items.length;
+    const index = this.timeline.seek(from, by, found);
+    if (index >= 0) {
+      this.choose(index);
+      say(findingsOf(this.list.items[index], this.timeline).map((one) => `${one.severity} ${one.code}: ${one.message}`).join(" "));
+      return;
+    }
+    const others = this.recording.findings.filter((one) => (by > 0 ? one.exchange > this.view.now.x : one.exchange < this.view.now.x));
+    const ordered = others.sort((a, b) => (a.exchange - b.exchange || a.time_ns - b.time_ns) * by);
+    if (ordered.length) this.goFinding(ordered[0]);
+    else { say(`There is no ${by > 0 ? "later" : "earlier"} finding.`); flash(`No ${by > 0 ? "later" : "earlier"} finding`); }
+  }
+
+  goFinding(found) {
+    this.soughtFinding = found.event === null ? found : null;
+    this.settled = true;
+    this.list.selected = -1;
+    this.view.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, resume: null, tab: "findings" }, true);
+    this.focusList();
+  }
+
+  goExchange(number) {
+    if (number === this.view.now.x && !this.view.now.findings) return;
+    this.settled = true;
+    this.view.go({ x: number, e: null, r: null, open: [], resume: null, findings: false }, true);
+    this.focusList();
+  }
+
+  goEvent(exchange, event, push = true) {
+    const hidden = exchange === this.view.now.x && this.timeline.take && this.timeline.indexOfEvent(event) < 0;
+    const other = exchange === this.view.now.x ? {} : { open: [] };
+    this.settled = true;
+    this.wanted = true;
+    this.view.go({ ...other, x: exchange, e: event, r: null, findings: false, resume: null, ...(hidden ? { q: "" } : {}) }, push);
+  }
+
+  /** Go to what is nearest to a time. */
+  goTime(timeNs) {
+    let best = -1, least = Infinity;
+    this.list.items.forEach((item, index) => {
+      const { row } = item;
+      if (row.time_ns === null) return;
+      const away = row.row === "deltas" && row.time_ns <= timeNs && timeNs <= row.until_ns ? 0 : Math.abs(row.time_ns - timeNs);
+      if (away < least) { least = away; best = index; }
+    });
+    if (best >= 0) this.choose(best);
+  }
+
+  stepExchange(by) {
+    const at = this.recording.exchanges.indexOf(this.head) + by;
+    const head = this.recording.exchanges[at];
+    if (head) this.goExchange(head.exchange);
+  }
+
+  /** Open or close the run or the tool call that is selected. */
+  flip(open) {
+    const item = this.list.items[this.list.selected];
+    const key = item && item.kind !== "side" ? (item.kind === "delta" ? `e${item.row.event}` : openKey(item)) : null;
+    if (!key || (item.kind === "delta" && open !== false)) return;
+    const now = item.kind === "call" ? this.timeline.open.has(key) : this.timeline.isOpen(item.row);
+    if (open === undefined || open !== now) this.toggleOpen(key, !now, item);
+  }
+
+  toggleOpen(key, open, item = this.item) {
+    const rest = this.view.now.open.filter((one) => one !== key);
+    // A run that is open is named by its row, one that is closed by its first event.
+    const place = open ? { e: null, r: item.at } : { e: item.row.event, r: null };
+    this.list.selected = -1;
+    this.view.go({ ...place, open: open ? [...rest, key].slice(-50) : rest, ...(open ? {} : { deltas: false }) });
+  }
+
+  compare() {
+    const earlier = earlierOf(this, this.head);
+    if (this.view.now.resume !== null) this.view.go({ resume: null }, true);
+    else if (earlier) this.view.go({ resume: earlier.exchange, findings: false }, true);
+    else say("This exchange goes on from no other stream.");
+  }
+
+  copyCommand() {
+    const { x, e } = this.view.now;
+    const file = /^[\w.-]+$/.test(this.recording.file) ? this.recording.file : `'${printable(this.recording.file).replace(/'/g, "'\\''")}'`;
+    copy(`wiretape show ${file} ${e === null ? `--exchange ${x}` : `--at ${x}:${e}`}`, "the command");
+  }
+
+  markNext(place) {
+    this.next = place;
+    this.list.draw();
+  }
+
+  focusList() {
+    const other = this.view.now.findings ? this.panes.findings : this.view.now.resume !== null ? this.panes.resume : null;
+    (other ? other.list : this.list).root.focus({ preventScroll: true });
+  }
+
+  /** An exchange began, changed or ended. */
+  tellExchange(head) {
+    const at = this.recording.exchanges.findIndex((one) => one.exchange === head.exchange);
+    if (at >= 0) this.recording.exchanges[at] = head;
+    else this.recording.exchanges.push(head);
+    if (this.head && this.head.exchange === head.exchange) this.changeHead(head);
+    else if (!this.head || (!this.settled && head.stream && !this.head.stream)) this.view.go({ x: head.exchange, e: null, r: null });
+    else if (at < 0) say(`Exchange ${head.exchange} began.`);
+    this.changed();
+  }
+
+  /** The exchange that is shown: one that was found to be a stream, or that has ended, is read anew. */
+  changeHead(head) {
+    const before = this.head;
+    this.head = head;
+    this.timeline.head = head;
+    if (before.stream !== head.stream || (!head.stream && before.ended_ns !== head.ended_ns)) {
+      this.detail.forget();
+      this.timeline = null;
+      this.become(this.view.now, this.view.now);
+    }
+  }
+
+  tellFinding(found, rule) {
+    const known = this.recording.findings.some((one) => one.code === found.code && one.exchange === found.exchange && one.time_ns === found.time_ns && one.message === found.message);
+    if (!known) this.recording.findings.push(found);
+    if (rule) this.recording.rules[found.code] = rule;
+    if (this.view.now.findings) this.panes.findings.list.grew();
+    this.changed();
+  }
+}
+
+const app = new App(embeddedSource() || serverSource());
+app.start().catch((error) => {
+  const box = byId("trouble");
+  box.hidden = false;
+  box.textContent = printable(error instanceof SourceWrong ? error.message : `This page failed: ${error.message}`);
+  if (!(error instanceof SourceWrong)) throw error;
+});

@@ -1,0 +1,200 @@
+// One exchange as a list: rows as they came, and the items that filter, open runs and tool calls make of them.
+//
+// An item is {kind, row, at} and what its kind needs: "row" a row as it came; "delta" one message `event` of a run
+// that is open; "call" all events of a tool call; "side" the request or the response where there is no stream.  `at` is the number of the row among those of the exchange.
+
+const DELTAS_AT_ONCE = 500;
+
+class Timeline {
+  constructor(source, head, changed) {
+    Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), single: new Map() });
+    Object.assign(this, { take: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
+    this.events = 0; // all messages
+    this.taken = 0; // those that the filter takes
+    this.findings = 0;
+  }
+
+  append(rows) {
+    for (const row of rows) {
+      if (row.row === "exchange") {
+        this.head = { ...this.head, ...row };
+        if (row.stream) continue;
+      }
+      this.rows.push(row);
+      this.note(row, this.rows.length - 1);
+      this.add(this.rows.length - 1);
+    }
+    if (this.tools && rows.some((row) => row.tool_call_id)) this.build();
+    this.changed();
+  }
+
+  /** What comes live: the rows from number `first` on are these now, and there are none behind them. */
+  tell(first, rows) {
+    if (first > this.rows.length) throw new Error("rows are missing");
+    for (const row of this.rows.splice(first)) {
+      this.events -= messages(row);
+      this.findings -= (row.findings || []).length;
+      if (this.takes(row)) this.taken -= messages(row);
+      const call = row.tool_call_id ? this.calls.get(row.tool_call_id) : null;
+      if (call) call.rows = call.rows.filter((at) => at < first);
+    }
+    if (this.tools) this.build();
+    else while (this.items.length && this.items.at(-1).at >= first) this.items.pop();
+    this.append(rows);
+  }
+
+  note(row, at) {
+    this.events += messages(row);
+    this.findings += (row.findings || []).length;
+    if (row.row !== "event" || !row.tool_call_id) return;
+    const call = this.calls.get(row.tool_call_id) || { id: row.tool_call_id, at, rows: [] };
+    call.rows.push(at);
+    this.calls.set(row.tool_call_id, call);
+  }
+
+  /** Make the items anew. */
+  build() {
+    this.items = [];
+    this.taken = 0;
+    this.shownCalls = new Set();
+    for (let at = 0; at < this.rows.length; at += 1) this.add(at);
+  }
+
+  set(changes) {
+    Object.assign(this, changes);
+    this.build();
+    this.changed();
+  }
+
+  add(at) {
+    const row = this.rows[at];
+    if (!this.takes(row)) return;
+    this.taken += messages(row);
+    if (row.row === "exchange") {
+      this.items.push({ kind: "side", side: "request", row, at }, { kind: "side", side: "response", row, at });
+      return;
+    }
+    if (this.tools && row.tool_call_id) {
+      this.addCall(row, at);
+      return;
+    }
+    this.items.push({ kind: "row", row, at });
+    if (row.row !== "deltas" || !this.isOpen(row)) return;
+    for (let event = row.event; event <= row.last_event; event += 1) this.items.push({ kind: "delta", row, at, event });
+  }
+
+  takes(row) {
+    return !this.take || this.take(subjectOf(row, this.head));
+  }
+
+  /** A tool call stands where the first of its events does, and they beneath it while it is open. */
+  addCall(row, at) {
+    this.shownCalls = this.shownCalls || new Set();
+    if (this.shownCalls.has(row.tool_call_id)) return;
+    this.shownCalls.add(row.tool_call_id);
+    const call = this.calls.get(row.tool_call_id);
+    this.items.push({ kind: "call", row, at, call });
+    if (!this.open.has(callKey(call.id))) return;
+    for (const one of call.rows) {
+      if (this.takes(this.rows[one])) this.items.push({ kind: "row", row: this.rows[one], at: one, within: true });
+    }
+  }
+
+  isOpen(row) {
+    return this.deltas || this.open.has(`e${row.event}`);
+  }
+
+  /** The single message of an open run; asks for it where it is not there yet. */
+  delta(item) {
+    const known = this.single.get(item.event);
+    if (known) return known;
+    const first = item.row.event + Math.floor((item.event - item.row.event) / DELTAS_AT_ONCE) * DELTAS_AT_ONCE;
+    this.load(first, Math.min(first + DELTAS_AT_ONCE - 1, item.row.last_event));
+    return null;
+  }
+
+  async load(first, last) {
+    const name = `${first}-${last}`;
+    if (this.loading.has(name)) return;
+    this.loading.add(name);
+    try {
+      for (const row of await this.source.deltas(this.head.exchange, first, last)) this.single.set(row.event, row);
+      this.changed();
+    } catch (error) {
+      trouble(error.message);
+    }
+  }
+
+  /** The index of the item that shows an event: itself, the run or the tool call that holds it; -1 where none does. */
+  indexOfEvent(event) {
+    let holder = -1;
+    for (let index = 0; index < this.items.length; index += 1) {
+      const item = this.items[index];
+      if (item.kind === "delta" ? item.event === event : item.kind === "row" && item.row.event === event && item.row.row === "event") {
+        return index;
+      }
+      if (item.kind === "call" && item.call.rows.some((at) => this.rows[at].event === event)) holder = index;
+      if (item.row.row === "deltas" && item.kind === "row" && item.row.event <= event && event <= item.row.last_event) {
+        holder = index;
+      }
+    }
+    return holder;
+  }
+
+  indexOfRow(at) {
+    return this.items.findIndex((item) => item.at === at && item.kind !== "delta");
+  }
+
+  /** The next item in a direction of which something is true; -1 where there is none. */
+  seek(from, step, wanted) {
+    for (let index = from + step; index >= 0 && index < this.items.length; index += step) {
+      if (wanted(this.items[index])) return index;
+    }
+    return -1;
+  }
+
+  /** The last message at or before a row, which tells what a client knew there; null: none. */
+  eventBefore(at) {
+    for (let here = at; here >= 0; here -= 1) {
+      const row = this.rows[here];
+      if (row.row === "event") return row.event;
+      if (row.row === "deltas") return row.last_event;
+    }
+    return null;
+  }
+
+  /** The row that a number of sequence, an SSE id or a time leads to; undefined: there is none. */
+  rowOf(wanted) {
+    return this.rows.find(wanted);
+  }
+}
+
+function messages(row) {
+  return row.row === "event" ? 1 : row.row === "deltas" ? row.count : 0;
+}
+
+function callKey(id) {
+  return `t${id}`;
+}
+
+/** The key under which an item can be open; null for what cannot. */
+function openKey(item) {
+  if (item.kind === "call") return callKey(item.call.id);
+  return item.row.row === "deltas" ? `e${item.row.event}` : null;
+}
+
+/** The findings that stand beside an item. */
+function findingsOf(item, timeline) {
+  if (item.kind === "delta" || (item.kind === "side" && item.side === "request")) return [];
+  if (item.kind === "call") return item.call.rows.flatMap((at) => timeline.rows[at].findings || []);
+  return item.row.findings || [];
+}
+
+/** How the address names an item. */
+function placeOf(item, timeline) {
+  if (item.kind === "delta") return { e: item.event, r: null };
+  const key = openKey(item);
+  const open = key !== null && (item.kind === "call" ? timeline.open.has(key) : timeline.isOpen(item.row));
+  if (open || item.kind === "side" || !["event", "deltas"].includes(item.row.row)) return { e: null, r: item.at };
+  return { e: item.row.event, r: null };
+}

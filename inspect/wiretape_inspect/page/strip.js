@@ -1,0 +1,174 @@
+// The time strip: how dense events are, idle time folded, tool calls as bars, findings as marks, and the cursor.
+
+const STRIP = { height: 58, top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
+
+class Strip {
+  constructor(host, { timeline, chosen }) {
+    Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
+    this.svg = draw("svg", { class: "strip-svg", role: "img", height: STRIP.height, focusable: "false" });
+    this.label = make("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
+    host.replaceChildren(this.svg, this.label);
+    this.draw = soon(() => this.drawNow());
+    this.svg.addEventListener("click", (event) => this.click(event));
+    this.svg.addEventListener("pointermove", (event) => this.hover(event));
+    this.svg.addEventListener("pointerleave", () => this.hover(null));
+    new ResizeObserver(this.draw).observe(host);
+  }
+
+  show(overview, timeline) {
+    this.overview = overview;
+    this.timeline = timeline;
+    this.host.hidden = !overview || overview.ended_ns <= overview.began_ns;
+    this.draw();
+  }
+
+  point(timeNs) {
+    this.cursor = timeNs;
+    this.draw();
+  }
+
+  get width() {
+    return Math.max(this.host.clientWidth - 2 * STRIP.side, 1);
+  }
+
+  /** Where a time stands, in pixels. */
+  place(timeNs) {
+    const axis = this.overview.axis;
+    if (!axis.length) return STRIP.side;
+    let low = 0, high = axis.length - 1;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (axis[middle].until_ns < timeNs) low = middle + 1;
+      else high = middle;
+    }
+    const piece = axis[low];
+    const part = (timeNs - piece.since_ns) / Math.max(piece.until_ns - piece.since_ns, 1);
+    const within = piece.begin + (piece.end - piece.begin) * Math.min(Math.max(part, 0), 1);
+    return STRIP.side + within * this.width;
+  }
+
+  /** Which time stands at a place. */
+  time(x) {
+    const at = Math.min(Math.max((x - STRIP.side) / this.width, 0), 1);
+    const piece = this.overview.axis.find((one) => at <= one.end) || this.overview.axis.at(-1);
+    if (!piece) return this.overview.began_ns;
+    const part = (at - piece.begin) / Math.max(piece.end - piece.begin, 1e-12);
+    return piece.since_ns + part * (piece.until_ns - piece.since_ns);
+  }
+
+  drawNow() {
+    if (!this.overview || this.host.hidden || !this.host.clientWidth) return;
+    this.svg.setAttribute("width", this.host.clientWidth);
+    this.svg.setAttribute("aria-label", this.words());
+    this.svg.replaceChildren(...this.folds(), this.density(), ...this.bars(), ...this.marks(), ...this.pointer());
+  }
+
+  folds() {
+    const base = STRIP.top + STRIP.density;
+    const parts = [draw("line", { class: "base", x1: STRIP.side, x2: STRIP.side + this.width, y1: base + 0.5, y2: base + 0.5 })];
+    for (const piece of this.overview.axis) {
+      if (!piece.folded) continue;
+      const [from, to] = [STRIP.side + piece.begin * this.width, STRIP.side + piece.end * this.width];
+      parts.push(draw("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
+      const words = duration(piece.until_ns - piece.since_ns);
+      if (to - from < words.length * 6 + 4) continue;
+      const text = draw("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
+      text.textContent = words;
+      parts.push(text);
+    }
+    return parts;
+  }
+
+  density() {
+    const step = 3;
+    const bins = new Float64Array(Math.ceil(this.width / step) + 1);
+    const put = (timeNs, number) => { bins[Math.floor((this.place(timeNs) - STRIP.side) / step)] += number; };
+    for (const row of this.timeline.rows) {
+      if (row.row === "event") put(row.time_ns, 1);
+      else if (row.row === "deltas") this.spread(row, put);
+    }
+    const most = Math.max(...bins, 1);
+    const base = STRIP.top + STRIP.density;
+    let path = "";
+    bins.forEach((number, at) => {
+      if (!number) return;
+      const height = Math.max((Math.log1p(number) / Math.log1p(most)) * STRIP.density, 2);
+      path += `M${STRIP.side + at * step} ${base}v${-height.toFixed(1)}h${step - 1}v${height.toFixed(1)}z`;
+    });
+    return draw("path", { class: "density", d: path });
+  }
+
+  /** A run of deltas came over a time. */
+  spread(row, put) {
+    const pieces = Math.min(row.count, 24);
+    for (let at = 0; at < pieces; at += 1) {
+      put(row.time_ns + ((row.until_ns - row.time_ns) * at) / Math.max(pieces - 1, 1), row.count / pieces);
+    }
+  }
+
+  /** Tool calls of this exchange, each in a lane that is free. */
+  bars() {
+    const number = this.overview.exchange;
+    const free = new Array(STRIP.lanes).fill(-Infinity);
+    const parts = [];
+    for (const call of this.overview.calls.slice(0, 2000)) {
+      const from = call.began && call.began.exchange === number ? this.place(call.began.time_ns) : STRIP.side;
+      const to = call.ended && call.ended.exchange === number ? this.place(call.ended.time_ns) : STRIP.side + this.width;
+      const lane = free.findIndex((until) => until < from);
+      if (lane < 0) continue;
+      free[lane] = Math.max(to, from + 3) + 2;
+      const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
+      const bar = { class: call.ended ? "tool" : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
+      const title = draw("title");
+      title.textContent = `tool call ${shown(call.id, 60)} ${shown(call.name, 60)} · ${call.ended ? duration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
+      parts.push(draw("rect", bar, title));
+    }
+    return parts;
+  }
+
+  marks() {
+    const parts = [];
+    const places = new Map();
+    for (const row of this.timeline.rows) {
+      if (!row.findings || !row.findings.length) continue;
+      const time = row.row === "pause" ? row.until_ns : row.time_ns === null ? this.overview.ended_ns : row.time_ns;
+      const x = Math.round(this.place(time) / 3) * 3;
+      places.set(x, [...(places.get(x) || []), ...row.findings].slice(0, 20));
+    }
+    for (const [x, found] of places) {
+      const title = draw("title");
+      title.textContent = found.map((one) => `${one.code} ${one.severity}`).join(", ");
+      parts.push(draw("path", { class: `finding ${worst(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
+    }
+    return parts;
+  }
+
+  pointer() {
+    if (this.cursor === null) return [];
+    const x = Math.round(this.place(this.cursor)) + 0.5;
+    return [draw("line", { class: "cursor", x1: x, x2: x, y1: 0, y2: STRIP.height })];
+  }
+
+  /** What the picture tells, in words. */
+  words() {
+    const { overview, timeline } = this;
+    const parts = [`${duration(overview.ended_ns - overview.began_ns)}`, counted(timeline.events, "event")];
+    if (overview.silences.length) parts.push(`${counted(overview.silences.length, "pause")} folded, the longest ${duration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
+    const open = overview.calls.filter((call) => !call.ended).length;
+    parts.push(counted(overview.calls.length, "tool call") + (open ? `, ${open} still open` : ""));
+    parts.push(counted(timeline.findings, "finding"));
+    return `Time: ${parts.join(" · ")}. The list has all of it in order.`;
+  }
+
+  click(event) {
+    if (this.overview) this.chosen(this.time(event.clientX - this.svg.getBoundingClientRect().left));
+  }
+
+  hover(event) {
+    this.label.hidden = !event || !this.overview;
+    if (this.label.hidden) return;
+    const x = event.clientX - this.svg.getBoundingClientRect().left;
+    this.label.textContent = moment(this.time(x));
+    this.label.style.left = `${Math.min(Math.max(x, 30), this.host.clientWidth - 40)}px`;
+  }
+}
