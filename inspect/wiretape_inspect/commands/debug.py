@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import webbrowser
 from pathlib import Path
 
@@ -49,5 +50,5 @@ async def _debug(file: Path, where: tuple[str, int], replay: Replay | None, *, b
         click.echo(f"Debugging {shown(str(file))} on {running.address} (Ctrl-C to stop).", err=True)
         if browse:
             # It may wait for the browser to end.
-            loop.run_in_executor(None, webbrowser.open, running.address)
+            threading.Thread(target=webbrowser.open, args=[running.address], daemon=True).start()
         await stop.wait()

@@ -1,11 +1,12 @@
 """What a request of the page asks for, read from its query."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from aiohttp import web
 
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording
 from wiretape.text import shown
 
@@ -18,9 +19,8 @@ class NotThereError(InputError):
 
 def only(request: web.Request, known: Iterable[str]) -> None:
     """Refuse every other parameter, and any that comes twice.  Raises InputError."""
-    names = list(request.query)
-    for name in names:
-        if name not in known or names.count(name) > 1:
+    for name in request.query:
+        if name not in known or len(request.query.getall(name)) > 1:
             raise InputError(f"There is no parameter {shown(name, 60)} here, or it came twice.")
 
 
@@ -39,12 +39,19 @@ def optional(request: web.Request, name: str) -> int | None:
     return number(request, name) if name in request.query else None
 
 
+@contextmanager
+def to_be_there() -> Iterator[None]:
+    """What is looked for has to be there: raises NotThereError where it is not."""
+    try:
+        yield
+    except InputError as error:
+        raise NotThereError(error.message) from None
+
+
 def exchange(recording: Recording, number: int) -> Exchange:
     """The exchange of that number.  Raises NotThereError."""
-    try:
+    with to_be_there():
         return recording.exchange(number)
-    except RecordingError as error:
-        raise NotThereError(error.message) from None
 
 
 def stream(recording: Recording, number: int) -> Exchange:

@@ -6,7 +6,7 @@ from typing import Any
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import jsonlines, place, timeline
-from wiretape_inspect.view.overview import Overview, overview
+from wiretape_inspect.place import Around
 from wiretape_inspect.view.resume import resumed
 from wiretape_inspect.view.state import state_at
 
@@ -43,8 +43,14 @@ def found_in(recording: Recording, exchange: Exchange) -> Sequence[Finding]:
 
 
 def row_lines(recording: Recording, exchange: Exchange) -> Iterator[str]:
-    """The head of an exchange and its rows, as JSON, one a line."""
-    return map(jsonlines.dump, jsonlines.rows(recording, exchange, found_in(recording, exchange)))
+    """The head of an exchange and its rows, as `jsonlines.rows` has them, one a line."""
+    findings = found_in(recording, exchange)
+    if not exchange.is_stream:
+        yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings))
+        return
+    yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
+    for shown in timeline.rows(recording, exchange, findings):
+        yield jsonlines.row_text(exchange.number, shown)
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
@@ -61,16 +67,10 @@ def event_lines(recording: Recording, exchange: Exchange, first: int, last: int)
         since_ns = seen.time_ns
 
 
-def event_document(recording: Recording, exchange: Exchange, event: int) -> dict[str, Any]:
-    """One message closely, and what a client knew just after it.  Raises InputError where there is none."""
-    around = place.find(recording, exchange, event)
-    state = state_at(recording, exchange, event)
+def event_document(recording: Recording, exchange: Exchange, around: Around) -> dict[str, Any]:
+    """One message closely, and what a client knew just after it."""
+    state = state_at(recording, exchange, around.seen.event or 0)
     return jsonlines.closely(recording, exchange, around, found_in(recording, exchange), state)
-
-
-def overview_document(recording: Recording, exchange: Exchange) -> Overview:
-    """A stream at a glance."""
-    return overview(recording, exchange)
 
 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:

@@ -101,7 +101,7 @@ class GrowingRows:
             end = number + 1
             if begin is None and self._is_known(number):
                 continue
-            text = jsonlines.dump(jsonlines.row(self._number, row))
+            text = jsonlines.row_text(self._number, row)
             if begin is None and number < len(self._told) and self._told[number] == hash(text):
                 continue
             begin = number if begin is None else begin

@@ -9,6 +9,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
 
 _T = TypeVar("_T")
@@ -72,14 +73,22 @@ class _Slices:
     def __init__(self, lines: Iterator[str]) -> None:
         self._lines = lines
         self._patience_s = _FIRST_S
+        self._failed: InputError | None = None
 
     def take(self, _recording: Recording) -> bytes:
-        """The next ones; nothing when there are no more."""
-        until, held, size = time.monotonic() + self._patience_s, [], 0
-        for line in self._lines:
-            held.append(line.encode())
-            size += len(held[-1])
-            if size >= _SLICE_BYTES or time.monotonic() >= until:
-                break
+        """The next ones; nothing when there are no more.  Raises what making them raises, behind the last one."""
+        if self._failed is not None:
+            raise self._failed
+        until, held, size = time.monotonic() + self._patience_s, list[bytes](), 0
+        try:
+            for line in self._lines:
+                held.append(line.encode())
+                size += len(held[-1])
+                if size >= _SLICE_BYTES or time.monotonic() >= until:
+                    break
+        except InputError as error:
+            if not held:
+                raise
+            self._failed = error
         self._patience_s = _SLICE_S
         return b"\n".join([*held, b""])

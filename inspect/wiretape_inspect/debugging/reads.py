@@ -6,9 +6,10 @@ from typing import Any
 from aiohttp import web
 
 from wiretape.recording import Recording
-from wiretape_inspect import jsonlines
+from wiretape_inspect import jsonlines, place
 from wiretape_inspect.debugging import answers, asked, documents
 from wiretape_inspect.debugging.reading import Reader
+from wiretape_inspect.view.overview import overview
 
 Answer = Callable[[web.Request, Reader], Awaitable[web.StreamResponse]]
 
@@ -39,17 +40,20 @@ async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:
 async def _overview(request: web.Request, reader: Reader) -> web.StreamResponse:
     asked.only(request, ("exchange",))
     number = asked.number(request, "exchange")
-    return await document(
-        reader, lambda recording: documents.overview_document(recording, asked.stream(recording, number))
-    )
+    return await document(reader, lambda recording: overview(recording, asked.stream(recording, number)))
 
 
 async def _event(request: web.Request, reader: Reader) -> web.StreamResponse:
     asked.only(request, ("exchange", "event"))
     number, event = asked.number(request, "exchange"), asked.number(request, "event")
-    return await document(
-        reader, lambda recording: documents.event_document(recording, asked.stream(recording, number), event)
-    )
+
+    def made(recording: Recording) -> dict[str, Any]:
+        stream = asked.stream(recording, number)
+        with asked.to_be_there():
+            around = place.find(recording, stream, event)
+        return documents.event_document(recording, stream, around)
+
+    return await document(reader, made)
 
 
 async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
