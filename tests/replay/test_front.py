@@ -2,11 +2,14 @@
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 from aiohttp import web
 
+from wiretape_replay.answers.foreign import foreign
+from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.line import Line
@@ -189,3 +192,32 @@ async def test_routes_of_the_front_come_before_the_source(connect):
 
         assert (await reader.read(-1)).endswith(b"\r\n\r\nstanding")
     assert source.asked == []
+
+
+class Broken:
+    """Has a fault, but for one path."""
+
+    async def answer(self, asked: Asked, line: Line) -> None:
+        if asked.target != "/well":
+            raise RuntimeError("nobody\nexpected it")
+        await line.begin(HEAD)
+        line.close()
+
+
+@pytest.mark.parametrize("with_foreign", [True, False])
+async def test_a_fault_of_a_source_ends_one_connection_and_is_one_line(connect, caplog, with_foreign):
+    front = Front(Broken(), print, foreign=foreign(RequestIds("req")) if with_foreign else None)
+    url = await front.start("127.0.0.1", 0)
+    where = "127.0.0.1", int(url.rpartition(":")[2])
+    reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    answer = await reader.read(-1)
+    reader, _ = await connect(where, b"GET /well HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert await reader.read(-1) == HEAD.raw
+    await front.stop()
+
+    assert answer.startswith(b"HTTP/1.1 500") is not with_foreign, "no error of the service says it"
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == [
+        "A request could not be answered, by a fault of wiretape: RuntimeError: nobody expected it"
+    ]
+    assert not any(record.exc_info for record in caplog.records if record.levelno > logging.DEBUG)
+    caplog.clear()

@@ -2,8 +2,13 @@
 
 import gzip
 import itertools
+import logging
+
+import aiohttp
+import pytest
 
 from wiretape.contract import ERROR_CODES
+from wiretape_replay.service.engine import SessionEngine
 
 BODIES = {
     "no JSON": b"hello",
@@ -220,3 +225,37 @@ async def test_a_long_path_takes_no_longer_than_it_must_and_is_no_other_path(ser
         assert reply.code == "resource_not_found"
         reply = await stage.ask("GET", "/v1/sessions/1a://b")
         assert (reply.code, "session 1." in reply.body.decode()) == ("resource_not_found", False)
+
+
+async def test_a_fault_of_the_program_ends_a_connection_and_leaves_the_session_as_it_was(
+    serve, monkeypatch, caplog, tmp_path
+):
+    resume = SessionEngine.resume
+
+    def resume_and_fail(engine, *what):
+        resume(engine, *what)
+        raise RuntimeError("half of it is done")
+
+    how = {"virtual": True, "data": tmp_path / "service.db"}
+    async with serve("application-tool", judged=False, **how) as stage:
+        session = await stage.session()
+        run = await stage.run(session)
+        stream = await stage.stream(session)
+        asked = (await stream.until("agent.custom_tool_use"))[-1]["content"]
+        result = {"tool_call_id": asked["tool_call_id"], "error": "no"}
+        before = (await stage.get(run)).body
+        with monkeypatch.context() as broken:
+            broken.setattr(SessionEngine, "resume", resume_and_fail)
+            with pytest.raises(aiohttp.ServerDisconnectedError):
+                await stage.post(f"{run}/resume", result, idem="key")
+        assert (await stage.get(run)).body == before
+        assert (await stage.post(f"{run}/resume", result, idem="key")).status == 200
+        await stream.until("session.status_idle")
+        stream.close()
+        after = (await stage.get(run)).body
+    async with serve("application-tool", **how) as stage:
+        assert (await stage.get(run)).body == after, "what was not answered was not stored"
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
+        "A request could not be answered, by a fault of wiretape: RuntimeError: half of it is done"
+    ]
+    caplog.clear()

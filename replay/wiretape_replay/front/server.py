@@ -47,7 +47,7 @@ class _Written(web.StreamResponse):
 
 
 class _HttpLog(logging.LoggerAdapter[logging.Logger]):
-    """What aiohttp logs to: where a client sent something that is not HTTP, one line instead of a traceback."""
+    """What aiohttp logs to: one line instead of a traceback, which is for those who look for a fault of ours."""
 
     def __init__(self, tell: Callable[[str], None]) -> None:
         super().__init__(logging.getLogger("wiretape_replay"), {})
@@ -58,6 +58,10 @@ class _HttpLog(logging.LoggerAdapter[logging.Logger]):
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError):
             self._tell(shown(f"A client sent what is not HTTP → 400: {' '.join(error.message.split())}"))
+        elif isinstance(error, Exception):
+            told = shown(f"{type(error).__name__}: {' '.join(str(error).split())}")
+            super().log(level, "A request could not be answered, by a fault of wiretape: %s", told)
+            super().log(logging.DEBUG, msg, *args, **kwargs)
         else:
             super().log(level, msg, *args, **kwargs)
 
@@ -130,6 +134,9 @@ class Front:
             line.close()
         except (ConnectionError, web.RequestPayloadError):
             line.leave()  # the client left, or sent a body that is none
+        except Exception:
+            line.close()  # no error of the service says that its program is wrong
+            raise
         finally:
             self._lines.discard(line)
             line.over()

@@ -192,8 +192,7 @@ class _VirtualTimer:
 
 def _passing_ns(seconds: object) -> int:
     """What is to pass at once, in ns.  Raises InputError where that is no time, or too long."""
-    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
-    if not is_number or not 0 <= seconds <= _LONGEST_ADVANCE_S:
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _LONGEST_ADVANCE_S:
         raise InputError(f"Say how many seconds are to pass: a number from 0 to {_LONGEST_ADVANCE_S}, which is a day.")
     return round(seconds * _SECOND_NS)
 

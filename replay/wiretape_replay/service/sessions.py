@@ -108,15 +108,17 @@ class Sessions:
         answering: Callable[[Run], tuple[Answer, Kept | None]],
     ) -> Answer:
         """Have a session do something.  Raises Refusal, and InputError when it cannot be stored."""
-        self._check()
+        self.catch_up(live)
         command = Command(do, self.clock.now_ns(), run_id, body)
-        entries = _said(live.engine, command.time_ns)
         refusal, answer, kept = None, None, None
         try:
             answer, kept = answering(live.engine.obey(command))
         except Refusal as refused:
             refusal = refused
-        entries += _said(live.engine, command.time_ns)
+        except Exception:
+            self._undo(live)
+            raise
+        entries = _said(live.engine, command.time_ns)
         self._keep(Change(commands=[(live.stored.number, command)], events=_durable(live, entries), answer=kept))
         self._tell(live, entries)
         if refusal is not None or answer is None:
@@ -156,15 +158,26 @@ class Sessions:
         self.drives.of(live.session.log).start()
         self._schedule(live)
 
-    def _restore(self, stored: StoredSession, scenario: Scenario) -> None:
-        live = self._begin(stored, scenario)
+    def _undo(self, live: LiveSession) -> None:
+        """Let a session be as if what it could not do had not been asked of it."""
+        live.engine = self._begin(live.stored, live.engine.scenario).engine
+        entries = [entry for entry in self._again(live) if entry.kind is EntryKind.DURABLE][live.durable :]
+        self._keep(Change(events=_durable(live, entries)))
+        self._tell(live, entries)
+
+    def _again(self, live: LiveSession) -> list[Entry]:
+        """Have a session do what it was asked; what it says up to now."""
         entries: list[Entry] = []
-        for command in self.store.commands(stored.number):
+        for command in self.store.commands(live.stored.number):
             entries += _said(live.engine, command.time_ns)
             with suppress(Refusal):  # as it was refused then
                 live.engine.obey(command)
             entries += _said(live.engine, command.time_ns)
-        entries += _said(live.engine, self.clock.now_ns())
+        return entries + _said(live.engine, self.clock.now_ns())
+
+    def _restore(self, stored: StoredSession, scenario: Scenario) -> None:
+        live = self._begin(stored, scenario)
+        entries = self._again(live)
         known = self.store.events(stored.number)
         durable = [entry for entry in entries if entry.kind is EntryKind.DURABLE]
         if [entry.data for entry in durable[: len(known)]] != known:
