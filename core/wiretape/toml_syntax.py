@@ -5,13 +5,16 @@ import tomllib
 
 _SAID = re.compile(r"(.*?) \((at (?:line (\d+), column (\d+)|end of document))\)", re.DOTALL)
 _TWICE = re.compile(r"Cannot declare \((.*?),?\) twice")
-_ONE_LINE = "a table in { } has to stand on one line"
+_ONE_LINE = "a table in { } has to stand on one line, to its }"
+_CUT = "it ends in the middle of something; a ], a } or a quote is missing"
 _PLAINLY = {
     "Cannot overwrite a value": "a key is given twice, or a table also as a value",
+    "Illegal character '\\n'": "a text has to end on its line; a quote is missing, or three stand around several lines",
     "Invalid value": "no value can be read; a text has to stand in quotes, and true and false are written small",
     "Unclosed array": "a comma or ] is missing",
     "Unclosed inline table": "a comma or } is missing",
 }
+_UNFINISHED = {"Invalid value", "Unclosed array", "Unclosed inline table", "Unterminated string"}
 
 
 def plainly(error: tomllib.TOMLDecodeError, text: str) -> str:
@@ -22,6 +25,7 @@ def plainly(error: tomllib.TOMLDecodeError, text: str) -> str:
     what, where, line, column = match.groups()
     if line is None:
         where = f"at the end, line {len(text.splitlines())}"
+        what = _CUT if what in _UNFINISHED else what
     if _ends_within_a_table(what, text, line, column):
         return f"{_ONE_LINE} ({where})"
     if twice := _TWICE.fullmatch(what):

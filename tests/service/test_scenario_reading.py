@@ -66,6 +66,15 @@ def test_text_is_cut_into_pieces_that_make_it_up(scenario, cut, pieces):
 
 BAD = {
     "no title": ("titel = 1", "line 2: titel: there is no such key, did you mean title?"),
+    "a title too late": (
+        steps('{ say = "x" }') + "\ntitle = 1",
+        "line 4: run.title: it is said of the whole *: write it *",
+    ),
+    "a deadline of a tool": ("[[tool]]\ndeadline = 1", "line 3: tool.deadline: it is said of the whole scenario: *"),
+    "a tool that is asked for by another name": (
+        '[[tool]]\nname = "get_weather"\n' + steps('{ together = [{ ask = "get_wether" }] }'),
+        "line 3: tool.name: no step asks for it, but one does for get_wether; write both alike.",
+    ),
     "a misspelt table": ("[[runs]]\nsteps = []", "line 2: runs: there is no such key, did you mean run?"),
     "a table for an array": ("[run]\nsteps = []", "line 2: run: it has to be an array of tables, each under [[run]]."),
     "steps without a run": ('[[steps]]\nsay = "x"', "line 2: steps: steps stand in a run: *or tables [[run.steps]]."),
@@ -195,10 +204,15 @@ def test_what_cannot_be_right_is_told_in_one_sentence_with_its_place(scenario, t
     assert "\n" not in told
 
 
+def test_a_tool_that_nobody_asks_for_yet_is_no_slip(scenario):
+    text = '[[tool]]\nname = "get_weather"\n[[tool]]\nname = "get_tides"\n'
+    assert len(scenario(text + steps('{ ask = "get_tides" }, { ask = "zzz" }')).tools) == 2
+
+
 def test_a_title_is_needed(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(steps('{ say = "x" }'), "utf-8")
-    with pytest.raises(InputError, match=r"x\.toml: title is missing\."):
+    with pytest.raises(InputError, match=r"x\.toml: title is missing; write title = .* above"):
         find_scenario(str(path))
 
 

@@ -116,7 +116,7 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         ("'mine.toml'", "There is no mine.toml in "),
         ("''", "Say which scenario: the name of one that ships"),
         ("7", "7 is no scenario: give the name of one that ships, a TOML file, or its text."),
-        ("'run = [{ }]'", "scenario: title is missing."),
+        ("'run = [{ }]'", "scenario, line 1: run: steps needs a step at least, as in steps = "),
         ("'[[runs]]'", "scenario, line 1: runs: there is no such key, did you mean run?"),
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario, line 3: run.steps: it has to be a list of steps"),
         ("service='keys = 1'", "service, line 1: keys: it has to be an array of tables, each under [[keys]]."),

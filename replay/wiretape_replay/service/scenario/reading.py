@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.contract import EVENT_TYPES, Durability
+from wiretape.text import nearest, shown
 from wiretape.toml import Table, TomlFile
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError
 from wiretape_replay.service.scenario.kinds import KINDS, Around, read_steps
@@ -15,6 +16,7 @@ from wiretape_replay.service.scenario.steps import (
     PACE_NS,
     REFUSALS,
     SECOND_NS,
+    Ask,
     Refuse,
     Repeat,
     RunScript,
@@ -29,6 +31,7 @@ from wiretape_replay.service.scenario.values import deadline, duration, json_obj
 
 _HERE = Path("scenario")
 """What messages call a scenario that is in no file."""
+_OF_ALL = ("title", "deadline", "ephemeral")
 _MOST_EVENTS = 100_000
 _LONGEST_NS = 100_000_000 * SECOND_NS
 _FREE = sorted(name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN)
@@ -47,8 +50,8 @@ def scenario_text(text: str) -> Scenario:
 
 def scenario_in(top: Table) -> Scenario:
     """The scenario that a table says, which is all of a file.  Raises InputError."""
-    _only(top, ["title", "pace", "deadline", "ephemeral", "tool", "run"], "key")
-    title, ephemeral = top.text("title"), EPHEMERAL_TYPES | _ephemeral(top)
+    _only(top, [*_OF_ALL, "pace", "tool", "run"], "key")
+    ephemeral = EPHEMERAL_TYPES | _ephemeral(top)
     tools = dict(_tool(table) for table in top.tables("tool"))
     _refuse_twins(top.tables("tool"))
     inputs = {name: Shape(tool.input) for name, tool in tools.items()}
@@ -56,7 +59,10 @@ def scenario_in(top: Table) -> Scenario:
     scripts = tuple(_run(table, around) for table in top.tables("run"))
     if not scripts:
         raise top.wrong(None, "it has no runs; say what one does under [[run]]")
-    return Scenario(title, scripts, tools, ephemeral)
+    _refuse_slips(top.tables("tool"), {name for script in scripts for name in _asked(script.steps)})
+    if "title" not in top:
+        raise top.wrong(None, 'title is missing; write title = "…" above everything else')
+    return Scenario(top.text("title"), scripts, tools, ephemeral)
 
 
 def _only(table: Table, known: Sequence[str], kind: str) -> None:
@@ -64,6 +70,8 @@ def _only(table: Table, known: Sequence[str], kind: str) -> None:
     for key in table:
         if key == "steps" and key not in known:
             raise table.wrong(key, "steps stand in a run: write steps = […] under [[run]], or tables [[run.steps]]")
+        if key in _OF_ALL and key not in known:
+            raise table.wrong(key, "it is said of the whole scenario: write it above the first [[run]] and [[tool]]")
         if key in KINDS and key not in known:
             raise table.wrong(key, f"it is a step, and steps stand in a list: steps = [{{ {key} = … }}] under [[run]]")
     table.only(known, kind)
@@ -80,7 +88,7 @@ def _ephemeral(top: Table) -> frozenset[str]:
 
 
 def _tool(table: Table) -> tuple[str, ToolSchemas]:
-    table.only(["name", "input", "output"], "key of a tool")
+    _only(table, ["name", "input", "output"], "key of a tool")
     read = ToolSchemas(table.text("name"), _schema(table, "input"), _schema(table, "output"))
     return read.name, read
 
@@ -100,6 +108,24 @@ def _refuse_twins(tables: list[Table]) -> None:
         if (name := table.text("name")) in seen:
             raise table.wrong("name", "it is the name of two tools; each needs its own")
         seen.add(name)
+
+
+def _refuse_slips(tables: list[Table], asked: set[str]) -> None:
+    """Refuse a tool that no step asks for, when one asks for another of nearly that name."""
+    unknown = asked - {table.text("name") for table in tables}
+    for table in tables:
+        name = table.text("name")
+        if name not in asked and (similar := nearest(name, sorted(unknown))):
+            raise table.wrong("name", f"no step asks for it, but one does for {shown(similar)}; write both alike")
+
+
+def _asked(steps: Sequence[Step]) -> Iterator[str]:
+    """The application tools that steps call."""
+    for step in steps:
+        if isinstance(step, Ask):
+            yield step.name
+        elif isinstance(step, Repeat | Together):
+            yield from _asked(step.steps)
 
 
 def _run(table: Table, around: Around) -> RunScript:
