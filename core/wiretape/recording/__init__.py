@@ -4,7 +4,7 @@ from wiretape.recording.file import check_output
 from wiretape.recording.growth import Progress
 from wiretape.recording.lookup import IndexedEvent, Silence
 from wiretape.recording.model import Capture, Exchange, RecordingInfo
-from wiretape.recording.opening import open_recording
+from wiretape.recording.opening import open_recording, openings
 from wiretape.recording.reader import Recording
 from wiretape.recording.writer import Writer
 
@@ -19,4 +19,5 @@ __all__ = [
     "Writer",
     "check_output",
     "open_recording",
+    "openings",
 ]

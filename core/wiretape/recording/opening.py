@@ -1,10 +1,13 @@
 """Opening what holds a recording, whatever its form."""
 
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.recording.formats.registry import format_of
-from wiretape.recording.formats.storing import opened
+from wiretape.recording.formats.registry import Format, format_of
+from wiretape.recording.formats.storing import opened, store
 from wiretape.recording.reader import Recording, open_database
 from wiretape.recording.schema import begins_like_sqlite
 
@@ -16,16 +19,36 @@ def open_recording(path: Path | str) -> Recording:
     recording, or one of a newer format, and InputError where a file of another form is wrong.
     """
     path = Path(path)
+    kind = _other_form(path)
+    return open_database(path) if kind is None else opened(kind, path)
+
+
+@contextmanager
+def openings(path: Path | str) -> Iterator[Callable[[], Recording]]:
+    """The same for who opens a recording many times, from several threads: what it yields opens it once more.
+
+    A file of another form is read once.  Raises what `open_recording` raises.
+    """
+    path = Path(path)
+    kind = _other_form(path)
+    if kind is None:
+        open_database(path).close()
+        yield lambda: open_database(path)
+        return
+    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "run.db")
+        store(kind.reader().read(path), made)
+        yield lambda: open_database(made, called=path)
+
+
+def _other_form(path: Path) -> Format | None:
+    """What `path` is where it is not a recording's own file, or that neither.  Raises RecordingError."""
     if not path.is_file() or path.stat().st_size == 0:
-        return open_database(path)
+        return None
     try:
-        if begins_like_sqlite(path):
-            return open_database(path)
-        kind = format_of(path)
+        kind = None if begins_like_sqlite(path) else format_of(path)
     except OSError as error:
         raise RecordingError(f"{path} cannot be read: {error.strerror}.") from None
-    if kind is None:
-        return open_database(path)
-    if not kind.opens:
+    if kind is not None and not kind.opens:
         raise RecordingError(f"{path} is {kind.name}, not a recording: `wiretape import` makes one of it.")
-    return opened(kind, path)
+    return kind

@@ -6,14 +6,16 @@ import signal
 import sys
 import threading
 import webbrowser
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import click
 
 from wiretape.local import address
+from wiretape.recording import openings
 from wiretape.text import shown
 from wiretape_inspect.debugging.forwarding import Replay
-from wiretape_inspect.debugging.serving import serve_debugger
+from wiretape_inspect.debugging.serving import Debugger, serve_debugger
 
 
 @click.command(epilog="Example: wiretape debug run.db --open")
@@ -46,7 +48,7 @@ async def _debug(file: Path, where: tuple[str, int], replay: Replay | None, *, b
         loop.add_signal_handler(number, stop.set)
     if with_parent:
         loop.add_reader(sys.stdin.fileno(), stop.set)
-    async with serve_debugger(file, host=where[0], port=where[1], replay=replay) as running:
+    async with serving as running:
         click.echo(f"Debugging {shown(str(file))} on {running.address} (Ctrl-C to stop).", err=True)
         if browse:
             # It may wait for the browser to end.

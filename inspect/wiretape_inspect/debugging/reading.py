@@ -5,12 +5,11 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from wiretape.errors import InputError
-from wiretape.recording import Recording, open_recording
+from wiretape.recording import Recording
 
 _T = TypeVar("_T")
 _SLICE_BYTES = 256 * 1024
@@ -24,9 +23,9 @@ class Reader:
     The thread ends soon after `leave`; it keeps no program from ending.
     """
 
-    def __init__(self, path: Path) -> None:
-        """Nothing is opened before it is needed."""
-        self._path = path
+    def __init__(self, opening: Callable[[], Recording]) -> None:
+        """`opening` opens the recording: when it is needed, and in the thread."""
+        self._opening = opening
         self._opened: Recording | None = None
         self._jobs: SimpleQueue[tuple[Future[Any], Callable[[Recording], Any]] | None] = SimpleQueue()
         threading.Thread(target=self._read, name="reader", daemon=True).start()
@@ -58,7 +57,7 @@ class Reader:
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                self._opened = self._opened or open_recording(self._path)
+                self._opened = self._opened or self._opening()
                 future.set_result(work(self._opened))
             except BaseException as error:  # noqa: BLE001 - it is raised where it is awaited
                 future.set_exception(error)

@@ -1,7 +1,6 @@
 """The addresses of the debugger; the package says what each answers."""
 
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 from aiohttp import web
@@ -33,8 +32,10 @@ _HEADERS = {
 class Routes:
     """Answers every request."""
 
-    def __init__(self, path: Path, access: Access, presence: Presence, replay: Replay | None = None) -> None:
-        self._path = path
+    def __init__(
+        self, opening: Callable[[], Recording], access: Access, presence: Presence, replay: Replay | None = None
+    ) -> None:
+        self._opening = opening
         self._access = access
         self._presence = presence
         self._replay = replay
@@ -110,7 +111,7 @@ class Routes:
         """The answer, with a reader of its own."""
 
         async def read(request: web.Request) -> web.StreamResponse:
-            reader = Reader(self._path)
+            reader = Reader(self._opening)
             try:
                 return await answer(request, reader)
             finally:

@@ -1,16 +1,17 @@
 """The debugger as a server that runs while it is needed."""
 
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from aiohttp import web
 
 from wiretape.errors import InputError
 from wiretape.local import is_loopback, origin_of
-from wiretape.recording import open_recording
+from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugging.access import Access
 from wiretape_inspect.debugging.forwarding import Replay
 from wiretape_inspect.debugging.presence import Presence
@@ -33,18 +34,29 @@ class Debugger:
 
 @asynccontextmanager
 async def serve_debugger(
-    path: Path, *, host: str = "127.0.0.1", port: int = 0, replay: Replay | None = None
+    path: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    replay: Replay | None = None,
+    opening: Callable[[], Recording] | None = None,
 ) -> AsyncIterator[Debugger]:
     """Serve the page of a recording, which drives a replay if there is one.  Port 0 takes a free port.
 
+    `opening` opens the recording where that is not to be done by its path each time.
+
     Raises InputError where the recording cannot be read, or nothing can listen there.
     """
-    open_recording(path).close()
+    opening = opening or partial(open_recording, path)
+    opening().close()
     if host != "localhost" and not is_loopback(host):
         raise InputError(f"{host} is no loopback address: the debugger serves this machine only, say 127.0.0.1:{port}.")
     access, presence = Access(), Presence(path)
     runner = web.AppRunner(
-        Routes(path, access, presence, replay).app(), access_log=None, handler_cancellation=True, shutdown_timeout=0.1
+        Routes(opening, access, presence, replay).app(),
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=0.1,
     )
     await runner.setup()
     try:
