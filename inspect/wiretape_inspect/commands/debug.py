@@ -39,10 +39,14 @@ def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_par
     """
     host, port = address(listen)
     driven = Replay.at(replay, os.environ.get("WIRETAPE_TOKEN")) if replay is not None else None
-    asyncio.run(_debug(file, (host, port), driven, browse=browse, with_parent=with_parent))
+    with openings(file) as opening:
+        serving = serve_debugger(file, host=host, port=port, replay=driven, opening=opening)
+        asyncio.run(_debug(file, serving, browse=browse, with_parent=with_parent))
 
 
-async def _debug(file: Path, where: tuple[str, int], replay: Replay | None, *, browse: bool, with_parent: bool) -> None:
+async def _debug(
+    file: Path, serving: AbstractAsyncContextManager[Debugger], *, browse: bool, with_parent: bool
+) -> None:
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
