@@ -6,7 +6,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -93,6 +95,14 @@ def test_a_service_is_served_to_programs_without_an_event_loop():
     assert not kept.exists(), "data that nobody named is gone"
     with start_scenario("hello", ServeOptions()) as service, pytest.raises(InputError, match="Only virtual time"):
         service.advance(1)
+
+
+def test_the_page_says_of_each_option_what_the_help_does():
+    ctx = click.Context(serve)
+    told = [option.get_help_record(ctx) for option in serve.params if isinstance(option, click.Option)]
+    rows = ["| `{}` | {} |".format(*(" ".join(part.replace("|", "\\|").split()) for part in row)) for row in told]
+    page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| `--")] == rows
 
 
 def test_without_a_file_there_is_one_key_and_the_published_limits():
