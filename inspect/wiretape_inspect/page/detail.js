@@ -34,10 +34,10 @@ class Detail {
     const { tab } = this.app.view.now;
     this.mark(tab, item);
     const what = this.app.head && !this.app.head.stream ? { exchange: this.app.head } : item;
-    const name = `${this.app.view.now.x}/${tab}/${what && !what.exchange ? `${what.kind}${what.at}/${what.event || ""}/${what.row.last_event || ""}/${(what.row.findings || []).length}` : what ? "head" : ""}`;
+    const name = `${this.app.view.now.x}/${tab}/${what && !what.exchange ? `${what.kind}${what.at}/${what.event || ""}/${what.row.last_event || ""}/${(what.row.findings || []).length}` : what ? `head/${this.app.timeline.rows.length}/${this.app.recording.findings.length}` : `none/${this.app.recording.findings.length}/${this.app.head ? this.app.head.ended_ns : ""}`}`;
     if (name === this.shown) return;
     this.shown = name;
-    if (!what) this.fill((panel) => panel.append(make("p", { class: "empty", text: "Choose an event: j and k step through them." })));
+    if (!what) this.fill((panel) => showSummary(panel, this.app, tab));
     else if (what.exchange) this.fill((panel) => showExchange(panel, this.app, tab));
     else await this.showItem(what, tab, name);
   }
@@ -97,6 +97,15 @@ class Detail {
     const spoken = row.type === CONTRACT.textDelta ? detail.state.text : row.type === CONTRACT.reasoningDelta ? detail.state.reasoning : null;
     const text = spoken && spoken.text ? runText(spoken.text, row.characters) : row.preview;
     panel.append(make("h3", { text: "What they say together" }), longText(text, "spoken"));
+  }
+
+  /** A finding of the list of all findings. */
+  showFound(found) {
+    this.shown = null;
+    this.fill((panel) => {
+      panel.append(findingCard(found, this.app));
+      panel.append(make("p", { class: "empty" }, make("kbd", { text: "Enter" }), found.event === null ? ` goes to where it is, in exchange ${found.exchange}.` : ` goes to event ${found.event} of exchange ${found.exchange}.`));
+    });
   }
 
   eventOf(item) {
@@ -176,6 +185,37 @@ function eventFacts(row) {
     ["tool call", code(row.tool_call_id)],
     ["time", `${moment(row.time_ns)}  (+${duration(row.gap_ns)})`],
   ];
+}
+
+/** The stream as a whole, while nothing of it is chosen: how it went, and what was found. */
+function showSummary(panel, app, tab) {
+  const { head } = app;
+  if (!head || tab === "bytes" || tab === "state") {
+    panel.append(make("p", { class: "empty", text: head ? "Choose an event: j and k step through them." : "Nothing has been recorded yet." }));
+    return;
+  }
+  const found = app.recording.findings.filter((one) => one.exchange === head.exchange);
+  if (tab === "findings") {
+    panel.append(...found.slice(0, 200).map((one) => findingCard(one, app)));
+    if (!found.length) panel.append(make("p", { class: "empty", text: "Nothing was found about this exchange." }));
+    return;
+  }
+  panel.append(make("h2", { class: "title", text: shown(pathOf(head), 1000) }));
+  panel.append(factList([
+    ["to", shown(`${head.scheme}://${head.authority}`, 200)],
+    ["session", code(head.session_id)],
+    ["resumed after", code(cursorOf(head))],
+    ["began", moment(head.time_ns)],
+    ["ended", head.ended_ns === null ? "still open" : `${moment(head.ended_ns)} · ${printable(head.ending_words)}`],
+    ["detail", head.detail ? shown(head.detail, 500) : null],
+  ]));
+  panel.append(make("h3", { text: found.length ? "Findings" : "No findings" }));
+  const list = make("ul", { class: "found-list" });
+  for (const one of found.slice(0, 100)) {
+    const go = make("button", { type: "button", class: "found-item", onclick: () => app.goFinding(one) }, severityMark(one.severity), make("span", { class: "dim", text: one.event === null ? "" : ` event ${one.event}` }), make("span", { class: "found-words", text: `${printable(one.code)}: ${printable(one.message)}` }));
+    list.append(make("li", null, go));
+  }
+  panel.append(list, make("p", { class: "empty" }, make("kbd", { text: "j" }), " and ", make("kbd", { text: "k" }), " step through the events, ", make("kbd", { text: "n" }), " goes to the next finding, ", make("kbd", { text: "?" }), " tells all keys."));
 }
 
 /** An exchange that is no stream: both of its messages. */

@@ -18,7 +18,7 @@ function findingCard(found, app) {
   const title = make("h3", null, severityMark(found.severity), ` ${printable(found.code)} `, make("span", { class: "dim", text: rule ? printable(rule.name) : "" }));
   card.append(title, make("p", { class: "message", text: printable(found.message) }));
   card.append(factList([
-    ["clause", rule ? make("q", { text: printable(rule.clause.replace(/^"|"$/g, "")) }) : null],
+    ["clause", rule ? printable(rule.clause) : null],
     ["about", rule && rule.about ? printable(rule.about) : null],
     ["side", printable(found.side)],
     ["sequence", found.sequence === null ? null : digits(found.sequence)],
@@ -36,7 +36,7 @@ class FindingsPane {
       label: "Findings", height: 46,
       columns: ["severity", "rule", "place", "message"].map((name) => ({ name })),
       fill: (cells, found, node) => this.fillRow(cells, found, node),
-      chosen: (index, _found, event) => (event.type === "click" ? this.open(index) : this.list.select(index)),
+      chosen: (index, _found, event) => (event.type === "click" ? this.open(index) : this.look(index)),
     });
     this.list.root.addEventListener("keydown", (event) => { if (event.key === "Enter") this.open(this.list.selected); });
   }
@@ -44,9 +44,17 @@ class FindingsPane {
   show() {
     const { findings } = this.app.recording;
     const { x, e } = this.app.view.now;
-    const same = findings.findIndex((found) => found.exchange === x && found.event === e);
-    this.list.show(findings, same);
-    this.list.select(Math.max(same, 0));
+    const same = e === null ? 0 : findings.findIndex((found) => found.exchange === x && found.event === e);
+    this.list.show(findings, -1);
+    this.look(Math.max(same, 0));
+    this.list.root.focus({ preventScroll: true });
+  }
+
+  /** Show a finding beside the list. */
+  look(index) {
+    this.list.select(index);
+    const found = this.app.recording.findings[index];
+    if (found) this.app.detail.showFound(found);
   }
 
   fillRow(cells, found, node) {

@@ -53,8 +53,9 @@ function showHeader(app) {
   const end = endWords(head, timeline);
   facts.replaceChildren(
     make("span", { class: statusClass(head), text: head.status === null ? "no response" : String(head.status) }),
-    ` · ${exchangeFacts(head, timeline)} · `,
+    " · ",
     make("span", { class: endClass(head), text: end }),
+    ` · ${exchangeFacts(head, timeline)}`,
   );
   if (cursorOf(head) !== null) facts.append(make("span", { class: "dim", text: ` · after ${shown(cursorOf(head), 60)}` }));
 }

@@ -74,7 +74,8 @@ class App {
     const changes = this.changesOf(now);
     if (Object.keys(changes).length) this.timeline.set(changes);
     this.showControls(now);
-    this.showPane(now);
+    if (now.findings !== before.findings || now.resume !== before.resume || now.x !== before.x || !this.paned) this.showPane(now);
+    this.paned = true;
     const moved = now.e !== before.e || now.r !== before.r || now.x !== before.x;
     this.wanted = this.wanted || moved || Object.keys(changes).length > 0;
     this.select();
@@ -202,7 +203,7 @@ class App {
     this.showFinding();
     const item = list.items[index] || this.hiddenItem();
     this.item = item;
-    this.detail.show(item || null);
+    if (!this.view.now.findings) this.detail.show(item || null);
     this.strip.point(item && item.row.time_ns !== null ? this.timeOf(item) : null);
   }
 
@@ -248,12 +249,12 @@ class App {
     if (!this.timeline) return;
     const { timeline } = this;
     if (this.overview) this.strip.show(this.overview, timeline);
+    byId("count").classList.toggle("reading", !timeline.done && !this.fromLive && !this.view.now.findings && this.view.now.resume === null);
     if (this.view.now.findings) { setText(byId("count"), counted(this.recording.findings.length, "finding")); return; }
     if (this.view.now.resume !== null) return;
     const whole = grouped(timeline.events);
     const words = timeline.take ? `${grouped(timeline.taken)} / ${whole}` : counted(timeline.events, "event");
     setText(byId("count"), timeline.head.stream ? words : "no stream");
-    byId("count").classList.toggle("reading", !timeline.done && !this.fromLive);
     if (this.fromLive && this.overview && timeline.events && Date.now() - (this.overviewAt || 0) > 1000) {
       this.overviewAt = Date.now();
       this.askOverview();

@@ -46,7 +46,7 @@ function factList(facts) {
   const list = make("dl", { class: "facts-list" });
   for (const [name, value] of facts) {
     if (value === null || value === undefined || value === "") continue;
-    list.append(make("dt", { text: name }), make("dd", null, value));
+    list.append(make("div", { class: "fact" }, make("dt", { text: name }), make("dd", null, value)));
   }
   return list;
 }

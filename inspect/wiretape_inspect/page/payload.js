@@ -19,7 +19,8 @@ function showPayload(panel, detail) {
 
 /** The fields of an event besides its data: what else stood in its lines. */
 function fieldLines(detail) {
-  const others = detail.fields.filter(([name]) => name !== "data");
+  const known = { data: () => true, id: (value) => value === detail.id, event: (value) => value === detail.type };
+  const others = detail.fields.filter(([name, value]) => !Object.hasOwn(known, name) || !known[name](value));
   const list = factList(others.map(([name, value]) => [shown(name || "(comment)", 60), make("code", { text: shown(value, 2000) || "(empty)" })]));
   return others.length ? list : null;
 }

@@ -97,13 +97,13 @@ function eventTexts(row) {
 
 function runTexts(row, timeline) {
   const open = timeline.isOpen(row);
-  const parts = [`${grouped(row.count)} ${shown(row.type, 60)}`];
+  const parts = [counted(row.count, "delta")];
   if (row.characters) parts.push(counted(row.characters, "char"));
   if (row.count > 1) parts.push(duration(row.until_ns - row.time_ns));
   const more = row.characters > row.preview.length ? "…" : "";
   return {
     kind: "run", open, n: String(row.event), seq: "Δ", ...timesOf(row),
-    type: `${open ? "▾" : "▸"} ${parts.join(" · ")}`,
+    type: `${open ? "▾" : "▸"} ${shown(row.type || "(no type)", 60)}`, tag: parts.join(" · "),
     text: open ? "" : `${shown(row.preview, TEXT_LONGEST)}${more}`,
   };
 }
@@ -133,7 +133,7 @@ function pauseTexts(row) {
   if (row.keep_alives) parts.push(counted(row.keep_alives, "keep-alive"));
   return {
     kind: long ? "pause" : "pause short",
-    type: parts.join(" · "), text: row.comment ? `: ${shown(row.comment, TEXT_LONGEST)}` : "",
+    type: `╌╌ ${parts.join(" · ")} ╌╌`, text: row.comment ? `: ${shown(row.comment, TEXT_LONGEST)}` : "",
   };
 }
 

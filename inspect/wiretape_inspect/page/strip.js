@@ -1,11 +1,11 @@
 // The time strip: how dense events are, idle time folded, tool calls as bars, findings as marks, and the cursor.
 
-const STRIP = { height: 58, top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
+const STRIP = { top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
 
 class Strip {
   constructor(host, { timeline, chosen }) {
     Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
-    this.svg = draw("svg", { class: "strip-svg", role: "img", height: STRIP.height, focusable: "false" });
+    this.svg = draw("svg", { class: "strip-svg", role: "img", focusable: "false" });
     this.label = make("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
     host.replaceChildren(this.svg, this.label);
     this.draw = soon(() => this.drawNow());
@@ -58,9 +58,12 @@ class Strip {
 
   drawNow() {
     if (!this.overview || this.host.hidden || !this.host.clientWidth) return;
+    const bars = this.bars();
+    this.tall = STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2);
     this.svg.setAttribute("width", this.host.clientWidth);
+    this.svg.setAttribute("height", this.tall);
     this.svg.setAttribute("aria-label", this.words());
-    this.svg.replaceChildren(...this.folds(), this.density(), ...this.bars(), ...this.marks(), ...this.pointer());
+    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), ...this.pointer());
   }
 
   folds() {
@@ -111,11 +114,13 @@ class Strip {
     const number = this.overview.exchange;
     const free = new Array(STRIP.lanes).fill(-Infinity);
     const parts = [];
+    this.lanes = 0;
     for (const call of this.overview.calls.slice(0, 2000)) {
       const from = call.began && call.began.exchange === number ? this.place(call.began.time_ns) : STRIP.side;
       const to = call.ended && call.ended.exchange === number ? this.place(call.ended.time_ns) : STRIP.side + this.width;
       const lane = free.findIndex((until) => until < from);
       if (lane < 0) continue;
+      this.lanes = Math.max(this.lanes, lane + 1);
       free[lane] = Math.max(to, from + 3) + 2;
       const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
       const bar = { class: call.ended ? "tool" : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
@@ -146,7 +151,7 @@ class Strip {
   pointer() {
     if (this.cursor === null) return [];
     const x = Math.round(this.place(this.cursor)) + 0.5;
-    return [draw("line", { class: "cursor", x1: x, x2: x, y1: 0, y2: STRIP.height })];
+    return [draw("line", { class: "cursor", x1: x, x2: x, y1: 0, y2: this.tall })];
   }
 
   /** What the picture tells, in words. */
