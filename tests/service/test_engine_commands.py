@@ -173,6 +173,16 @@ def test_what_does_not_wait_cannot_be_resumed(engine):
             assert refused(played.resume, run, body, now_s * SECOND).code == "run_not_resumable"
 
 
+@pytest.mark.parametrize("body", [{}, [], {"tool_call_id": 1}, {"tool_call_id": "call_x"}, {"input": 1}])
+def test_what_cannot_be_done_is_said_whatever_the_body_is(asking, engine, body):
+    run = asking.active.id
+    assert refused(asking.create_run, {**dict(body), "tools": 1}, 2 * SECOND).code == "SESSION_BUSY"
+    asking.cancel(run, 2 * SECOND)
+    assert refused(asking.resume, run, body, 3 * SECOND).code == "run_not_resumable"
+    played = engine(LONG)
+    assert refused(played.resume, played.create_run({}, 0).id, body, SECOND).code == "run_not_resumable"
+
+
 def test_a_run_that_was_cancelled_while_it_waited_cannot_be_resumed(asking):
     run, call = asking.active.id, call_of(asking)
     asking.cancel(run, 2 * SECOND)

@@ -34,12 +34,30 @@ async def test_a_body_that_is_none_is_an_invalid_request(serve):
     async with serve("application-tool", virtual=True, limits=False) as stage:
         session = await stage.session()
         run = await stage.run(session)
-        paths = ("/v1/sessions", f"{session}/runs", f"{run}/cancel", f"{run}/resume")
+        await (await stage.stream(session)).until("agent.custom_tool_use")
+        paths = ("/v1/sessions", f"{await stage.session()}/runs", f"{run}/cancel", f"{run}/resume")
         for (name, body), path in itertools.product(BODIES.items(), paths):
             reply = await stage.post(path, data=body)
             assert (reply.status, reply.code) == (400, "invalid_request"), (path, name)
             assert [set(detail) for detail in reply.error["details"]] == [{"path", "reason"}]
         assert (await stage.get(run)).status == 200, "it works as before"
+
+
+async def test_what_cannot_be_done_comes_before_a_body_that_is_none(serve):
+    """And an idempotency key of another request before both."""
+    async with serve("application-tool", virtual=True, limits=False) as stage:
+        session = await stage.session(idem="first")
+        run = await stage.run(session, idem="second")
+        bodies = {name: BODIES[name] for name in ("no JSON", "a list", "UTF-16", "deep and whole")}
+        for name, body in bodies.items():
+            assert (await stage.post(f"{session}/runs", data=body)).code == "SESSION_BUSY", name
+            for path in ("/v1/sessions", f"{session}/runs", f"{run}/cancel", f"{run}/resume"):
+                for key in ("first", "second"):
+                    assert (await stage.post(path, data=body, idem=key)).code == "idempotency_conflict", (path, name)
+        assert (await stage.post(f"{run}/cancel")).status == 200
+        for name, body in {**bodies, "nothing": b""}.items():
+            assert (await stage.post(f"{run}/resume", data=body)).code == "run_not_resumable", name
+            assert (await stage.post(f"{run}/cancel", data=body)).code == "RUN_NOT_CANCELLABLE", name
 
 
 VALUES = [None, True, 0, -1, 1e300, 2**70, "", "x" * 10_000, [], [[]], {}, {"a": {}}, "\u0000", "\u202e</script>"]

@@ -104,6 +104,12 @@ FIXED = (
     Fixed("body of a new session", "`workspace_id`, if any", "nowhere"),
     Fixed("body of a new run", "`input`, `sandbox`, `tools` (`name`, `input_schema`, `output_schema`)", "nowhere"),
     Fixed("body of a resume", "`tool_call_id` with `output` or `error`, or `input`", "nowhere"),
+    Fixed(
+        "what is judged first",
+        "the idempotency key, then the state of session and run, then the body: who resumes a run that has ended "
+        "learns that, whatever else is wrong",
+        "nowhere",
+    ),
     Fixed("bodies of cancel and resume that come back", "the run, as when it is read", "`run-body`"),
     Fixed("deadline of application tools", "300 s", "the scenario"),
     Fixed("durability of event types", "every type is stored but deltas and `stream.resync`", "the scenario"),

@@ -78,9 +78,8 @@ class SessionEngine:
     def create_run(self, body: Mapping[str, Any], now_ns: int) -> Run:
         """Raises Refusal: invalid_request, SESSION_BUSY, tool_input_invalid, SANDBOX_PROVISION_FAILED."""
         now_ns = self._catch_up(now_ns)
+        self._check(Do.CREATE, None)
         wanted = wanted_in(body)
-        if self._active is not None:
-            raise self._busy(self._active.shown)
         number = len(self._plays) + 1
         script = self.scenario.script(number)
         tools = {**self._tools, **wanted.tools}
@@ -98,8 +97,7 @@ class SessionEngine:
         """Raises Refusal: resource_not_found, RUN_NOT_CANCELLABLE."""
         now_ns = self._catch_up(now_ns)
         play = self._play(run_id)
-        if play.status.is_terminal:
-            raise Refusal(RUN_NOT_CANCELLABLE, f"Run {run_id} is {play.status} already.")
+        self._check(Do.CANCEL, play)
         play.cancel(now_ns)
         self._active = None
         return play.shown
@@ -112,7 +110,14 @@ class SessionEngine:
         """
         now_ns = self._catch_up(now_ns)
         play = self._play(run_id)
-        given = given_in(body)
+        try:
+            given = given_in(body)
+        except Refusal:
+            self._check(Do.RESUME, play)
+            raise
+        if given.tool_call_id is not None:
+            _check_call(play, given.tool_call_id)
+        self._check(Do.RESUME, play)
         wait = _wait_for(play, given)
         if wait.call is not None and "output" in given.answer:
             self._check_result(play, wait.call, given.answer["output"])
@@ -122,6 +127,10 @@ class SessionEngine:
         play.give(wait, given.answer, now_ns)
         self._catch_up(now_ns)
         return play.shown
+
+    def check(self, do: Do, run_id: str | None) -> None:
+        """Whether the state of session and run allows it, whatever a request says.  Raises Refusal."""
+        self._check(do, None if run_id is None else self._play(run_id))
 
     # How time passes.
 
@@ -147,6 +156,14 @@ class SessionEngine:
         return self._now_ns
 
     # Why it refuses.
+
+    def _check(self, do: Do, play: Play | None) -> None:
+        if do is Do.CREATE and self._active is not None:
+            raise self._busy(self._active.shown)
+        if do is Do.CANCEL and play is not None and play.status.is_terminal:
+            raise Refusal(RUN_NOT_CANCELLABLE, f"Run {play.id} is {play.status} already.")
+        if do is Do.RESUME and play is not None and not play.waits:
+            raise Refusal(RUN_NOT_RESUMABLE, f"Run {play.id} is {play.status} and waits for nothing.")
 
     def _play(self, run_id: str) -> Play:
         play = self._plays.get(run_id)
@@ -188,16 +205,12 @@ def _check_inputs(script: RunScript, tools: Mapping[str, Registered]) -> None:
 def _wait_for(play: Play, given: Given) -> Wait:
     """What of the run waits for what is given.  Raises Refusal."""
     call_id = given.tool_call_id
-    if call_id is not None:
-        _check_call(play, call_id)
     for wait in play.waits:
         if (wait.call.id if wait.call is not None else None) == call_id:
             return wait
-    if play.waits:
-        waits_for = "the result of a tool call, not for input" if call_id is None else "the result of no such call"
-        reasons = [Reason("tool_call_id", f"the run waits for {waits_for}")]
-        raise Refusal(INVALID_REQUEST, f"Run {play.id} waits for something else.", reasons=reasons)
-    raise Refusal(RUN_NOT_RESUMABLE, f"Run {play.id} is {play.status} and waits for nothing.")
+    waits_for = "the result of a tool call, not for input" if call_id is None else "the result of no such call"
+    reasons = [Reason("tool_call_id", f"the run waits for {waits_for}")]
+    raise Refusal(INVALID_REQUEST, f"Run {play.id} waits for something else.", reasons=reasons)
 
 
 def _check_call(play: Play, call_id: str) -> None:

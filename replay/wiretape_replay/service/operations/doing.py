@@ -69,8 +69,12 @@ class Doing:
         return live
 
     def _create_session(self, request: Request) -> Answer:
-        body, key = body_of(request.asked), request.key
-        named = text_in(body, "workspace_id")
+        key = request.key
+        try:
+            named = text_in(body_of(request.asked), "workspace_id")
+        except Refusal:
+            self._kept(request)  # a key of another request comes before what is wrong with this one
+            raise
         workspace = named or key.workspace or self._assumed.workspace
         if key.workspace not in {None, workspace}:
             raise Refusal(RESOURCE_NOT_FOUND, f"There is no workspace {shown(workspace)}.")
@@ -110,10 +114,15 @@ class Doing:
         live = self.session(request)
         if run_id is not None and live.engine.run(run_id) is None:
             raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shown(run_id)} in session {live.id}.")
-        body: Mapping[str, Any] | None = body_of(request.asked)
         kept = self._kept(request)
         if kept.answer is not None:
             return kept.answer
+        try:
+            body: Mapping[str, Any] | None = body_of(request.asked)
+        except Refusal:
+            self._sessions.catch_up(live)
+            live.engine.check(do, run_id)  # what cannot be done comes before what is wrong with the request
+            raise
 
         def answering(run: Run) -> tuple[Answer, Kept | None]:
             document = run_document(run, live, self._sessions.clock.epoch, self._assumed)
