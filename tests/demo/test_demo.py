@@ -49,6 +49,17 @@ def recording(path: Path, *agents: str) -> Path:
     return path
 
 
+def demonstrated(folder: Path) -> subprocess.Popen[str]:
+    """A demo that has begun; its recording is demo.db in the folder, which is its mark, too."""
+    return subprocess.Popen(
+        [*COMMAND, "--output", folder / "demo.db"],
+        env={**os.environ, MARK: str(folder)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
 def started_by(mark: Path) -> list[str]:
     """The processes that a demo with this mark has left behind."""
     found = []
@@ -138,19 +149,15 @@ async def test_another_demo_asks_and_gets_the_same(done):
 )
 def test_interrupting_it_leaves_no_program_behind(tmp_path, at, number):
     """Everything is gone when the demo has ended, and the recording closed: a later demo may replace it."""
-    path = tmp_path / "demo.db"
-    environment = {**os.environ, MARK: str(tmp_path)}
-    with subprocess.Popen(
-        [*COMMAND, "--output", path], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
+    with demonstrated(tmp_path) as process:
         assert next(line for line in process.stdout if at in line)
         process.send_signal(number)
 
         assert process.communicate(timeout=20)[1] == ""
         assert process.returncode == 128 + number
     assert started_by(tmp_path) == []
-    if path.exists():
-        with open_recording(path) as left:
+    if at.startswith("Fault"):
+        with open_recording(tmp_path / "demo.db") as left:
             assert left.info.ended_ns is not None
 
 
@@ -181,14 +188,13 @@ async def test_a_second_interruption_kills_what_does_not_end(done):
 
 
 def test_when_nobody_reads_it_any_more_it_ends_quietly_and_leaves_no_program_behind(tmp_path):
-    with subprocess.Popen(
-        [*COMMAND, "--output", tmp_path / "demo.db"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert next(line for line in process.stdout if "[2/6]" in line)
+    with demonstrated(tmp_path) as process:
+        assert next(line for line in process.stdout if "Listening on" in line)
         process.stdout.close()
 
         assert process.stderr.read() == ""
         assert process.wait(20) == 141
+    assert started_by(tmp_path) == []
     with open_recording(tmp_path / "demo.db") as left:
         assert left.info.ended_ns is not None
 
