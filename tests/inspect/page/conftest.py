@@ -1,0 +1,119 @@
+"""The debugger's page in a browser: one browser for all tests, which share its event loop."""
+
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page, async_playwright, expect
+
+from wiretape_inspect.debugging.serving import serve_debugger
+
+FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+PATIENCE_MS = 20_000
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@dataclass
+class Window:
+    """A page in the browser, and what went wrong in it."""
+
+    page: Page
+    troubles: list[str] = field(default_factory=list)
+
+    def watch(self, site: str) -> None:
+        """Note errors, and requests to anybody but `site`."""
+        self.page.on("console", self._heard)
+        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
+        self.page.on("request", lambda request: self._asked(request.url, site))
+
+    def _heard(self, message) -> None:
+        if message.type in {"error", "warning"}:
+            self.troubles.append(f"{message.type}: {message.text}")
+
+    def _asked(self, url: str, site: str) -> None:
+        if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != site:
+            self.troubles.append(f"request: {url}")
+
+    async def keys(self, *keys: str) -> None:
+        """Press keys, one after the other."""
+        for key in keys:
+            await self.page.keyboard.press(key)
+
+    async def go(self, hash_: str) -> None:
+        """Go to another place of the page, as a link would."""
+        await self.page.evaluate("hash => { location.hash = hash; }", hash_)
+
+    async def has_hash(self, *parts: str) -> None:
+        """Wait until the address holds all of these, and nothing else."""
+        wanted = sorted(parts)
+        check = "wanted => location.hash.slice(1).split('&').sort().join('&') === wanted"
+        await self.page.wait_for_function(check, arg="&".join(wanted), timeout=PATIENCE_MS)
+
+    def rows(self):
+        """The rows of the timeline that are seen."""
+        return self.page.locator("#timeline .list-rows .row:visible")
+
+    def chosen(self):
+        """The row that is selected."""
+        return self.page.locator("#timeline .list-rows .row.chosen:visible")
+
+    def panel(self):
+        """What the tab on the right shows."""
+        return self.page.locator("#panel")
+
+    async def texts(self, column: str) -> list[str]:
+        """The texts of a column of the timeline."""
+        return await self.page.locator(f"#timeline .list-rows .row:visible > .{column}").all_text_contents()
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def browser() -> AsyncIterator[Browser]:
+    executable = shutil.which("chromium")
+    if executable is None:
+        pytest.skip("chromium is not installed")
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=executable, args=list(FLAGS))
+        yield browser
+        await browser.close()
+
+
+Opening = Callable[..., AbstractAsyncContextManager[Window]]
+
+
+@pytest.fixture
+def window(browser: Browser) -> Opening:
+    """Opens an address: `async with window(address) as shown`.  Nothing may go wrong in it until it is closed."""
+
+    @asynccontextmanager
+    async def opening(address: str, **options: object) -> AsyncIterator[Window]:
+        context = await browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
+        try:
+            shown = Window(await context.new_page())
+            shown.watch(urlsplit(address).netloc)
+            await shown.page.goto(address)
+            yield shown
+            assert shown.troubles == []
+        finally:
+            await context.close()
+
+    return opening
+
+
+@pytest.fixture
+def debugging(window: Opening) -> Opening:
+    """Debugs a recording: `async with debugging(path, "#x=2&e=57") as shown`."""
+
+    @asynccontextmanager
+    async def opening(path: Path, hash_: str = "", replay=None, **options: object) -> AsyncIterator[Window]:
+        async with serve_debugger(path, replay=replay) as debugger, window(debugger.address + hash_, **options) as shown:
+            await expect(shown.page.locator("#file")).to_have_text(path.name)
+            yield shown
+            # What listens is ended by the browser, so that nobody has to wait for it.
+            await shown.page.goto("about:blank")
+
+    return opening

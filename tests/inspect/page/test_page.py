@@ -1,0 +1,189 @@
+"""The page with an ordinary session: what it shows, and what its keys do."""
+
+import re
+
+import pytest
+from playwright.async_api import expect
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+async def test_the_first_view_tells_how_the_stream_went(debugging, session):
+    async with debugging(session) as shown:
+        await shown.has_hash("x=2")
+        await expect(shown.page.locator("#picker")).to_contain_text("#2")
+        await expect(shown.page.locator("#facts")).to_contain_text("service reset in mid-event")
+        await expect(shown.page.locator("#count")).to_have_text("40 events")
+        await expect(shown.rows()).to_have_count(7)
+        assert await shown.texts("n") == ["1", "2", "3", "", "40", "cut", "end"]
+        assert await shown.texts("seq") == ["1", "2", "Δ", "", "3", "", ""]
+        assert (await shown.texts("type"))[2:4] == ["▸ message.delta", "╌╌ 16.1 s · 1 keep-alive ╌╌"]
+        await expect(shown.panel()).to_contain_text("GET /v1/sessions/s1/events/stream")
+
+
+async def test_steps_go_from_row_to_row_and_from_durable_event_to_durable_event(debugging, session):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("j", "j")
+        await shown.has_hash("x=2", "e=2")
+        await expect(shown.chosen().locator(".type")).to_have_text("tool.started")
+        await expect(shown.panel()).to_contain_text("tool_call_id")
+        await shown.keys("J")
+        await shown.has_hash("x=2", "e=40")
+        await shown.keys("K", "k")
+        await shown.has_hash("x=2", "e=1")
+        await shown.keys("End")
+        await expect(shown.chosen().locator(".n")).to_have_text("end")
+        await shown.keys("Home", "ArrowDown")
+        await shown.has_hash("x=2", "e=2")
+
+
+async def test_a_filter_is_counted_kept_in_the_address_and_told_when_it_is_wrong(debugging, session):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("/")
+        await shown.page.keyboard.type("type:tool.*,message.completed")
+        await expect(shown.page.locator("#count")).to_have_text("2 / 40")
+        assert await shown.texts("n") == ["2", "40"]
+        await shown.has_hash("x=2", "q=type:tool.*,message.completed")
+        await shown.page.locator("#filter").fill("tpe:x")
+        await expect(shown.page.locator("#filter-error")).to_have_text(
+            "Filter, at character 1: there is no field `tpe`; did you mean `type`?"
+        )
+        await shown.keys("Escape")
+        await expect(shown.page.locator("#count")).to_have_text("40 events")
+        await expect(shown.page.locator("#filter-error")).to_be_hidden()
+
+
+@pytest.mark.parametrize(
+    ("place", "parts"),
+    [("3", ["e=40"]), ("#20", ["e=20"]), ("e2", ["e=2"]), ("3:1", ["e=1", "x=3"])],
+)
+async def test_a_place_is_gone_to_by_sequence_number_or_id(debugging, session, place, parts):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("g")
+        await shown.page.keyboard.type(place)
+        await shown.keys("Enter")
+        await shown.has_hash(*(parts if len(parts) > 1 else ["x=2", *parts]))
+        await expect(shown.chosen()).to_have_count(1)
+
+
+async def test_a_place_that_is_not_there_is_told_where_it_was_asked_for(debugging, session):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("g")
+        await shown.page.keyboard.type("99")
+        await shown.keys("Enter")
+        await expect(shown.page.locator("#place-wrong")).to_have_text("There is no sequence 99 in exchange 2.")
+
+
+async def test_runs_of_deltas_open_in_place_one_by_one_and_all_at_once(debugging, session):
+    async with debugging(session, "#x=2&e=3") as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await expect(shown.panel()).to_contain_text("word word word")
+        await shown.keys("Enter")
+        await expect(shown.page.locator("#timeline .list")).to_have_attribute("aria-rowcount", str(7 + 37 + 1))
+        await shown.has_hash("x=2", "r=2", "open=e3")
+        await shown.keys("j", "j")
+        await shown.has_hash("x=2", "e=4", "open=e3")
+        await expect(shown.chosen().locator(".what")).to_contain_text("word")
+        await expect(shown.panel()).to_contain_text('"word "')
+        await shown.keys("ArrowLeft")
+        await expect(shown.rows()).to_have_count(7)
+        await shown.has_hash("x=2", "e=3")
+        await shown.keys("d")
+        await expect(shown.page.locator("#timeline .list")).to_have_attribute("aria-rowcount", str(7 + 37 + 1))
+        await expect(shown.page.locator("#deltas")).to_have_attribute("aria-pressed", "true")
+        await shown.keys("d")
+        await expect(shown.rows()).to_have_count(7)
+
+
+async def test_the_state_tab_tells_what_a_client_knew(debugging, session):
+    async with debugging(session, "#x=2&e=3&open=e3") as shown:
+        await shown.keys("4")
+        await expect(shown.panel()).to_contain_text("Last-Event-ID: e2 after sequence 2")
+        await expect(shown.panel()).to_contain_text("t1")
+        await expect(shown.panel().locator(".session")).to_have_text("running")
+        await expect(shown.panel().locator(".spoken")).to_have_text(re.compile("^word $"))
+
+
+async def test_the_bytes_tab_shows_the_bytes_where_they_stand(debugging, session):
+    async with debugging(session, "#x=2&e=1") as shown:
+        await shown.keys("r")
+        line = shown.page.locator("#hex .list-rows .row:visible").first
+        await expect(line.locator(".offset")).to_have_text("0")
+        await expect(line.locator(".hex")).to_have_text("6576656e743a2072756e2e7374617274")
+        await expect(shown.panel()).to_contain_text("1 chunk")
+        await shown.keys("r")
+        await shown.has_hash("x=2", "e=1")
+
+
+async def test_a_link_shows_the_same_again_and_back_goes_back(debugging, session):
+    async with debugging(session, "#x=2&e=40&q=type:message.*&tab=state") as shown:
+        await expect(shown.chosen().locator(".n")).to_have_text("40")
+        await expect(shown.page.locator("#filter")).to_have_value("type:message.*")
+        await expect(shown.page.locator("#tab-state")).to_have_attribute("aria-selected", "true")
+        await shown.go("#x=3&e=1")
+        await expect(shown.page.locator("#picker")).to_contain_text("#3")
+        await shown.page.go_back()
+        await expect(shown.page.locator("#picker")).to_contain_text("#2")
+        await expect(shown.chosen().locator(".n")).to_have_text("40")
+
+
+async def test_an_exchange_is_chosen_by_what_it_is_called(debugging, session):
+    async with debugging(session) as shown:
+        await shown.keys("x")
+        await shown.page.keyboard.type("post")
+        await shown.keys("Enter")
+        await shown.has_hash("x=1")
+        await expect(shown.panel()).to_contain_text("POST /v1/runs")
+        await expect(shown.page.locator("#count")).to_have_text("no stream")
+        await shown.keys("]")
+        await shown.has_hash("x=2")
+
+
+async def test_two_connections_are_laid_side_by_side(debugging, session):
+    async with debugging(session, "#x=3") as shown:
+        await shown.page.get_by_role("button", name="Compare with #2").click()
+        pane = shown.page.locator("#resume-pane")
+        await expect(pane.locator("h2")).to_contain_text("#2 then #3")
+        rows = pane.locator(".list-rows .row:visible")
+        assert await rows.locator(".status").all_text_contents()
+        await shown.has_hash("x=3", "resume=2")
+        await shown.keys("Escape")
+        await expect(shown.rows().first).to_be_visible()
+
+
+async def test_tool_calls_are_one_row_each_when_asked_for(debugging, session):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("t")
+        await expect(shown.page.locator("#tools")).to_have_attribute("aria-pressed", "true")
+        row = shown.page.locator("#timeline .row.call:visible")
+        await expect(row).to_contain_text("1 event · 0.0 ms · still open")
+        await expect(row.locator(".call")).to_have_text("t1")
+
+
+async def test_the_help_tells_the_keys_and_gives_the_focus_back(debugging, session):
+    async with debugging(session) as shown:
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("?")
+        await expect(shown.page.get_by_role("dialog")).to_contain_text("copy a link to this view")
+        await shown.keys("Escape")
+        await expect(shown.page.get_by_role("dialog")).to_have_count(0)
+        await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
+
+
+async def test_a_screen_reader_is_told_of_the_row_the_tabs_and_the_picture(debugging, session):
+    async with debugging(session, "#x=2&e=2") as shown:
+        grid = shown.page.get_by_role("grid", name="Timeline")
+        await expect(shown.chosen()).to_have_count(1)
+        active = await grid.get_attribute("aria-activedescendant")
+        await expect(shown.page.locator(f"#{active}")).to_have_attribute("aria-selected", "true")
+        assert await shown.page.get_by_role("tab", selected=True).text_content() == "Payload"
+        await shown.page.get_by_role("tab", name="Payload").focus()
+        await shown.keys("ArrowRight")
+        await expect(shown.page.get_by_role("tab", name="Bytes")).to_be_focused()
+        await expect(shown.page.get_by_role("tabpanel")).to_have_attribute("aria-labelledby", "tab-bytes")
+        await expect(shown.page.get_by_role("img")).to_have_attribute("aria-label", re.compile("40 events · 1 pause"))
