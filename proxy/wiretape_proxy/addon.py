@@ -116,7 +116,7 @@ class Wiretape:
         except ValueError as error:
             raise InputError(str(error)) from None
         path = settings.output or dated_name()
-        views = self._capture.views = Views.of(self._master)
+        views = self._capture.views = Views.of(self._master, path)
         if views is not None:
             self.feed.watch(views.mark)
         await self.feed.open(replace(settings, output=path), self._upstream())

@@ -180,7 +180,7 @@ class Capture:
 
     def _tap(self, exchange: OpenExchange, side: Side) -> Tap:
         tap = self._notes.tap(exchange.number, side)
-        return self.views.keep(exchange.flow, side, tap) if self.views is not None else tap
+        return self.views.keep(self._number(exchange), exchange.flow, side, tap) if self.views is not None else tap
 
     def _facts(self, exchange: OpenExchange, error: str | None) -> Facts:
         flow = exchange.flow
@@ -214,7 +214,7 @@ class Capture:
         self._exchanges.end(exchange)
         self._notes.put(ExchangeEnded(exchange.number, 0, ending, detail))
         if self.views is not None:
-            self.views.settle(exchange.flow)
+            self.views.settle(exchange.flow, ending)
 
 
 def _is_reverse(flow: HTTPFlow) -> bool:

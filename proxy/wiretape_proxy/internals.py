@@ -57,6 +57,22 @@ def handler_of(master: Master, client: Client) -> ConnectionHandler | None:
     return connections.get(client.id)
 
 
+def show_anew(master: Master, flow: HTTPFlow) -> None:
+    """Have a response's body shown anew, though it is the same: interfaces look again only where it differs.
+
+    So they are told of one that lacks a byte, and before they come to look it is whole again.
+    """
+    told = getattr(master.addons.get("view"), "sig_view_update", None)
+    whole = flow.response.data.content if flow.response is not None else None
+    if told is None or flow.response is None or not whole:
+        return
+    flow.response.data.content = whole[:-1]
+    try:
+        told.send(flow=flow)
+    finally:
+        flow.response.data.content = whole
+
+
 def handlers(master: Master) -> list[ConnectionHandler]:
     """What handles the connections of all clients."""
     return list(getattr(master.addons.get("proxyserver"), "connections", {}).values())

@@ -1,7 +1,7 @@
 """The live checks, and the account of each exchange that goes with them."""
 
 import traceback
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,8 @@ SHOWN = 3
 """How many findings of a rule are shown for each exchange while it lasts; all are stored."""
 _LISTED = 50
 """How many open streams are told of."""
+_LATEST = 100
+"""How many findings are told of with the progress, the last ones."""
 
 
 @dataclass(slots=True)
@@ -74,6 +76,7 @@ class Judge:
         self._checker = Checker(settings, readers)
         self._accounts: dict[int, _Account] = {}
         self._marks: Counter[tuple[int, str, str]] = Counter()
+        self._latest: deque[Finding] = deque(maxlen=_LATEST)
 
     @property
     def events(self) -> int:
@@ -89,7 +92,9 @@ class Judge:
         """How things stand at `now_ns` of the recording."""
         streams = [account for account in self._accounts.values() if account.is_stream]
         marks = [Mark(*key, count) for key, count in self._marks.items()]
+        latest = [_found(finding) for finding in self._latest]
         self._marks.clear()
+        self._latest.clear()
         return Progress(
             requests=self.exchanges,
             events=self.events,
@@ -97,6 +102,7 @@ class Judge:
             open=len(streams),
             streams=[self._stream(account, now_ns) for account in streams[-_LISTED:]],
             marks=marks,
+            latest=latest,
         )
 
     def _stream(self, account: _Account, now_ns: int) -> OpenStream:
@@ -133,8 +139,7 @@ class Judge:
             count = account.findings[finding.code]
         if count > SHOWN:
             return None
-        more = count == SHOWN
-        return Found(finding.code, finding.severity, finding.exchange, finding.event, finding.message, more=more)
+        return _found(finding, more=count == SHOWN)
 
     def end(self, ended: ExchangeEnded) -> Ended:
         """What to say of the end of an exchange."""
@@ -151,6 +156,7 @@ class Judge:
         for finding in found:
             self.severities[finding.severity.value] += 1
             self._marks[finding.exchange, finding.code, finding.severity.value] += 1
+        self._latest += found
         return found
 
     def _count(self, account: _Account, seen: Observation, events: int) -> None:
@@ -163,6 +169,10 @@ class Judge:
         elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
             account.bytes += len(seen.data)
             account.last_ns = seen.times[-1]
+
+
+def _found(finding: Finding, *, more: bool = False) -> Found:
+    return Found(finding.code, finding.severity, finding.exchange, finding.event, finding.message, more=more)
 
 
 def _where(error: Exception) -> str:

@@ -1,19 +1,24 @@
 """Findings on a flow, as mitmproxy's own interfaces show them: a marker, and a comment."""
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from mitmproxy.flow import Flow
 
-from wiretape_proxy.reports import Mark
+from wiretape_proxy.reports import Found, Mark
 
 _MARKERS = {"error": ":red_circle:", "warning": ":warning:", "note": ":large_blue_circle:"}
 """By severity, worst first."""
+_LATEST = 100
+"""How many findings are kept to be shown beside events, the last ones."""
 
 
 @dataclass(slots=True)
 class Marks:
     """What was found about one flow."""
 
+    latest: deque[Found] = field(default_factory=lambda: deque(maxlen=_LATEST))
+    """The last of them."""
     _counts: dict[str, int] = field(default_factory=dict)
     _severities: set[str] = field(default_factory=set)
     _comment: str = ""

@@ -92,6 +92,8 @@ class Progress:
     streams: Sequence[OpenStream]
     """The newest of them, in the order of their requests."""
     marks: Sequence[Mark]
+    latest: Sequence[Found]
+    """The last of the findings that the marks count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,5 +151,6 @@ def read(line: bytes) -> Report:
     if name == Progress.__name__:
         fields["streams"] = [OpenStream(**stream) for stream in fields["streams"]]
         fields["marks"] = [Mark(**mark) for mark in fields["marks"]]
+        fields["latest"] = [Found(**found) for found in fields["latest"]]
     report: Report = _KINDS[name](**fields)
     return report

@@ -3,42 +3,50 @@
 from dataclasses import dataclass, field
 from weakref import WeakKeyDictionary, WeakValueDictionary
 
+from mitmproxy.flow import Flow
 from mitmproxy.hooks import UpdateHook
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 
-from wiretape.observe import Side
+from wiretape.contract import is_event_stream
+from wiretape.observe import Ending, Side
+from wiretape_proxy import contentview, internals
 from wiretape_proxy.marks import Marks
 from wiretape_proxy.notes import Tap
 from wiretape_proxy.reports import Progress
-
-MOST_BYTES = 1 << 20
-"""How much of a body is shown."""
+from wiretape_proxy.streams import Stream
+from wiretape_proxy.tail import Beginning, Tail
 
 
 @dataclass(slots=True, eq=False)
 class _Shown:
     flow: HTTPFlow
-    bodies: dict[Side, bytearray] = field(default_factory=dict)
+    bodies: dict[Side, Beginning | Tail] = field(default_factory=dict)
     fresh: bool = False
     """Whether bytes came since the body was last attached."""
 
 
 class Views:
-    """Keeps the beginning of each body and attaches it to the flow, while it streams and afterwards."""
+    """Keeps some of each body and attaches it to the flow, while it streams and afterwards.
 
-    def __init__(self, master: Master) -> None:
+    Of event streams it is the end of the body that is kept, otherwise the beginning.
+    """
+
+    def __init__(self, master: Master, recording: str) -> None:
         self._master = master
+        self._recording = recording
         self._shown: dict[str, _Shown] = {}
         # The master decides how long there is a flow to mark.
         self._flows: WeakValueDictionary[int, HTTPFlow] = WeakValueDictionary()
         self._marks: WeakKeyDictionary[HTTPFlow, Marks] = WeakKeyDictionary()
         self._marked: dict[str, HTTPFlow] = {}
+        self._streams: WeakKeyDictionary[HTTPFlow, Stream] = WeakKeyDictionary()
+        contentview.install(self._lines)
 
     @classmethod
-    def of(cls, master: Master) -> "Views | None":
+    def of(cls, master: Master, recording: str) -> "Views | None":
         """For a master that shows flows to somebody; None for the others, which need no bodies in memory."""
-        return cls(master) if master.addons.get("view") is not None else None
+        return cls(master, recording) if master.addons.get("view") is not None else None
 
     def watch(self, number: int, flow: HTTPFlow) -> None:
         """Findings about this exchange of the recording are about this flow."""
@@ -51,22 +59,28 @@ class Views:
             if flow is not None:
                 self._marks.setdefault(flow, Marks()).add(mark)
                 self._marked[flow.id] = flow
+        for found in progress.latest:
+            flow = self._flows.get(found.exchange)
+            if flow is not None:
+                self._marks[flow].latest.append(found)
 
-    def keep(self, flow: HTTPFlow, side: Side, tap: Tap) -> Tap:
+    def keep(self, number: int, flow: HTTPFlow, side: Side, tap: Tap) -> Tap:
         """A tap that keeps what it sees."""
         shown = self._shown.setdefault(flow.id, _Shown(flow))
-        body = shown.bodies.setdefault(side, bytearray())
+        body = shown.bodies[side] = self._body(number, flow, side)
+        keep = body.keep
 
         def keeping(data: bytes) -> bytes | list[bytes]:
-            if len(body) < MOST_BYTES:
-                body.extend(data[: MOST_BYTES - len(body)])
+            if data and keep(data):
                 shown.fresh = True
             return tap(data)
 
         return keeping
 
-    def settle(self, flow: HTTPFlow) -> None:
+    def settle(self, flow: HTTPFlow, ending: Ending) -> None:
         """The exchange is over: attach what there is."""
+        if flow in self._streams:
+            self._streams[flow].ending = ending
         shown = self._shown.pop(flow.id, None)
         if shown is not None:
             _attach(shown)
@@ -76,12 +90,28 @@ class Views:
         changed, self._marked = self._marked, {}
         for flow in changed.values():
             self._marks[flow].put_on(flow)
+            if flow in self._streams:
+                internals.show_anew(self._master, flow)
         for shown in self._shown.values():
             if shown.fresh:
                 _attach(shown)
                 changed[shown.flow.id] = shown.flow
         if changed:
             await self._master.addons.trigger_event(UpdateHook(list(changed.values())))
+
+    def _body(self, number: int, flow: HTTPFlow, side: Side) -> Beginning | Tail:
+        response = flow.response if side is Side.RESPONSE else None
+        if response is None or not is_event_stream(response.headers.get("content-type")):
+            return Beginning()
+        encoding = response.headers.get("content-encoding")
+        stream = self._streams[flow] = Stream(self._recording, number, encoding)
+        return stream.tail
+
+    def _lines(self, flow: Flow) -> list[str] | None:
+        if not isinstance(flow, HTTPFlow) or flow not in self._streams:
+            return None
+        marks = self._marks.get(flow)
+        return self._streams[flow].lines(marks.latest if marks is not None else ())
 
 
 def _attach(shown: _Shown) -> None:
@@ -90,4 +120,4 @@ def _attach(shown: _Shown) -> None:
         message = shown.flow.request if side is Side.REQUEST else shown.flow.response
         if message is not None:
             # Setting `content` would encode it, and change the message's headers.
-            message.data.content = bytes(body)
+            message.data.content = body.content()
