@@ -1,0 +1,68 @@
+"""The page while the recording is being written."""
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.observe import Ending
+from wiretape.rules import Finding, Party, Severity
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def many(message, first, last):
+    return [
+        (1, message("run.queued", id=f"e{number}", sequence=number, run_id="r1")) for number in range(first, last + 1)
+    ]
+
+
+async def test_what_comes_is_shown_and_the_reader_is_left_where_they_read(debugging, tape, message):
+    number = tape.exchange(chunks=many(message, 1, 100), ending=None)
+    tape.save()
+    async with debugging(tape.path) as shown:
+        await expect(shown.page.locator("#live")).to_have_text("live")
+        await expect(shown.page.locator("#count")).to_have_text("100 events")
+        scroller = shown.page.locator("#timeline .list-scroller")
+        await scroller.evaluate("box => { box.scrollTop = 240; }")
+        tape.go_on(number, many(message, 101, 130))
+        await expect(shown.page.locator("#more")).to_have_text("↓ 30 new")
+        assert (await shown.texts("n"))[0] == "11"
+        assert await scroller.evaluate("box => box.scrollTop") == 240
+        await shown.page.locator("#more").click()
+        await expect(shown.page.locator("#more")).to_be_hidden()
+        await expect(shown.rows().last.locator(".n")).to_have_text("130")
+        tape.go_on(number, many(message, 131, 140), Ending.CLIENT_CLOSED)
+        await expect(shown.rows().last.locator(".n")).to_have_text("end")
+        await expect(shown.page.locator("#more")).to_be_hidden()
+        await expect(shown.page.locator("#facts")).to_contain_text("client closed")
+        tape.close()
+        await expect(shown.page.locator("#live")).to_have_text("closed")
+
+
+async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_it(debugging, tape, message):
+    tape.save()
+    async with debugging(tape.path) as shown:
+        await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchange yet.")
+        tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
+        tape.save()
+        await expect(shown.page.locator("#picker")).to_contain_text("#1")
+        number = tape.exchange(chunks=many(message, 1, 2), ending=None)
+        tape.save()
+        await expect(shown.page.locator("#picker")).to_contain_text("#2")
+        await expect(shown.page.locator("#count")).to_have_text("2 events")
+        tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 2, 2, 5, tape.now, "It is wrong."))
+        tape.save()
+        await expect(shown.page.locator("#found")).to_contain_text("1 error")
+        await expect(shown.rows().nth(1).locator(".marks")).to_contain_text("SEQ001")
+        tape.close()
+
+
+async def test_a_run_of_deltas_grows_in_place(debugging, tape, message):
+    delta = (1, message("message.delta", run_id="r1", delta={"text": "word "}))
+    number = tape.exchange(chunks=[delta] * 3, ending=None)
+    tape.save()
+    async with debugging(tape.path) as shown:
+        await expect(shown.rows().locator(".tag")).to_contain_text("3 deltas · 15 chars")
+        tape.go_on(number, [delta] * 4)
+        await expect(shown.rows().locator(".tag")).to_contain_text("7 deltas · 35 chars")
+        await expect(shown.rows()).to_have_count(1)
+        tape.close()
