@@ -5,13 +5,13 @@ towards which limit, nor the paths at which sessions and runs are created.  The 
 assumptions, which a file can replace.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
-from wiretape.text import nearest
-from wiretape.toml import Table, TomlFile
+from wiretape.text import nearest, shown
+from wiretape.toml import Table, TomlFile, hint
 from wiretape_replay.answers.requests import Requests
 
 TENANT = "default"
@@ -112,11 +112,12 @@ def service_in(table: Table, elsewhere: Mapping[str, str] | None = None) -> Serv
     table.only(["authentication", "keys", "scopes", "counts", "limits", "workspaces", ASSUMED])
     elsewhere = elsewhere or {}
     scopes, counts = _moved(ASSUMED_SCOPES, elsewhere), _moved(ASSUMED_COUNTS, elsewhere)
+    scopes = (*_scopes(table.table("scopes", 'stream = "events:read"')), *scopes)
     limits = table.table("limits", "runs = 60") if table.values.get("limits") is not False else None
     return Service(
         authentication=table.flag("authentication", default=True),
-        keys=_keys(table) if "keys" in table else None,
-        scopes=(*_scopes(table.table("scopes", 'stream = "events:read"')), *scopes),
+        keys=_keys(table, sorted({scope for _, scope in scopes if scope is not None})) if "keys" in table else None,
+        scopes=scopes,
         counts=(*_counts(table.table("counts", 'stream = "events"')), *counts),
         limits=_limits(limits, "tenants") if limits is not None else {},
         tenant_limits=_tenant_limits(limits) if limits is not None else {},
@@ -124,7 +125,7 @@ def service_in(table: Table, elsewhere: Mapping[str, str] | None = None) -> Serv
     )
 
 
-def _keys(table: Table) -> dict[str, Key]:
+def _keys(table: Table, scopes: Sequence[str]) -> dict[str, Key]:
     keys: dict[str, Key] = {}
     for entry in table.tables("keys"):
         entry.only(["key", "tenant", "workspace", "scopes"])
@@ -136,9 +137,17 @@ def _keys(table: Table) -> dict[str, Key]:
         keys[text] = Key(
             tenant=entry.text("tenant", TENANT),
             workspace=entry.text("workspace") if "workspace" in entry else None,
-            scopes=frozenset(entry.texts("scopes", "scopes")) if "scopes" in entry else None,
+            scopes=_scopes_of_key(entry, scopes) if "scopes" in entry else None,
         )
     return keys
+
+
+def _scopes_of_key(entry: Table, known: Sequence[str]) -> frozenset[str]:
+    named = entry.texts("scopes", "scopes")
+    for scope in named:
+        if scope not in known:
+            raise entry.wrong("scopes", f"there is no scope {shown(scope, 60)}{hint(scope, known)}")
+    return frozenset(named)
 
 
 def _scopes(table: Table) -> Rows:

@@ -3,7 +3,6 @@
 All of them are settings, or part of scenarios.  No check of wiretape leans on any of them.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -23,6 +22,7 @@ from wiretape_replay.answers.settings import (
     service_in,
 )
 from wiretape_replay.service.operations.routing import Route
+from wiretape_replay.service.taken import why_no_header, why_no_operation
 
 DEFAULT_KEY = "wiretape-key"
 """The key that is good where no file names others."""
@@ -32,8 +32,6 @@ SESSION_FACTS = ("id", "workspace_id", "status", "active_run_id", "created_at")
 RUN_FACTS = ("id", "session_id", "workspace_id", "status", "created_at", "ended_at", "waiting_for")
 """What there is to say of a run."""
 
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-"""What the name of a header is made of (RFC 9110)."""
 _HEADER = "Idempotency-Key"
 _WORKSPACE = "wks_1"
 _READ_SESSION = CREATE_SESSION.replace("POST", "GET") + "/{session_id}"
@@ -189,12 +187,17 @@ def _request_in(table: Table, name: str, needed: frozenset[str]) -> str:
     if route.names != needed:
         held = " and ".join(f"{{{part}}}" for part in sorted(needed, reverse=True)) or "no {…}"
         raise table.wrong(name, f"its path has to hold {held}")
+    if (why := why_no_operation(route)) is not None:
+        raise table.wrong(name, why)
     return text
 
 
 def _body(table: Table, name: str, facts: Sequence[str]) -> Mapping[str, str]:
     keys = table.table(name, f'{facts[0]} = "{facts[0]}"')
-    return {key: keys.one_of(key, facts) for key in keys}
+    body = {key: keys.one_of(key, facts) for key in keys}
+    if facts[0] not in body.values():
+        raise table.wrong(name, f'clients need the {facts[0]}, as in {{ {facts[0]} = "{facts[0]}" }}')
+    return body
 
 
 def _status(table: Table, name: str) -> int:
@@ -206,8 +209,8 @@ def _status(table: Table, name: str) -> int:
 
 def _text(table: Table, name: str) -> str:
     text = table.text(name)
-    if name == "idempotency-header" and not _TOKEN.fullmatch(text):
-        raise table.wrong(name, "it has to be the name of a header")
+    if name == "idempotency-header" and (why := why_no_header(text)) is not None:
+        raise table.wrong(name, why)
     return text
 
 
