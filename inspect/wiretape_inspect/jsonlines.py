@@ -13,9 +13,10 @@ from wiretape.encoding import is_identity
 from wiretape.observe import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.stream import SeenFrame
 from wiretape.text import escaped_json
 from wiretape_inspect import place, timeline
-from wiretape_inspect.place import Around
+from wiretape_inspect.place import Around, Chunk
 from wiretape_inspect.view.matching import Take
 from wiretape_inspect.view.resume import Resume
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
@@ -134,18 +135,23 @@ def closely(
     """
     seen, before = around.seen, around.before
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    shown = place.row(seen, before.time_ns if before else began)
-    found = tuple(finding for finding in findings if finding.event == seen.event)
     came = place.chunks(recording, exchange, seen.frame.start, seen.frame.end)
-    texts = [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields]
+    found = tuple(finding for finding in findings if finding.event == seen.event)
+    since_ns = before.time_ns if before else began
+    raw = b64encode(seen.frame.raw).decode()
+    return {**detail(exchange, seen, since_ns, found, list(came)), "base64": raw, "state": state}
+
+
+def detail(
+    exchange: Exchange, seen: SeenFrame, since_ns: int, findings: tuple[Finding, ...], came: Sequence[Chunk]
+) -> dict[str, Any]:
+    """The same without `base64` and `state`; `since_ns` is when the message before came, `findings` are its own."""
     return {
-        **row(exchange.number, replace(shown, findings=found)),
-        "fields": texts,
+        **row(exchange.number, replace(place.row(seen, since_ns), findings=findings)),
+        "fields": [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields],
         "cursor": _decoded(seen.frame.last_event_id),
-        "chunks": list(came) if is_identity(exchange.content_encoding) else None,
+        "chunks": came if is_identity(exchange.content_encoding) else None,
         "data": _decoded(seen.frame.data),
-        "base64": b64encode(seen.frame.raw).decode(),
-        "state": state,
     }
 
 

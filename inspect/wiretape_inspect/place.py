@@ -22,6 +22,8 @@ from wiretape_inspect.words import amount, count, moment
 
 SIZE = 4096
 """How many bytes of an event are shown."""
+Chunk = tuple[int, int, int]
+"""Where a chunk begins and ends in the body as it came, and when it came (ns)."""
 _PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
 _ROW = 16
 _BLANK: list[Span] = [("", "")]
@@ -121,18 +123,22 @@ def _shown(value: bytes) -> str:
     return cut if len(value) <= SIZE else f"{cut}… ({amount(len(value))})"
 
 
-def chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+def chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> Iterator[Chunk]:
     """The chunks in which the bytes from `start` to `end` came: their offsets in the body as it came, and when."""
     for part in recording.body(exchange.number, Side.RESPONSE, start):
         if not isinstance(part, BytesArrived) or part.end <= start:
             continue
         if part.start >= end:
             break
-        at = part.start
-        for time_ns, data in part.chunks():
-            if at < end and at + len(data) > start:
-                yield at, at + len(data), time_ns
-            at += len(data)
+        yield from (chunk for chunk in chunks_in(part) if chunk[0] < end and chunk[1] > start)
+
+
+def chunks_in(run: BytesArrived) -> Iterator[Chunk]:
+    """The chunks of a run."""
+    at = run.start
+    for end, time_ns in zip(run.ends, run.times, strict=True):
+        yield at, end, time_ns
+        at = end
 
 
 def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> str:

@@ -15,9 +15,10 @@ from wiretape_inspect import choosing, exporting, output
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["sse", "events", *(each.name for each in FORMATS if each.writes)]),
+    type=click.Choice(["sse", "events", "html", *(each.name for each in FORMATS if each.writes)]),
     required=True,
     help="sse: the exact bytes of one event stream. events: a JSON object for each event and each exchange. "
+    "html: the page of `wiretape debug`, as one file. "
     + " ".join(f"{each.name}: {each.title}." for each in FORMATS if each.writes),
 )
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
@@ -34,6 +35,7 @@ def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path
     \b
     Examples:
         wiretape export run.db --format sse --exchange 2 --output run.sse
+        wiretape export run.db --format html --output run.html
         wiretape export run.db --format events | jq 'select(.kind == "durable") | .data.type'
         wiretape export run.db --format tape --output run.tape
     """
@@ -53,6 +55,10 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
     if kind == "events":
         return _lines(recording, number)
     chosen = None if number is None else choosing.exchanges(recording, number=number)
+    if kind == "html":
+        from wiretape_inspect.embedding import page_with  # noqa: PLC0415 - the page is not needed otherwise
+
+        return page_with(recording, None if chosen is None else list(chosen))
     return named(kind).writer().write(recording, chosen)
 
 

@@ -11,16 +11,18 @@ from wiretape_inspect.view.resume import resumed
 from wiretape_inspect.view.state import state_at
 
 
-def recording_document(recording: Recording) -> dict[str, Any]:
-    """The recording as a whole: its head, those of its exchanges, and what the live checks found."""
-    info, findings = recording.info, [one for found in timeline.stored_findings(recording).values() for one in found]
+def recording_document(recording: Recording, exchanges: Iterable[Exchange] | None = None) -> dict[str, Any]:
+    """The recording as a whole: its head, those of its exchanges (or of these), and what was found about them."""
+    chosen = list(recording.exchanges() if exchanges is None else exchanges)
+    info, found = recording.info, timeline.stored_findings(recording)
+    findings = [finding for exchange in chosen for finding in found.get(exchange.number, ())]
     return {
         "file": recording.path.name,
         "upstream": info.upstream,
         "tool": info.tool,
         "started": info.started,
         "ended_ns": info.ended_ns,
-        "exchanges": [jsonlines.head(exchange) for exchange in recording.exchanges()],
+        "exchanges": [jsonlines.head(exchange) for exchange in chosen],
         "findings": findings,
         "rules": rules_of(findings),
     }
@@ -42,9 +44,8 @@ def found_in(recording: Recording, exchange: Exchange) -> Sequence[Finding]:
     return timeline.stored_findings(recording).get(exchange.number, ())
 
 
-def row_lines(recording: Recording, exchange: Exchange) -> Iterator[str]:
+def row_lines(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[str]:
     """The head of an exchange and its rows, as `jsonlines.rows` has them, one a line."""
-    findings = found_in(recording, exchange)
     if not exchange.is_stream:
         yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings))
         return

@@ -1,6 +1,6 @@
 """What the page asks of the recording, one function for each address."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
 from aiohttp import web
@@ -22,9 +22,12 @@ async def document(reader: Reader, make: Callable[[Recording], Any]) -> web.Stre
 async def _rows(request: web.Request, reader: Reader) -> web.StreamResponse:
     asked.only(request, ("exchange",))
     number = asked.number(request, "exchange")
-    return await answers.lines(
-        request, reader, lambda recording: documents.row_lines(recording, asked.exchange(recording, number))
-    )
+
+    def made(recording: Recording) -> Iterator[str]:
+        exchange = asked.exchange(recording, number)
+        return documents.row_lines(recording, exchange, documents.found_in(recording, exchange))
+
+    return await answers.lines(request, reader, made)
 
 
 async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:

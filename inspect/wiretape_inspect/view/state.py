@@ -1,6 +1,6 @@
 """What a client knew at an event: the text so far, what was open, and the cursor it would send now."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
@@ -26,6 +26,7 @@ NAMED = 50
 _END = 2**62
 _DELTA = {"text": MESSAGE_DELTA, "reasoning": REASONING_DELTA}
 _FINAL = {"text": MESSAGE_COMPLETED, "reasoning": REASONING_MESSAGE}
+_FROM_THE_FIRST = {"text": 0, "reasoning": 0}
 _ANEW = {MESSAGE_STARTED: ("text",), RUN_STARTED: ("text", "reasoning")}
 
 
@@ -75,11 +76,24 @@ def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
     What the connections before told counts, as far as the client says by `Last-Event-ID` that it knows them.
     Deltas are not read but those of the text and the reasoning that are under way.
     """
-    knowledge = _Knowledge(recording)
-    chain = [*reversed(list(_before(recording, exchange))), exchange]
-    for earlier in chain[:-1]:
+    knowledge, chain = known_before(recording, exchange)
+    return replace(knowledge.learn(exchange, event), connections=chain)
+
+
+def known_before(recording: Recording, exchange: Exchange) -> tuple["Knowledge", tuple[int, ...]]:
+    """What a client knew before a connection, and the connections that it learned it from, with this one."""
+    knowledge = Knowledge(recording)
+    chain = list(reversed(list(_before(recording, exchange))))
+    for earlier in chain:
         knowledge.learn(earlier, None)
-    return replace(knowledge.learn(exchange, event), connections=tuple(link.number for link in chain))
+    return knowledge, (*(link.number for link in chain), exchange.number)
+
+
+def cursor_after(seen: SeenFrame, cursor: str | None) -> str | None:
+    """The cursor that a client has after a message, if it had `cursor` before."""
+    if seen.frame.id is None and not seen.frame.last_event_id:
+        return cursor
+    return seen.frame.last_event_id.decode("utf-8", "replace")
 
 
 def _before(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
@@ -98,14 +112,14 @@ def _before(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
         exchange, cursor = found, asked_after(found)
 
 
-class _Knowledge:
+class Knowledge:
     """What is learned from one connection after the other."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
-        self._work = Work()
-        self._spoken = {"text": Spoken(), "reasoning": Spoken()}
-        self._sequence: int | None = None
+        self.work = Work()
+        self.spoken = {"text": Spoken(), "reasoning": Spoken()}
+        self.sequence: int | None = None
 
     def learn(self, exchange: Exchange, until: int | None) -> State:
         """Take a connection in, up to a message or to its end."""
@@ -118,14 +132,17 @@ class _Knowledge:
             if until is not None and seen.event > until:
                 break
             heard, time_ns = seen.event, seen.time_ns
-            if seen.frame.id is not None or seen.frame.last_event_id:
-                cursor = seen.frame.last_event_id.decode("utf-8", "replace")
+            cursor = cursor_after(seen, cursor)
             self._hear(number, seen, indexed, begins)
         return self._state(number, heard, time_ns, cursor or None)
 
+    def hear(self, exchange: int, seen: SeenFrame) -> Facts:
+        """Take one more message in, and tell what it says of itself."""
+        return self._hear(exchange, seen, 0, _FROM_THE_FIRST)
+
     def _index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
         """Learn from the index: up to which message that was, and from which on each text has to be read."""
-        number, last, begins = exchange.number, 0, {"text": 0, "reasoning": 0}
+        number, last, begins = exchange.number, 0, dict(_FROM_THE_FIRST)
         if not is_identity(exchange.content_encoding):
             return last, begins
         place = self._recording.place(number, until) if until is not None else None
@@ -146,40 +163,41 @@ class _Knowledge:
             self._speak(what, seen, facts_of(seen.frame))
         return self._recording.first_indexed(number, begin + 1, _DELTA[what]) or _END
 
-    def _hear(self, number: int, seen: SeenFrame, indexed: int, begins: dict[str, int]) -> None:
+    def _hear(self, number: int, seen: SeenFrame, indexed: int, begins: Mapping[str, int]) -> Facts:
         facts, event = facts_of(seen.frame), seen.event or 0
         if event > indexed and facts.type not in DELTA_TYPES:
             self._add(facts.type, facts.run_id, facts.tool_call_id, facts.sequence, Moment(number, event, seen.time_ns))
         for what, begin in begins.items():
             if event >= begin:
                 self._speak(what, seen, facts)
+        return facts
 
     def _speak(self, what: str, seen: SeenFrame, facts: Facts) -> None:
         if facts.type == _DELTA[what]:
-            self._spoken[what] = self._spoken[what].longer(facts.text if facts.characters else "")
+            self.spoken[what] = self.spoken[what].longer(facts.text if facts.characters else "")
         elif facts.type == _FINAL[what]:
             text = final_text(seen.frame)
-            self._spoken[what] = Spoken(text[-KEPT:], len(text), final=True)
+            self.spoken[what] = Spoken(text[-KEPT:], len(text), final=True)
         elif what in _ANEW.get(facts.type, ()):
-            self._spoken[what] = Spoken()
+            self.spoken[what] = Spoken()
 
     def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: Moment) -> None:
-        self._work.add(type_, run_id, call, at)
-        if sequence is not None and (self._sequence is None or sequence > self._sequence):
-            self._sequence = sequence
+        self.work.add(type_, run_id, call, at)
+        if sequence is not None and (self.sequence is None or sequence > self.sequence):
+            self.sequence = sequence
 
     def _state(self, number: int, event: int, time_ns: int, cursor: str | None) -> State:
         return State(
             exchange=number,
             event=event,
             time_ns=time_ns,
-            text=self._spoken["text"],
-            reasoning=self._spoken["reasoning"],
-            open_calls=tuple(named(self._recording, (c for c in self._work.calls.values() if c.open))),
-            runs=tuple(self._work.runs.values()),
-            session=self._work.session,
+            text=self.spoken["text"],
+            reasoning=self.spoken["reasoning"],
+            open_calls=tuple(named(self._recording, (c for c in self.work.calls.values() if c.open))),
+            runs=tuple(self.work.runs.values()),
+            session=self.work.session,
             last_event_id=cursor,
-            last_sequence=self._sequence,
+            last_sequence=self.sequence,
             connections=(number,),
         )
 

@@ -1,0 +1,197 @@
+"""A recording in a file that a browser opens: what it holds is what the server would tell."""
+
+import gzip
+import json
+import re
+from base64 import b64decode, b64encode
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import Ending
+from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect import jsonlines, place, timeline
+from wiretape_inspect.embedding import page_with
+from wiretape_inspect.view.state import KEPT, state_at
+
+_DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
+
+
+def embedded(path, **how):
+    """The document that a page holds."""
+    with open_recording(path) as recording:
+        page = b"".join(page_with(recording, **how))
+    (data,) = _DATA.findall(page)
+    return json.loads(data)
+
+
+def unpacked(text):
+    return json.loads(gzip.decompress(b64decode(text)))
+
+
+def details_of(document, number):
+    return {
+        event: detail
+        for block in document["details"][str(number)]
+        for event, detail in zip(range(block["first"], block["last"] + 1), unpacked(block["gzip"]), strict=True)
+    }
+
+
+def state_in(states, event):
+    """What the steps up to an event come to, as the page puts them together."""
+    now, runs, calls = {"text": None, "reasoning": None}, {}, {}
+    for at, changes in states["steps"]:
+        if at > event:
+            break
+        for spans, name in ((runs, "runs"), (calls, "calls")):
+            for span in changes.pop(name, ()):
+                spans[span["id"]] = spans.get(span["id"], {}) | span
+        now |= changes
+    for name in ("text", "reasoning"):
+        index, units, characters, final = now[name] or (None, 0, 0, False)
+        text = "" if index is None else states["texts"][index].encode("utf-16-le", "surrogatepass")[: 2 * units]
+        whole = text.decode("utf-16-le", "surrogatepass") if text else ""
+        now[name] = {"text": whole[-KEPT:], "characters": characters, "final": final}
+    opened = [call for call in calls.values() if call["ended"] is None]
+    return (
+        {"exchange": states["exchange"], "event": event, "connections": states["connections"]}
+        | now
+        | {
+            "runs": list(runs.values()),
+            "open_calls": opened,
+        }
+    )
+
+
+def assert_the_same(path):
+    """Everything in the file is what there is to be told."""
+    document = embedded(path)
+    with open_recording(path) as recording:
+        findings = timeline.stored_findings(recording)
+        for exchange in recording.exchanges():
+            found = findings.get(exchange.number, ())
+            told = map(jsonlines.dump, jsonlines.rows(recording, exchange, found))
+            assert document["rows"][str(exchange.number)] == [json.loads(line) for line in told]
+            if not exchange.is_stream:
+                continue
+            held = details_of(document, exchange.number)
+            events = [seen.event for seen in recording.frames(exchange.number) if seen.event is not None]
+            assert list(held) == events
+            for event in events:
+                state = state_at(recording, exchange, event)
+                closely = jsonlines.closely(recording, exchange, place.find(recording, exchange, event), found, state)
+                said = json.loads(jsonlines.dump(closely))
+                inside = held[event]
+                if "text" in inside:
+                    inside["base64"] = b64encode(inside.pop("text").encode()).decode()
+                states = unpacked(document["states"][str(exchange.number)])
+                assert inside | {"state": state_in(states, event) | {"time_ns": inside["time_ns"]}} == said
+
+
+def test_a_file_holds_what_a_server_would_tell(session):
+    assert_the_same(session)
+
+
+def test_a_file_holds_the_recording_with_its_streams_at_a_glance_and_side_by_side(session):
+    document = embedded(session)
+
+    assert document["format"] == 1
+    assert [head["exchange"] for head in document["recording"]["exchanges"]] == [1, 2, 3, 4]
+    assert (document["recording"]["live"], document["recording"]["replay"], document["recording"]["place"]) == (
+        False,
+        None,
+        None,
+    )
+    assert list(document["rows"]) == ["1", "2", "3", "4"]
+    assert list(document["overviews"]) == list(document["details"]) == list(document["states"]) == ["2", "3"]
+    assert list(document["resumes"]) == ["2:3"]
+    assert document["resumes"]["2:3"][0]["row"] == "resume"
+
+
+TYPES = st.sampled_from(
+    [
+        "run.started",
+        "message.started",
+        "message.delta",
+        "reasoning.delta",
+        "reasoning.message",
+        "message.completed",
+        "tool.started",
+        "tool.completed",
+        "run.completed",
+        "session.status_idle",
+        "odd",
+    ]
+)
+TEXTS = st.text(alphabet="ab\U0001f600é<", max_size=4)
+EVENTS = st.lists(
+    st.tuples(TYPES, TEXTS, st.sampled_from(["r1", "r2", None]), st.sampled_from(["t1", "t2"]), st.booleans()),
+    max_size=25,
+)
+
+
+@settings(max_examples=30)
+@given(first=EVENTS, second=EVENTS, resumes=st.booleans())
+def test_whatever_is_said_the_states_in_a_file_are_those_of_the_recording(new_tape, message, first, second, resumes):
+    tape, number = new_tape(), 0
+    for events, cursor in ((first, None), (second, "e2" if resumes else None)):
+        chunks = []
+        for kind, text, run, call, durable in events:
+            number += 1
+            said = {"run_id": run, "delta": {"text": text}} if run else {"delta": {"text": text}}
+            if kind.startswith("tool"):
+                said["content"] = {"tool_call_id": call, "name": text, "input": {}}
+            elif kind in {"message.completed", "reasoning.message"}:
+                said["content"] = [{"type": "text", "text": text}]
+            marks = {"id": f"e{number}", "sequence": number} if durable and "delta" not in kind else {}
+            chunks.append((1, message(kind, **marks, **said)))
+        tape.exchange(chunks=chunks, request_headers=(("Last-Event-ID", cursor),) if cursor else ())
+    assert_the_same(tape.close())
+
+
+def test_nothing_recorded_ends_the_script_that_holds_it(tape, message, run, tmp_path):
+    evil = "</script><!--<script>alert(1)</script>"
+    tape.exchange(
+        f"/v1/sessions/s1/events/stream?{evil}",
+        [(1, message("message.completed", id=evil, text=evil)), (1, b"data: \xff</script>\n\n")],
+        detail=evil,
+        ending=Ending.SERVICE_RESET,
+    )
+    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 1, 1, None, 5, evil))
+    path = tape.close()
+    with open_recording(path) as recording:
+        page = b"".join(page_with(recording))
+
+    assert page.count(b"</script>") == 2, "that of the data, and that of the page's own script"
+    assert b"<!--" not in _DATA.search(page)[1]
+    assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
+    assert embedded(path)["recording"]["findings"][0]["message"] == evil
+    assert run("export", path, "--format", "html", "-o", tmp_path / "run.html").exit_code == 0
+    assert (tmp_path / "run.html").read_bytes() == page
+
+
+def test_a_long_stream_is_cut_into_blocks(tape, message):
+    large = message("message.completed", id="large", text="x" * 3_000_000)
+    small = [message("message.completed", id=f"e{number}", sequence=number) for number in range(300)]
+    tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
+    document = embedded(tape.close())
+
+    assert [(block["first"], block["last"]) for block in document["details"]["1"]] == [(1, 1), (2, 257), (258, 301)]
+
+
+def test_chunks_are_those_of_the_event_whatever_they_cut(tape, message):
+    data = message("run.started", id="e1") + message("run.completed", id="e2") + b": keep\r\n\r\n" + message("odd")
+    tape.exchange(chunks=[(1, data[at : at + 7]) for at in range(0, len(data), 7)])
+
+    assert_the_same(tape.close())
+
+
+@pytest.mark.parametrize("kept", [[2], [1, 3]])
+def test_a_file_holds_only_the_exchanges_that_were_chosen(session, run, tmp_path, kept):
+    with open_recording(session) as recording:
+        document = embedded(session, exchanges=[recording.exchange(number) for number in kept])
+
+    assert [head["exchange"] for head in document["recording"]["exchanges"]] == kept
+    assert list(document["rows"]) == [str(number) for number in kept]
