@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.contract import EVENT_TYPES
+from wiretape.errors import InputError
 from wiretape_replay.service.engine import Refusal
 from wiretape_replay.service.scenario.kinds import KINDS
 from wiretape_replay.service.scenario.listing import find_scenario, shipped
@@ -75,6 +76,14 @@ def test_everything_goes_wrong(engine_of):
     found, codes = play(engine_of(find_scenario("everything")), 3)
     assert codes == {"SANDBOX_PROVISION_FAILED", "tool_input_invalid", "runtime_resume_unavailable"}
     assert {emitted.ending for emitted in found if emitted.ending} == {"service-reset", "service-closed"}
+
+
+def test_an_error_is_told_as_the_page_tells_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text(EXAMPLES[0].replace("say", "sya"), "utf-8")
+    with pytest.raises(InputError) as caught:
+        find_scenario("mine.toml")
+    assert f"\nError: {caught.value.format_message()}\n" in PAGE
 
 
 def test_the_page_says_every_step_and_key():
