@@ -42,6 +42,7 @@ _ENTRIES = (
     _Entry("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
     _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
     _Entry("debug", "wiretape_inspect.commands.debug:debug", "Look at a recording in a browser, event by event."),
+    _Entry("diff", "wiretape_inspect.commands.diff:diff", "Tell what differs between two recordings."),
     _Entry("export", "wiretape_inspect.commands.export:export", "Write recorded streams as files of other formats."),
     _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
 )

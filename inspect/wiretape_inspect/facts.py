@@ -45,10 +45,11 @@ class Facts:
 
 def facts_of(frame: Frame) -> Facts:
     """Read a frame of kind MESSAGE."""
-    value = read(frame.data)
+    data = frame.data
+    value = read(data)
     said = value if isinstance(value, dict) else None
-    kind, standing, sequence = _place(frame, said)
-    fragment = _fragment(said) if said and standing == "delta" else None
+    kind, standing, sequence = placed(frame, said)
+    fragment = fragment_in(said) if said and standing == "delta" else None
     return Facts(
         type=kind,
         standing=standing,
@@ -56,16 +57,16 @@ def facts_of(frame: Frame) -> Facts:
         sequence=sequence,
         run_id=_text(said.get("run_id")) if said else None,
         tool_call_id=_tool_call_id(said) if said else None,
-        text=fragment if fragment is not None else _preview(kind, said, frame.data),
+        text=fragment if fragment is not None else _preview(kind, said, data),
         characters=len(fragment or ""),
-        note=_note(frame, value),
+        note=_note(frame, value, data),
     )
 
 
 def place_of(frame: Frame) -> tuple[Standing, int | None]:
     """Only the standing and the sequence of a frame of kind MESSAGE, which is quicker to tell."""
     value = read(frame.data)
-    return _place(frame, value if isinstance(value, dict) else None)[1:]
+    return placed(frame, value if isinstance(value, dict) else None)[1:]
 
 
 def final_text(frame: Frame) -> str:
@@ -74,7 +75,8 @@ def final_text(frame: Frame) -> str:
     return "".join(_block_texts(value) or ()) if isinstance(value, dict) else ""
 
 
-def _place(frame: Frame, said: dict[str, Any] | None) -> tuple[str, Standing, int | None]:
+def placed(frame: Frame, said: dict[str, Any] | None) -> tuple[str, Standing, int | None]:
+    """The type, the standing and the sequence of a message that says `said`, if that is an object."""
     kind = (said and _text(said.get("type"))) or frame.event
     sequence = sequence_in(said, frame.data) if said else None
     if not isinstance(sequence, int) or isinstance(sequence, bool):
@@ -88,14 +90,14 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _note(frame: Frame, value: Any) -> str:
-    if not frame.data:
+def _note(frame: Frame, value: Any, data: bytes) -> str:
+    if not data:
         return "empty data" if frame.dispatched else "no data line: no client is handed it"
     if value is Unread.TOO_MUCH:
         return "nested too deep, or numbers too long, to be read"
     if not isinstance(value, dict):
         return "not a JSON object"
-    return "" if is_utf8(frame.data) else "not UTF-8"
+    return "" if is_utf8(data) else "not UTF-8"
 
 
 def is_utf8(data: bytes) -> bool:
@@ -152,7 +154,8 @@ def _preview(kind: str, said: dict[str, Any] | None, data: bytes) -> str:
     return compact(rest) if rest else ""
 
 
-def _fragment(said: dict[str, Any]) -> str | None:
+def fragment_in(said: dict[str, Any]) -> str | None:
+    """The text of a delta; None where it has none."""
     delta = said.get("delta")
     return _text(delta.get("text")) if isinstance(delta, dict) else None
 

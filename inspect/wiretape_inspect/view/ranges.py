@@ -54,6 +54,11 @@ def parsed(text: str, unit: Unit) -> Range:
     return Range(number, None if unit == "time" else number)
 
 
+def nanoseconds(text: str) -> int:
+    """A length of time as it is written, with its unit.  Raises RangeError."""
+    return _number(text, "time")
+
+
 def _between(text: str, unit: Unit) -> Range:
     begin, _, end = text.partition("..")
     low = _number(begin, unit) if begin else None

@@ -1,0 +1,44 @@
+"""Pairs of streams as data, and what is told of them."""
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from wiretape_inspect.comparing.model import KINDS
+
+CASES = tomllib.loads(Path(__file__).with_name("differences.toml").read_text("utf-8"))["case"]
+
+
+def chunk(event, message):
+    """How long after the one before, and the bytes."""
+    if isinstance(event, str):
+        return (1, message("message.delta", run_id="r1", delta={"text": event}))
+    said = dict(event)
+    if "raw" in said:
+        return (1, said["raw"].encode())
+    wait, kind = said.pop("wait", 1), said["type"]
+    lines = [f"event: {kind}", *([f"id: {said['id']}"] if "id" in said else []), f"data: {json.dumps(said)}"]
+    return (wait, ("\n".join(lines) + "\n\n").encode())
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
+def test_what_differs_is_told_and_nothing_else(run, new_tape, message, case):
+    files = []
+    for events in (case["a"], case["b"]):
+        tape = new_tape()
+        tape.exchange(chunks=[chunk(event, message) for event in events])
+        files.append(tape.close())
+
+    result = run("diff", *files, *case.get("options", ()))
+
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert lines[3:-1] == case["told"]
+    assert lines[-1].startswith("No difference (1 exchange" if not case["told"] else str(found(case["told"])))
+    assert result.exit_code == bool(case["told"])
+
+
+def found(told):
+    """How many differences these lines are."""
+    return sum(line.split()[0] in KINDS for line in told)
