@@ -1,0 +1,105 @@
+"""The page drives a replay while a real client waits on the other side."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import ClientSession
+from playwright.async_api import expect
+
+from wiretape_inspect.debugging.forwarding import Replay
+from wiretape_replay.serving import Options, serve_replay
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+PATH = "/v1/sessions/s1/events/stream?event_deltas=true"
+
+
+class Client:
+    """Reads a stream, and knows how many events came."""
+
+    def __init__(self):
+        self.events = []
+        self._came = asyncio.Condition()
+
+    async def read(self, url):
+        async with ClientSession() as session, session.get(url, headers={"Authorization": "Bearer k"}) as answer:
+            assert answer.status == 200
+            async for line in answer.content:
+                if line.startswith(b"event: "):
+                    async with self._came:
+                        self.events.append(line.decode().removeprefix("event: ").strip())
+                        self._came.notify_all()
+
+    async def has(self, number):
+        """Wait until that many came, and no more did by then."""
+        async with self._came:
+            await asyncio.wait_for(self._came.wait_for(lambda: len(self.events) >= number), 20)
+        assert len(self.events) == number
+
+
+@asynccontextmanager
+async def waiting(url):
+    client = Client()
+    task = asyncio.create_task(client.read(url))
+    try:
+        yield client
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client_waits(debugging, session):
+    async with (
+        serve_replay(session, Options(paused=True)) as replay,
+        debugging(session, replay=Replay(replay.url, replay.token)) as shown,
+        waiting(replay.url + PATH) as client,
+    ):
+        bar = shown.page.locator("#playhead")
+        await expect(bar.locator(".play-status")).to_have_text("paused")
+        await expect(bar.locator(".play-next")).to_contain_text("run.started")
+        await expect(bar).to_contain_text("1 stream connected")
+        await shown.keys(".")
+        await client.has(1)
+        await expect(bar.locator(".play-next")).to_contain_text("tool.started")
+        await expect(shown.page.locator("#timeline .row.next:visible .n")).to_have_text("2")
+
+        await bar.get_by_role("textbox", name="Break before").fill("message.completed")
+        await shown.keys("Enter")
+        await expect(bar.locator(".breakpoints li")).to_contain_text("type message.completed")
+        await shown.page.locator("#timeline .list").focus()
+        await shown.keys(" ")
+        await expect(bar.locator(".play-status")).to_have_text("at a breakpoint")
+        await client.has(39)
+        await shown.has_hash("x=2", "e=40")
+        await expect(shown.chosen().locator(".type")).to_have_text("message.completed")
+
+        await bar.get_by_role("button", name="Remove the breakpoint").click()
+        await expect(bar.locator(".breakpoints li")).to_have_count(0)
+        await bar.get_by_role("button", name="Step: let one event out").click()
+        await client.has(40)
+        assert client.events[-1] == "message.completed"
+
+
+async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_event(debugging, session):
+    async with (
+        serve_replay(session, Options(paused=True)) as replay,
+        debugging(session, "#x=2&e=2", replay=Replay(replay.url, replay.token)) as shown,
+    ):
+        bar = shown.page.locator("#playhead")
+        await expect(bar.locator(".play-status")).to_have_text("paused")
+        await expect(shown.chosen()).to_have_count(1)
+        await shown.keys("b")
+        await expect(bar.locator(".breakpoints li")).to_contain_text("sequence 2")
+        await shown.keys("s")
+        await expect(bar.locator(".count")).to_contain_text("2 / ")
+        await bar.get_by_role("button", name="Begin anew").click()
+        await expect(bar.locator(".count")).to_contain_text("0 / ")
+
+
+async def test_a_replay_that_is_gone_is_told(debugging, session):
+    async with serve_replay(session, Options(paused=True)) as replay:
+        gone = Replay(replay.url, replay.token)
+    async with debugging(session, replay=gone) as shown:
+        await expect(shown.page.locator("#trouble")).to_be_visible()
+        shown.troubles[:] = [said for said in shown.troubles if "502" not in said]
