@@ -9,8 +9,10 @@ from click.testing import CliRunner
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape_replay.answers.settings import load_service
+from wiretape_replay.front.asked import LARGEST_COMPARED
 from wiretape_replay.service.assumptions import FIXED, load_setup, settings
 from wiretape_replay.service.cli import serve as command
+from wiretape_replay.service.operations.reading import DEEPEST
 from wiretape_replay.service.scenario.steps import DEADLINE_NS
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
@@ -67,6 +69,8 @@ def test_every_assumption_stands_in_the_docs_and_in_the_help():
 def test_the_figures_that_are_told_are_those_that_hold():
     told = {one.subject: one.assumed for one in FIXED}
     assert told["deadline of application tools"] == f"{DEADLINE_NS // 10**9} s"
+    assert told["largest body"].startswith(f"{LARGEST_COMPARED // 2**20} MiB,")
+    assert told["deepest body"].startswith(f"nested {DEEPEST} deep,")
     assert told["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
 
 

@@ -43,6 +43,54 @@ async def test_a_body_that_is_none_is_an_invalid_request(serve):
         assert (await stage.get(run)).status == 200, "it works as before"
 
 
+WHY = {
+    b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}': "of 4 MiB or less",
+    b'{"a":' * 100_000: "nested 1024 deep, and is deeper at line 1, column",
+    b'{"a":' + b"[" * 1_024 + b"]" * 1_024 + b"}": "nested 1024 deep, and is deeper at line 1, column",
+    b'{"a": 1e400}': "no number that a double cannot",
+    b'{"a": ' + b"9" * 5_000 + b"}": "no number that a double cannot",
+    b'{"a":\n "\\ud800"}': "no half of a surrogate pair, and has one at line 2, column",
+    b'{"a": "\\udc00"}': "no half of a surrogate pair",
+    b"\xef\xbb\xbf{}": "no byte order mark",
+    b'{"a": NaN}': "it has to be JSON, and is none at line 1, column 7",
+    b"{}{}": "it has to be JSON, and is none at line 1, column 3",
+    b'{"a": "\xfc"}': "is no UTF-8 at byte 7",
+    gzip.compress(b"{}"): "and is compressed",
+    b"[]": "it has to be an object",
+}
+
+
+@pytest.mark.parametrize("body", WHY, ids=WHY.values())
+async def test_a_body_that_is_none_is_told_why(serve, body):
+    async with serve(virtual=True) as stage:
+        reply = await stage.post("/v1/sessions", data=body)
+        assert (reply.code, reply.error["details"][0]["path"]) == ("invalid_request", "$")
+        assert WHY[body] in reply.error["message"]
+
+
+TAKEN = {
+    "large numbers": b'{"a": 1e308, "b": ' + b"9" * 300 + b"}",
+    "deep": b'{"a":' + b"[" * 1_023 + b"]" * 1_023 + b"}",
+    "a whole surrogate pair": b'{"\\ud83d\\ude00": "\\u0000"}',
+}
+
+
+@pytest.mark.parametrize("body", TAKEN.values(), ids=TAKEN)
+async def test_what_is_at_the_limit_is_taken(serve, body):
+    async with serve(virtual=True) as stage:
+        assert (await stage.post("/v1/sessions", data=body)).status == 201
+
+
+@pytest.mark.parametrize("encoding", ["foo", "gzip", "identity, br", "deflate"])
+async def test_a_body_that_is_encoded_is_refused_whatever_is_in_it(serve, encoding):
+    async with serve(virtual=True) as stage:
+        for body in (b"{}", b"", gzip.compress(b"{}")):
+            reply = await stage.post("/v1/sessions", data=body, headers={"Content-Encoding": encoding})
+            assert (reply.status, reply.code) == (400, "invalid_request")
+            assert reply.error["details"][0]["path"] == "Content-Encoding"
+        assert (await stage.post("/v1/sessions", headers={"Content-Encoding": "Identity"})).status == 201
+
+
 async def test_what_cannot_be_done_comes_before_a_body_that_is_none(serve):
     """And an idempotency key of another request before both."""
     async with serve("application-tool", virtual=True, limits=False) as stage:
@@ -208,7 +256,7 @@ async def test_a_key_that_is_none_is_refused_wherever_it_is_shown(serve):
 
 async def test_a_parameter_that_is_no_boolean_is_an_invalid_request(serve):
     async with serve(virtual=True) as stage:
-        for value in ("maybe", "1", "", "true,false"):
+        for value in ("maybe", "1", "", "true,false", "true&event_deltas=true", "false&event%5Fdeltas=true"):
             reply = await stage.get(f"{await stage.session()}/events/stream?event_deltas={value}")
             assert (reply.status, reply.code) == (400, "invalid_request"), value
             assert reply.error["details"][0]["path"] == "event_deltas"

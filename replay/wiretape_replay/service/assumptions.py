@@ -123,7 +123,17 @@ FIXED = (
     Fixed("a path that nobody knows", "404 `resource_not_found`", "nowhere"),
     Fixed("what is no HTTP", "400 `invalid_request`, and the connection ends", "nowhere"),
     Fixed("largest body", "4 MiB, then 400 `invalid_request`", "nowhere"),
+    Fixed("deepest body", "nested 1024 deep, then 400 `invalid_request`", "nowhere"),
+    Fixed(
+        "what bodies can hold",
+        "JSON in UTF-8, numbers as far as a double goes, no half surrogate pairs; a `workspace_id` of 1 to 255 "
+        "characters, 100 `tools`, whose names are of 1 to 200 characters",
+        "nowhere",
+    ),
     Fixed("`Content-Type` of requests", "is not looked at: a body is JSON or refused", "nowhere"),
+    Fixed("`Content-Encoding` of requests", "none or `identity`: others are 400 `invalid_request`", "nowhere"),
+    Fixed("largest request line and header", "256 KiB each, and 1000 headers, then 400 `invalid_request`", "nowhere"),
+    Fixed("`event_deltas`", "`true` or `false`, in any case, once; other parameters are ignored", "nowhere"),
 )
 
 

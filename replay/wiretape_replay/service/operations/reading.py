@@ -13,23 +13,57 @@ from wiretape_replay.front.asked import LARGEST_COMPARED, Asked
 from wiretape_replay.front.asked import body_of as comparable
 from wiretape_replay.service.engine import Refusal
 
+DEEPEST = 1024
+"""How deep orjson reads what is nested."""
 _LONGEST_KEY = 255
+_GZIP = b"\x1f\x8b"
+_WHY = {
+    "depth recursion": f"it can be nested {DEEPEST} deep, and is deeper",
+    "infinity range": "it can hold no number that a double cannot, and has one",
+    "surrogate": "it can hold no half of a surrogate pair, and has one",
+    "bom": "it can have no byte order mark, and has one",
+}
+"""What orjson does not take although it is JSON, or nearly, by words that it says then."""
 _EMPTY = comparable([b"{}"]).digest
 
 
 def body_of(asked: Asked) -> Mapping[str, Any]:
     """The JSON object that a request carries; an empty body is an empty object."""
+    _check_encoding(asked)
     if asked.body.text is None:
         raise invalid("$", f"it has to be of {LARGEST_COMPARED // 1024 // 1024} MiB or less")
     if not asked.body.text.strip():
         return {}
     try:
         document = orjson.loads(asked.body.text)
-    except orjson.JSONDecodeError:
-        raise invalid("$", "it has to be JSON, in UTF-8 and not compressed") from None
+    except orjson.JSONDecodeError as error:
+        raise invalid("$", _why_no_json(asked.body.text, error)) from None
     if not isinstance(document, dict):
         raise invalid("$", "it has to be an object")
     return document
+
+
+def _check_encoding(asked: Asked) -> None:
+    """Refuse what is encoded, whether it is or not: nobody decodes it."""
+    for name, value in asked.headers:
+        if name.lower() == "content-encoding" and value.strip().lower() not in {"", "identity"}:
+            raise invalid(name, "bodies are read as they are, so there can be no other than identity")
+
+
+def _why_no_json(text: bytes, error: orjson.JSONDecodeError) -> str:
+    """What is wrong with a body that cannot be read."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError as bad:
+        if text.startswith(_GZIP):
+            return "it has to be JSON, and is compressed"
+        return f"it has to be JSON in UTF-8, and is no UTF-8 at byte {bad.start}"
+    place = f"at line {error.lineno}, column {error.colno}"
+    said = str(error).lower()  # what orjson says differs by its version
+    for words, why in _WHY.items():
+        if any(word in said for word in words.split()):
+            return f"{why} {place}"
+    return f"it has to be JSON, and is none {place}"
 
 
 def payload(asked: Asked) -> bytes:
@@ -60,9 +94,11 @@ def idempotency_key(asked: Asked, name: str) -> str | None:
 def check_stream(asked: Asked) -> None:
     """Whether the parameters of a stream are what they can be."""
     pairs = parse_qsl(asked.target.partition("#")[0].partition("?")[2], keep_blank_values=True)
-    for name, value in pairs:
-        if name == EVENT_DELTAS and value.lower() not in {"true", "false"}:
-            raise invalid(name, "it has to be true or false")
+    deltas = [value.lower() for name, value in pairs if name == EVENT_DELTAS]
+    if any(value not in {"true", "false"} for value in deltas):
+        raise invalid(EVENT_DELTAS, "it has to be true or false")
+    if len(deltas) > 1:
+        raise invalid(EVENT_DELTAS, "there can be one")
     cursors = [value for name, value in asked.headers if name.lower() == CURSOR_HEADER.lower()]
     if len(cursors) > 1:
         raise invalid(CURSOR_HEADER, "there can be one")
