@@ -24,7 +24,7 @@ from wiretape.recording import Recording, Writer, open_recording
 from wiretape.recording.formats import named
 from wiretape.rules import Checker
 
-FORMATS = ("jsonl",)
+FORMATS = ("jsonl", "tape")
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=30)
 JSON = st.recursive(
@@ -158,7 +158,7 @@ def _written(recording: Recording, kind: str, to: Path) -> Path:
 
 @pytest.mark.parametrize("kind", FORMATS)
 @given(conversations())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_what_was_observed_comes_back(kind: str, seen: list[Observation]) -> None:
     """Bytes, boundaries, times, heads, losses and endings, whatever stands in them and however they interleave."""
     with tempfile.TemporaryDirectory() as folder:

@@ -51,6 +51,13 @@ FORMATS = (
         writes="wiretape.recording.formats.jsonl:WRITES",
         opens=True,
     ),
+    Format(
+        "tape",
+        "YAML for people and git, with events as data: nothing observed is lost",
+        reads="wiretape.recording.formats.tape:READS",
+        writes="wiretape.recording.formats.tape:WRITES",
+        opens=True,
+    ),
 )
 """Every format, in the order in which a file is tried."""
 

@@ -1,0 +1,247 @@
+"""One exchange, as a tape says it: its heads, and what was observed of it, in order of time."""
+
+import heapq
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
+from wiretape.recording.formats.tape.items import STEP_NS, Chunks, Lost, read_item, read_items, seconds, text_of
+from wiretape.recording.formats.tape.scanning import Document, Listed, Scanner
+from wiretape.recording.formats.tape.values import Told, load, table_of
+from wiretape.toml import Place, Table
+
+KEYS = (
+    *("request", "at", "number", "client", "scheme", "authority", "http", "headers", "body", "asked"),
+    *("answer", "answered", "answer-http", "answer-headers", "answer-body", "events", "framing"),
+    *("ending", "ended", "detail"),
+)
+CLIENT = "127.0.0.1"
+HTTP = "HTTP/1.1"
+STREAM_HEADERS: Headers = (("Content-Type", "text/event-stream"),)
+JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
+Items = Iterator[Chunks | Lost]
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """What an exchange need not say."""
+
+    scheme: str
+    authority: str
+
+
+class Exchange:
+    """An exchange of a tape.  Making it and reading it raises InputError where it is wrong."""
+
+    def __init__(self, scanner: Scanner, document: Document, around: Around) -> None:
+        self._scanner = scanner
+        self._listed = {key: each for key, each in document.entries.items() if isinstance(each, Listed)}
+        self.table = whole(scanner, document)
+        self.table.only(KEYS, "key of an exchange")
+        for key, each in self._listed.items():
+            if key == "events" and "answer-body" in self.table:
+                raise scanner.wrong(each.line, "events and answer-body do not go together: both are the answer's body")
+        self._around = around
+        self._framing = _framing(self.table)
+        self.at_ns = None if "at" not in self.table else seconds(self.table, "at", 0)
+        self.number = self.table.integer("number", least=1) if "number" in self.table else None
+
+    def wrong(self, key: str, what: str) -> Exception:
+        """An error about a key."""
+        return self.table.wrong(key, what)
+
+    def observations(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """What was observed, in order of time, when it is exchange `number` and begins at `at_ns`."""
+        yield self._request(number, at_ns)
+        last_ns = at_ns
+        for seen in _merged(self._asking(number, at_ns), self._answering(number, at_ns)):
+            last_ns = max(last_ns, last_of(seen))
+            yield seen
+        ending = Ending(self.table.one_of("ending", list(Ending), Ending.COMPLETE))
+        if ending is not Ending.OPEN or "ended" in self.table:
+            after_ns = seconds(self.table, "ended", STEP_NS)
+            yield ExchangeEnded(number, last_ns + after_ns, ending, text_of(self.table, "detail", ""))
+
+    def _request(self, number: int, at_ns: int) -> RequestStarted:
+        table = self.table
+        method, space, target = text_of(table, "request").partition(" ")
+        if not space or not method:
+            raise table.wrong("request", "it has to be a method and a target, as in GET /v1/sessions/s1/events/stream")
+        return RequestStarted(
+            number,
+            at_ns,
+            text_of(table, "client", CLIENT),
+            method,
+            text_of(table, "scheme", self._around.scheme),
+            text_of(table, "authority", self._around.authority),
+            target,
+            text_of(table, "http", HTTP),
+            _headers(table, "headers", ()),
+        )
+
+    def _asking(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """The request's body, and that it was whole, which may be said to have come before some of it."""
+        body = self._body("body", number, Side.REQUEST, at_ns)
+        if "asked" not in self.table:
+            last_ns = at_ns
+            for seen in body:
+                last_ns = last_of(seen)
+                yield seen
+            yield RequestEnded(number, last_ns + STEP_NS)
+        elif self.table.values["asked"] is None:
+            yield from body
+        else:
+            whole_ns = at_ns + seconds(self.table, "asked", 0)
+            yield from _merged(iter([RequestEnded(number, whole_ns)]), body)
+
+    def _answering(self, number: int, at_ns: int) -> Iterator[Observation]:
+        table = self.table
+        if "answer" in table and table.values["answer"] is None:
+            for key in ("answered", "answer-http", "answer-headers", "answer-body", "events"):
+                if key in table or key in self._listed:
+                    raise table.wrong(key if key in table else "answer", f"there is no answer, so no {key}")
+            return
+        status, reason = _status(table)
+        answered_ns = at_ns + seconds(table, "answered", self._asked_ns() + STEP_NS)
+        key = "events" if self._has("events") else "answer-body"
+        headers = _headers(table, "answer-headers", self._default_headers(key))
+        yield ResponseStarted(number, answered_ns, status, reason, text_of(table, "answer-http", HTTP), headers)
+        yield from self._body(key, number, Side.RESPONSE, answered_ns)
+
+    def _asked_ns(self) -> int:
+        """How long the request took, as far as that can be told before its body is read."""
+        return seconds(self.table, "asked", STEP_NS) if self.table.values.get("asked") is not None else STEP_NS
+
+    def _has(self, key: str) -> bool:
+        return key in self.table or key in self._listed
+
+    def _default_headers(self, key: str) -> Headers:
+        if key == "events" and self._has(key):
+            return STREAM_HEADERS
+        return JSON_HEADERS if isinstance(self.table.values.get(key), dict) else ()
+
+    def _body(self, key: str, number: int, side: Side, now_ns: int) -> Iterator[BytesArrived | BytesLost]:
+        start = 0
+        for item in self._items(key):
+            if isinstance(item, Lost):
+                now_ns += item.after_ns
+                yield BytesLost(number, now_ns, side, start, item.count, item.why)
+                start += item.count
+                continue
+            for after_ns, data in item.parts:
+                now_ns += after_ns
+                end = start + len(data)
+                yield BytesArrived(number, side, start, data, (end,), (now_ns,))
+                start = end
+
+    def _items(self, key: str) -> Items:
+        listed = self._listed.get(key)
+        if listed is not None:
+            return read_items(self._scanner.path, self._scanner.items(listed), key, self._framing)
+        if key not in self.table:
+            return iter(())
+        value = self.table.values[key]
+        if isinstance(value, list):
+            return (read_item(each, self._framing) for each in self.table.tables(key))
+        if key != "events" and isinstance(value, str):
+            return iter([Chunks(((STEP_NS, value.encode()),))])
+        if key != "events" and isinstance(value, dict):
+            return iter([Chunks(((STEP_NS, self._framing.document(value)),))])
+        raise self.table.wrong(key, 'it has to be a list of such things as - data: {"type": "run.started"}')
+
+
+def whole(scanner: Scanner, document: Document) -> Table:
+    """The entries of a document but for the lists that are read later.  Raises InputError."""
+    values: dict[str, Any] = {}
+    lines: dict[Place, int] = {}
+    for key, entry in document.entries.items():
+        if isinstance(entry, Listed):
+            lines[(key,)] = entry.line
+            continue
+        value, told = load(scanner.path, entry)
+        values[key] = table_of(told, value, ()).values[key]
+        lines |= told.lines
+        lines.pop((), None)
+    return Table(Told(scanner.path, document.line, lines), values)
+
+
+def last_of(seen: Observation) -> int:
+    """When it was over."""
+    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+
+
+def _merged(first: Iterator[Observation], second: Iterator[Observation]) -> Iterator[Observation]:
+    """Two sequences in order of time as one."""
+    yield from heapq.merge(first, second, key=lambda seen: seen.time_ns)
+
+
+def _status(table: Table) -> tuple[int, str]:
+    said = table.values.get("answer", 200)
+    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= 999:
+        return said, phrase(said)
+    number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
+    if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):
+        raise table.wrong("answer", "it has to be a status, as in 200 or 200 OK, or null for no answer")
+    return int(number), reason
+
+
+def phrase(status: int) -> str:
+    """What HTTP calls a status; empty where it has no name."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""
+
+
+def _headers(table: Table, key: str, default: Headers) -> Headers:
+    if key not in table:
+        return default
+    said = table.values[key]
+    listed = [said] if isinstance(said, dict) else said
+    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
+        raise table.wrong(key, "it has to be a list of such lines as - Accept: text/event-stream")
+    pairs = [(name, value) for each in listed for name, value in each.items()]
+    return tuple((_latin1(table, key, name), _latin1(table, key, value)) for name, value in pairs)
+
+
+def _latin1(table: Table, key: str, value: Any) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    if not isinstance(value, str):
+        raise table.wrong(key, "names and values have to be texts: put them in quotes")
+    if any(ord(character) > 255 for character in value):
+        raise table.wrong(key, "each character of a header stands for one byte, so there is none above U+00FF")
+    return value
+
+
+_FRAMING: dict[str, Callable[[Table], Any]] = {
+    "fields": lambda table: tuple(table.texts("fields")),
+    "line-end": lambda table: table.one_of("line-end", list(LINE_ENDS)),
+    "json": lambda table: table.one_of("json", list(JSON_STYLES)),
+    "space": lambda table: table.flag("space"),
+}
+
+
+def _framing(table: Table) -> Framing:
+    if "framing" not in table:
+        return PLAIN
+    said = table.table("framing", "json: spaced")
+    said.only(_FRAMING, "key of framing")
+    made = Framing(**{key.replace("-", "_"): _FRAMING[key](said) for key in said})
+    if sorted(made.fields) != sorted(FIELDS):
+        raise said.wrong("fields", f"it has to name {', '.join(FIELDS)}, in their order")
+    return made
