@@ -38,7 +38,7 @@ class TomlFile:
     def load(cls, path: Path) -> "TomlFile":
         """Read a file.  Raises InputError."""
         try:
-            text = path.read_text("utf-8")
+            text = path.read_text("utf-8-sig")  # some editors begin a file with a mark of its encoding
         except OSError as error:
             raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
         except UnicodeDecodeError:

@@ -67,6 +67,14 @@ def test_the_line_of_a_place_is_told(toml, place, line):
     assert toml(DOCUMENT).file.wrong(place, "no").message.endswith(f"file.toml, line {line}: {keys}: no.")
 
 
+def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(tmp_path):
+    path = tmp_path / "file.toml"
+    path.write_bytes('\ufeffa = 1\r\nb = "x"\r\n'.encode())
+    table = TomlFile.load(path).table()
+    assert (table.integer("a"), table.text("b")) == (1, "x")
+    assert table.wrong("b", "no").message.endswith("line 2: b: no.")
+
+
 def test_a_place_that_cannot_be_found_is_told_without_a_line(toml):
     assert toml(DOCUMENT).file.wrong(("zzz",), "no").message.endswith("file.toml: zzz: no.")
     assert toml(DOCUMENT).file.wrong((), "no").message.endswith("file.toml: no.")

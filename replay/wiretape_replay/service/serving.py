@@ -166,7 +166,7 @@ def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
         return "scenario", given, scenario_text(given)
     path = scenario_path(given) if isinstance(given, str) else given
     scenario = read_scenario(path)
-    return path.stem, path.read_text("utf-8"), scenario
+    return path.stem, path.read_text("utf-8-sig"), scenario
 
 
 def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
