@@ -94,6 +94,10 @@ class Tape:
             self._writer.feed([ExchangeEnded(number, self.after(1), ending, "")])
         self.save()
 
+    def answer(self, number: int) -> None:
+        """Let the answer to an exchange begin that was left unanswered: an event stream."""
+        self._writer.feed([ResponseStarted(number, self.after(1), 200, "", "HTTP/1.1", EVENT_STREAM)])
+
     def save(self) -> None:
         """Put on disk what is recorded, for those who read it meanwhile."""
         self._writer.commit()

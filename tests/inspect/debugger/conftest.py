@@ -96,6 +96,12 @@ async def _looking(path: Path, replay: Replay | None = None) -> AsyncIterator[Lo
         yield Looker(debugger, session)
 
 
+@pytest.fixture(scope="session")
+def delta(message) -> Callable[[str], bytes]:
+    """The bytes of one delta."""
+    return lambda text: message("message.delta", run_id="r1", delta={"text": text})
+
+
 @pytest.fixture
 def looking() -> Callable[..., AbstractAsyncContextManager[Looker]]:
     """A debugger, and one who was let in: `async with looking(path) as looker`."""

@@ -1,0 +1,204 @@
+"""A recording that grows, told to a page."""
+
+import gzip
+
+import pytest
+
+from wiretape.observe import Ending
+from wiretape.rules import Finding, Party, Severity
+
+
+def finding(event, byte_offset=None):
+    return Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, event, None, byte_offset, 5, "It is wrong.")
+
+
+class Page:
+    """What a page has after some messages."""
+
+    def __init__(self) -> None:
+        self.rows = []
+        self.sure = 0
+        self.heads = {}
+        self.findings = []
+        self.last = None
+
+    def take(self, messages):
+        for message in messages:
+            self.last, data = message, message.data
+            if message.event == "rows":
+                assert 0 <= data["first"] <= len(self.rows)
+                self.rows[data["first"] :] = data["rows"]
+                self.sure = data["sure"]
+                assert self.sure <= len(self.rows)
+            elif message.event == "exchange":
+                self.heads[data["exchange"]] = data
+            elif message.event == "finding":
+                self.findings.append(data)
+        return self
+
+    def kinds(self):
+        return [row["row"] for row in self.rows]
+
+
+def rows(message):
+    return message.event == "rows"
+
+
+@pytest.fixture
+def growing(tape, message):
+    """A recording with an open stream that has one event."""
+    tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1, run_id="r1"))], ending=None)
+    tape.save()
+    return tape
+
+
+async def test_what_comes_is_told_until_the_recording_is_closed(growing, message, delta, looking):
+    page = Page()
+    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+        page.take(await live.until(rows))
+        assert (page.kinds(), list(page.heads), page.heads[1]["ending"]) == (["event"], [1], "open")
+        growing.go_on(1, [(1, delta("Hel")), (1, delta("lo"))])
+        page.take(await live.until(rows))
+        assert (page.kinds(), page.rows[1]["preview"], page.sure) == (["event", "deltas"], "Hello", 1)
+        growing.go_on(1, [(1, delta(" you")), (2000, b": keep-alive\n\n")])
+        page.take(await live.until(rows))
+        assert (page.kinds(), page.rows[1]["count"], page.sure) == (["event", "deltas", "pause"], 3, 1)
+        growing.go_on(1, [(1, message("run.completed", id="e2", sequence=2))], Ending.CLIENT_CLOSED)
+        growing.exchange("/x", status=404, headers=())
+        growing.save()
+        page.take(await live.until(rows))
+        assert page.kinds() == ["event", "deltas", "pause", "event", "end"]
+        assert (page.sure, page.rows[-1]["words"]) == (5, "client closed")
+        assert page.heads[1]["ending"] == "client-closed"
+        growing.close()
+        page.take(await live.until(lambda message: message.event == "closed"))
+        assert page.heads[2]["status"] == 404
+        assert page.last.data["ended_ns"] == growing.now
+        assert await live.next() is None
+        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+
+
+async def test_a_finding_comes_before_the_rows_that_it_changes(growing, message, delta, looking):
+    growing.go_on(1, [(1, delta(text)) for text in "abcd"])
+    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+        page = Page().take(await live.until(rows))
+        assert page.kinds() == ["event", "deltas"]
+        growing.find(finding(3))
+        messages = await live.until(rows)
+        assert [one.event for one in messages] == ["finding", "rows"]
+        page.take(messages)
+        assert page.findings[0]["rule"]["name"] == "sequence-not-increasing"
+        assert page.kinds() == ["event", "deltas", "event", "deltas"]
+        assert [len(row.get("findings", ())) for row in page.rows] == [0, 0, 1, 0]
+        growing.go_on(1, [(1, delta("e"))])
+        growing.find(finding(1))
+        page.take(await live.until(lambda message: message.event == "finding"))
+        page.take(await live.until(rows))
+        assert page.findings[1]["rule"] is None, "it was told"
+        growing.go_on(1, [], Ending.COMPLETE)
+        page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
+        growing.find(finding(None))
+        page.take(await live.until(rows))
+        growing.close()
+        await live.until(lambda message: message.event == "closed")
+        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        assert len(page.rows[-1]["findings"]) == 1
+
+
+async def test_a_late_finding_in_a_long_stream_changes_little(tape, message, looking):
+    data = [(1, message("message.completed", id=f"e{number}", sequence=number)) for number in range(1, 2001)]
+    tape.exchange(chunks=data, ending=None)
+    tape.save()
+    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+        page = Page()
+        while len(page.rows) < 2000:
+            page.take(await live.until(rows))
+        tape.find(finding(1500))
+        messages = await live.until(lambda message: rows(message) and message.data["sure"] == 2000)
+        page.take(messages)
+        first = next(message for message in messages if rows(message))
+        assert first.data["first"] == 1499, "nothing before it is told again"
+        tape.go_on(1, [], Ending.COMPLETE)
+        page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
+        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+
+
+async def test_one_who_comes_back_is_told_what_is_new(growing, message, delta, looking):
+    growing.go_on(1, [(1, delta("a"))])
+    async with looking(growing.path) as looker:
+        async with looker.live("?exchange=1") as live:
+            page = Page().take(await live.until(rows))
+        growing.go_on(1, [(1, delta("b")), (1, message("run.completed", id="e2"))])
+        async with looker.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
+            messages = await live.until(rows)
+        assert messages[-1].data["first"] == 1
+        page.take(messages)
+        assert (page.kinds(), page.rows[1]["preview"]) == (["event", "deltas", "event"], "ab")
+        growing.find(finding(2))
+        async with looker.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
+            messages = await live.until(rows)
+        assert [one.event for one in messages] == ["exchange", "finding", "rows"]
+        page.take(messages)
+        assert page.kinds() == ["event", "event", "deltas", "event"]
+        growing.close()
+
+
+async def test_after_a_place_only_what_is_new_is_told(growing, looking):
+    growing.exchange("/x", status=404, headers=())
+    growing.find(finding(1))
+    async with looking(growing.path) as looker:
+        _, told = await looker.get("/api/recording")
+        growing.exchange("/y", status=404, headers=())
+        growing.save()
+        async with looker.live(f"?after={told['place']}") as live:
+            heads = [(await live.next()).data["exchange"] for _ in range(2)]
+            assert heads == [1, 3], "the one that is open, and the one that is new"
+            growing.close()
+            assert (await live.next()).event == "closed"
+
+
+async def test_an_exchange_that_becomes_a_stream_has_rows_from_then_on(tape, message, looking):
+    tape.exchange(status=None, ending=None)
+    tape.save()
+    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+        assert (await live.next()).data["status"] is None
+        tape.answer(1)
+        tape.go_on(1, [(1, message("run.started", id="e1"))])
+        page = Page().take(await live.until(rows))
+        assert page.kinds() == ["event"]
+        assert page.heads[1]["status"] == 200
+        tape.close()
+
+
+async def test_a_recorder_that_is_gone_without_a_word_is_told(tape, message, looking):
+    tape.exchange(chunks=[(5, message("run.started", id="e1")), (1, b"data: cut")], ending=None)
+    path = tape.close(killed=True)
+    async with looking(path) as looker, looker.live("?exchange=1") as live:
+        page = Page().take(await live.until(lambda message: message.event == "closed"))
+
+    assert page.kinds() == ["event"]
+    assert page.last.data == {"ended_ns": None}
+
+
+async def test_a_recording_that_vanishes_is_told(growing, looking):
+    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+        await live.until(rows)
+        growing.path.rename(growing.path.with_suffix(".old"))
+        last = (await live.until(lambda message: message.event == "closed"))[-1]
+        assert last.data["error"]["message"] == f"There is no file {growing.path}."
+
+
+async def test_a_stream_that_came_compressed_is_told_too(tape, message, looking):
+    whole = gzip.compress(message("run.started", id="e1") + message("run.completed", id="e2"))
+    headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+    tape.exchange(chunks=[(1, whole[:60])], headers=headers, ending=None)
+    tape.save()
+    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+        page = Page()
+        tape.go_on(1, [(1, whole[60:])], Ending.COMPLETE)
+        while "end" not in page.kinds():
+            page.take(await live.until(rows))
+        tape.find(finding(1))
+        page.take(await live.until(rows))
+        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        tape.close()
