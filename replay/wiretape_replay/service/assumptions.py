@@ -96,6 +96,8 @@ FIXED = (
         "all whose key and scope are good, but those refused by the limit; those answered once more, too",
         "nowhere",
     ),
+    Fixed("window of a limit", "any 60 s; `Retry-After` is in whole seconds, rounded up", "`[limits]`"),
+    Fixed("refusals when several fit", "the first of 401, 403, 429 and 404, then what the operation says", "nowhere"),
     Fixed("keep-alive", "a comment whenever a stream was sent nothing for 15 s", "nowhere"),
     Fixed("status of a run", "`running`, `completed`, `failed`, `cancelled` beside `waiting_for_input`", "nowhere"),
     Fixed("status of a session", "`idle`, or `active` while a run is", "nowhere"),
@@ -110,6 +112,12 @@ FIXED = (
     ),
     Fixed("bodies of cancel and resume that come back", "the run, as when it is read", "`run-body`"),
     Fixed("deadline of application tools", "300 s", "the scenario"),
+    Fixed("a deadline that passes", "the call fails, and its run with it", "nowhere"),
+    Fixed("the end of a run", "calls under way fail first, and `session.status_idle` follows", "nowhere"),
+    Fixed(
+        "schemas of tools", "JSON Schema 2020-12, unless `$schema` names an older draft; nothing is fetched", "nowhere"
+    ),
+    Fixed("when `tool_input_invalid` comes", "when the run is created that would call the tool", "the scenario"),
     Fixed("durability of event types", "every type is stored but deltas and `stream.resync`", "the scenario"),
     Fixed("payloads of events", "as the shipped scenarios show them", "nowhere"),
     Fixed("idempotency keys", "those of a tenant, of 1 to 255 characters, kept for ever", "nowhere"),
