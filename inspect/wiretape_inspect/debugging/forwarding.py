@@ -18,6 +18,8 @@ NAMES: Mapping[str, frozenset[str]] = {
 }
 """What is passed on, and by which methods."""
 _CONNECT_S = 5
+_REFUSED = frozenset({401, 403})
+"""What a replay says to us, and what for a page would mean that we do not know it."""
 
 
 class UnreachableError(InputError):
@@ -56,6 +58,8 @@ class Replay:
                     request.method, url, params=query, data=body, headers=headers, allow_redirects=False
                 ) as answer,
             ):
+                if answer.status in _REFUSED:
+                    raise UnreachableError(f"The replay at {self.url} does not take our token: is it another one?")
                 response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
                 await response.prepare(request)
                 async for data in answer.content.iter_any():
