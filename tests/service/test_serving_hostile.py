@@ -182,6 +182,8 @@ LINES = {
     "TRACE /v1/sessions": 400,
     "BREW /v1/sessions": 400,
     "CONNECT /v1/sessions": 400,
+    "post /v1/sessions?a=b": 400,
+    "FOO /v1/sessions/x/runs/y": 400,
 }
 
 
@@ -191,8 +193,26 @@ async def test_unknown_paths_and_methods_get_the_envelope(serve):
             reply = await stage.raw(_request(line))
             code = {404: "resource_not_found", 400: "invalid_request"}[status]
             assert (reply.status, reply.code) == (status, code), line
-            if status == 400 and "BREW" not in line:  # which aiohttp takes for no method
-                assert reply.headers["allow"] in {"GET", "POST"}
+            assert not {"server", "date"} & reply.headers.keys()
+            assert reply.headers.get("allow") in ({"GET", "POST"} if status == 400 else {None}), line
+
+
+async def test_a_method_that_there_is_not_names_those_that_a_known_path_has(serve):
+    async with serve(virtual=True) as stage:
+        for path in ("/nothing", "*", "/_wiretape/state", "/v1/sessions/x/runs/y/z"):
+            reply = await stage.raw(_request(f"FOO {path}"))
+            assert (reply.status, reply.error["message"]) == (400, "There is no method FOO."), path
+            assert "allow" not in reply.headers
+        reply = await stage.raw(_request("FOO /v1/sessions?secret"))
+        assert reply.error["message"] == "There is no method FOO; /v1/sessions takes POST."
+
+
+async def test_a_preflight_is_answered_without_anything_that_lets_pages_in(serve):
+    async with serve(virtual=True) as stage:
+        asked = "Origin: http://page.test\r\nAccess-Control-Request-Method: POST\r\n"
+        reply = await stage.raw(_request("OPTIONS /v1/sessions", asked))
+        assert (reply.status, reply.body, reply.headers["allow"]) == (200, b"", "POST")
+        assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
 async def test_a_head_is_answered_without_a_body(serve):

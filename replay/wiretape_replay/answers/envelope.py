@@ -33,13 +33,14 @@ def envelope(
     limit: Limit = _LARGEST_LIMIT,
     retry_after: int | None = None,
     reasons: Sequence[Reason] = (),
+    headers: Headers = (),
 ) -> Answer:
     """The answer to a request that fails with one of the 16 codes of the specification, in exactly its case.
 
     `message` is for developers; None stands for what the specification says to do.
     `active` is what SESSION_BUSY needs, and its message names all of it, in its own words where those given do not.
     `limit` and `retry_after` (whole seconds, the window by default) are for RATE_LIMITED, and for no other code.
-    `reasons` are for errors of validation.
+    `reasons` are for errors of validation.  `headers` come after those that the code asks for.
     Raises ValueError for an unknown code, SESSION_BUSY without `active`, and `reasons` where a code has other
     details or none.
     """
@@ -49,18 +50,18 @@ def envelope(
     if reasons and has_own_details(code):
         raise ValueError(f"The details of {code} cannot be reasons.")
     error: dict[str, object] = {"code": code, "message": message or row.recovery, "request_id": request_id}
-    headers: Headers = ()
+    own: Headers = ()
     if code == SESSION_BUSY:
         error |= _busy(message, active)
     elif code == RATE_LIMITED:
         wait = limit.window_seconds if retry_after is None else retry_after
         error["details"] = {"limit": limit.requests, "window_seconds": limit.window_seconds, "retry_after": wait}
-        headers = ((RETRY_AFTER, str(wait)),)
+        own = ((RETRY_AFTER, str(wait)),)
     elif code == AUTHENTICATION_REQUIRED:
-        headers = (("WWW-Authenticate", "Bearer"),)  # RFC 9110, 11.6.1: no 401 goes without
+        own = (("WWW-Authenticate", "Bearer"),)  # RFC 9110, 11.6.1: no 401 goes without
     if reasons:
         error["details"] = [asdict(reason) for reason in reasons]
-    return Answer.of(row.status, {ENVELOPE_KEY: error}, headers)
+    return Answer.of(row.status, {ENVELOPE_KEY: error}, (*own, *headers))
 
 
 def _busy(message: str | None, active: ActiveRun | None) -> Mapping[str, object]:

@@ -27,6 +27,7 @@ from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import Setup, default_setup
 from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
+from wiretape_replay.service.operations.routing import find
 from wiretape_replay.service.scenario.listing import scenario_path
 from wiretape_replay.service.scenario.reading import read_scenario, scenario_text
 from wiretape_replay.service.scenario.steps import Scenario
@@ -137,7 +138,8 @@ async def serve_scenario(
             log=log,
         )
         guarded = Guarded(guard, source, log, clock.now_ns)
-        front = Front(Faulty(faulty, guarded) if options.faults.faults else guarded, log, judge, foreign=foreign(ids))
+        strange = foreign(ids, lambda target: find(options.setup.assumed.routes, "", target).allowed)
+        front = Front(Faulty(faulty, guarded) if options.faults.faults else guarded, log, judge, strange)
         control = _control(sessions, streams, faults, guard)
         Control(control, token).attach(front.app)
         try:

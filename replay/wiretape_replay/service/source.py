@@ -74,5 +74,5 @@ class ScenarioSource:
         path = shown(asked.target.partition("?")[0])
         if not found.allowed:
             return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
-        answer = envelope(INVALID_REQUEST, f"{path} takes {allowed}.", self._request_ids.next())
-        return Answer(answer.status, answer.body, (*answer.headers, ("Allow", allowed)))
+        told = f"{path} takes {allowed}."
+        return envelope(INVALID_REQUEST, told, self._request_ids.next(), headers=(("Allow", allowed),))
