@@ -10,10 +10,11 @@ from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape_replay.answers.settings import load_service
 from wiretape_replay.front.asked import LARGEST_COMPARED
-from wiretape_replay.service.assumptions import FIXED, load_setup, settings
+from wiretape_replay.service.assumptions import load_setup, settings
 from wiretape_replay.service.cli import serve as command
 from wiretape_replay.service.operations.reading import DEEPEST
 from wiretape_replay.service.scenario.steps import DEADLINE_NS
+from wiretape_replay.service.unsaid import FIXED
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
 OTHER = """

@@ -28,9 +28,10 @@ from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
 from wiretape_replay.listening import address
-from wiretape_replay.service.assumptions import FIXED, default_setup, load_setup, settings
+from wiretape_replay.service.assumptions import default_setup, load_setup, settings
 from wiretape_replay.service.scenario.listing import listing
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
+from wiretape_replay.service.unsaid import FIXED
 
 
 class _Serve(GroupedCommand):
