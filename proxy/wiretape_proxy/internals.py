@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import h11
+from mitmproxy import contentviews
 from mitmproxy.connection import Client, Connection
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
@@ -60,7 +61,8 @@ def handler_of(master: Master, client: Client) -> ConnectionHandler | None:
 def show_anew(master: Master, flow: HTTPFlow) -> None:
     """Have a response's body shown anew, though it is the same: interfaces look again only where it differs.
 
-    So they are told of one that lacks a byte, and before they come to look it is whole again.
+    So mitmweb is told of one that lacks a byte, and before it comes to look that is whole again.  The console
+    forgets what it made of bodies when it is told that there are other views.
     """
     told = getattr(master.addons.get("view"), "sig_view_update", None)
     whole = flow.response.data.content if flow.response is not None else None
@@ -71,6 +73,9 @@ def show_anew(master: Master, flow: HTTPFlow) -> None:
         told.send(flow=flow)
     finally:
         flow.response.data.content = whole
+    changed = getattr(getattr(contentviews, "registry", None), "on_change", getattr(contentviews, "on_add", None))
+    if changed is not None:
+        changed.send(None)
 
 
 def handlers(master: Master) -> list[ConnectionHandler]:

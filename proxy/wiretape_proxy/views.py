@@ -40,6 +40,7 @@ class Views:
         self._flows: WeakValueDictionary[int, HTTPFlow] = WeakValueDictionary()
         self._marks: WeakKeyDictionary[HTTPFlow, Marks] = WeakKeyDictionary()
         self._marked: dict[str, HTTPFlow] = {}
+        self._renewed: dict[str, HTTPFlow] = {}
         self._streams: WeakKeyDictionary[HTTPFlow, Stream] = WeakKeyDictionary()
         contentview.install(self._lines)
 
@@ -59,6 +60,7 @@ class Views:
             if flow is not None:
                 self._marks.setdefault(flow, Marks()).add(mark)
                 self._marked[flow.id] = flow
+                self._renew(flow)
         for found in progress.latest:
             flow = self._flows.get(found.exchange)
             if flow is not None:
@@ -81,6 +83,7 @@ class Views:
         """The exchange is over: attach what there is."""
         if flow in self._streams:
             self._streams[flow].ending = ending
+            self._renew(flow)
         shown = self._shown.pop(flow.id, None)
         if shown is not None:
             _attach(shown)
@@ -90,14 +93,20 @@ class Views:
         changed, self._marked = self._marked, {}
         for flow in changed.values():
             self._marks[flow].put_on(flow)
-            if flow in self._streams:
-                internals.show_anew(self._master, flow)
         for shown in self._shown.values():
             if shown.fresh:
                 _attach(shown)
                 changed[shown.flow.id] = shown.flow
-        if changed:
+        renewed, self._renewed = self._renewed, {}
+        for flow in renewed.values():
+            internals.show_anew(self._master, flow)
+        if changed := renewed | changed:
             await self._master.addons.trigger_event(UpdateHook(list(changed.values())))
+
+    def _renew(self, flow: HTTPFlow) -> None:
+        """What is shown of a stream is no longer the same, although its body may be."""
+        if flow in self._streams:
+            self._renewed[flow.id] = flow
 
     def _body(self, number: int, flow: HTTPFlow, side: Side) -> Beginning | Tail:
         response = flow.response if side is Side.RESPONSE else None

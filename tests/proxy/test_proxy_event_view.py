@@ -61,8 +61,8 @@ ODD = [
 LONG = b"".join(event(number, "x" * 4000) for number in range(1, 601))
 STREAMS = {
     "/long": ("", [LONG[at : at + 60_000] for at in range(0, len(LONG), 60_000)], rest),
-    "/gzip": ("gzip", gzipped(event(1), event(2)), rest),
-    "/br": ("br", brotlied(event(1), event(2)), rest),
+    "/gzip": ("gzip", gzipped(event(1), event(2), b"data: cut"), rest),
+    "/br": ("br", brotlied(event(1), event(2), b"data: cut"), rest),
     "/bomb": ("gzip", gzipped(b"data: " + b"x" * 5 * 10**6 + b"\n\n"), rest),
     "/no-gzip": ("gzip", [b"no gzip"], rest),
     "/unknown": ("morse", [b"... --- ..."], rest),
@@ -203,21 +203,29 @@ def shown(streams, eventually):
     return look
 
 
-def test_a_page_that_looks_when_the_body_changes_sees_events_and_findings_of_an_open_stream(streams, service):
-    """Also what is found when the stream ends, which changes no byte of the body."""
-    path = "/v1/sessions/live/events/stream"
+def test_a_page_that_looks_when_the_body_changes_sees_events_findings_and_ends_of_open_streams(streams, service):
+    """Also what changes no byte of the body: an end, and what is found then."""
     more, end = threading.Event(), threading.Event()
 
     def behave(peer):
         peer.send(HEAD + b"\r\n" + chunked(event(1) + event(2)))
         more.wait(PATIENCE_S)
-        peer.send(chunked(b": keep-alive\n\n: keep-alive\n\n" + event(3) + b"data: cut"))
+        peer.send(chunked(b": keep-alive\n\n: keep-alive\n\n" + event(3) + b"data: cut") + b"0\r\n\r\n")
+
+    def end_well(peer):
+        peer.send(HEAD + b"\r\n" + chunked(event(1)))
         end.wait(PATIENCE_S)
         peer.send(b"0\r\n\r\n")
 
-    service.on(path, behave)
-    steps = {"e2": more.set, "9 bytes of an unfinished event": end.set, "SSE002": lambda: None}
-    lines = asyncio.run(streams.watch(path, steps))
+    async def watch():
+        one = streams.watch(service.on("/v1/sessions/one/events/stream", behave), steps)
+        return await asyncio.gather(
+            one, streams.watch(service.on("/v1/sessions/other/events/stream", end_well), other_steps)
+        )
+
+    steps = {"  e2  ": more.set, "SSE002": lambda: None}
+    other_steps = {"DUR004": end.set, "service closed": lambda: None}
+    lines, _ = asyncio.run(watch())
 
     number = re.search(r"exchange (\d+): service closed in mid-event, 3 events, \d+ bytes", lines[0])[1]
     assert int(number) > 0
@@ -237,10 +245,11 @@ def test_a_page_that_looks_when_the_body_changes_sees_events_and_findings_of_an_
 @pytest.mark.parametrize("encoding", ["gzip", "br"])
 def test_an_encoded_stream_is_read_while_it_is_open(shown, encoding):
     """mitmproxy itself decodes a body whole or not at all."""
-    lines = shown(f"/{encoding}", "  e2  ")
+    lines = shown(f"/{encoding}", "9 bytes")
 
     assert re.fullmatch(r"exchange \d+: still open, 2 events, \d+ bytes", lines[0])
     assert any(line.startswith("      1       1 ") for line in lines)
+    assert "      …  9 bytes of an unfinished event" in lines
 
 
 @pytest.mark.parametrize("path", ["/bomb", "/no-gzip", "/unknown"])
