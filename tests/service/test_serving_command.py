@@ -74,6 +74,7 @@ def test_the_list_names_every_scenario_that_ships():
         (["--listen", "here"], "is no address to listen on"),
         (["--service", "nowhere.toml"], "nowhere.toml cannot be read"),
         (["--faults", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--seed", str(2**63)], "A seed has to be a whole number, from -2^63 to 2^63 - 1."),
         (["--data", "no/such/folder/x.db"], "cannot be made"),
         (["--report", "junit"], "is no report to write"),
     ],

@@ -121,6 +121,8 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario, line 3: run.steps: it has to be a list of steps"),
         ("service='keys = 1'", "service, line 1: keys: it has to be an array of tables, each under [[keys]]."),
         ("service={'key': []}", "service: key: there is no such setting, did you mean keys?"),
+        ("seed='x'", "seed='x' is no whole number."),
+        ("data=7", "data=7 is no file."),
         ("service=7", "service=7 is no file, no TOML and no dictionary."),
     ],
 )

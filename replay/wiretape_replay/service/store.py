@@ -19,6 +19,8 @@ from wiretape_replay.session.log import Entry
 _APPLICATION = 0x77747376
 """In the file's head, so that nothing else is taken for one: `wtsv`."""
 _FORMAT = 1
+_SEEDS = 2**63
+"""SQLite keeps no larger numbers."""
 
 _TABLES: dict[str, tuple[dict[str, type], str | tuple[str, ...]]] = {
     "service": ({"id": int, "seed": int, "epoch_unix_us": int, "starts": int}, "id"),
@@ -109,6 +111,8 @@ class Store:
     @classmethod
     def open(cls, path: Path, *, seed: int | None, epoch_unix_us: int) -> "Store":
         """Open a file, or make one.  `epoch_unix_us` is for a new one, `seed` too (None: 0).  Raises InputError."""
+        if seed is not None and not -_SEEDS <= seed < _SEEDS:
+            raise InputError("A seed has to be a whole number, from -2^63 to 2^63 - 1.")
         fresh = _claim(path)
         lock = _locked(path)
         try:

@@ -65,8 +65,12 @@ class ServiceChoices:
         if clock not in _CLOCKS:
             raise InputError(f"clock={clock!r} is none of these: {', '.join(_CLOCKS)}.")
         service, data = given.get("service"), given.get("data")
+        if not isinstance(seed := given.get("seed"), int | None):
+            raise InputError(f"seed={seed!r} is no whole number.")
+        if not isinstance(data, Path | str | None):
+            raise InputError(f"data={data!r} is no file.")
         options = ServeOptions(
-            seed=given.get("seed"),
+            seed=seed,
             virtual=clock == "virtual",
             data=None if data is None else Path(data),
             setup=default_setup() if service is None else setup_in(table_given("service", service, find)),
