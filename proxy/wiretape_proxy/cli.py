@@ -106,6 +106,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Configuration to read, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
 )
 @click.option("--no-config", is_flag=True, help="Read no configuration.")
+@click.option("--debug", is_flag=True, help="Show the recording in a browser as well, while it is made.")
 @click.option("--plain", is_flag=True, help="Lines only, no view of the open streams, also on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even though the service does not answer.")
 @click.option(
@@ -170,6 +171,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
             fail_on=given["fail_on"],
             live=stderr.is_for_people() and not given["plain"],
             check=not given["no_upstream_check"],
+            debug=given["debug"],
             forget_keys=forget,
         )
         ctx.exit(asyncio.run(run(what)))

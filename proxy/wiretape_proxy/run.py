@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from wiretape.companion import Companion
 from wiretape.errors import InputError
 from wiretape_proxy import stderr
 from wiretape_proxy.addon import Wiretape
@@ -36,6 +37,8 @@ class Run:
     """Whether to show the open streams."""
     check: bool
     """Whether to see first if the service answers."""
+    debug: bool
+    """Whether to let a debugger run as well."""
     forget_keys: Callable[[], None]
     """To be called once mitmproxy has read its keys."""
 
@@ -55,12 +58,17 @@ async def _run(what: Run, says: stderr.Stderr) -> int:
     if what.check and what.service is not None:
         await _knock(what.service)
 
+    companion = Companion(says.say)
+
     def ready(address: tuple[str, int], addon: Wiretape) -> None:
         what.forget_keys()
         output.open()
         _announce(says, address, what, addon)
+        if what.debug:
+            companion.start(Path(addon.recording))
 
     addon = await serve(what.plan, stop, ready, says.show if what.live else None)
+    await companion.stop()
     return _status(addon.feed, what.fail_on)
 
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
+from wiretape.companion import Companion
 from wiretape.errors import InputError
 from wiretape.text import shown
 from wiretape_replay.answers.settings import load_service, treatment_of
 from wiretape_replay.common_options import (
     clients,
     control_option,
+    debug_option,
     failing,
     faults_option,
     how_to_control,
@@ -24,6 +26,7 @@ from wiretape_replay.common_options import (
     serving,
     timing,
 )
+from wiretape_replay.control.tokens import loopback_url
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
@@ -87,6 +90,7 @@ _outcome = group_of("What it comes to")
     help="When all answers were given: a 501, the last again, or all again.",
 )
 @control_option
+@debug_option
 @_outcome("--strict", is_flag=True, help="Exit status 1 if a request had no match, or an exchange was never asked for.")
 @_outcome(
     "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
@@ -118,6 +122,7 @@ def replay(
     order: str,
     repeat: str,
     control_token: str | None,
+    debug: bool,
     strict: bool,
     verify: bool,
     service: Path | None,
@@ -166,7 +171,7 @@ def replay(
         faults=script or Script(),
     )
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
-        playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token))
+        playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token, debug=debug))
         for line in hearing.verdict(recording):
             say(line)
         hearing.report()
@@ -191,7 +196,7 @@ def _verified(ctx: click.Context, recording: Path) -> int:
 
 
 async def _replay(
-    recording: Path, options: Options, host: str, port: int, judge: Judge, *, token: str | None
+    recording: Path, options: Options, host: str, port: int, judge: Judge, *, token: str | None, debug: bool
 ) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -202,8 +207,13 @@ async def _replay(
             say(how_to_control(playing.url, playing.token, chosen=token is not None))
         for sentence in playing.odd:
             say(sentence)
+        companion = Companion(say)
+        if debug:
+            driven = loopback_url(playing.url) if playing.player is not None else None
+            companion.start(recording, replay=driven, token=playing.token)
         gc.freeze()  # what was read stays: looking through it for garbage would hold all streams up
         await stop.wait()
+        await companion.stop()
     _summarise(playing)
     return playing
 

@@ -36,6 +36,7 @@ control_option = _control(
     envvar=VARIABLE,
     help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
 )
+debug_option = _control("--debug", is_flag=True, help="Show FILE in a browser as well, and drive the playhead there.")
 
 
 def judging_options(command: _F) -> _F:

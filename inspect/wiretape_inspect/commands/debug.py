@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.companion import TOKEN_VARIABLE
 from wiretape.local import address
 from wiretape.recording import openings
 from wiretape.text import shown
@@ -18,7 +19,7 @@ from wiretape_inspect.debugging.forwarding import Replay
 from wiretape_inspect.debugging.serving import Debugger, serve_debugger
 
 
-@click.command(epilog="Example: wiretape debug run.db --open")
+@click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True, help="Port 0: a free one.")
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
@@ -38,7 +39,7 @@ def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_par
         WIRETAPE_TOKEN=7bd0c3… wiretape debug run.db --replay http://127.0.0.1:8090
     """
     host, port = address(listen)
-    driven = Replay.at(replay, os.environ.get("WIRETAPE_TOKEN")) if replay is not None else None
+    driven = Replay.at(replay, os.environ.get(TOKEN_VARIABLE)) if replay is not None else None
     with openings(file) as opening:
         serving = serve_debugger(file, host=host, port=port, replay=driven, opening=opening)
         asyncio.run(_debug(file, serving, browse=browse, with_parent=with_parent))
@@ -53,7 +54,8 @@ async def _debug(
     if with_parent:
         loop.add_reader(sys.stdin.fileno(), stop.set)
     async with serving as running:
-        click.echo(f"Debugging {shown(str(file))} on {running.address} (Ctrl-C to stop).", err=True)
+        how = "" if with_parent else " ; Ctrl-C to stop."
+        click.echo(f"Debugging {shown(str(file))} on {running.address}{how}", err=True)
         if browse:
             # It may wait for the browser to end.
             threading.Thread(target=webbrowser.open, args=[running.address], daemon=True).start()

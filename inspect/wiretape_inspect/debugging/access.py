@@ -20,7 +20,7 @@ _OURS = frozenset({"same-origin", "none"})
 
 
 def _secret() -> str:
-    return secrets.token_urlsafe(24)
+    return secrets.token_hex(16)
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,9 +36,12 @@ class Replay:
     @classmethod
     def at(cls, url: str, token: str | None) -> "Replay":
         """The replay at a URL.  Raises InputError."""
-        where, bad = urlsplit(url), f"{shown(url)!r} is no URL of a replay: give the one that it said, such as "
+        try:
+            where = urlsplit(url)
+        except ValueError:
+            raise _no_replay(url) from None
         if where.scheme != "http" or not names_loopback(where.netloc) or where.path not in {"", "/"} or where.query:
-            raise InputError(f"{bad}http://127.0.0.1:8090.")
+            raise _no_replay(url)
         if not token or not token.isascii() or not token.isprintable():
             raise InputError("The replay wants its token, which it said when it began: put it in $WIRETAPE_TOKEN.")
         return cls(f"http://{where.netloc}", token)
@@ -68,3 +71,9 @@ class Replay:
             if response is None:
                 raise UnreachableError(f"The replay at {self.url} cannot be reached: {shown(str(error))}.") from None
         return response or web.Response(status=502)
+
+
+def _no_replay(url: str) -> InputError:
+    return InputError(
+        f"{shown(url)!r} is no URL of a replay: give the one that it said, such as http://127.0.0.1:8090."
+    )

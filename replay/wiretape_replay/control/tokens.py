@@ -4,10 +4,11 @@ import secrets
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from wiretape.companion import TOKEN_VARIABLE
 from wiretape.errors import InputError
 from wiretape_replay.control.admission import is_loopback
 
-VARIABLE = "WIRETAPE_TOKEN"
+VARIABLE = TOKEN_VARIABLE
 """The environment variable that commands take it from."""
 
 
@@ -28,6 +29,13 @@ def command_line(url: str, token: str | None) -> str | None:
 
     Without `token`, whoever runs it has to know it.
     """
+    here = loopback_url(url)
+    carried = f" --token {token}" if token else ""
+    return f"wiretape control {here} state{carried}" if here else None
+
+
+def loopback_url(url: str) -> str | None:
+    """Where this machine reaches the replay at `url`; None where it cannot by a loopback address."""
     where = urlsplit(url)
     host = where.hostname or ""
     if host not in {"localhost", "127.0.0.1"}:
@@ -38,5 +46,4 @@ def command_line(url: str, token: str | None) -> str | None:
             host = f"[{host}]" if address.version == 6 else host
         else:
             return None
-    carried = f" --token {token}" if token else ""
-    return f"wiretape control http://{host}:{where.port} state{carried}"
+    return f"http://{host}:{where.port}"

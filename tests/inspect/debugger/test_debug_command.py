@@ -16,7 +16,7 @@ import pytest
 from wiretape.recording import open_recording
 from wiretape.recording.formats.registry import named
 
-_SAID = re.compile(r"Debugging .*run\.\w+ on (http://\S+/\?token=\S+) \(Ctrl-C to stop\)\.\n")
+_SAID = re.compile(r"Debugging .*run\.\w+ on (http://\S+/\?token=\S+)( ; Ctrl-C to stop\.)?\n")
 
 
 @contextmanager
@@ -27,7 +27,7 @@ def debugging(*args, **options):
         try:
             line = process.stderr.readline()
             said = _SAID.fullmatch(line)
-            assert said is not None, line + process.stderr.read()
+            assert said is not None, line
             yield process, urlsplit(said[1])
         finally:
             process.kill()
