@@ -43,7 +43,8 @@ _ENTRIES = (
     _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
     _Entry("debug", "wiretape_inspect.commands.debug:debug", "Look at a recording in a browser, event by event."),
     _Entry("diff", "wiretape_inspect.commands.diff:diff", "Tell what differs between two recordings."),
-    _Entry("export", "wiretape_inspect.commands.export:export", "Write recorded streams as files of other formats."),
+    _Entry("export", "wiretape_inspect.commands.export:export", "Write recordings as files of other formats."),
+    _Entry("import", "wiretape_inspect.commands.importing:import_", "Make a recording of a file of another format."),
     _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
 )
 

@@ -10,7 +10,21 @@ from click.testing import CliRunner, Result
 
 from wiretape import __version__, cli
 
-COMMANDS = ["proxy", "replay", "serve", "control", "report", "rule", "sessions", "show", "debug", "diff", "export", "demo"]
+COMMANDS = [
+    "proxy",
+    "replay",
+    "serve",
+    "control",
+    "report",
+    "rule",
+    "sessions",
+    "show",
+    "debug",
+    "diff",
+    "export",
+    "import",
+    "demo",
+]
 
 
 _AS_INSTALLED = "from wiretape.__main__ import main; main()"

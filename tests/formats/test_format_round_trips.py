@@ -56,7 +56,15 @@ def events(draw: st.DrawFn) -> bytes:
     return ("".join(lines) + end).encode("utf-8", "replace")
 
 
-BYTES = st.lists(events() | st.sampled_from(ODD) | st.binary(max_size=5), min_size=1, max_size=4).map(b"".join)
+JSON_BODIES = st.builds(
+    lambda value, spaced, end: json.dumps(value, indent=2 if spaced else None).encode() + end,
+    st.dictionaries(TEXT, JSON, max_size=3),
+    st.booleans(),
+    st.sampled_from([b"", b"\n"]),
+)
+BYTES = st.lists(events() | JSON_BODIES | st.sampled_from(ODD) | st.binary(max_size=5), min_size=1, max_size=4).map(
+    b"".join
+)
 
 
 @st.composite

@@ -92,8 +92,8 @@ def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None
     codes = config.asked(_listed("--select", given["select"]), _listed("--ignore", given["ignore"]))
     base = known.known_of(given, config)
     known.check_outputs(base, made)
-    _spare_recordings("--output", [pair.to for pair in made])
-    _spare_recordings("--write-baseline", [base.write])
+    _spare_recordings("--output", [pair.to for pair in made], files)
+    _spare_recordings("--write-baseline", [base.write], files)
     entries, earlier = known.load(base)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
@@ -147,11 +147,15 @@ def _listed(option: str, values: Sequence[str]) -> list[str]:
     return [prefix for prefixes in lists for prefix in prefixes]
 
 
-def _spare_recordings(option: str, paths: Sequence[Path | None]) -> None:
+def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequence[Path]) -> None:
     """A report replaces an older one, but a slip of the hand must not replace a recording.  Raises InputError."""
     for path in paths:
-        if path is not None and path.is_file() and _begins(path) == _SQLITE:
+        if path is None or not path.is_file():
+            continue
+        if _begins(path) == _SQLITE:
             raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
+        if any(file.is_file() and path.samefile(file) for file in judged):
+            raise InputError(f"{printable(str(path))} is what is judged: give {option} another name.")
 
 
 def _begins(path: Path) -> bytes:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
 
+from wiretape.contract import EVENT_STREAM
 from wiretape.observe import (
     BytesArrived,
     BytesLost,
@@ -31,7 +32,7 @@ KEYS = (
 )
 CLIENT = "127.0.0.1"
 HTTP = "HTTP/1.1"
-STREAM_HEADERS: Headers = (("Content-Type", "text/event-stream"),)
+STREAM_HEADERS: Headers = (("Content-Type", EVENT_STREAM),)
 JSON_HEADERS: Headers = (("Content-Type", "application/json"),)
 Items = Iterator[Chunks | Lost]
 

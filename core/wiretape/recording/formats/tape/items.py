@@ -3,14 +3,22 @@
 import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from wiretape.recording.formats.tape.framing import AS_DATA, PLAIN, AsData, Framing, lines_of, one_line_wrong
+from wiretape.recording.formats.tape.framing import (
+    AS_DATA,
+    JSON_STYLES,
+    PLAIN,
+    AsData,
+    Framing,
+    lines_of,
+    one_line_wrong,
+)
 from wiretape.recording.formats.tape.scanning import Piece
 from wiretape.recording.formats.tape.values import item
 from wiretape.toml import Table
@@ -127,7 +135,8 @@ def _lines(table: Table, framing: Framing) -> bytes:
 
 def _json(table: Table, framing: Framing) -> bytes:
     try:
-        return framing.document(table.values["json"])
+        written = replace(framing, json=table.one_of("style", list(JSON_STYLES), framing.json))
+        return written.document(table.values["json"]) + (b"\n" if table.flag("newline", default=False) else b"")
     except (ValueError, RecursionError) as error:
         raise table.wrong("json", f"it is nothing that JSON can say: {error}") from None
 
@@ -151,7 +160,12 @@ _KINDS: dict[str, Callable[[Table, Framing], bytes]] = {
     "text": _text,
     "base64": _base64,
 }
-_WITH = {"data": ("event", "id", "cut"), "comment": ("blank", "cut"), "lost": ("why",)}
+_WITH = {
+    "data": ("event", "id", "cut"),
+    "comment": ("blank", "cut"),
+    "json": ("style", "newline", "cut"),
+    "lost": ("why",),
+}
 
 
 def _cut(table: Table, after_ns: int, data: bytes) -> Iterator[tuple[int, bytes]]:

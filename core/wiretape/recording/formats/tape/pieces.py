@@ -22,6 +22,7 @@ from wiretape.sse import Frame, FrameKind
 
 _MESSAGE, _COMMENT = FrameKind.MESSAGE, FrameKind.COMMENT
 _NOT_SAID = object()
+_ALL = {field.encode() for field in FIELDS}
 
 
 class Piece(NamedTuple):
@@ -74,17 +75,28 @@ def exact(data: bytes) -> Piece:
         return Piece("base64", b64encode(data).decode())
 
 
-def json_or_exact(data: bytes, framing: Framing) -> Piece:
+def json_or_exact(data: bytes) -> Piece:
     """Bytes as JSON where that gives the same bytes."""
-    if data[:1] in b"{[" and data and readable(data):
-        value = parsed(data)
-        if value is not _NOT_SAID and _same(lambda: framing.document(value), data):
-            return Piece("json", value)
+    document = data.removesuffix(b"\n")
+    if document[:1] in {b"{", b"["} and readable(document):
+        value, style = parsed(document), style_of(document)
+        if value is not _NOT_SAID and _same(lambda: Framing(json=style).document(value), document):
+            more = {f"style: {style}": style != PLAIN.json, "newline: true": document != data}
+            return Piece("json", value, tuple(line for line, said in more.items() if said))
     return exact(data)
 
 
-def framing_of(frame: Frame) -> Framing:
-    """How a stream whose first event is this one writes its events, as far as that can be told."""
+def framing_of(messages: Iterable[Frame]) -> Framing:
+    """How a stream that begins with these events writes them: as the first that has all lines does, else the first."""
+    first = None
+    for frame in messages:
+        if {name for name, _ in frame.fields} >= _ALL:
+            return _framing_of(frame)
+        first = first or frame
+    return PLAIN if first is None else _framing_of(first)
+
+
+def _framing_of(frame: Frame) -> Framing:
     end = next((name for name, end in LINE_ENDS.items() if frame.raw.endswith(end * 2)), "lf")
     names = [name.decode("latin-1") for name, _ in frame.fields]
     known = [name for name in names if name in FIELDS]

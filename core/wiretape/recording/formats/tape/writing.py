@@ -13,7 +13,7 @@ from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around, phrase
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
 from wiretape.recording.formats.tape.items import STEP_NS
-from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of, style_of
+from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
 from wiretape.recording.model import Exchange
 from wiretape.recording.reader import Recording
@@ -154,7 +154,7 @@ class _Exchange:
 
     def _content(self, group: Group, mark: str) -> Iterator[str]:
         if group.frames is None:
-            pieces = [json_or_exact(group.data, self._framing)]
+            pieces = [json_or_exact(group.data)]
         else:
             pieces = list(pieces_of(group.frames, self._framing)) or [exact(b"")]
         if len(pieces) == 1:
@@ -169,16 +169,12 @@ class _Exchange:
             yield from rest
 
     def _told_framing(self) -> Framing:
-        """What its first event, or its first JSON, tells of how it writes them."""
+        """What its beginning tells of how it writes events."""
         if self._as_events:
             parser = Parser()
-            for part in self._beginning(Side.RESPONSE):
-                for frame in parser.feed(part):
-                    if frame.kind is FrameKind.MESSAGE:
-                        return framing_of(frame)
-            return PLAIN
-        styles = (style_of(b"".join(self._beginning(side))) for side in (Side.RESPONSE, Side.REQUEST))
-        return Framing(json=next((style for style in styles if style != PLAIN.json), PLAIN.json))
+            frames = (frame for part in self._beginning(Side.RESPONSE) for frame in parser.feed(part))
+            return framing_of(frame for frame in frames if frame.kind is FrameKind.MESSAGE)
+        return PLAIN
 
     def _beginning(self, side: Side) -> Iterator[bytes]:
         size = 0

@@ -1,0 +1,105 @@
+"""`wiretape import`: a recording made of what another program wrote."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from wiretape.errors import InputError
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, store
+from wiretape.recording.schema import begins_like_sqlite
+from wiretape.text import printable
+from wiretape.words import counted
+
+_READABLE = [each for each in FORMATS if each.reads is not None]
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice([each.name for each in _READABLE]),
+    help="What FILE is.  [default: what it looks like]  "
+    + " ".join(f"{each.name}: {each.title}." for each in _READABLE),
+)
+@click.option(
+    "-o",
+    "--output",
+    "to",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help="The recording.  [default: FILE's name with .db, here]",
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+def import_(file: Path, *, kind: str | None, to: Path | None, force: bool) -> None:
+    """Make a recording of FILE, which another program wrote.
+
+    What FILE is, is told by what it holds. Credentials in it are replaced by fingerprints, as when a proxy records.
+    What its format could not hold, and what was made up for that, is said.
+
+    \b
+    Examples:
+        wiretape import run.tape
+        wiretape import run.jsonl --output run.db
+    """
+    chosen = named(kind) if kind is not None else _guessed(file)
+    to = to if to is not None else Path(f"{file.stem}.db")
+    _check(to, file, force=force)
+    incoming = chosen.reader().read(file)
+    if to.exists():
+        _replace(incoming, to)
+    else:
+        store(incoming, to)
+    for sentence in incoming.left_out:
+        click.echo(printable(sentence), err=True)
+    with open_recording(to) as recording:
+        click.echo(f"{printable(str(to))}: {', '.join(_told(recording))}, from {chosen.name}.")
+
+
+def _guessed(file: Path) -> Format:
+    try:
+        if begins_like_sqlite(file):
+            raise InputError(f"{printable(str(file))} is a recording already, or another database.")
+        found = format_of(file)
+    except OSError as error:
+        raise InputError(f"{printable(str(file))} cannot be read: {error.strerror}.") from None
+    if found is None:
+        names = ", ".join(each.name for each in _READABLE)
+        raise InputError(
+            f"{printable(str(file))} looks like nothing that can be imported ({names}); --format says what it is."
+        )
+    return found
+
+
+def _check(to: Path, file: Path, *, force: bool) -> None:
+    if not to.exists() or not file.exists():
+        return
+    if to.samefile(file):
+        raise InputError(f"{printable(str(to))} is what is imported: give --output another name.")
+    if not force:
+        raise InputError(f"{printable(str(to))} exists: give --output another name, or --force to replace it.")
+
+
+def _replace(incoming: Incoming, to: Path) -> None:
+    """Put a recording in the place of a file, once it is whole."""
+    made = to.with_name(f".{to.name}.{os.getpid()}")
+    store(incoming, made)
+    try:
+        made.replace(to)
+    except OSError as error:
+        made.unlink()
+        raise InputError(f"{printable(str(to))} cannot be replaced: {error.strerror}.") from None
+
+
+def _told(recording: Recording) -> Iterator[str]:
+    """What there is in a recording."""
+    exchanges = streams = 0
+    for exchange in recording.exchanges():
+        exchanges += 1
+        streams += exchange.is_stream
+    yield counted(exchanges, "exchange")
+    yield counted(streams, "stream")
+    yield counted(sum(1 for _ in recording.findings()), "finding")
