@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from itertools import zip_longest
+from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, session_in
+from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
 from wiretape.documents.differences import MISSING, Difference
-from wiretape.observe import Headers, Side
+from wiretape.observe import Headers, RequestStarted, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.comparing.bodies import body_document
 from wiretape_inspect.comparing.ids import is_id, may_be_id
@@ -29,7 +30,7 @@ class Heads:
         here, there = first.request, second.request
         if here.method != there.method:
             yield Difference("request method", here.method, there.method)
-        if not self._same_target(here.target, there.target):
+        if not self._same_target(here, there):
             yield Difference("request target", here.target, there.target)
         cursors = (asked_after(first), asked_after(second))
         if not self._sameness.ids(*cursors):
@@ -62,29 +63,37 @@ class Heads:
         for place in self._sameness.documents(here, there):
             yield place._replace(path=f"{side} body {place.path}")
 
-    def _same_target(self, first: str, second: str) -> bool:
-        if not self._sameness.choices.ids:
-            return self._sameness.texts(first, second)
+    def _same_target(self, first: RequestStarted, second: RequestStarted) -> bool:
         here, there = segments(first), segments(second)
         if len(here) != len(there):
             return False
-        sessions = (session_in(first), session_in(second))
-        paths = all(self._same_segment(pair, sessions) for pair in zip(here, there, strict=True))
-        queries = zip_longest(query(first), query(second), fillvalue=("", None))
+        paths = all(self._same_segment(*pair) for pair in zip(here, there, strict=True))
+        queries = zip_longest(query(first.target), query(second.target), fillvalue=("", None))
         return paths and all(self._same_parameter(*pair) for pair in queries)
 
-    def _same_segment(self, pair: tuple[str, str], sessions: tuple[str | None, str | None]) -> bool:
-        ids = pair == sessions or all(map(may_be_id, pair))
-        return self._sameness.ids(*pair) if ids else self._sameness.texts(*pair)
+    def _same_segment(self, first: "Segment", second: "Segment") -> bool:
+        if self._sameness.choices.ids and first.may_be_id and second.may_be_id:
+            return self._sameness.ids(first.text, second.text)
+        return self._sameness.texts(first.text, second.text)
 
     def _same_parameter(self, first: tuple[str, str | None], second: tuple[str, str | None]) -> bool:
         same = self._sameness.ids if is_id(first[0]) else self._sameness.texts
         return first[0] == second[0] and same(first[1], second[1])
 
 
-def segments(target: str) -> list[str]:
-    """The segments of a path, their percent escapes resolved."""
-    return [unquote(part) for part in target.partition("#")[0].partition("?")[0].split("/")]
+class Segment(NamedTuple):
+    """A part of a path, its percent escapes resolved."""
+
+    text: str
+    may_be_id: bool
+
+
+def segments(request: RequestStarted) -> list[Segment]:
+    """The parts of the path of a request."""
+    match = operation_of(request.method, request.target)
+    named = {session_in(request.target), match.run_id if match else None}
+    parts = map(unquote, request.target.partition("#")[0].partition("?")[0].split("/"))
+    return [Segment(part, part in named or may_be_id(part)) for part in parts]
 
 
 def query(target: str) -> list[tuple[str, str]]:

@@ -4,10 +4,12 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wiretape.contract import session_in
+from wiretape.observe import RequestStarted
 from wiretape.recording import Exchange
 from wiretape_inspect.comparing.aligning import Key, joined
 from wiretape_inspect.comparing.heads import query, segments
-from wiretape_inspect.comparing.ids import is_id, may_be_id
+from wiretape_inspect.comparing.ids import is_id
+from wiretape_inspect.comparing.sameness import unsecret
 from wiretape_inspect.view.work import asked_after
 
 
@@ -78,17 +80,21 @@ def _asked(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: b
             exchange.response.status if exchange.response else None,
             cursor is not None if ids else cursor,
         )
-        path, parameters = _path(request.target, sessions, ids=ids), _query(request.target, ids=ids)
+        path, parameters = _path(request, sessions, ids=ids), _query(request.target, ids=ids)
         yield _Asked(exchange.number, request.method, path, parameters, outcome)
 
 
-def _path(target: str, sessions: Mapping[str, int], *, ids: bool) -> Hashable:
-    session = session_in(target)
+def _path(request: RequestStarted, sessions: Mapping[str, int], *, ids: bool) -> Hashable:
+    session = session_in(request.target)
     return tuple(
-        sessions.get(segment, segment) if segment == session else None if ids and may_be_id(segment) else segment
-        for segment in segments(target)
+        sessions.get(part.text, part.text)
+        if part.text == session
+        else None
+        if ids and part.may_be_id
+        else unsecret(part.text)
+        for part in segments(request)
     )
 
 
 def _query(target: str, *, ids: bool) -> Hashable:
-    return tuple((name, None if ids and is_id(name) else value) for name, value in query(target))
+    return tuple((name, None if ids and is_id(name) else unsecret(value)) for name, value in query(target))

@@ -1,0 +1,243 @@
+"""`wiretape diff` over whole recordings: pairing, heads, bodies, endings, options and exit status."""
+
+import gzip
+import json
+
+import pytest
+
+from wiretape.observe import BytesLost, Ending, Side
+
+JSON = (("content-type", "application/json"),)
+EVENT_STREAM = (("content-type", "text/event-stream"),)
+
+
+@pytest.fixture
+def two(new_tape):
+    """Two recordings, each made by a function of a tape; the second one as the first where there is no second."""
+
+    def make(*makers):
+        paths = []
+        for maker in makers if len(makers) > 1 else makers * 2:
+            tape = new_tape()
+            maker(tape)
+            paths.append(tape.close())
+        return paths
+
+    return make
+
+
+def lines_of(result):
+    """The lines between the names of the files and the summary, each run of spaces as one."""
+    return [" ".join(line.split()) for line in result.output.splitlines()][2:-1]
+
+
+def asking(target, answer, *, method="POST", body=b"", status=200, headers=JSON):
+    """Makes an exchange that is no stream."""
+    return lambda tape: tape.exchange(
+        target, [(1, answer)], method=method, request_body=body, status=status, headers=headers
+    )
+
+
+def test_recordings_of_two_sessions_are_equal_where_ids_are_normalized(run, two, message):
+    def visit(name):
+        def make(tape):
+            session, later = f"ses_{name}1", f"ses_{name}2"
+            for one in (session, later):
+                asking("/v1/sessions", b'{"id": "%s", "request_id": "q_%s"}' % (one.encode(), one.encode()))(tape)
+            busy = f"Session {session} has an active run run_{name}: POST /v1/sessions/{session}/runs/run_{name}/cancel"
+            error = {"error": {"message": busy, "active_run_id": f"run_{name}", "recovery": [busy]}}
+            asking(f"/v1/sessions/{session}/runs", json.dumps(error).encode(), status=409)(tape)
+            tape.exchange(
+                f"/v1/sessions/{session}/events/stream?event_deltas=true",
+                [(1, message("run.started", id=f"evt_{name}", sequence=1, session_id=session, run_id=f"run_{name}"))],
+            )
+            tape.exchange(f"/v1/sessions/{session}/events/stream", request_headers=(("Last-Event-ID", f"evt_{name}"),))
+            tape.exchange(f"/v1/sessions/{later}/events/stream")
+            asking(f"/v1/sessions/{session}/runs/run_{name}/cancel?key=secret-{name}", b"{}")(tape)
+
+        return make
+
+    files = two(visit("a"), visit("b"))
+    equal = run("diff", *files, "--normalize", "ids")
+    assert (equal.exit_code, lines_of(equal)) == (0, [])
+    assert equal.output.splitlines()[-1] == "No difference  (7 exchanges and 2 events compared)"
+
+    strict = run("diff", *files)
+    assert strict.exit_code == 1
+    assert "only in A: #4 GET /v1/sessions/ses_a1/events/stream?event_deltas=true" in lines_of(strict)
+    assert "only in B: #7  POST /v1/sessions/ses_b1/runs/run_b/cancel?key=[redacted:" in strict.output
+    assert strict.output.splitlines()[-1].startswith("--normalize ids pairs exchanges")
+
+
+def test_a_cursor_of_another_event_is_seen_among_normalized_ids(run, two, message):
+    def visit(name, cursor):
+        def make(tape):
+            stream = f"/v1/sessions/ses_{name}/events/stream"
+            tape.exchange(stream, [(1, message("run.started", id=f"{name}{n}", sequence=n)) for n in (1, 2)])
+            tape.exchange(stream, request_headers=(("Last-Event-ID", cursor),))
+
+        return make
+
+    result = run("diff", *two(visit("a", "a2"), visit("b", "b1")), "--normalize", "ids")
+    assert lines_of(result) == [
+        "A#2 B#2 GET /v1/sessions/ses_a/events/stream",
+        "changed #2 #2 the exchange",
+        'request header last-event-id: "a2" → "b1"',
+    ]
+
+
+def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_compared(run, two):
+    first = asking("/v1/runs?b=2&a=1", b'{"id": "r1", "n": [1]}', body=b'{"agent": "x"}')
+    limited = (*JSON, ("Retry-After", "7"))
+    second = asking("/v1/runs?a=1&b=2", b'{"id": "r1", "n": [2]}', body=b'{"agent": "y"}', status=429, headers=limited)
+    result = run("diff", *two(first, second))
+    assert lines_of(result) == [
+        "A#1 B#1 POST /v1/runs?b=2&a=1",
+        "changed #1 #1 the exchange",
+        'request body $.agent: "x" → "y"',
+        "response status: 200 → 429",
+        'response header retry-after: (none) → "7"',
+        "response body $.n[0]: 1 → 2",
+    ]
+    ignored = run("diff", *two(first, second), "--ignore-path", "$.agent", "--ignore-path", "$.n[*]", "--json")
+    (row,) = [json.loads(line) for line in ignored.output.splitlines()][1:-1]
+    assert [field["path"] for field in row["fields"]] == ["response status", "response header retry-after"]
+
+
+def test_waits_and_other_headers_count_by_choice(run, two):
+    def limited(seconds, version):
+        headers = (*JSON, ("Retry-After", seconds), ("X-Version", version))
+        body = b'{"error": {"details": {"retry_after": %s}}}' % seconds.encode()
+        return asking("/v1/runs", body, status=429, headers=headers)
+
+    files = two(limited("7", "1"), limited("8", "2"))
+    assert run("diff", *files, "--normalize", "times").exit_code == 0
+    result = run("diff", *files, "--normalize", "times", "--match-header", "x-Version")
+    assert lines_of(result)[2:] == ['response header x-version: "1" → "2"']
+
+
+def test_text_that_is_no_json_and_what_is_too_deep_are_compared_as_a_whole(run, two):
+    first, second = (asking("/x", data, headers=()) for data in (b"one\xff", b"two\xff"))
+    assert lines_of(run("diff", *two(first, second)))[-1] == 'response body $: "one\\\\xff" → "two\\\\xff"'
+    deep = [asking("/x", b'{"a":' * 900 + data + b"}" * 900) for data in (b"1", b"2")]
+    assert run("diff", *two(*deep), "--ignore-path", "$..b", "--normalize", "ids").exit_code == 1
+    assert run("diff", *two(deep[0]), "--ignore-path", "$..b", "--normalize", "ids").exit_code == 0
+
+
+def test_an_answer_instead_of_a_stream_and_another_ending_are_told(run, two):
+    def refused(tape):
+        tape.exchange(chunks=[(1, b"{}")], status=404, headers=JSON)
+
+    told = lines_of(run("diff", *two(lambda tape: tape.exchange(), refused)))
+    assert told[1:] == [
+        "changed #1 #1 the exchange",
+        "response status: 200 → 404",
+        'response header content-type: "text/event-stream" → "application/json"',
+    ]
+
+    def ending(how):
+        return lambda tape: tape.exchange(ending=how)
+
+    told = lines_of(run("diff", *two(ending(Ending.COMPLETE), ending(Ending.SERVICE_RESET))))
+    assert told[1:] == ["changed #1 #1 the exchange", 'ending: "complete" → "service-reset"']
+
+
+def test_what_was_not_recorded_is_told(run, two):
+    def lossy(tape):
+        tape.exchange(chunks=[BytesLost(1, 0, Side.RESPONSE, 0, 5, "queue full")])
+
+    told = lines_of(run("diff", *two(lambda tape: tape.exchange(), lossy)))
+    assert "bytes not recorded: 0 → 5" in told
+
+
+def test_streams_are_compared_as_they_decode(run, two, message):
+    events = b"".join(message("run.started", id=f"e{n}", sequence=n) for n in range(3))
+    packed = (*EVENT_STREAM, ("content-encoding", "gzip"))
+
+    def compressed(tape):
+        tape.exchange(chunks=[(1, gzip.compress(events))], headers=packed)
+
+    def broken(tape):
+        tape.exchange(chunks=[(1, gzip.compress(events)), (1, b"no gzip")], headers=packed)
+
+    plain = two(lambda tape: tape.exchange(chunks=[(1, events)]), compressed)
+    assert run("diff", *plain).exit_code == 0
+    assert "response body cannot be decoded: null" in "\n".join(lines_of(run("diff", *two(compressed, broken))))
+
+
+def test_two_connections_of_one_recording(run, tape, message):
+    started = message("run.started", id="e1", sequence=1)
+    tape.exchange(chunks=[(1, started), (1, message("run.completed", id="e2", sequence=2))])
+    tape.exchange("/v1/x", headers=())
+    tape.exchange(chunks=[(1, started), (1, message("run.failed", id="e2", sequence=2))])
+    path = tape.close()
+    result = run("diff", path, "--exchange", "1:3")
+    assert lines_of(result) == [
+        "A#1 B#3 GET /v1/sessions/s1/events/stream?event_deltas=true",
+        "changed 1:2 3:2 run.completed e2 seq 2",
+        'SSE event: "run.completed" → "run.failed"',
+        '$.type: "run.completed" → "run.failed"',
+    ]
+    assert run("diff", path, path, "--exchange", "3").exit_code == 0
+
+
+def test_exchanges_that_took_longer_to_answer(run, new_tape):
+    files = []
+    for wait in (1, 400):
+        tape = new_tape()
+        number = tape.exchange("/v1/x", status=None, ending=None, method="POST")
+        tape.after(wait)
+        tape.answer(number)
+        files.append(tape.close())
+    assert run("diff", *files).exit_code == 0
+    assert lines_of(run("diff", *files, "--timing", "50ms"))[1:] == ["time #1 #1 the exchange 399 ms later"]
+
+
+def test_json_has_a_row_for_each_difference_and_one_for_all(run, two, message):
+    def make(*ids, text):
+        return lambda tape: tape.exchange(
+            chunks=[(1, message("run.started", id=one, sequence=n, text=text)) for n, one in enumerate(ids, 1)]
+        )
+
+    files = two(make("e1", "e2", "e3", text="x"), make("e1", "e3", text="\ud800"))
+    result = run("diff", *files, "--json", "--limit", "1")
+    rows = [json.loads(line) for line in result.output.splitlines()]
+    assert result.exit_code == 1
+    assert rows[0] == {"row": "diff", "format": 1, "a": str(files[0]), "b": str(files[1]), "normalized": []}
+    assert [(row["kind"], row["id"]) for row in rows[1:-1]] == [("changed", "e1"), ("missing", "e2")]
+    changed, missing = rows[1:-1]
+    assert changed["fields"] == [{"path": "$.text", "a": "x", "b": "\ud800"}]
+    assert (changed["a"]["exchange"], changed["a"]["event"], changed["b"]["event"]) == (1, 1, 1)
+    assert (missing["a"]["event"], missing["b"], missing["what"], missing["type"]) == (2, None, "event", "run.started")
+    counts = {"missing": 1, "added": 0, "changed": 2, "moved": 0, "time": 0}
+    assert rows[-1] == {
+        "row": "summary",
+        "equal": False,
+        "exchanges": 1,
+        "events": 5,
+        "differences": counts,
+        "omitted": 1,
+    }
+    assert "… and 1 more; --limit 0 tells all" in run("diff", *files, "--limit", "1").output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "Name two recordings, or two exchanges of one"),
+        (["--exchange", "1"], "Name two recordings, or two exchanges of one"),
+        (["--exchange", "1-2"], "'1-2' names no exchanges: write two numbers, like 2:5, or one."),
+        (["--exchange", "1:7"], "has no exchange 7: they go from 1 to 2."),
+        (["--exchange", "1:2", "--timing", "5"], "'5' is no time: write one with its unit, like 50ms."),
+        (["--exchange", "1:2", "--normalize", "ids,dates"], "'dates' is none of ids, times."),
+        (["--exchange", "1:2", "--ignore-path", "a.b"], "'a.b' is no path in a body"),
+        (["--exchange", "1:2", "--limit", "-1"], "-1 is not in the range"),
+        (["nothing.db"], "There is no file nothing.db."),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_sentence(run, tape, options, said):
+    tape.exchange()
+    tape.exchange()
+    result = run("diff", tape.close(), *options)
+    assert result.exit_code == 2
+    assert said in result.stderr

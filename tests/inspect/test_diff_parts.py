@@ -1,0 +1,84 @@
+"""Joining, order and time by themselves."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.recording import open_recording
+from wiretape_inspect.comparing.aligning import Join, joined, out_of_order
+from wiretape_inspect.comparing.choices import Choices
+from wiretape_inspect.comparing.recordings import Comparison, Total
+from wiretape_inspect.comparing.timing import shifts
+
+
+@given(st.permutations(range(9)))
+@settings(max_examples=50)
+def test_the_fewest_are_taken_out_that_the_others_rise(places):
+    out = out_of_order(places)
+    rest = [place for index, place in enumerate(places) if index not in out]
+    assert rest == sorted(rest)
+    assert len(rest) == _longest_rise(places)
+
+
+def _longest_rise(places):
+    best = []
+    for index, place in enumerate(places):
+        best.append(1 + max((best[at] for at in range(index) if places[at] < place), default=0))
+    return max(best)
+
+
+def test_items_of_one_name_meet_in_their_order():
+    first, second = [("x", 1), ("x", 2), ("y", 3), ("x", 4)], [("x", 5), ("z", 6), ("x", 7)]
+    join = Join(key=lambda item: item[0])
+    assert list(join.pairs(first, second)) == [(("x", 1), ("x", 5)), (("x", 2), ("x", 7))]
+    assert sorted(join.left(0)) == [("x", 4), ("y", 3)]
+    assert join.left(1) == [("z", 6)]
+
+
+def test_what_no_name_pairs_a_weaker_one_may():
+    left = ([], [])
+    keys = [lambda item: item[:2] if item[0] else None, lambda item: item[1]]
+    pairs = joined(
+        [("a", 1, 1), ("", 2, 2), ("c", 3, 3)], [("a", 1, 1), ("b", 2, 2)], keys, lambda item: item[2], left=left
+    )
+    assert list(pairs) == [(("a", 1, 1), ("a", 1, 1)), (("", 2, 2), ("b", 2, 2))]
+    assert left == ([("c", 3, 3)], [])
+
+
+@pytest.mark.parametrize(
+    ("drifts", "told"),
+    [
+        ([0, 5, -5, 0], []),
+        ([0, 50, 50, 50], [(1, 50)]),
+        ([0, 50, 0, 0], [(1, 50)]),
+        ([0, 50, 100, 100], [(1, 50), (2, 50)]),
+        ([0, 50, 50, 0, 0], [(1, 50), (3, -50)]),
+        ([-40, -40], [(0, -40)]),
+        ([9, 18, 27, 36], []),
+    ],
+)
+def test_what_is_late_makes_nothing_behind_it_late(drifts, told):
+    times = [(1000 * index, 1000 * index + drift) for index, drift in enumerate(drifts)]
+    assert list(shifts(times, 10)) == told
+
+
+def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape, message):
+    """All ids differ, so that none has a partner before the end; the sequences tell then which is which."""
+    count, paths = 1500, []
+    for name in "ab":
+        tape = new_tape()
+        tape.exchange(
+            chunks=[(1, b"".join(message("run.started", id=f"{name}{n}", sequence=n, x=n) for n in range(count)))]
+        )
+        paths.append(tape.close())
+    with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
+        (found,) = Comparison(first, second, Choices(most=2)).all()
+        (normalized,) = Comparison(first, second, Choices(ids=True)).all()
+    total = Total()
+    total.add(found)
+    assert (total.counts, total.omitted, len(found.found)) == ({"changed": count}, count - 2, 2)
+    assert [(one.sequence, [field.path for field in one.fields]) for one in found.found] == [
+        (0, ["SSE id", "$.id"]),
+        (1, ["SSE id", "$.id"]),
+    ]
+    assert not normalized.counts
