@@ -29,19 +29,18 @@ FIXED = (
         "nowhere",
     ),
     Fixed("window of a limit", "any 60 s; `Retry-After` is in whole seconds, rounded up", "`[limits]`"),
-    Fixed("refusals when several fit", "the first of 401, 403, 429 and 404, then what the operation says", "nowhere"),
+    Fixed(
+        "refusals when several fit",
+        "the first of 401, 403, 429 and 404, then the idempotency key, then the state of session and run, then the "
+        "body: who resumes a run that has ended learns that, whatever else is wrong",
+        "nowhere",
+    ),
     Fixed("keep-alive", "a comment whenever a stream was sent nothing for 15 s", "nowhere"),
     Fixed("status of a run", "`running`, `completed`, `failed`, `cancelled` beside `waiting_for_input`", "nowhere"),
     Fixed("status of a session", "`idle`, or `active` while a run is", "nowhere"),
     Fixed("body of a new session", "`workspace_id`, if any", "nowhere"),
     Fixed("body of a new run", "`input`, `sandbox`, `tools` (`name`, `input_schema`, `output_schema`)", "nowhere"),
     Fixed("body of a resume", "`tool_call_id` with `output` or `error`, or `input`", "nowhere"),
-    Fixed(
-        "what is judged first",
-        "the idempotency key, then the state of session and run, then the body: who resumes a run that has ended "
-        "learns that, whatever else is wrong",
-        "nowhere",
-    ),
     Fixed("bodies of cancel and resume that come back", "the run, as when it is read", "`run-body`"),
     Fixed("deadline of application tools", "300 s", "the scenario"),
     Fixed("a deadline that passes", "the call fails, and its run with it", "nowhere"),
