@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from shlex import quote
 
 from wiretape import words
 from wiretape.errors import InputError
@@ -47,7 +48,7 @@ class Stream:
         return None
 
     def _hints(self) -> Iterator[str]:
-        all_of_it = f"wiretape show {printable(self._recording)} --exchange {self._exchange}"
+        all_of_it = f"wiretape show {quote(printable(self._recording))} --exchange {self._exchange}"
         if self.tail.size > self.tail.end:
             yield f"Encoded: {counted(self.tail.end, 'byte')} are kept here; what came after shows {all_of_it}"
         elif not self._reading.whole:

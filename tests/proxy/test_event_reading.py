@@ -1,5 +1,6 @@
 """What is kept of an event stream for those who look, and how it is read when they do."""
 
+import gzip
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -8,6 +9,8 @@ from hypothesis import strategies as st
 from wiretape.sse import FrameKind, Parser
 from wiretape.stream import Place
 from wiretape_proxy.reading import SHOWN, Reading
+from wiretape_proxy.reports import Found
+from wiretape_proxy.streams import Stream, lines_of_body
 from wiretape_proxy.tail import MOST_BYTES, Tail
 
 PIECES = [
@@ -104,3 +107,27 @@ def test_of_an_encoded_stream_the_beginning_is_kept():
     assert kept == [True] * 16 + [False] * 16
     assert (tail.start, tail.end, tail.size) == (0, MOST_BYTES, 2 * MOST_BYTES)
     assert tail.content()[:1] == b"\0"
+
+
+def test_of_a_stream_that_is_known_by_its_body_alone_all_is_shown_but_times():
+    body = b'id: e1\ndata: {"type": "a", "sequence": 7}\n\ndata: cut'
+    lines = ["       1       7              a                       e1  " + '{"type": "a", "sequence": 7}']
+    lines = [line.removeprefix(" ") for line in lines] + ["    cut  9 bytes of an unfinished event"]
+
+    assert lines_of_body(body, None)[2:] == lines
+    assert lines_of_body(gzip.compress(body), "gzip")[2:] == lines
+
+
+def test_findings_stand_below_their_event_below_the_head_or_are_counted():
+    stream = Stream("a run.db", 3, None)
+    stream.tail.keep(b"data: 1\n\ndata: 2\n\n")
+    found = [Found("SSE006", "error", 3, event, f"about {event}", more=False) for event in (2, None, 9)]
+    lines = stream.lines(found)
+
+    assert lines[0] == "exchange 3: still open, 2 events, 18 bytes"
+    assert [line.strip() for line in (lines[1], lines[-2], lines[-1])] == [
+        "└ SSE006 error  about None",
+        "└ SSE006 error  about 2",
+        "└ 1 finding about events that are not shown",
+    ]
+    assert lines[-3].split()[0] == "2"
