@@ -5,6 +5,7 @@ import time
 
 from aiohttp import web
 
+from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.recording import Progress
 from wiretape_inspect import jsonlines
@@ -24,7 +25,7 @@ async def follow(request: web.Request, reader: Reader, presence: Presence) -> we
     if (number := asked.optional(request, "exchange")) is not None:
         await reader.do(lambda recording: asked.exchange(recording, number))
         await reader.rest()
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+    response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM})
     await response.prepare(request)
     try:
         await _follow(response, live, reader, presence)
