@@ -60,6 +60,13 @@ class Detail {
     }
     const event = this.eventOf(item);
     let detail = null;
+    // Whoever steps fast is shown where they stop.
+    const fast = performance.now() - (this.asked || 0) < 120;
+    this.asked = performance.now();
+    if (fast) {
+      await new Promise((wake) => { setTimeout(wake, 120); });
+      if (this.shown !== name) return;
+    }
     if (event !== null) {
       const wait = setTimeout(() => { if (this.shown === name) byId("panel").setAttribute("aria-busy", "true"); }, 150);
       detail = await this.get(event).catch((error) => ({ trouble: error.message }));

@@ -24,7 +24,7 @@ class App {
     this.live = new Live(this);
     this.watch();
     this.began = true;
-    if (!location.hash && this.source.start) history.replaceState(null, "", this.source.start);
+    if (!location.hash && this.source.start) history.replaceState(null, "", `#${this.source.start.replace(/^#/, "")}`);
     this.settled = /[#&]x=/.test(location.hash);
     this.view.take();
     if (this.view.written === null || !this.timeline) this.become(this.view.now, this.view.now);

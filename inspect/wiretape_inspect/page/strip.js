@@ -15,16 +15,21 @@ class Strip {
     new ResizeObserver(this.draw).observe(host);
   }
 
+  /** What there is to show; drawn anew only where it is something else. */
   show(overview, timeline) {
-    this.overview = overview;
-    this.timeline = timeline;
+    const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}`;
     this.host.hidden = !overview || overview.ended_ns <= overview.began_ns;
-    this.draw();
+    if (this.overview === overview && this.name === name) return;
+    Object.assign(this, { overview, timeline, name });
+    // While much is being read, a picture now and then is enough.
+    if (this.waits) return;
+    this.waits = setTimeout(() => { this.waits = 0; this.drawNow(); }, this.drawn ? 250 : 0);
   }
 
+  /** Where the reader is. */
   point(timeNs) {
     this.cursor = timeNs;
-    this.draw();
+    if (this.overview && this.line) this.placeLine();
   }
 
   get width() {
@@ -63,7 +68,16 @@ class Strip {
     this.svg.setAttribute("width", this.host.clientWidth);
     this.svg.setAttribute("height", this.tall);
     this.svg.setAttribute("aria-label", this.words());
-    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), ...this.pointer());
+    this.line = draw("line", { class: "cursor", y1: 0, y2: this.tall });
+    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), this.line);
+    this.placeLine();
+    this.drawn = true;
+  }
+
+  placeLine() {
+    const x = this.cursor === null ? -10 : Math.round(this.place(this.cursor)) + 0.5;
+    this.line.setAttribute("x1", x);
+    this.line.setAttribute("x2", x);
   }
 
   folds() {
@@ -146,12 +160,6 @@ class Strip {
       parts.push(draw("path", { class: `finding ${worst(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
     }
     return parts;
-  }
-
-  pointer() {
-    if (this.cursor === null) return [];
-    const x = Math.round(this.place(this.cursor)) + 0.5;
-    return [draw("line", { class: "cursor", x1: x, x2: x, y1: 0, y2: this.tall })];
   }
 
   /** What the picture tells, in words. */

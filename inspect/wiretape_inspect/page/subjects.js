@@ -35,8 +35,8 @@ function test(field, value) {
   }
   if ("low" in value) return numberTest(field, value);
   if (field === "text") {
-    const wanted = folded(value.text);
-    return (subject) => (subject.texts || []).some((text) => folded(text).includes(wanted));
+    const wanted = new RegExp(value.text.replace(/[\\^$.*+?()[\]{}|/]/g, "\\$&"), "iu");
+    return (subject) => (subject.texts || []).some((text) => wanted.test(text));
   }
   if (field === "kind") return (subject) => subject.kinds.includes(value.text);
   return likeTest(field, value);
@@ -44,7 +44,6 @@ function test(field, value) {
 
 /** Text without the difference of capitals. */
 function folded(text) {
-  // eslint-disable-next-line no-control-regex
   return /^[\x00-\x7f]*$/.test(text) ? text.toLowerCase() : text.toUpperCase().toLowerCase();
 }
 
@@ -82,8 +81,25 @@ function likeTest(field, value) {
   const names = NAMES_OF[field];
   const fold = field === "rule" ? folded : (text) => text;
   const wanted = fold(value.text);
-  const same = value.literal || !/[*?]/.test(wanted) ? (name) => name === wanted : (name) => globs(wanted, name);
+  const same = value.literal || !/[*?]/.test(wanted) ? (name) => name === wanted : globber(wanted);
   return (subject) => names(subject).some((name) => name !== null && name !== undefined && same(fold(name)));
+}
+
+/** The function that says whether all of a name is as a pattern says. */
+function globber(pattern) {
+  if (pattern.includes("?")) return (name) => globs(pattern, name);
+  const [first, ...others] = pattern.split("*");
+  const last = others.pop();
+  return (name) => {
+    if (!name.startsWith(first)) return false;
+    let at = first.length;
+    for (const part of others) {
+      const found = name.indexOf(part, at);
+      if (found < 0) return false;
+      at = found + part.length;
+    }
+    return name.length - last.length >= at && name.endsWith(last);
+  };
 }
 
 /** Whether all of `name` is as `pattern` says: `*` any text, `?` any character.  Goes back to the last star only. */

@@ -1,5 +1,6 @@
 """The debugger's page in a browser: one browser for all tests, which share its event loop."""
 
+import re
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -50,9 +51,8 @@ class Window:
 
     async def has_hash(self, *parts: str) -> None:
         """Wait until the address holds all of these, and nothing else."""
-        wanted = sorted(parts)
-        check = "wanted => location.hash.slice(1).split('&').sort().join('&') === wanted"
-        await self.page.wait_for_function(check, arg="&".join(wanted), timeout=PATIENCE_MS)
+        each = "".join(rf"(?=(?:[^#]*&)?{re.escape(part)}(?:&|$))" for part in parts)
+        await expect(self.page).to_have_url(re.compile(rf"#{each}[^&]*(?:&[^&]*){{{len(parts) - 1}}}$"))
 
     def rows(self):
         """The rows of the timeline that are seen."""
@@ -110,7 +110,10 @@ def debugging(window: Opening) -> Opening:
 
     @asynccontextmanager
     async def opening(path: Path, hash_: str = "", replay=None, **options: object) -> AsyncIterator[Window]:
-        async with serve_debugger(path, replay=replay) as debugger, window(debugger.address + hash_, **options) as shown:
+        async with (
+            serve_debugger(path, replay=replay) as debugger,
+            window(debugger.address + hash_, **options) as shown,
+        ):
             await expect(shown.page.locator("#file")).to_have_text(path.name)
             yield shown
             # What listens is ended by the browser, so that nobody has to wait for it.

@@ -18,15 +18,15 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 VECTORS = json.loads(Path(__file__).parent.with_name("filters.json").read_text(encoding="utf-8"))
 WRONG = [
     "tpe:x", "kind:cut,ends", "type:", "or a", "a or", "a or or b", "-", "seq:x", "seq:", "seq:5..3", "seq:..", "gap:5",
-    "gap:<0s", "gap:1e3s", "seq:>", '"open', '"a\\x"', 'type:"a"b', "/a", "//", "/(a+)+/", "/a*b*c*d*/", "/(?i)a/", "a,,b",
-    "/(a|b)*/", "zzzz:1", "seq:12345678901234567890123456",
+    "gap:<0s", "gap:1e3s", "seq:>", '"open', '"a\\x"', 'type:"a"b', "/a", "//", "/(a+)+/", "/a*b*c*d*/", "/(?i)a/",
+    "a,,b", "/(a|b)*/", "zzzz:1", "seq:12345678901234567890123456",
 ]  # fmt: skip
 TIMES = [0, 1, 94_999, 9_499_999, 9_500_001, 999_400_000, 999_600_000, 1_900_000_000, 59_960_000_000, 3_723_000_000_000]
 SIZES = [0, 999, 1000, 12_345, 999_949, 999_951, 5_000_000, 12_000_000_000]
 TEXTS = ["a\tb\nc\rd", "\x1b[31m\x00\x7f\x85", "\u202eabc\u2066", "\ud800x", "😀 ok \udc00", "\ufeff\u2028"]
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def run(browser):
     """Runs a function of the page's language, with the page's own functions at hand."""
     names = ("words", "json", "ranges", "filter", "subjects")
@@ -52,7 +52,9 @@ async def test_a_filter_takes_in_the_page_what_it_takes_everywhere(run):
 
 
 async def test_a_filter_that_is_wrong_is_told_in_the_same_sentence(run):
-    said = await run("all => all.map((text) => { try { parseFilter(text); return ''; } catch (e) { return e.message; } })", WRONG)
+    said = await run(
+        "all => all.map((text) => { try { parseFilter(text); return ''; } catch (e) { return e.message; } })", WRONG
+    )
     assert dict(zip(WRONG, said, strict=True)) == {text: complaint(text) for text in WRONG}
 
 
@@ -63,33 +65,41 @@ def complaint(text):
 
 
 async def test_numbers_and_times_have_the_same_words(run):
-    found = await run("({times, sizes}) => [times.map(duration), times.map(moment), sizes.map(amount)]", {"times": TIMES, "sizes": SIZES})
+    found = await run(
+        "({times, sizes}) => [times.map(duration), times.map(moment), sizes.map(amount)]",
+        {"times": TIMES, "sizes": SIZES},
+    )
     assert found == [list(map(words.duration, TIMES)), list(map(words.moment, TIMES)), list(map(words.amount, SIZES))]
 
 
 async def test_the_same_characters_are_escaped(run):
     # Half a surrogate pair cannot be handed over: both sides make the texts of their numbers.
     numbers = [[ord(char) for char in text] for text in TEXTS]
-    found = await run("all => all.map((codes) => printable(codes.map((code) => String.fromCodePoint(code)).join('')))", numbers)
+    found = await run(
+        "all => all.map((codes) => printable(codes.map((code) => String.fromCodePoint(code)).join('')))", numbers
+    )
     assert found == [printable(text) for text in TEXTS]
 
 
 async def test_a_run_of_deltas_is_taken_where_one_of_them_would_be(run):
     subject = {"kinds": ["message", "delta"], "exchange": 2, "event": 3, "last_event": 39, "type": "message.delta"}
     filters = ["event:38", "event:40..", "-event:5", "-event:1..50", "event:..2", "-type:*.delta"]
-    found = await run("({subject, filters}) => filters.map((one) => taker(parseFilter(one))(subject))", {"subject": subject, "filters": filters})
+    found = await run(
+        "({subject, filters}) => filters.map((one) => taker(parseFilter(one))(subject))",
+        {"subject": subject, "filters": filters},
+    )
     assert found == [True, False, True, False, False, False]
 
 
-@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', "12345678901234567890.50", '[[[]], {}, "\\u0041"]', "true"])
-async def test_json_is_read_as_it_was_written(run, text):
-    tree = await run("text => jsonTree(text)", text)
-    assert written(tree) == "".join(text.replace("\\u0041", "A").split())
+async def test_json_is_read_as_it_was_written(run):
+    texts = ['{"a": 1, "a": 2}', "12345678901234567890.50", '[[[]], {}, "A"]', "true", '"<b>"']
+    trees = await run("all => all.map(jsonTree)", texts)
+    assert [written(tree) for tree in trees] == ["".join(text.split()) for text in texts]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[1,2]]", "{'a': 1}", "[" * 1000 + "]" * 1000, "{]", '"a'])
-async def test_what_is_no_json_is_no_tree(run, text):
-    assert await run("text => jsonTree(text)", text) is None
+async def test_what_is_no_json_is_no_tree(run):
+    texts = ["", "{", "[1,2]]", "{'a': 1}", "[" * 1000 + "]" * 1000, "{]", '"a']
+    assert await run("all => all.map(jsonTree)", texts) == [None] * len(texts)
 
 
 def written(node):

@@ -1,0 +1,50 @@
+"""The page with its recording inside, opened as a file."""
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.recording import open_recording
+from wiretape_inspect.embedding import page_with
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def exported(session, tmp_path):
+    """The session that goes as sessions go, as a page."""
+
+    def export(start=""):
+        path = tmp_path / "session page.html"
+        with open_recording(session) as recording:
+            path.write_bytes(b"".join(page_with(recording, start=start)))
+        return path.as_uri()
+
+    return export
+
+
+async def test_a_file_shows_rows_payload_bytes_and_state_without_a_server(window, exported):
+    async with window(exported()) as shown:
+        await expect(shown.page.locator("#file")).to_have_text("run.db")
+        await expect(shown.rows()).to_have_count(7)
+        await shown.keys("/")
+        await shown.page.keyboard.type("kind:delta")
+        await expect(shown.page.locator("#count")).to_have_text("37 / 40")
+        await shown.keys("Enter", "j", "Enter", "j", "j")
+        await shown.has_hash("x=2", "e=4", "q=kind:delta", "open=e3")
+        await expect(shown.panel()).to_contain_text('"word "')
+        await shown.keys("r")
+        await expect(shown.page.locator("#hex .list-rows .row:visible").first.locator(".text")).to_contain_text(
+            "event:"
+        )
+        await shown.keys("4")
+        await expect(shown.panel().locator(".spoken")).to_have_text("word word ")
+        await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
+        await shown.go("#x=3&resume=2")
+        await expect(shown.page.locator("#resume-pane h2")).to_contain_text("#2 then #3")
+
+
+async def test_a_file_opens_where_it_was_made_to_open(window, exported):
+    async with window(exported("x=2&e=40&tab=state")) as shown:
+        await expect(shown.chosen().locator(".n")).to_have_text("40")
+        await expect(shown.panel()).to_contain_text("word word")
+        await shown.has_hash("x=2", "e=40", "tab=state")

@@ -1,0 +1,131 @@
+"""A recording that was made to harm whoever looks at it, and one that is huge."""
+
+import json
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.observe import Ending
+from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.embedding import page_with
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+MARKUP = "</script><!--<img src=x onerror=document.title='owned'><script>document.title='owned'</script>"
+CONTROLS = "\x1b[31m\u202e\x07\u2066"
+UNSAFE = set("\x1b\u202e\x07\u2066")
+EVIL = f"\"{MARKUP}{CONTROLS}'"
+LINE = f"{MARKUP}\u202e"
+"""The same without what ends a line of a stream, or cannot stand in a header."""
+
+
+@pytest.fixture
+def hostile(tape, message):
+    """Something evil wherever something can be."""
+    said = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [EVIL]}}
+    lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(said)}"]
+    number = tape.exchange(
+        f"/v1/sessions/{MARKUP}/events/stream",
+        [
+            (1, ("\n".join(lines) + "\n\n").encode()),
+            (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
+            (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
+            (
+                1,
+                message("tool.started", id="e2", sequence=2, content={"tool_call_id": EVIL, "name": EVIL, "input": {}}),
+            ),
+            (2000, f": {LINE}\n\n".encode()),
+            (1, f"event: {LINE}".encode()),
+        ],
+        request_headers=(("Last-Event-ID", LINE), (LINE, LINE)),
+        ending=Ending.SERVICE_RESET,
+        detail=EVIL,
+    )
+    body = json.dumps({EVIL: EVIL}).encode()
+    tape.exchange(f"/{MARKUP}", [(1, body)], method="POST", request_body=body, headers=(("content-type", LINE),))
+    where = (number, 1, 1, 0, 5)
+    tape.find(
+        Finding("SEQ001", Severity.ERROR, Party.SERVICE, *where, EVIL),
+        Finding(EVIL, Severity.NOTE, Party.CLIENT, *where, EVIL),
+    )
+    return tape.close()
+
+
+PLACES = [
+    "x=1",
+    *(f"x=1&e={event}&tab={tab}" for event in (1, 2, 4) for tab in ("payload", "bytes", "findings", "state")),
+]
+PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=1&r=3", "x=1&r=5&tab=findings", "x=2"]
+
+
+async def looked_at(shown):
+    """Every place is shown, and nothing of it became more than text."""
+    for place in PLACES:
+        await shown.go(f"#{place}")
+        await expect(shown.panel()).not_to_be_empty()
+        await expect(shown.panel()).not_to_have_attribute("aria-busy", "true")
+        assert not set(await shown.page.locator("body").inner_text()) & UNSAFE, place
+    await shown.keys("x")
+    await expect(shown.page.get_by_role("dialog")).to_contain_text("</script>")
+    await shown.keys("Escape")
+    assert await shown.page.locator("img, iframe, object, embed, body script:not(#data)").count() == 1
+    assert "owned" not in await shown.page.title()
+
+
+async def test_nothing_of_a_hostile_recording_runs(debugging, hostile):
+    async with debugging(hostile) as shown:
+        await expect(shown.rows()).to_have_count(6)
+        await looked_at(shown)
+        await shown.go("#x=1&e=1&tab=payload")
+        await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
+        await expect(shown.panel()).to_contain_text("\\x1b[31m\\u202e\\x07\\u2066")
+
+
+async def test_nothing_of_a_hostile_recording_runs_in_a_file(window, hostile, tmp_path):
+    path = tmp_path / "page.html"
+    with open_recording(hostile) as recording:
+        path.write_bytes(b"".join(page_with(recording)))
+    async with window(path.as_uri()) as shown:
+        await expect(shown.rows()).to_have_count(6)
+        await looked_at(shown)
+
+
+async def test_a_long_list_is_drawn_where_it_is_looked_at_and_has_no_holes(debugging, tape, message):
+    said = b"".join(message("run.queued", id=f"e{number}", sequence=number) for number in range(1, 6001))
+    tape.exchange(chunks=[(1, said)])
+    async with debugging(tape.close()) as shown:
+        await expect(shown.page.locator("#count")).to_have_text("6,000 events")
+        assert await shown.rows().count() < 60
+        scroller = shown.page.locator("#timeline .list-scroller")
+        for part in (0.3, 0.77, 1, 0.5, 0):
+            await scroller.evaluate(
+                "(box, part) => { box.scrollTop = part * (box.scrollHeight - box.clientHeight); }", part
+            )
+            await shown.page.evaluate("() => new Promise(requestAnimationFrame)")
+            seen = [int(text) for text in await shown.texts("n") if text.isdigit()]
+            assert seen == list(range(seen[0], seen[0] + len(seen)))
+            edges = """list => [list.querySelector('.list-window'), list.querySelector('.list-rows')]
+                .map((box) => box.getBoundingClientRect()).map(({top, bottom}) => [top, bottom])"""
+            (top, bottom), (first, last) = await shown.page.locator("#timeline .list").evaluate(edges)
+            assert first <= top + 1
+            assert last >= bottom - 1
+
+
+async def test_an_event_of_five_megabytes_is_shown_in_parts(debugging, tape, message):
+    items = [{"number": number} for number in range(100_000)]
+    huge = message(
+        "message.completed", id="e1", sequence=1, content=[{"type": "text", "text": "<b>word " * 300_000}], items=items
+    )
+    assert len(huge) > 4_000_000
+    tape.exchange(chunks=[(1, huge)])
+    async with debugging(tape.close(), "#x=1&e=1") as shown:
+        await expect(shown.panel()).to_contain_text("all 2,400,000 characters")
+        assert await shown.panel().locator("*").count() < 5000
+        await shown.panel().get_by_role("button", name="all 2,400,000 characters").click()
+        await expect(shown.panel()).to_contain_text("Show more (2,380,000 characters left)")
+        await shown.keys("r")
+        await shown.page.locator("#hex .list").focus()
+        await shown.keys("End")
+        await expect(shown.page.locator("#hex .row.chosen:visible .text")).to_contain_text("}")
+        assert await shown.panel().locator("*").count() < 5000
