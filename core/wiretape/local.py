@@ -1,5 +1,6 @@
 """Addresses: where to listen, as people write it, and which are of the machine itself."""
 
+import errno
 import re
 from ipaddress import IPv6Address, ip_address
 
@@ -39,3 +40,11 @@ def names_loopback(host: str) -> bool:
 def origin_of(host: str, port: int) -> str:
     """`http://HOST:PORT`, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def cannot_listen(host: str, port: int, error: OSError) -> str:
+    """The sentence that says why nothing can listen there."""
+    where = origin_of(host, port).removeprefix("http://")
+    if error.errno == errno.EADDRINUSE:
+        return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."
+    return f"Cannot listen on {where}: {error.strerror or error}."

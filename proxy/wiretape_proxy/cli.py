@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from wiretape import local
 from wiretape.errors import InputError
 from wiretape.text import printable
 from wiretape_proxy import settings, stderr
@@ -138,7 +139,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("Give --config or --no-config, not both.")
-    service, address = _upstream(upstream) if upstream is not None else None, _address(given["listen"])
+    service, address = _upstream(upstream) if upstream is not None else None, local.address(given["listen"])
     output = given["output"] or settings.dated_name()
     _check_output(Path(output), append=given["append"])
     recording = {
@@ -190,16 +191,6 @@ def _upstream(text: str) -> Upstream:
         return settings.upstream(text)
     except ValueError as error:
         raise InputError(printable(f"{error}.")) from None
-
-
-def _address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
-    match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):([0-9]{1,5})", text, re.ASCII)
-    if match is None or int(match[3]) > 65535:
-        raise InputError(
-            printable(f"{text!r} is no address to listen on: give HOST:PORT, such as 127.0.0.1:8080 or [::1]:0.")
-        )
-    return match[1] or match[2], int(match[3])
 
 
 @contextmanager

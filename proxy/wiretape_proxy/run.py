@@ -1,7 +1,6 @@
 """One run of `wiretape proxy`: from the knock at the service to the exit status."""
 
 import asyncio
-import ipaddress
 import os
 import signal
 import socket
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from wiretape.companion import Companion
 from wiretape.errors import InputError
+from wiretape.local import is_loopback, origin_of
 from wiretape_proxy import stderr
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.feed import Feed
@@ -101,21 +101,13 @@ def _status(feed: Feed, fail_on: str) -> int:
 
 def _announce(says: stderr.Stderr, address: tuple[str, int], what: Run, addon: Wiretape) -> None:
     host, port = address
-    here = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     to = what.service.url if what.service is not None else "every host"
     how = f"as a proxy for {to}" if what.plan.mode == "regular" else f"forwarding to {to}"
-    says.say(f"Listening on {here}, {how}, recording to {addon.recording}; Ctrl-C to stop.")
+    says.say(f"Listening on {origin_of(host, port)}, {how}, recording to {addon.recording}; Ctrl-C to stop.")
     if what.plan.mode == "regular":
         says.say(f"Clients that use TLS must trust {what.plan.confdir / Path('mitmproxy-ca-cert.pem')}.")
-    if not _is_loopback(host):
+    if not is_loopback(host):
         says.say(f"Other machines can reach {host}: whoever does uses the service through this proxy, recorded.")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _knock(service: Upstream) -> None:

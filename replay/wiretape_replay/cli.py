@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from wiretape.companion import Companion
 from wiretape.errors import InputError
+from wiretape.local import address
 from wiretape.text import shown
 from wiretape_replay.answers.settings import load_service, treatment_of
 from wiretape_replay.common_options import (
@@ -34,7 +35,6 @@ from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
-from wiretape_replay.listening import address
 from wiretape_replay.pace import Pace
 from wiretape_replay.serving import Options, Replay, serve_replay
 from wiretape_replay.tape.matching import Matching, Order, Repeat

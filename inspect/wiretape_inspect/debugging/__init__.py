@@ -14,6 +14,8 @@ JSON is written by `jsonlines.dump`; times are nanoseconds since the recording b
     `view.overview.Overview`.
 `event?exchange=N&event=M`
     `jsonlines.closely`.
+`bodies?exchange=N`
+    `exporting.bodies`: `{request, response}`, each null or `{text}` or `{base64}`, or `{omitted}` where it is too large.
 
 **Lines** (JSON lines, sent as they are made; `{"error": {"message"}}` is the last one where reading failed midway)
 
@@ -21,6 +23,8 @@ JSON is written by `jsonlines.dump`; times are nanoseconds since the recording b
     `jsonlines.rows`: the head, then every row of a stream, in order.
 `events?exchange=N&first=A&last=B`
     A row of kind `event` for each message from A to B, deltas too.
+`taken?exchange=N&filter=F`
+    `{first, last}` for the messages that a filter takes, by their numbers: the page has no data to search.
 `resume?first=A&second=B`
     `jsonlines.joined`.
 
@@ -59,7 +63,7 @@ recording that cannot be read (any more).
 **In a file** (`wiretape export --format html`) the page holds one JSON document in
 `<script type="application/json" id="data">`, with `<` written as `\\u003c`:
 
-`{format: 1, recording, rows, overviews, resumes, details, states}`
+`{format: 1, start, recording, rows, bodies, overviews, resumes, details, states}`
 
 `recording` is the document of that name (`live` false, `replay` and `place` null); `rows` has for each exchange, by its
 number, the objects of `rows?exchange=N`; `overviews` those of streams; `resumes` has, by `A:B`, the objects of

@@ -7,7 +7,10 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import jsonlines, place, timeline
 from wiretape_inspect.place import Around
+from wiretape_inspect.view.conditions import Filter
+from wiretape_inspect.view.matching import taker
 from wiretape_inspect.view.resume import resumed
+from wiretape_inspect.view.rows import DeltaRow, EventRow
 from wiretape_inspect.view.state import state_at
 
 
@@ -77,3 +80,24 @@ def event_document(recording: Recording, exchange: Exchange, around: Around) -> 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
     """Two connections side by side, as JSON, one id a line.  Raises InputError, at once."""
     return map(jsonlines.dump, jsonlines.joined(resumed(recording, first, second)))
+
+
+def taken_lines(recording: Recording, exchange: Exchange, findings: Sequence[Finding], whole: Filter) -> Iterator[str]:
+    """`{"first", "last"}` for the messages of a stream that a filter takes, by their numbers, as JSON, one a line."""
+    held: tuple[int, int] | None = None
+    for row in timeline.rows(recording, exchange, findings, taker(whole)):
+        if not isinstance(row, EventRow | DeltaRow):
+            continue
+        last = row.last_event if isinstance(row, DeltaRow) else row.event
+        if held is not None and row.event == held[1] + 1:
+            held = (held[0], last)
+            continue
+        if held is not None:
+            yield _range(*held)
+        held = (row.event, last)
+    if held is not None:
+        yield _range(*held)
+
+
+def _range(first: int, last: int) -> str:
+    return jsonlines.dump({"first": first, "last": last})

@@ -9,6 +9,8 @@ from wiretape.recording import Recording
 from wiretape_inspect import jsonlines, place
 from wiretape_inspect.debugging import answers, asked, documents
 from wiretape_inspect.debugging.reading import Reader
+from wiretape_inspect.exporting import bodies
+from wiretape_inspect.view import filters
 from wiretape_inspect.view.overview import overview
 
 Answer = Callable[[web.Request, Reader], Awaitable[web.StreamResponse]]
@@ -38,6 +40,23 @@ async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:
         reader,
         lambda recording: documents.event_lines(recording, asked.stream(recording, number), first, last),
     )
+
+
+async def _taken(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange", "filter"))
+    number, whole = asked.number(request, "exchange"), filters.parse(request.query.get("filter", ""))
+
+    def made(recording: Recording) -> Iterator[str]:
+        stream = asked.stream(recording, number)
+        return documents.taken_lines(recording, stream, documents.found_in(recording, stream), whole)
+
+    return await answers.lines(request, reader, made)
+
+
+async def _bodies(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange",))
+    number = asked.number(request, "exchange")
+    return await document(reader, lambda recording: bodies(recording, asked.exchange(recording, number)))
 
 
 async def _overview(request: web.Request, reader: Reader) -> web.StreamResponse:
@@ -74,6 +93,8 @@ async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
 ANSWERS: Mapping[str, Answer] = {
     "rows": _rows,
     "events": _events,
+    "taken": _taken,
+    "bodies": _bodies,
     "overview": _overview,
     "event": _event,
     "resume": _resume,

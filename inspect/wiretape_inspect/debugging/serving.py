@@ -1,6 +1,5 @@
 """The debugger as a server that runs while it is needed."""
 
-import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from aiohttp import web
 
 from wiretape.errors import InputError
-from wiretape.local import is_loopback, origin_of
+from wiretape.local import cannot_listen, is_loopback, origin_of
 from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugging.access import Access
 from wiretape_inspect.debugging.forwarding import Replay
@@ -71,9 +70,4 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
     try:
         await web.TCPSite(runner, host, port).start()
     except OSError as error:
-        where = origin_of(host, port).removeprefix("http://")
-        if error.errno == errno.EADDRINUSE:
-            why = "the port is in use; choose another with --listen, or 0 for a free one"
-        else:
-            why = str(error.strerror or error)
-        raise InputError(f"Cannot listen on {where}: {why}.") from None
+        raise InputError(cannot_listen(host, port, error)) from None

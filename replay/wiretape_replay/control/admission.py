@@ -5,14 +5,11 @@ of somebody else betrays itself by its Origin, and one that had its own name poi
 """
 
 import hmac
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 
+from wiretape.local import is_loopback, names_loopback
 from wiretape_replay.control.words import TOKEN_HEADER
-
-_HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ def refusal(caller: Caller, token: str) -> tuple[int, str] | None:
     """The status and the sentence to refuse the caller with, or None."""
     if not is_loopback(caller.address or ""):
         return 403, "The control interface serves this machine only."
-    if len(caller.hosts) != 1 or not _names_loopback(caller.hosts[0]):
+    if len(caller.hosts) != 1 or not names_loopback(caller.hosts[0]):
         return 403, "The control interface answers to loopback names only, such as 127.0.0.1 or localhost."
     if caller.origins and list(caller.origins) != [f"http://{caller.hosts[0]}"]:
         return 403, "The control interface serves no pages of other origins."
@@ -38,24 +35,6 @@ def refusal(caller: Caller, token: str) -> tuple[int, str] | None:
     if len(caller.tokens) != 1 or not _same(caller.tokens[0], token):
         return 401, f"The token in {TOKEN_HEADER} is not that of this replay."
     return None
-
-
-def is_loopback(address: str) -> bool:
-    """Whether an IP address is one of the machine itself, also as IPv6 writes those of IPv4."""
-    try:
-        parsed = ip_address(address.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = parsed.ipv4_mapped if isinstance(parsed, IPv6Address) else None
-    return (mapped or parsed).is_loopback
-
-
-def _names_loopback(host: str) -> bool:
-    match = _HOST.fullmatch(host)
-    if match is None:
-        return False
-    name = match[1].strip("[]").lower()
-    return name == "localhost" or is_loopback(name)
 
 
 def _same(one: str, other: str) -> bool:

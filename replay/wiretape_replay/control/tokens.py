@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from wiretape.companion import TOKEN_VARIABLE
 from wiretape.errors import InputError
-from wiretape_replay.control.admission import is_loopback
+from wiretape.local import is_loopback
 
 VARIABLE = TOKEN_VARIABLE
 """The environment variable that commands take it from."""

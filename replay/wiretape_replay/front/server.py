@@ -1,6 +1,5 @@
 """The HTTP front: connections, requests and their answers."""
 
-import errno
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
 from wiretape.errors import InputError
+from wiretape.local import cannot_listen, origin_of
 from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
@@ -108,8 +108,8 @@ class Front:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise InputError(_cannot_listen(host, port, error)) from None
-        return _url(*self._runner.addresses[0][:2])
+            raise InputError(cannot_listen(host, port, error)) from None
+        return origin_of(*self._runner.addresses[0][:2])
 
     async def stop(self) -> None:
         """Stop listening, and end the connections that are open."""
@@ -163,14 +163,3 @@ async def _whole(request: web.Request, asked: Asked, tap: Tap) -> Asked:
         tap.received(data)
     tap.whole()
     return replace(asked, body=body.finish())
-
-
-def _url(host: str, port: int) -> str:
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> str:
-    where = _url(host, port).removeprefix("http://")
-    if error.errno == errno.EADDRINUSE:
-        return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."
-    return f"Cannot listen on {where}: {error.strerror or error}."

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.local import address
 from wiretape.text import shown
 from wiretape.words import counted
 from wiretape_replay.answers.settings import ASSUMED
@@ -27,7 +28,6 @@ from wiretape_replay.grouped import GroupedCommand
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
-from wiretape_replay.listening import address
 from wiretape_replay.service.assumptions import default_setup, load_setup, settings
 from wiretape_replay.service.scenario.listing import listing
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
