@@ -95,7 +95,18 @@ def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
     return {"text": data.decode()}
 
 
-def _body(recording: Recording, exchange: Exchange, side: Side) -> dict[str, Any] | None:
+def bodies(recording: Recording, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
+    """What an exchange said in its `request` and its `response`, as `text` or `base64`; None where that is nothing.
+
+    The response of a stream is left out: it has rows instead.
+    """
+    return {
+        "request": _body(recording, exchange, Side.REQUEST, parse=False),
+        "response": None if exchange.is_stream else _body(recording, exchange, Side.RESPONSE, parse=False),
+    }
+
+
+def _body(recording: Recording, exchange: Exchange, side: Side, *, parse: bool = True) -> dict[str, Any] | None:
     """A whole body, decoded where it can be; None where there is none."""
     if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
         return None
@@ -109,7 +120,7 @@ def _body(recording: Recording, exchange: Exchange, side: Side) -> dict[str, Any
                 return {"omitted": f"more than {BODY_LIMIT} bytes"}
     except DecodingError:
         return {**content(data, parse=False), "encoded": True}
-    return content(bytes(decoded))
+    return content(bytes(decoded), parse=parse)
 
 
 def _encoding(exchange: Exchange, side: Side) -> str | None:

@@ -15,7 +15,7 @@ JSON is written by `jsonlines.dump`; times are nanoseconds since the recording b
 `event?exchange=N&event=M`
     `jsonlines.closely`.
 `bodies?exchange=N`
-    `exporting.bodies`: `{request, response}`, each null or `{text}` or `{base64}`, or `{omitted}` where it is too large.
+    `exporting.bodies`: `{request, response}`, each null, `{text}` or `{base64}`, or `{omitted}`: it is too large.
 
 **Lines** (JSON lines, sent as they are made; `{"error": {"message"}}` is the last one where reading failed midway)
 
@@ -66,7 +66,8 @@ recording that cannot be read (any more).
 `{format: 1, start, recording, rows, bodies, overviews, resumes, details, states}`
 
 `recording` is the document of that name (`live` false, `replay` and `place` null); `rows` has for each exchange, by its
-number, the objects of `rows?exchange=N`; `overviews` those of streams; `resumes` has, by `A:B`, the objects of
+number, the objects of `rows?exchange=N`, `bodies` what `bodies?exchange=N` answers of those that are no streams;
+`overviews` is of streams; `resumes` has, by `A:B`, the objects of
 `resume?first=A&second=B` for each stream and the one before it in its session.
 
 `details` has for each stream a list of blocks `{first, last, gzip}`: the numbers of the first and last message, and,

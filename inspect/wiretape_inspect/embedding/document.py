@@ -8,6 +8,7 @@ from wiretape_inspect.debugging.documents import recording_document, resume_line
 from wiretape_inspect.embedding import states
 from wiretape_inspect.embedding.details import blocks
 from wiretape_inspect.embedding.packing import packed
+from wiretape_inspect.exporting import bodies
 from wiretape_inspect.page import assembled
 from wiretape_inspect.view.overview import overview
 
@@ -34,6 +35,8 @@ def document(recording: Recording, exchanges: Sequence[Exchange] | None, start: 
     yield f'{{"format":1,"start":{jsonlines.dump(start)},"recording":{jsonlines.dump(told)}'.encode()
     found = timeline.stored_findings(recording)
     yield from _member("rows", chosen, lambda each: _list(row_lines(recording, each, found.get(each.number, ()))))
+    others = [exchange for exchange in chosen if not exchange.is_stream]
+    yield from _member("bodies", others, lambda each: _one(jsonlines.dump(bodies(recording, each))))
     yield from _member("overviews", streams, lambda each: _one(jsonlines.dump(overview(recording, each))))
     yield from _resumes(recording, streams)
     yield from _member("details", streams, lambda each: _list(blocks(recording, each, found.get(each.number, ()))))

@@ -254,16 +254,20 @@ function showSide(panel, app, head, side, title, headers, size) {
   else if (preview) body.append(longText(preview, "plain-text"));
   else body.append(make("p", { class: "dim", text: size ? `${amount(size)}` : "no body" }));
   if (headers) body.append(make("h3", { text: "Headers" }), factList(headers.map(([name, value]) => [shown(name, 80), make("code", { text: shown(value, 2000) })])));
-  if (size && app.source.body) fillBody(body, app, head, side);
+  if (size) fillBody(body, app, head, side);
 }
 
-/** The whole body in place of how it begins, where there is more of it. */
+/** The whole body in place of how it begins. */
 async function fillBody(box, app, head, side) {
   try {
-    const text = await app.source.body(head.exchange, side);
+    const said = (await app.wholeBodies(head))[side];
     const first = box.firstElementChild;
-    const tree = jsonTree(text);
-    if (text) first.replaceWith(tree ? make("div", { class: "json" }, jsonNode(tree, null, { left: LINES_AT_ONCE }, 0)) : longText(text, "plain-text"));
+    if (!said) return;
+    if (said.omitted) first.after(make("p", { class: "dim", text: `It is too large to be shown: ${printable(said.omitted)}.` }));
+    if (said.base64 !== undefined) first.replaceWith(make("p", { class: "dim", text: `${amount(head[`${side}_bytes`])} that are no text` }));
+    if (said.text === undefined) return;
+    const tree = jsonTree(said.text);
+    first.replaceWith(tree ? make("div", { class: "json" }, jsonNode(tree, null, { left: LINES_AT_ONCE }, 0)) : longText(said.text, "plain-text"));
   } catch (error) {
     trouble(error.message);
   }

@@ -57,8 +57,7 @@ function showHelp(app) {
   }
   const fields = `Filters: ${FILTER_FIELDS.map((field) => `${field}:`).join(" ")}`;
   const example = "Conditions all have to be met; a comma and `or` stand between alternatives, - before what is not wanted: type:tool.*,run.* gap:>1s -kind:delta";
-  const limits = app.source.live ? "" : "In this file text: looks in what the rows show.";
-  openDialog("Keys", box, make("p", { class: "dim", text: fields }), make("p", { class: "dim", text: `${example} ${limits}` }));
+  openDialog("Keys", box, make("p", { class: "dim", text: fields }), make("p", { class: "dim", text: example }));
 }
 
 /** Ask for a place, and go there. */

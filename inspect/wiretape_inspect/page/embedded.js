@@ -43,6 +43,18 @@ function embeddedSource() {
       const state = { ...(await stateOf(exchange, event)), time_ns: detail.time_ns };
       return detail.base64 === undefined ? { ...detail, state, bytes: new TextEncoder().encode(detail.text) } : { ...detail, state };
     },
+    bodies: async (exchange) => (data.bodies || {})[exchange] || { request: null, response: null },
+    taken: async (exchange, _filter, take) => {
+      const head = data.recording.exchanges.find((one) => one.exchange === exchange);
+      const found = [];
+      for (const { gzip } of data.details[exchange] || []) {
+        for (const detail of await unpacked(gzip)) {
+          const subject = { ...subjectOf(detail, head), texts: [detail.data, detail.preview] };
+          if (take(subject)) found.push({ first: detail.event, last: detail.event });
+        }
+      }
+      return found;
+    },
     resume: async (first, second) => {
       const found = data.resumes[`${first}:${second}`];
       if (!found) throw new SourceWrong(`Exchanges ${first} and ${second} are not laid side by side in this file.`);

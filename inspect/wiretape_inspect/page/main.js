@@ -128,6 +128,8 @@ class App {
       this.q = now.q;
       const take = this.filterOf(now.q);
       if (take !== undefined && take !== this.timeline.take) changes.take = take;
+      this.searching = null;
+      if (take && wantsText(parseFilter(now.q))) this.search(now.q, take);
     }
     for (const name of ["deltas", "tools"]) if (now[name] !== this.timeline[name]) changes[name] = now[name];
     const open = now.open.join("\n");
@@ -150,6 +152,30 @@ class App {
       byId("filter").setAttribute("aria-invalid", "true");
       return undefined;
     }
+  }
+
+  /** Rows say how data begin: what is to be found in all of them is asked for, and shown when it is known. */
+  async search(text, take) {
+    const { timeline } = this;
+    if (!timeline.head.stream) return;
+    const search = (this.searching = { timeline });
+    const now = () => this.searching === search && this.timeline === timeline;
+    await new Promise((wake) => { setTimeout(wake, 250); });
+    if (!now()) return;
+    this.changed();
+    try {
+      const until = this.fromLive ? timeline.events : Infinity;
+      const ranges = await this.source.taken(timeline.head.exchange, text, take);
+      if (!now()) return;
+      this.searching = null;
+      timeline.set({ take: exactTaker(ranges, take, until) });
+      this.wanted = true;
+      this.select();
+    } catch (error) {
+      if (now()) this.searching = null;
+      trouble(error.message);
+    }
+    this.changed();
   }
 
   showControls(now) {
@@ -249,7 +275,7 @@ class App {
     if (!this.timeline) return;
     const { timeline } = this;
     if (this.overview) this.strip.show(this.overview, timeline);
-    byId("count").classList.toggle("reading", !timeline.done && !this.fromLive && !this.view.now.findings && this.view.now.resume === null);
+    byId("count").classList.toggle("reading", ((!timeline.done && !this.fromLive) || Boolean(this.searching)) && !this.view.now.findings && this.view.now.resume === null);
     if (this.view.now.findings) { setText(byId("count"), counted(this.recording.findings.length, "finding")); return; }
     if (this.view.now.resume !== null) return;
     const whole = grouped(timeline.events);
@@ -370,6 +396,13 @@ class App {
     const { x, e } = this.view.now;
     const file = /^[\w.-]+$/.test(this.recording.file) ? this.recording.file : `'${printable(this.recording.file).replace(/'/g, "'\\''")}'`;
     copy(`wiretape show ${file} ${e === null ? `--exchange ${x}` : `--at ${x}:${e}`}`, "the command");
+  }
+
+  /** What an exchange that is no stream said, asked for once. */
+  wholeBodies(head) {
+    const name = `${head.exchange}/${head.ended_ns}`;
+    if (!this.bodies || this.bodies.name !== name) this.bodies = { name, said: this.source.bodies(head.exchange) };
+    return this.bodies.said;
   }
 
   markNext(place) {

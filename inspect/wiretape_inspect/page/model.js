@@ -34,7 +34,7 @@ class Timeline {
     for (const row of this.rows.splice(first)) {
       this.events -= messages(row);
       this.findings -= (row.findings || []).length;
-      if (this.takes(row)) this.taken -= messages(row);
+      if (this.takes(row)) this.taken -= this.number(row);
       const call = row.tool_call_id ? this.calls.get(row.tool_call_id) : null;
       if (call) call.rows = call.rows.filter((at) => at < first);
     }
@@ -69,7 +69,7 @@ class Timeline {
   add(at) {
     const row = this.rows[at];
     if (!this.takes(row)) return;
-    this.taken += messages(row);
+    this.taken += this.number(row);
     if (row.row === "exchange") {
       this.items.push({ kind: "side", side: "request", row, at }, { kind: "side", side: "response", row, at });
       return;
@@ -85,6 +85,11 @@ class Timeline {
 
   takes(row) {
     return !this.take || this.take(subjectOf(row, this.head));
+  }
+
+  /** How many messages of a row are taken. */
+  number(row) {
+    return this.take && this.take.number ? this.take.number(row) : messages(row);
   }
 
   /** A tool call stands where the first of its events does, and they beneath it while it is open. */

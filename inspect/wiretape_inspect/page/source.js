@@ -16,6 +16,12 @@ function serverSource() {
     },
     overview: (exchange) => askJson(`/api/overview?exchange=${exchange}`),
     event: (exchange, event) => askJson(`/api/event?exchange=${exchange}&event=${event}`),
+    bodies: (exchange) => askJson(`/api/bodies?exchange=${exchange}`),
+    taken: async (exchange, filter) => {
+      const found = [];
+      await askLines(`/api/taken?exchange=${exchange}&filter=${encodeURIComponent(filter)}`, (ranges) => found.push(...ranges));
+      return found;
+    },
     resume: async (first, second) => {
       const found = [];
       await askLines(`/api/resume?first=${first}&second=${second}`, (rows) => found.push(...rows));

@@ -124,6 +124,38 @@ function globs(pattern, name) {
   return at === wanted.length;
 }
 
+/** Whether a filter looks for texts, which rows do not have in full. */
+function wantsText(groups) {
+  return groups.some((group) => group.some((term) => term.field === "text"));
+}
+
+/**
+ * A function like `take` that knows which messages are taken: those of `ranges` ({first, last}, in order), as far as
+ * message number `until`; its `number` tells how many of a row are.
+ */
+function exactTaker(ranges, take, until) {
+  const from = (event) => {
+    let [low, high] = [0, ranges.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (ranges[middle].last < event) low = middle + 1;
+      else high = middle;
+    }
+    return low;
+  };
+  const number = ({ event, last_event: end = event }) => {
+    let found = 0;
+    for (let at = from(event); at < ranges.length && ranges[at].first <= end; at += 1) {
+      found += Math.min(ranges[at].last, end) - Math.max(ranges[at].first, event) + 1;
+    }
+    return found;
+  };
+  const known = (subject) => subject.event !== undefined && subject.event <= until;
+  const exact = (subject) => (known(subject) ? number(subject) > 0 : take(subject));
+  exact.number = (row) => (known(row) ? number(row) : messages(row));
+  return exact;
+}
+
 /** A row of a stream, or the head of an exchange that is no stream, as a subject. */
 function subjectOf(row, head) {
   const common = { exchange: head.exchange, session: head.session_id, codes: codesOf(row) };

@@ -184,3 +184,24 @@ async def test_a_screen_reader_is_told_of_the_row_the_tabs_and_the_picture(debug
         await expect(shown.page.get_by_role("tab", name="Bytes")).to_be_focused()
         await expect(shown.page.get_by_role("tabpanel")).to_have_attribute("aria-labelledby", "tab-bytes")
         await expect(shown.page.get_by_role("img")).to_have_attribute("aria-label", re.compile("40 events · 1 pause"))
+
+
+async def test_a_text_is_looked_for_in_all_that_was_said(debugging, tape, message):
+    tape.exchange(
+        chunks=[(1, message("run.queued", id=f"e{n}", sequence=n, pad="x" * 1000, last=n)) for n in (1, 2, 3)]
+    )
+    async with debugging(tape.close()) as shown:
+        await shown.keys("/")
+        await shown.page.keyboard.type('"last\\": 2" kind:message')
+        await expect(shown.page.locator("#count")).to_have_text("1 / 3")
+        assert await shown.texts("n") == ["2"]
+
+
+async def test_what_is_no_stream_shows_both_of_its_messages_in_full(debugging, tape):
+    body = b'{"words": "%s", "last": true}' % (b"long " * 200)
+    json_type = (("content-type", "application/json"),)
+    tape.exchange("/v1/runs", [(1, body)], method="POST", request_body=body[:-1], status=409, headers=json_type)
+    async with debugging(tape.close()) as shown:
+        await expect(shown.panel().locator(".json-key", has_text="last")).to_have_count(1)
+        await expect(shown.panel().locator(".plain-text")).to_contain_text('"last": true')
+        await expect(shown.rows().locator(".type")).to_have_text(["POST", "409 complete"])

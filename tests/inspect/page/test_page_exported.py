@@ -39,6 +39,10 @@ async def test_a_file_shows_rows_payload_bytes_and_state_without_a_server(window
         await shown.keys("4")
         await expect(shown.panel().locator(".spoken")).to_have_text("word word ")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
+        await shown.go("#x=2&q=content")
+        await expect(shown.page.locator("#count")).to_have_text("2 / 40")
+        await shown.go("#x=1")
+        await expect(shown.panel()).to_contain_text("Session s1 is busy.")
         await shown.go("#x=3&resume=2")
         await expect(shown.page.locator("#resume-pane h2")).to_contain_text("#2 then #3")
 
