@@ -24,10 +24,22 @@ from wiretape_inspect import choosing, exporting, output
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
 @click.option(
+    "--with-sensitive", is_flag=True, help="With har: keep the headers of keys and cookies, which hold fingerprints."
+)
+@click.option(
     "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout."
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path | None, force: bool) -> None:
+def export(
+    file: Path,
+    *,
+    kind: str,
+    number: int | None,
+    encoded: bool,
+    with_sensitive: bool,
+    to: Path | None,
+    force: bool,
+) -> None:
     """Write recording FILE in a form that other programs read.
 
     What sse writes is raw: do not let it loose on a terminal when you do not trust the recording.
@@ -38,18 +50,21 @@ def export(file: Path, *, kind: str, number: int | None, encoded: bool, to: Path
         wiretape export run.db --format html --output run.html
         wiretape export run.db --format events | jq 'select(.kind == "durable") | .data.type'
         wiretape export run.db --format tape --output run.tape
+        wiretape export run.db --format har --output run.har
     """
     if encoded and kind != "sse":
         raise click.UsageError("--encoded goes with --format sse.")
+    if with_sensitive and kind != "har":
+        raise click.UsageError("--with-sensitive goes with --format har.")
     with open_recording(file) as recording:
-        parts = _parts(recording, kind, number, encoded=encoded)
+        parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
         to = None if to == Path("-") else to
         with output.opened(to, force=force, recording=file) as out:
             for part in parts:
                 out.write(part)
 
 
-def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool) -> Iterator[bytes]:
+def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool, sensitive: bool) -> Iterator[bytes]:
     if kind == "sse":
         return _stream(recording, number, encoded)
     if kind == "events":
@@ -59,6 +74,10 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         from wiretape_inspect.embedding import page_with  # noqa: PLC0415 - the page is not needed otherwise
 
         return page_with(recording, None if chosen is None else list(chosen))
+    if kind == "har":
+        from wiretape_inspect import archive  # noqa: PLC0415 - nor is this
+
+        return archive.write(recording, chosen, sensitive=sensitive)
     return named(kind).writer().write(recording, chosen)
 
 

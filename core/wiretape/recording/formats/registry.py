@@ -58,6 +58,12 @@ FORMATS = (
         writes="wiretape.recording.formats.tape:WRITES",
         opens=True,
     ),
+    Format(
+        "har",
+        "HTTP Archive 1.2, as browsers and DevTools take it: docs/har.md says what it does not hold",
+        reads="wiretape.recording.formats.har:READS",
+        writes="wiretape_inspect.archive:WRITES",
+    ),
 )
 """Every format, in the order in which a file is tried."""
 

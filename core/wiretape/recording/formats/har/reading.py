@@ -1,0 +1,77 @@
+"""A HAR file, read."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.observe import BytesArrived, Observation
+from wiretape.recording.formats.har.entries import Entry, entry
+from wiretape.recording.formats.har.notes import Notes
+from wiretape.recording.formats.har.values import File, member, members, needed, text
+from wiretape.recording.formats.model import Head, Incoming
+from wiretape.rules import jsontext
+from wiretape.rules.jsontext import Unread
+from wiretape.toml import Table, said
+
+MOST_BYTES = 512 * 1024 * 1024
+"""A HAR is one JSON text, which has to be held."""
+_APART_NS = 4
+"""Between two observations there has to be some time."""
+_CHROMIUM = frozenset({"WebInspector", "Playwright"})
+"""What the creator of a HAR is called whose bodies Chromium has made text of."""
+_BOM = b"\xef\xbb\xbf"
+
+
+def read(path: Path) -> Incoming:
+    """Begin to read a HAR.  Raises InputError."""
+    document = _document(path)
+    if not isinstance(document, dict):
+        raise InputError(f"{said(path)} is no HAR: it has to be a JSON object with a log.")
+    notes = Notes()
+    entries = sorted(_entries(Table(File(path), document), notes), key=lambda each: each.began_ns)
+    if not entries:
+        raise InputError(f"{said(path)} holds no HTTP request.")
+    first = entries[0]
+    head = Head(f"{first.scheme}://{first.authority}", first.began_ns)
+    incoming = Incoming(head, iter(()))
+    incoming.observations = _observations(entries, notes, incoming)
+    return incoming
+
+
+def _document(path: Path) -> Any:
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{said(path)} is larger than {MOST_BYTES >> 20} MiB: that is too much for a HAR.")
+        value = jsontext.read(path.read_bytes().removeprefix(_BOM))
+    except OSError as error:
+        raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+    if value is Unread.NOT_JSON:
+        raise InputError(f"{said(path)} is no HAR: it is no JSON, or not all of it is there.")
+    if isinstance(value, Unread):
+        raise InputError(f"{said(path)} is no HAR: it is nested too deep, or has numbers too long, to be read.")
+    return value
+
+
+def _entries(document: Table, notes: Notes) -> Iterator[Entry]:
+    log = needed(document, "log")
+    creator = member(log, "creator")
+    by_chromium = creator is not None and text(creator, "name") in _CHROMIUM
+    for table in members(log, "entries"):
+        found = entry(table, by_chromium=by_chromium)
+        if found is None:
+            notes.skipped += 1
+        else:
+            yield found
+
+
+def _observations(entries: Sequence[Entry], notes: Notes, incoming: Incoming) -> Iterator[Observation]:
+    """Those of all entries, each some time behind the one before, counted from when the first began."""
+    each = (found.observations(number, notes) for number, found in enumerate(entries, 1))
+    last_ns = 0
+    for seen in heapq.merge(*each, key=lambda seen: seen.time_ns):
+        last_ns = max(seen.time_ns - incoming.head.started_unix_ns, last_ns + _APART_NS)
+        yield replace(seen, times=(last_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=last_ns)
+    incoming.left_out += notes.sentences()
