@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from wiretape.contract import AUTHORIZATION, is_event_stream
 from wiretape.encoding import is_identity
 from wiretape.observe import (
-    BytesArrived,
     Ending,
     ExchangeEnded,
     Observation,
@@ -19,7 +18,7 @@ from wiretape.observe import (
     header,
 )
 from wiretape.recording.formats.har.notes import Notes
-from wiretape.recording.formats.har.streams import Chunk, Course, Listed, as_utf8, listed
+from wiretape.recording.formats.har.streams import Course, Listed, as_utf8, listed
 from wiretape.recording.formats.har.values import (
     headers,
     member,
@@ -31,6 +30,7 @@ from wiretape.recording.formats.har.values import (
     unix_ns,
     web_address,
 )
+from wiretape.recording.formats.ordering import Chunk, arrived
 from wiretape.toml import Table
 
 _VERSIONS = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2.0", "http/2": "HTTP/2.0", "h3": "HTTP/3"}
@@ -79,7 +79,7 @@ class Entry:
             number_, self.began_ns, "", method, self.scheme, self.authority, self.target, version, head
         )
         body = _posted(request, number_, notes)
-        yield from _arrived(number_, Side.REQUEST, [(sent_ns, body)] if body else [])
+        yield from arrived(number_, Side.REQUEST, [(sent_ns, body)] if body else [])
         yield RequestEnded(number_, sent_ns)
 
     def _answer(self, response: Table, number_: int, course: Course, notes: Notes) -> Iterator[Observation]:
@@ -98,7 +98,7 @@ class Entry:
             notes.add("absent", number_)
         reason = text(response, "statusText")
         yield ResponseStarted(number_, course.began_ns, _status(response), reason, _version(response), head)
-        yield from _arrived(number_, Side.RESPONSE, chunks)
+        yield from arrived(number_, Side.RESPONSE, chunks)
 
     def _stream(self, body: bytes | None, number_: int, course: Course, notes: Notes) -> Iterator[Chunk]:
         events = listed(self.table)
@@ -190,11 +190,3 @@ def _content(content: Table | None, number_: int, notes: Notes) -> bytes | None:
 def _is_empty(content: Table | None, response: Table) -> bool:
     """Whether there was no body to begin with."""
     return _status(response) in {204, 304} or content is None or content.values.get("size") == 0
-
-
-def _arrived(number_: int, side: Side, chunks: Iterable[Chunk]) -> Iterator[BytesArrived]:
-    start = 0
-    for time_ns, data in chunks:
-        end = start + len(data)
-        yield BytesArrived(number_, side, start, data, (end,), (time_ns,))
-        start = end

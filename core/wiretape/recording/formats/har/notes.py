@@ -3,13 +3,12 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from wiretape.words import counted
+from wiretape.recording.formats.ordering import exchanges_said
 
 ALWAYS = (
     "A HAR does not hold the chunks that bodies came in, how exchanges ended, when comments came, or who the client "
     "was: docs/har.md says what stands in their place."
 )
-_NAMED = 5
 _SENTENCES = {
     "rebuilt": (
         "The bytes of {} were put together from the events that the HAR lists: comments and silences (KAL001) "
@@ -50,11 +49,4 @@ class Notes:
             yield "No request carries a key, as in a HAR that was sanitised: findings about keys (AUTH) mean nothing."
         for what, sentence in _SENTENCES.items():
             if what in self._about:
-                yield sentence.format(_exchanges(self._about[what])) + "."
-
-
-def _exchanges(numbers: list[int]) -> str:
-    if len(numbers) == 1:
-        return f"exchange {numbers[0]}"
-    named = ", ".join(map(str, numbers[:_NAMED]))
-    return f"{counted(len(numbers), 'exchange')} ({named}{', …' if len(numbers) > _NAMED else ''})"
+                yield sentence.format(exchanges_said(self._about[what])) + "."

@@ -1,25 +1,22 @@
 """A HAR file, read."""
 
-import heapq
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observe import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
 from wiretape.recording.formats.har.values import File, member, members, needed, text
 from wiretape.recording.formats.model import Head, Incoming
+from wiretape.recording.formats.ordering import in_order
 from wiretape.rules import jsontext
 from wiretape.rules.jsontext import Unread
 from wiretape.toml import Table, said
 
 MOST_BYTES = 512 * 1024 * 1024
 """A HAR is one JSON text, which has to be held."""
-_APART_NS = 4
-"""Between two observations there has to be some time."""
 _CHROMIUM = frozenset({"WebInspector", "Playwright"})
 """What the creator of a HAR is called whose bodies Chromium has made text of."""
 _BOM = b"\xef\xbb\xbf"
@@ -68,10 +65,6 @@ def _entries(document: Table, notes: Notes) -> Iterator[Entry]:
 
 
 def _observations(entries: Sequence[Entry], notes: Notes, incoming: Incoming) -> Iterator[Observation]:
-    """Those of all entries, each some time behind the one before, counted from when the first began."""
     each = (found.observations(number, notes) for number, found in enumerate(entries, 1))
-    last_ns = 0
-    for seen in heapq.merge(*each, key=lambda seen: seen.time_ns):
-        last_ns = max(seen.time_ns - incoming.head.started_unix_ns, last_ns + _APART_NS)
-        yield replace(seen, times=(last_ns,)) if isinstance(seen, BytesArrived) else replace(seen, time_ns=last_ns)
+    yield from in_order(each, incoming.head.started_unix_ns)
     incoming.left_out += notes.sentences()

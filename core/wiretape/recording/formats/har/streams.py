@@ -4,11 +4,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wiretape.recording.formats.har.values import members, number, plain, text
+from wiretape.recording.formats.ordering import Chunk
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape.toml import Table
 
-Chunk = tuple[int, bytes]
-"""When it came (ns on the wall clock), and its bytes."""
 _TOGETHER = frozenset({FrameKind.BLANK, FrameKind.BOM})
 """Kinds of frames that go with the one before, or behind."""
 

@@ -69,13 +69,26 @@ class Exchange:
         """What was observed, in order of time, when it is exchange `number` and begins at `at_ns`."""
         yield self._request(number, at_ns)
         last_ns = at_ns
-        for seen in _merged(self._asking(number, at_ns), self._answering(number, at_ns)):
+        for seen in self._both(number, at_ns):
             last_ns = max(last_ns, last_of(seen))
             yield seen
         ending = Ending(self.table.one_of("ending", list(Ending), Ending.COMPLETE))
         if ending is not Ending.OPEN or "ended" in self.table:
             after_ns = seconds(self.table, "ended", STEP_NS)
             yield ExchangeEnded(number, last_ns + after_ns, ending, text_of(self.table, "detail", ""))
+
+    def _both(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """What was asked and what was answered: one after the other, or as the times say that are given."""
+        asking = self._asking(number, at_ns)
+        if "asked" in self.table or "answered" in self.table:
+            asked_ns = seconds(self.table, "asked", 0) if self.table.values.get("asked") is not None else 0
+            yield from _merged(asking, self._answering(number, at_ns, asked_ns + STEP_NS))
+            return
+        last_ns = at_ns
+        for seen in asking:
+            last_ns = last_of(seen)
+            yield seen
+        yield from self._answering(number, at_ns, last_ns - at_ns + STEP_NS)
 
     def _request(self, number: int, at_ns: int) -> RequestStarted:
         table = self.table
@@ -109,7 +122,8 @@ class Exchange:
             whole_ns = at_ns + seconds(self.table, "asked", 0)
             yield from _merged(iter([RequestEnded(number, whole_ns)]), body)
 
-    def _answering(self, number: int, at_ns: int) -> Iterator[Observation]:
+    def _answering(self, number: int, at_ns: int, usual_ns: int) -> Iterator[Observation]:
+        """The answer, which begins `usual_ns` after the request did where nothing else is said."""
         table = self.table
         if "answer" in table and table.values["answer"] is None:
             for key in ("answered", "answer-http", "answer-headers", "answer-body", "events"):
@@ -117,15 +131,11 @@ class Exchange:
                     raise table.wrong(key if key in table else "answer", f"there is no answer, so no {key}")
             return
         status, reason = _status(table)
-        answered_ns = at_ns + seconds(table, "answered", self._asked_ns() + STEP_NS)
+        answered_ns = at_ns + seconds(table, "answered", usual_ns)
         key = "events" if self._has("events") else "answer-body"
         headers = _headers(table, "answer-headers", self._default_headers(key))
         yield ResponseStarted(number, answered_ns, status, reason, text_of(table, "answer-http", HTTP), headers)
         yield from self._body(key, number, Side.RESPONSE, answered_ns)
-
-    def _asked_ns(self) -> int:
-        """How long the request took, as far as that can be told before its body is read."""
-        return seconds(self.table, "asked", STEP_NS) if self.table.values.get("asked") is not None else STEP_NS
 
     def _has(self, key: str) -> bool:
         return key in self.table or key in self._listed

@@ -158,7 +158,7 @@ def _as_data(frame: Frame, framing: Framing) -> Piece | None:
 def _as_lines(frame: Frame, framing: Framing) -> Piece | None:
     """An event of other lines."""
     body = frame.raw[: -2 * len(framing.end)]
-    if body[:1] in b"\r\n" or framing.end in body[-2:]:
+    if body[:1] in b"\r\n" or body.endswith(framing.end):
         return None
     try:
         text = body.replace(framing.end, b"\n").decode()

@@ -6,9 +6,10 @@ Memory holds what one observation of each exchange that goes on just then takes.
 import heapq
 import re
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,7 +19,7 @@ from wiretape.observe import BytesArrived, Observation
 from wiretape.recording.formats.model import Head, Incoming
 from wiretape.recording.formats.tape.exchanges import Around, Exchange, last_of, whole
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS, seconds, text_of
-from wiretape.recording.formats.tape.scanning import Document, Scanner
+from wiretape.recording.formats.tape.scanning import Scanner
 from wiretape.recording.model import Capture
 from wiretape.toml import Table, said
 
@@ -29,13 +30,18 @@ _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 
 def read(path: Path) -> Incoming:
     """Begin to read a tape.  Raises InputError."""
+    with _opened(path) as scanner:
+        head, around = _head(whole(scanner, next(scanner.documents())))
+    return Incoming(head, _observations(path, around))
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Scanner]:
     try:
-        scanner = Scanner(path)
-        documents = scanner.documents()
-        head, around = _head(whole(scanner, next(documents)))
+        with closing(Scanner(path)) as scanner:
+            yield scanner
     except OSError as error:
         raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
-    return Incoming(head, _observations(scanner, documents, around))
 
 
 def _head(table: Table) -> tuple[Head, Around]:
@@ -71,23 +77,21 @@ def _started(table: Table) -> int:
     return round(second.timestamp()) * SECOND + int((found[2] or "").ljust(9, "0"))
 
 
-def _observations(scanner: Scanner, documents: Iterator[Document], around: Around) -> Iterator[Observation]:
-    with closing(scanner):
-        try:
-            last_ns = 0
-            for seen in _in_order(scanner, documents, around):
-                later = _not_before(seen, last_ns + 1)
-                last_ns = last_of(later)
-                yield later
-        except OSError as error:
-            raise InputError(f"{said(scanner.path)} cannot be read: {error.strerror}.") from None
+def _observations(path: Path, around: Around) -> Iterator[Observation]:
+    with _opened(path) as scanner:
+        last_ns = 0
+        for seen in _in_order(scanner, around):
+            later = _not_before(seen, last_ns + 1)
+            last_ns = last_of(later)
+            yield later
 
 
-def _in_order(scanner: Scanner, documents: Iterator[Document], around: Around) -> Iterator[Observation]:
+def _in_order(scanner: Scanner, around: Around) -> Iterator[Observation]:
     """Exchanges begin in the order in which they stand; of those that go on, the next to happen comes first."""
     going: list[tuple[int, int, Observation, Iterator[Observation]]] = []
     number, began_ns, ended_ns = 0, 0, 0
-    for exchange in (Exchange(scanner, document, around) for document in documents if document.entries):
+    exchanges = islice(scanner.documents(), 1, None)
+    for exchange in (Exchange(scanner, document, around) for document in exchanges):
         before = number
         number = _number(exchange, number)
         while going and (going[0][0] < exchange.at_ns if exchange.at_ns is not None else _goes_on(going, before)):

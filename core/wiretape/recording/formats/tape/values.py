@@ -4,7 +4,7 @@
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,8 @@ _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 _WORDS: Mapping[str, Any] = {"null": None, "~": None, "": None, "true": True, "false": False}
 _INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
 _DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_PLAIN_TAGS = frozenset({None, "!", *(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))})
+_FRAME = (yaml.StreamStartEvent, yaml.StreamEndEvent, yaml.DocumentStartEvent, yaml.DocumentEndEvent)
+_DEEPEST = 100
 _LONGEST_NUMBER = 1000
 
 
@@ -46,19 +47,16 @@ class Told:
 def load(path: Path, piece: Piece, place: Place = ()) -> tuple[Any, Told]:
     """What the YAML of a piece says.  Raises InputError."""
     told = Told(path, piece.line)
+    # Not the parser's own composer: that of libyaml ends the process where something is nested very deeply.
+    events = yaml.parse(piece.text, Loader=_LOADER)
     try:
-        node = yaml.compose(piece.text, Loader=_LOADER)
-        if node is None:
-            raise told.wrong(place, "there is nothing here")
-        return _Making(told).value(node, place), told
+        return _Making(told, events).document(place), told
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = piece.line + (mark.line if mark is not None else 0)
         raise Told(path, line).wrong((), f"it is no YAML: {shown(error.problem or str(error))}") from None
     except yaml.YAMLError as error:
         raise told.wrong((), f"it is no YAML: {shown(_first_line(error))}") from None
-    except RecursionError:
-        raise told.wrong(place, "it is nested too deeply") from None
 
 
 def item(path: Path, piece: Piece, place: Place) -> Table:
@@ -77,42 +75,62 @@ def table_of(told: Told, value: Any, place: Place) -> Table:
 
 
 class _Making:
-    """Makes values of nodes."""
+    """Makes values of what a parser finds."""
 
-    def __init__(self, told: Told) -> None:
+    def __init__(self, told: Told, events: Iterator[yaml.Event]) -> None:
         self._told = told
-        self._seen: set[int] = set()
+        self._events = (event for event in events if not isinstance(event, _FRAME))
 
-    def value(self, node: yaml.Node, place: Place) -> Any:
-        self._told.lines[place] = line = self._told.line + node.start_mark.line
-        if node.tag not in _PLAIN_TAGS:
-            raise Told(self._told.path, line).wrong(place, f"a tape has no tags like {shown(node.tag)}")
-        if id(node) in self._seen:
-            raise Told(self._told.path, line).wrong(place, "a tape has no anchors and aliases: write it out")
-        self._seen.add(id(node))
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, place)
-        if isinstance(node, yaml.SequenceNode):
-            return [self.value(each, (*place, index)) for index, each in enumerate(node.value)]
-        return _scalar(node)
+    def document(self, place: Place) -> Any:
+        """All there is."""
+        first = next(self._events, None)
+        if first is None:
+            raise self._told.wrong(place, "there is nothing here")
+        made = self._value(first, place, 0)
+        if (more := next(self._events, None)) is not None:
+            raise self._at(more).wrong((), "a line --- has to stand before what comes next")
+        return made
 
-    def _mapping(self, node: yaml.MappingNode, place: Place) -> dict[str, Any]:
+    def _at(self, event: yaml.Event) -> Told:
+        return Told(self._told.path, self._line(event))
+
+    def _line(self, event: yaml.Event) -> int:
+        return self._told.line + (event.start_mark.line if event.start_mark is not None else 0)
+
+    def _value(self, event: yaml.Event, place: Place, depth: int) -> Any:
+        self._told.lines[place] = self._line(event)
+        if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) or event.anchor is not None:
+            raise self._at(event).wrong(place, "a tape has no anchors and aliases: write it out")
+        if event.tag is not None:
+            raise self._at(event).wrong(place, f"a tape has no tags like {shown(event.tag)}")
+        if depth > _DEEPEST:
+            raise self._at(event).wrong(place, "it is nested too deeply")
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(place, depth)
+        return _scalar(event) if isinstance(event, yaml.ScalarEvent) else self._sequence(place, depth)
+
+    def _sequence(self, place: Place, depth: int) -> list[Any]:
+        made: list[Any] = []
+        while not isinstance(event := next(self._events), yaml.SequenceEndEvent):
+            made.append(self._value(event, (*place, len(made)), depth + 1))
+        return made
+
+    def _mapping(self, place: Place, depth: int) -> dict[str, Any]:
         made: dict[str, Any] = {}
-        for key, value in node.value:
-            line = self._told.line + key.start_mark.line
-            if not isinstance(key, yaml.ScalarNode):
-                raise Told(self._told.path, line).wrong(place, "a key has to be a text")
+        while not isinstance(key := next(self._events), yaml.MappingEndEvent):
+            if not isinstance(key, yaml.ScalarEvent):
+                raise self._at(key).wrong(place, "a key has to be a text")
             within = (*place, key.value)
             if key.value in made:
-                raise Told(self._told.path, line).wrong(within, "it stands here a second time")
-            made[key.value] = self.value(value, within)
-            self._told.lines[within] = line
+                raise self._at(key).wrong(within, "it stands here a second time")
+            made[key.value] = self._value(next(self._events), within, depth + 1)
+            self._told.lines[within] = self._line(key)
         return made
 
 
-def _scalar(node: yaml.Node) -> Any:
-    text: str = node.value
-    if isinstance(node, yaml.ScalarNode) and node.style:
+def _scalar(event: yaml.ScalarEvent) -> Any:
+    text: str = event.value
+    if event.style:
         return text
     if text in _WORDS:
         return _WORDS[text]

@@ -1,0 +1,283 @@
+"""Tapes written by hand: what is left unsaid, what is said exactly, and what git and a client make of them."""
+
+import asyncio
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.observe import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import open_recording
+from wiretape.recording.formats import named
+from wiretape.recording.formats.tape import items
+from wiretape_replay import Options, serve_replay
+
+DOCS = Path(__file__).parents[2] / "docs" / "tape.md"
+HEAD = "tape: 1\nupstream: https://service:1\n"
+FIVE_LINES = """\
+tape: 1
+---
+request: GET /v1/sessions/ses_1/events/stream
+events:
+- data: {"id": "evt_1", "sequence": 1, "type": "session.status_idle"}
+"""
+EVENT = b'event: session.status_idle\nid: evt_1\ndata: {"id":"evt_1","sequence":1,"type":"session.status_idle"}\n\n'
+MS = 1_000_000
+S = 1_000_000_000
+
+
+@pytest.fixture
+def tape(tmp_path):
+    """Write a tape, and open it."""
+
+    def write(text: str, name: str = "run.tape") -> Path:
+        path = tmp_path / name
+        path.write_text(text, "utf-8", newline="")
+        return path
+
+    return write
+
+
+def observed(path: Path) -> list:
+    with open_recording(path) as recording:
+        return list(recording.observations())
+
+
+def chunks(path: Path, side: Side = Side.RESPONSE) -> list[tuple[int, bytes]]:
+    """The chunks of one body of the first exchange: milliseconds since the head before them, and the bytes."""
+    with open_recording(path) as recording:
+        exchange = recording.exchange(1)
+        began = exchange.response.time_ns if side is Side.RESPONSE else exchange.request.time_ns
+        runs = [run for run in recording.body(1, side) if isinstance(run, BytesArrived)]
+    return [((time_ns - began) / MS, data) for run in runs for time_ns, data in run.chunks()]
+
+
+def exported(path: Path) -> str:
+    with open_recording(path) as recording:
+        return b"".join(named("tape").writer().write(recording, None)).decode()
+
+
+def test_what_is_left_unsaid_is_as_usual(tape):
+    """Five lines are a request, an answer whose event is in one chunk, and their ends, a millisecond apart each."""
+    target, stream = "/v1/sessions/ses_1/events/stream", (("Content-Type", "text/event-stream"),)
+    assert observed(tape(FIVE_LINES)) == [
+        RequestStarted(1, MS, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", ()),
+        RequestEnded(1, 2 * MS),
+        ResponseStarted(1, 3 * MS, 200, "OK", "HTTP/1.1", stream),
+        BytesArrived(1, Side.RESPONSE, 0, EVENT, (len(EVENT),), (4 * MS,)),
+        ExchangeEnded(1, 5 * MS, Ending.COMPLETE, ""),
+    ]
+
+
+def test_exchanges_follow_each_other_unless_they_say_when(tape):
+    text = HEAD + "---\nrequest: POST /a\nbody: {x: 1}\nanswer: 204\n"
+    text += "---\nrequest: GET /b\n---\nrequest: GET /c\nat: 1\n---\nrequest: GET /d\nat: 1.000000001\nanswer: null\n"
+    seen = observed(tape(text))
+    assert [each.time_ns for each in seen if isinstance(each, RequestStarted)] == [MS, 6 * MS, S, S + 1]
+    assert [each.exchange for each in seen] == [1, 1, 1, 1, 1, 2, 2, 2, 2, 3, 4, 3, 4, 3, 4, 3]
+    assert {(each.scheme, each.authority) for each in seen if isinstance(each, RequestStarted)} == {
+        ("https", "service:1")
+    }
+
+
+@pytest.mark.parametrize(
+    ("item", "bytes_"),
+    [
+        ("data: {type: a.b, id: null}", b'event: a.b\ndata: {"type":"a.b","id":null}\n\n'),
+        ("data: {type: a.b}\n  event: null", b'data: {"type":"a.b"}\n\n'),
+        ("data: {type: a.b}\n  id: x", b'event: a.b\nid: x\ndata: {"type":"a.b"}\n\n'),
+        (
+            "data: [yes, 2025-01-01, 0o7, 1.50, 1e3, ~, 'true']",
+            b'data: ["yes","2025-01-01","0o7",1.5,1000.0,null,"true"]\n\n',
+        ),
+        ("data: 123456789012345678901234567890", b"data: 123456789012345678901234567890\n\n"),
+        ('data: {\n    "a":\n      [1,\n  2]}', b'data: {"a":[1,2]}\n\n'),
+        ("comment: ping", b": ping\n"),
+        ("comment: ping\n  blank: true", b": ping\n\n"),
+        ("lines: |\n    retry: 5\n    x", b"retry: 5\nx\n\n"),
+        ("json: {a: 1}\n  style: spaced\n  newline: true", b'{"a": 1}\n'),
+        ('text: "a\\r\\nb"', b"a\r\nb"),
+        ("base64: /w==", b"\xff"),
+        ("pieces:\n  - comment: a\n  - text: b", b": a\nb"),
+    ],
+)
+def test_an_element_says_its_bytes(tape, item, bytes_):
+    assert chunks(tape(f"{HEAD}---\nrequest: GET /\nevents:\n- {item}\n- after: 2\n  text: x\n")) == [
+        (1.0, bytes_),
+        (2001.0, b"x"),
+    ]
+
+
+def test_framing_is_said_once_for_a_stream(tape):
+    framing = "framing: {fields: [id, event, data], line-end: crlf, json: spaced-escaped, space: false}"
+    text = f"{HEAD}---\nrequest: GET /\n{framing}\nevents:\n" + '- data: {"type": "a", "id": "é"}\n- comment: x\n'
+    assert chunks(tape(text)) == [
+        (1.0, 'id:é\r\nevent:a\r\ndata:{"type": "a", "id": "\\u00e9"}\r\n\r\n'.encode()),
+        (2.0, b":x\r\n"),
+    ]
+
+
+def test_chunks_are_cut_where_it_is_said(tape):
+    text = f"{HEAD}---\nrequest: POST /\nbody:\n- text: abcdef\n  cut: [[2, 0.5], [2, 0.25], [5, 1]]\n"
+    assert chunks(tape(text), Side.REQUEST) == [(1.0, b"ab"), (501.0, b""), (751.0, b"cde"), (1751.0, b"f")]
+
+
+def test_what_was_lost_is_said(tape):
+    seen = observed(tape(f"{HEAD}---\nrequest: GET /\nevents:\n- text: ab\n- lost: 7\n  why: overload\n- text: c\n"))
+    assert BytesLost(1, 5 * MS, Side.RESPONSE, 2, 7, "overload") in seen
+    assert BytesArrived(1, Side.RESPONSE, 9, b"c", (10,), (6 * MS,)) in seen
+
+
+@pytest.mark.parametrize("change", ["\r\n", "\ufeff"], ids=["CR LF", "byte order mark"])
+def test_an_editor_that_changes_the_ends_of_lines_changes_nothing(tape, change):
+    text = FIVE_LINES.replace("\n", change) if change == "\r\n" else change + FIVE_LINES
+    assert observed(tape(text, "other.tape")) == observed(tape(FIVE_LINES))
+
+
+def test_comments_and_blank_lines_mean_nothing(tape):
+    text = "# first\n\n" + FIVE_LINES.replace("\n---\n", "\n# of the head\n\n---  # begins\n# a\n")
+    text = text.replace("events:\n", "events:  # all\n\n  # one\n") + "# last\n\n---\n# nothing\n"
+    assert observed(tape(text)) == observed(tape(FIVE_LINES))
+
+
+def test_what_is_read_fast_is_read_the_same(tape, monkeypatch):
+    """Plain events are read without the YAML parser; with it, they are the same."""
+    events = "".join(
+        f'- after: 0.{n}\n  data: {{"type":"a.b","id":"{n}","text":"é {n} 😀 # \\n"}}\n' for n in range(1, 9)
+    )
+    path = tape(f"{HEAD}---\nrequest: GET /\nevents:\n{events}")
+    fast = observed(path)
+    monkeypatch.setattr(items, "_COMMON", re.compile("(?!)"))
+    assert observed(path) == fast
+    assert b'"text":"\xc3\xa9 8 ' in chunks(path)[-1][1]
+
+
+def test_two_peoples_edits_merge(tape, tmp_path):
+    """One changes an event and adds an exchange, the other adds an event and takes another away."""
+    events = "".join(f'- after: 0.0{n}\n  data: {{"type": "a", "n": {n}}}\n' for n in range(1, 9))
+    base = f"{HEAD}---\nrequest: GET /a\nevents:\n{events}"
+    one = base.replace('"n": 2}', '"n": 2, "more": true}') + "---\nrequest: GET /b\n"
+    other = base.replace("- after: 0.05\n", '- data: {"type": "new"}\n- after: 0.05\n')
+    other = other.replace('- after: 0.07\n  data: {"type": "a", "n": 7}\n', "")
+    paths = [tape(text, name) for text, name in ((one, "one"), (base, "base"), (other, "other"))]
+    merged = subprocess.run(["git", "merge-file", "-p", *paths], capture_output=True, text=True, check=True)
+    sent = [data.decode() for _, data in chunks(tape(merged.stdout, "merged"))]
+    assert [re.findall('"n":(.)|"(more|new)"', data) for data in sent] == [
+        [("1", "")],
+        [("2", ""), ("", "more")],
+        [("3", "")],
+        [("4", "")],
+        [("", "new")],
+        [("5", "")],
+        [("6", "")],
+        [("8", "")],
+    ]
+    with open_recording(tmp_path / "merged") as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()] == ["/a", "/b"]
+
+
+def test_an_export_reads_well(tape):
+    """What is plain is short, what is long stands on lines of its own, and what is odd is exact."""
+    written = DOCS.read_text("utf-8").split("```yaml\n")[2].split("```")[0]
+    text = exported(tape(written.replace("you there", "you there, " * 12 + "all")))
+    assert '- data: {"type":"message.delta","run_id":"run_1","delta":{"text":"Hi"}}\n' in text
+    assert "- after: 15\n  comment: keep-alive\n- after: 0.5\n  data:\n    id: evt_2\n    sequence: 2\n" in text
+    assert f"      - type: text\n        text: |-\n          Hi,\n          {'you there, ' * 12}all\n" in text
+    assert '- text: "event: run.comp"\nending: service-reset\nended: 0.001\n' in text
+
+
+@pytest.mark.parametrize(
+    ("item", "more"),
+    [
+        ("data: {a: 1}\n  event: why\n  id: x", ""),
+        ('comment: "no # comment"', ""),
+        ("lines: |-\n    retry: 5\n    x", ""),
+        ("comment: ping\n  blank: true", ""),
+        ('text: "data: cut"', ""),
+        ("base64: gP8=", ""),
+        ("pieces:\n  - comment: a\n  - data: {}", ""),
+        ("data: {a: 1}\n  cut: [[3, 0.5]]", ""),
+        ("lost: 3\n  why: overload", ""),
+        ('data: {"id":"x"}', "framing: {fields: [id, event, data], line-end: crlf, json: spaced}\n"),
+    ],
+)
+def test_an_export_says_what_people_would_write(tape, item, more):
+    """The lines that say it best by hand are those that are written."""
+    first = 'data: {"id":"x","type":"y","n":[1,2]}' if more else "data: {}"
+    heads = f"---\nrequest: GET /\nat: 0.001\n{more}asked: 0.001\nanswer: 200\nanswered: 0.002\n"
+    text = f"{heads}events:\n- {first}\n- {item}\n"
+    written = exported(tape(f"tape: 1\n{text}"))
+    shown = re.sub(r"(?<=[{,])([an])(?=:)", r'"\1"', item).replace(": 1", ":1")
+    assert written.partition("---\n")[2] == text.partition("---\n")[2].replace(item, shown) + "ended: 0.001\n"
+
+
+async def test_a_tape_is_played(tape):
+    """Straight from the file: its bytes, up to the close that ends it."""
+    path = tape(FIVE_LINES.replace('idle"}\n', 'idle"}\n- text: "data: cut"\nending: service-closed\n'))
+    async with serve_replay(path, Options(mode="tape")) as playing:
+        reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(playing.url).port)
+        writer.write(b"GET /v1/sessions/ses_1/events/stream HTTP/1.1\r\nHost: service\r\n\r\n")
+        received = await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head == b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream"
+    assert body == EVENT + b"data: cut"
+
+
+def test_what_is_played_is_what_stands_on_the_tape(tape):
+    """`wiretape replay --verify` compares every byte, boundary and ending of what a tape gives."""
+    told = CliRunner().invoke(wiretape, ["replay", str(tape(FIVE_LINES)), "--verify"])
+    assert (told.exit_code, told.stderr) == (
+        0,
+        "1 exchange came back as recorded: 101 bytes of body in 1 chunk, with their heads and endings.\n",
+    )
+
+
+@pytest.mark.parametrize("command", ["report --no-config", "sessions", "show", "show --at 1:1", "export --format sse"])
+def test_commands_open_a_tape(tape, command):
+    path = tape(FIVE_LINES)
+    told = CliRunner().invoke(wiretape, [*command.split(), str(path)])
+    assert told.exit_code == (1 if command.startswith("report") else 0), told.output
+    assert "session.status_idle" in told.stdout or "ses_1" in told.stdout
+    assert str(path.parent / "tmp") not in told.output
+
+
+def test_a_report_does_not_replace_the_tape_that_it_judges(tape):
+    path = tape(FIVE_LINES)
+    told = CliRunner().invoke(wiretape, ["report", str(path), "--output", str(path)])
+    assert told.exit_code == 2
+    assert "is what is judged" in told.output
+    assert path.read_text("utf-8") == FIVE_LINES
+
+
+@pytest.mark.parametrize("text", re.findall(r"```yaml\n(tape.*?)```", DOCS.read_text("utf-8"), re.DOTALL))
+def test_the_tapes_of_the_page_can_be_played(tape, text):
+    assert observed(tape(text))
+
+
+def test_the_error_of_the_page_is_what_is_said(tape, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    tape(FIVE_LINES.replace("- data", "- afer: 2\n  data"))
+    told = CliRunner().invoke(wiretape, ["show", "run.tape"])
+    assert told.stderr in DOCS.read_text("utf-8")
+
+
+def test_imports_are_loaded_at_their_own_time():
+    """Looking at recordings needs no YAML parser."""
+    code = "import sys, wiretape.recording; sys.exit('yaml' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
