@@ -104,6 +104,36 @@ def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_compared(run, two
     assert [field["path"] for field in row["fields"]] == ["response status", "response header retry-after"]
 
 
+def test_requests_are_paired_by_their_query_before_their_order(run, two):
+    def made(status, *queries):
+        def make(tape):
+            for query in queries:
+                asking(f"/v1/runs?n={query}", b'{"n": %d}' % query, status=status)(tape)
+
+        return make
+
+    told = lines_of(run("diff", *two(made(200, 1, 2, 3), made(404, 4, 2, 1))))
+    assert [line for line in told if line.startswith("A#")] == [
+        "A#1 B#3 POST /v1/runs?n=1",
+        "A#2 B#2 POST /v1/runs?n=2",
+        "A#3 B#1 POST /v1/runs?n=3",
+    ]
+    assert [line for line in told if "status" not in line][-3:] == [
+        "changed #3 #1 the exchange",
+        'request target: "/v1/runs?n=3" → "/v1/runs?n=4"',
+        "response body $.n: 3 → 4",
+    ]
+
+
+def test_bodies_that_cannot_be_decoded_are_compared_by_their_hash(run, two):
+    packed = (*JSON, ("content-encoding", "gzip"))
+    first, second = (asking("/x", gzip.compress(b"{}") + end, headers=packed) for end in (b"bad", b"worse"))
+    assert run("diff", *two(first)).exit_code == 0
+    (line,) = lines_of(run("diff", *two(first, second)))[2:]
+    assert line.startswith("response body $:")
+    assert line.count("SHA-256 ") == 2 or "…" in line
+
+
 def test_waits_and_other_headers_count_by_choice(run, two):
     def limited(seconds, version):
         headers = (*JSON, ("Retry-After", seconds), ("X-Version", version))

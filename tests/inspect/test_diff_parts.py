@@ -35,6 +35,15 @@ def test_items_of_one_name_meet_in_their_order():
     assert join.left(1) == [("z", 6)]
 
 
+def test_items_of_one_name_wait_behind_each_other():
+    join = Join(key=lambda item: item[0])
+    assert list(join.pairs([("x", 1), ("x", 2), ("x", 3)], [("y", 4), ("y", 5), ("y", 6), ("x", 7), ("x", 8)])) == [
+        (("x", 1), ("x", 7)),
+        (("x", 2), ("x", 8)),
+    ]
+    assert join.left(0) == [("x", 3)]
+
+
 def test_what_no_name_pairs_a_weaker_one_may():
     left = ([], [])
     keys = [lambda item: item[:2] if item[0] else None, lambda item: item[1]]
@@ -82,3 +91,15 @@ def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape
         (1, ["SSE id", "$.id"]),
     ]
     assert not normalized.counts
+
+
+def test_what_was_put_aside_is_still_known_by_what_it_says(new_tape, message):
+    count, paths = 1100, []
+    for name, order in (("a", range(count)), ("b", [*range(1, count), 0])):
+        tape = new_tape()
+        tape.exchange(chunks=[(1, b"".join(message("run.started", id=f"{name}{n}", x=n) for n in order))])
+        paths.append(tape.close())
+    with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
+        (found,) = Comparison(first, second).all()
+    assert found.counts == {"changed": count, "moved": 1}
+    assert {field.path for one in found.found for field in one.fields} == {"SSE id", "$.id"}
