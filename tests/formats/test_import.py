@@ -1,0 +1,106 @@
+"""`wiretape import`: it tells what a file is, makes a recording of it, and spares what is there."""
+
+import json
+import stat
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.recording import open_recording
+from wiretape.recording.formats import FORMATS, named
+
+TAPE = """\
+tape: 1
+started: 2026-11-21T09:30:00.000000001Z
+---
+request: GET /v1/sessions/ses_1/events/stream
+headers:
+- Authorization: Bearer not-for-the-disk
+events:
+- data: {"id": "evt_1", "sequence": 1, "type": "session.status_idle"}
+- text: 'data: not-for-the-disk'
+"""
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.tape").write_text(TAPE, "utf-8")
+    return lambda *arguments: CliRunner().invoke(wiretape, [str(each) for each in arguments])
+
+
+def test_a_recording_is_made_beside_it(run):
+    """It is called like the file, can be read by its owner only, and was judged."""
+    told = run("import", "run.tape")
+    assert (told.exit_code, told.stderr) == (0, "")
+    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from tape.\n"
+    assert stat.S_IMODE(Path("run.db").stat().st_mode) == 0o600
+    with open_recording("run.db") as recording:
+        assert recording.info.started_unix_ns == 1_795_253_400_000_000_001
+        assert {finding["code"] for finding in recording.findings()} == {"EVT004", "SSE002"}
+
+
+def test_credentials_are_replaced(run):
+    run("import", "run.tape")
+    assert b"not-for-the-disk" not in Path("run.db").read_bytes()
+    with open_recording("run.db") as recording:
+        assert recording.info.redacted == 2
+
+
+def test_what_it_is_called_does_not_matter(run):
+    Path("run.tape").rename("notes.txt")
+    assert run("import", "notes.txt", "--output", "made.db").exit_code == 0
+    lines = run("export", "made.db", "--format", "jsonl").stdout
+    Path("tape.yaml").write_text(lines, "utf-8")
+    told = run("import", "tape.yaml", "-o", "again.db")
+    assert told.stdout == "again.db: 1 exchange, 1 stream, 7 findings, from jsonl.\n"
+    assert run("export", "again.db", "--format", "jsonl").stdout == lines
+
+
+def test_findings_that_came_along_are_not_found_twice(run):
+    run("import", "run.tape")
+    lines = [json.loads(line) for line in run("export", "run.db", "--format", "jsonl").stdout.splitlines()]
+    kept = [line for line in lines if line.get("code") != "EVT004"]
+    Path("run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in kept), "utf-8")
+    assert run("import", "run.jsonl", "--force").stdout == "run.db: 1 exchange, 1 stream, 1 finding, from jsonl.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing"], "nothing cannot be read: No such file or directory."),
+        (["."], ". cannot be read: Is a directory."),
+        (["run.db"], "run.db is a recording already, or another database."),
+        (["odd.txt"], "odd.txt looks like nothing that can be imported ("),
+        (["odd.txt", "--format", "jsonl"], "odd.txt, line 1: it is no JSON"),
+        (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
+        (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is imported: give --output another name."),
+        (["run.tape", "-o", "missing/run.db"], "Cannot record to missing/run.db: No such file or directory."),
+        (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: it has to be a method"),
+    ],
+)
+def test_what_cannot_be_imported_is_one_sentence_and_spares_what_is_there(run, arguments, says):
+    run("import", "run.tape")
+    before = Path("run.db").read_bytes()
+    Path("odd.txt").write_text("once upon a time\n", "utf-8")
+    Path("wrong.tape").write_text("tape: 1\n---\nrequest: GET\n", "utf-8")
+    told = run("import", *arguments)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith(f"Error: {says}")
+    assert told.stderr.count("\n") == 1
+    assert Path("run.db").read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["odd.txt", "run.db", "run.tape", "wrong.tape"]
+
+
+@pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
+def test_every_format_is_there(kind):
+    """What the table names can be loaded, and what a format writes it knows again."""
+    assert named(kind.name) is kind
+    assert kind.reads or kind.writes
+    if kind.reads:
+        assert not kind.reader().fits(b"")
+        assert not kind.reader().fits(b"SQLite format 3\0")
+    if kind.writes:
+        assert kind.writer().write
