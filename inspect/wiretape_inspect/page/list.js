@@ -43,9 +43,9 @@ class VirtualList {
     this.draw();
   }
 
-  /** There are more of them at the end; whoever stands there stays there. */
-  grew() {
-    const bottom = this.atBottom;
+  /** There are more of them at the end; with `follow`, whoever stands there stays there. */
+  grew(follow) {
+    const bottom = follow && this.atBottom;
     this.measure();
     if (bottom) this.toBottom();
     this.draw();

@@ -211,7 +211,7 @@ class App {
 
   /** The rows are more, or others. */
   grew(timeline) {
-    if (this.list.items === timeline.items) this.list.grew();
+    if (this.list.items === timeline.items) this.list.grew(this.fromLive);
     else this.list.show(timeline.items, -1);
     this.select();
     this.changed();
@@ -275,7 +275,7 @@ class App {
     if (!this.timeline) return;
     const { timeline } = this;
     if (this.overview) this.strip.show(this.overview, timeline);
-    byId("count").classList.toggle("reading", ((!timeline.done && !this.fromLive) || Boolean(this.searching)) && !this.view.now.findings && this.view.now.resume === null);
+    this.showReading(((!timeline.done && !this.fromLive) || Boolean(this.searching)) && !this.view.now.findings && this.view.now.resume === null);
     if (this.view.now.findings) { setText(byId("count"), counted(this.recording.findings.length, "finding")); return; }
     if (this.view.now.resume !== null) return;
     const whole = grouped(timeline.events);
@@ -285,6 +285,12 @@ class App {
       this.overviewAt = Date.now();
       this.askOverview();
     }
+  }
+
+  /** Whether more is to come; a number that changes all the time is not read out. */
+  showReading(reading) {
+    byId("count").classList.toggle("reading", reading);
+    byId("count").setAttribute("aria-live", reading || this.fromLive ? "off" : "polite");
   }
 
   choose(index) {
@@ -438,10 +444,21 @@ class App {
     }
   }
 
+  /** Something was found about rows that are here already. */
+  readAnew() {
+    clearTimeout(this.anew);
+    this.anew = setTimeout(() => {
+      this.detail.forget();
+      this.timeline = null;
+      this.become(this.view.now, this.view.now);
+    }, 500);
+  }
+
   tellFinding(found, rule) {
     const known = this.recording.findings.some((one) => one.code === found.code && one.exchange === found.exchange && one.time_ns === found.time_ns && one.message === found.message);
     if (!known) this.recording.findings.push(found);
     if (rule) this.recording.rules[found.code] = rule;
+    if (!known && this.head && found.exchange === this.head.exchange && !this.fromLive) this.readAnew();
     if (this.view.now.findings) this.panes.findings.list.grew();
     this.changed();
   }

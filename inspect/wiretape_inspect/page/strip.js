@@ -1,11 +1,11 @@
 // The time strip: how dense events are, idle time folded, tool calls as bars, findings as marks, and the cursor.
 
-const STRIP = { top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
+const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
 
 class Strip {
   constructor(host, { timeline, chosen }) {
     Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
-    this.svg = draw("svg", { class: "strip-svg", role: "img", focusable: "false" });
+    this.svg = draw("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
     this.label = make("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
     host.replaceChildren(this.svg, this.label);
     this.draw = soon(() => this.drawNow());
@@ -18,7 +18,7 @@ class Strip {
   /** What there is to show; drawn anew only where it is something else. */
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}`;
-    this.host.hidden = !overview || overview.ended_ns <= overview.began_ns;
+    this.host.hidden = overview.ended_ns <= overview.began_ns;
     if (this.overview === overview && this.name === name) return;
     Object.assign(this, { overview, timeline, name });
     // While much is being read, a picture now and then is enough.
@@ -64,7 +64,7 @@ class Strip {
   drawNow() {
     if (!this.overview || this.host.hidden || !this.host.clientWidth) return;
     const bars = this.bars();
-    this.tall = STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2);
+    this.tall = Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least);
     this.svg.setAttribute("width", this.host.clientWidth);
     this.svg.setAttribute("height", this.tall);
     this.svg.setAttribute("aria-label", this.words());
