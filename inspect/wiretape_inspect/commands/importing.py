@@ -8,7 +8,8 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, store
+from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse, store
+from wiretape.recording.formats.sse import ADDRESS
 from wiretape.recording.schema import begins_like_sqlite
 from wiretape.text import printable
 from wiretape.words import counted
@@ -33,8 +34,13 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     metavar="F",
     help="The recording.  [default: FILE's name with .db, here]",
 )
+@click.option(
+    "--url",
+    metavar="URL",
+    help=f"With sse, which says nothing of it: where the stream came from.  [default: {ADDRESS}]",
+)
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
-def import_(file: Path, *, kind: str | None, to: Path | None, force: bool) -> None:
+def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
     """Make a recording of FILE, which another program wrote.
 
     What FILE is, is told by what it holds. Credentials in it are replaced by fingerprints, as when a proxy records.
@@ -44,11 +50,13 @@ def import_(file: Path, *, kind: str | None, to: Path | None, force: bool) -> No
     Examples:
         wiretape import run.tape
         wiretape import run.jsonl --output run.db
+        wiretape import devtools.har
+        wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream
     """
     chosen = named(kind) if kind is not None else _guessed(file)
     to = to if to is not None else Path(f"{file.stem}.db")
     _check(to, file, force=force)
-    incoming = chosen.reader().read(file)
+    incoming = _incoming(chosen, file, url)
     if to.exists():
         _replace(incoming, to)
     else:
@@ -57,6 +65,14 @@ def import_(file: Path, *, kind: str | None, to: Path | None, force: bool) -> No
         click.echo(printable(sentence), err=True)
     with open_recording(to) as recording:
         click.echo(f"{printable(str(to))}: {', '.join(_told(recording))}, from {chosen.name}.")
+
+
+def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
+    if url is None:
+        return chosen.reader().read(file)
+    if chosen.name != "sse":
+        raise click.UsageError(f"--url goes with sse, and this is {chosen.name}.")
+    return sse.read(file, url)
 
 
 def _guessed(file: Path) -> Format:

@@ -64,6 +64,8 @@ FORMATS = (
         reads="wiretape.recording.formats.har:READS",
         writes="wiretape_inspect.archive:WRITES",
     ),
+    Format("flows", "flows that mitmproxy saved (`mitmdump -w`)", reads="wiretape_proxy.flows:READS"),
+    Format("sse", "the bytes of one event stream", reads="wiretape.recording.formats.sse:READS"),
 )
 """Every format, in the order in which a file is tried."""
 

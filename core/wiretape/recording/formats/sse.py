@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.contract import EVENT_STREAM, STREAM
+from wiretape.contract import EVENT_DELTAS, EVENT_STREAM, STREAM
 from wiretape.errors import InputError
 from wiretape.observe import Ending, ExchangeEnded, Observation, RequestEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording.formats.model import Head, Incoming, Reads
@@ -13,9 +13,13 @@ from wiretape.recording.formats.ordering import arrived, in_order
 from wiretape.text import printable
 from wiretape.toml import said
 
-ADDRESS = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}"
+ADDRESS = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
 """Where a stream is said to have come from when nobody says."""
 _BEGINS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry):|:)")
+_MADE_UP = (
+    "The bytes are all there is: the request is made up ({}), and so is the head of the answer; all events come at "
+    "once, when the file was last changed. Findings about requests, keys and silences mean nothing."
+)
 _PIECE = 1 << 16
 _WEB = ("http", "https")
 
@@ -38,11 +42,7 @@ def read(path: Path, address: str = ADDRESS) -> Incoming:
         written_ns = path.stat().st_mtime_ns
     except OSError as error:
         raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
-    left_out = [
-        f"The bytes are all there is: the request is made up ({printable(address)}), and so is the head of the answer; "
-        "all events come at once, when the file was last changed. What is found about requests, keys and silences "
-        "means nothing."
-    ]
+    left_out = [_MADE_UP.format(printable(address))]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     request = RequestStarted(1, written_ns, "", "GET", url.scheme, url.netloc, target, "HTTP/1.1", ())
     head = Head(f"{url.scheme}://{url.netloc}", written_ns)

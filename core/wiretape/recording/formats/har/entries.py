@@ -154,7 +154,8 @@ def _end(response: Table, number_: int, ended_ns: int) -> Observation:
     """How it ended: nobody says that of a stream, nor of what was not answered."""
     ending = Ending.COMPLETE if _status(response) and not is_event_stream(_kind(response)) else Ending.OPEN
     error = response.values.get("_error") or response.values.get("_failureText")
-    return ExchangeEnded(number_, ended_ns, ending, error[:_LONGEST_ERROR] if isinstance(error, str) else "")
+    detail = error[:_LONGEST_ERROR].encode("utf-8", "replace").decode() if isinstance(error, str) else ""
+    return ExchangeEnded(number_, ended_ns, ending, detail)
 
 
 def _version(table: Table) -> str:
