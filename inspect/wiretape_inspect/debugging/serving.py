@@ -1,5 +1,6 @@
 """The debugger as a server that runs while it is needed."""
 
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -7,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from wiretape.errors import InputError
 from wiretape.local import cannot_listen, is_loopback, origin_of
@@ -54,6 +56,7 @@ async def serve_debugger(
     runner = web.AppRunner(
         Routes(opening, access, presence, replay).app(),
         access_log=None,
+        logger=_log(),
         handler_cancellation=True,
         shutdown_timeout=0.1,
     )
@@ -64,6 +67,17 @@ async def serve_debugger(
     finally:
         await runner.cleanup()
         presence.close()
+
+
+def _log() -> logging.Logger:
+    """For what goes wrong in here: what is no HTTP gets its answer, and is nobody's concern."""
+    log = logging.getLogger(__name__)
+    log.addFilter(_is_ours)
+    return log
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
 
 
 async def _listen(runner: web.AppRunner, host: str, port: int) -> None:

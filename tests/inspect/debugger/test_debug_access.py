@@ -61,14 +61,32 @@ async def test_other_names_for_this_machine_are_refused(looker, path, host):
     assert (status, said) == (403, "The debugger answers to loopback names only, such as 127.0.0.1 or localhost.")
 
 
-async def test_a_second_host_is_refused(served):
+_ODD = [
+    b"GET /api/recording HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n",
+    b"GET / HTTP/1.1\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n",
+    b"GET http://evil.example/api/recording HTTP/1.1\r\nHost: evil.example\r\n\r\n",
+    b"GET /%00?token=%ff&token HTTP/1.1\r\nHost: localhost\r\nCookie: \xff=\xfe; wiretape=\xff\r\n\r\n",
+    b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"CONNECT evil.example:80 HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"POST /api/replay/step HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\r\n\r\n",
+    b"nonsense\r\n\r\n",
+]
+
+
+@pytest.mark.parametrize("odd", _ODD)
+async def test_what_no_browser_sends_is_refused_without_a_word_on_standard_error(served, odd, caplog, capfd):
     reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
-    writer.write(b"GET /api/recording HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n")
-    answer = await reader.read()
+    writer.write(odd)
+    answer = await reader.readline()
     writer.close()
     await writer.wait_closed()
 
-    assert answer.split()[1] in {b"400", b"403"}
+    assert answer.startswith(b"HTTP/1.")
+    assert answer.split()[1] in {b"400", b"401", b"403", b"404", b"405"}
+    assert [record.getMessage() for record in caplog.records if record.levelname not in {"DEBUG", "INFO"}] == []
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("origin", ["null", "http://evil.example", "https://127.0.0.1", "http://127.0.0.1:1"])
