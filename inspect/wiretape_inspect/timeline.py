@@ -14,6 +14,7 @@ from wiretape_inspect.view.folding import stream_rows
 from wiretape_inspect.view.matching import Take, of_request
 from wiretape_inspect.view.rows import DeltaRow, StreamRow
 
+_ALL = 2**62
 _SLICE = 4096
 """Encoded bytes decoded at once for a preview: a small body may decode to a thousand times its size."""
 
@@ -24,6 +25,12 @@ def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
     for finding in _read(recording, recording.findings()):
         found.setdefault(finding.exchange, []).append(finding)
     return found
+
+
+def findings_about(recording: Recording, exchange: Exchange, until: Progress | None = None) -> list[Finding]:
+    """What the live checks found about an exchange, or had stored `until` then."""
+    last = until.finding if until is not None else _ALL
+    return list(_read(recording, recording.findings(until=last, exchange=exchange.number)))
 
 
 def findings_between(recording: Recording, after: Progress, until: Progress) -> Iterator[Finding]:

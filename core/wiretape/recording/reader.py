@@ -179,11 +179,14 @@ class Recording:
             rows = self._connection.execute("SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")
             return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
 
-    def findings(self, after: int = 0, until: int = 2**62) -> Iterator[dict[str, Any]]:
-        """The live findings, as stored: one dict a row of `finding`, those with an `id` above `after` up to `until`."""
+    def findings(self, after: int = 0, until: int = 2**62, exchange: int | None = None) -> Iterator[dict[str, Any]]:
+        """The live findings, as stored: one dict a row of `finding`, those with an `id` above `after` up to `until`.
+
+        With `exchange`, only those about it.
+        """
         with _damage(self.path):
-            query = "SELECT * FROM finding WHERE id > ? AND id <= ? ORDER BY id"
-            for row in self._connection.execute(query, (after, until)):
+            query = "SELECT * FROM finding WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR exchange_id = ?3) ORDER BY id"
+            for row in self._connection.execute(query, (after, until, exchange)):
                 yield dict(row)
 
 

@@ -42,11 +42,6 @@ def _rule(code: str) -> dict[str, Any]:
     return {"name": rule.name, "severity": rule.severity, "side": rule.side, "clause": rule.clause, "about": rule.about}
 
 
-def found_in(recording: Recording, exchange: Exchange) -> Sequence[Finding]:
-    """What the live checks found about an exchange."""
-    return timeline.stored_findings(recording).get(exchange.number, ())
-
-
 def row_lines(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[str]:
     """The head of an exchange and its rows, as `jsonlines.rows` has them, one a line."""
     if not exchange.is_stream:
@@ -74,7 +69,7 @@ def event_lines(recording: Recording, exchange: Exchange, first: int, last: int)
 def event_document(recording: Recording, exchange: Exchange, around: Around) -> dict[str, Any]:
     """One message closely, and what a client knew just after it."""
     state = state_at(recording, exchange, around.seen.event or 0)
-    return jsonlines.closely(recording, exchange, around, found_in(recording, exchange), state)
+    return jsonlines.closely(recording, exchange, around, timeline.findings_about(recording, exchange), state)
 
 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:

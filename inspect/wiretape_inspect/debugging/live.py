@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from wiretape.errors import InputError
@@ -93,21 +92,18 @@ class Live:
             if watched is not None and finding.exchange == watched.number:
                 mine.append(finding)
         if watched is not None:
-            yield from self._watched(recording, watched, mine, until)
+            yield from self._watched(recording, watched, mine)
 
     def _finding(self, finding: Finding) -> dict[str, Any]:
         new = finding.code not in self._codes
         self._codes.add(finding.code)
         return {"finding": finding, "rule": documents.rules_of([finding]).get(finding.code) if new else None}
 
-    def _watched(
-        self, recording: Recording, exchange: Exchange, found: Sequence[Finding], until: Progress
-    ) -> Iterator[str]:
+    def _watched(self, recording: Recording, exchange: Exchange, found: Sequence[Finding]) -> Iterator[str]:
         if self._growing is None:
             # What was found since the page left off may change rows that it has.
             self._growing = GrowingRows(exchange.number, 0 if found else self._rows)
-            earlier = timeline.findings_between(recording, Progress(), replace(until, finding=self._since.finding))
-            found = [*(one for one in earlier if one.exchange == exchange.number), *found]
+            found = [*timeline.findings_about(recording, exchange, self._since), *found]
         for change in self._growing.read(recording, exchange, found):
             self._sure = change.sure
             rows = ",".join(change.rows)

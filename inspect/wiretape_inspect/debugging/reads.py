@@ -6,7 +6,7 @@ from typing import Any
 from aiohttp import web
 
 from wiretape.recording import Recording
-from wiretape_inspect import jsonlines, place
+from wiretape_inspect import jsonlines, place, timeline
 from wiretape_inspect.debugging import answers, asked, documents
 from wiretape_inspect.debugging.reading import Reader
 from wiretape_inspect.exporting import bodies
@@ -27,7 +27,7 @@ async def _rows(request: web.Request, reader: Reader) -> web.StreamResponse:
 
     def made(recording: Recording) -> Iterator[str]:
         exchange = asked.exchange(recording, number)
-        return documents.row_lines(recording, exchange, documents.found_in(recording, exchange))
+        return documents.row_lines(recording, exchange, timeline.findings_about(recording, exchange))
 
     return await answers.lines(request, reader, made)
 
@@ -48,7 +48,7 @@ async def _taken(request: web.Request, reader: Reader) -> web.StreamResponse:
 
     def made(recording: Recording) -> Iterator[str]:
         stream = asked.stream(recording, number)
-        return documents.taken_lines(recording, stream, documents.found_in(recording, stream), whole)
+        return documents.taken_lines(recording, stream, timeline.findings_about(recording, stream), whole)
 
     return await answers.lines(request, reader, made)
 
