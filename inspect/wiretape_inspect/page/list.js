@@ -11,7 +11,7 @@ class VirtualList {
    * `chosen(index, item)` hears of a choice by the mouse or the arrow keys, `opened(index, item)` of a double click.
    */
   constructor(host, { label, columns, height, fill, chosen, opened, scrolled, role }) {
-    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, items: [], selected: -1, slots: [] });
+    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, items: [], selected: -1, slots: [], top: 0, end: true });
     this.id = host.id;
     this.roles = role === "listbox" ? ["listbox", "option", "presentation"] : ["grid", "row", "gridcell"];
     this.rows = make("div", { class: "list-rows", role: "presentation" });
@@ -27,7 +27,7 @@ class VirtualList {
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.rows.addEventListener("click", (event) => this.click(event, this.chosen));
     this.rows.addEventListener("dblclick", (event) => this.click(event, this.opened));
-    new ResizeObserver(() => { this.measure(); this.drawNow(); }).observe(this.scroller);
+    new ResizeObserver(() => this.resized()).observe(this.scroller);
   }
 
   head() {
@@ -40,12 +40,14 @@ class VirtualList {
     this.items = items;
     this.selected = selected;
     this.measure();
+    if (!items.length) Object.assign(this, { top: this.scroller.scrollTop, end: true });
     this.draw();
   }
 
   /** There are more of them at the end; with `follow`, whoever stands there stays there. */
   grew(follow) {
-    const bottom = follow && this.atBottom;
+    const bottom = follow && this.atEnd;
+    this.follow = follow;
     this.measure();
     if (bottom) this.toBottom();
     this.draw();
@@ -65,12 +67,25 @@ class VirtualList {
     return this.scroller.scrollTop * this.scale;
   }
 
-  get atBottom() {
-    return this.scroller.scrollTop + this.scroller.clientHeight >= this.scroller.scrollHeight - 2;
+  /** Whether the reader is at the end: where they scrolled to, whatever has become of the list's size since. */
+  get atEnd() {
+    const { scrollTop, clientHeight, scrollHeight } = this.scroller;
+    if (scrollTop !== this.top || scrollHeight <= clientHeight + 2) this.end = scrollTop + clientHeight >= scrollHeight - 2;
+    this.top = scrollTop;
+    return this.end;
   }
 
   toBottom() {
     this.scroller.scrollTop = this.scroller.scrollHeight;
+    this.top = this.scroller.scrollTop;
+    this.end = true;
+  }
+
+  resized() {
+    const bottom = this.follow && this.atEnd;
+    this.measure();
+    if (bottom) this.toBottom();
+    this.drawNow();
   }
 
   /** The index of the first row that is seen. */

@@ -52,7 +52,7 @@ class Live {
   rows({ exchange, first, rows, sure }) {
     const { timeline } = this.app;
     if (!timeline || exchange !== timeline.head.exchange || !this.app.fromLive) return;
-    const [before, bottom] = [timeline.events, this.app.list.atBottom];
+    const [before, bottom] = [timeline.events, this.app.list.atEnd];
     timeline.tell(first, rows);
     this.sure = sure;
     this.unseen = bottom ? 0 : (this.unseen || 0) + Math.max(timeline.events - before, 0);
@@ -62,7 +62,7 @@ class Live {
   /** Say how many came that the reader has not seen. */
   look() {
     const button = byId("more");
-    if (this.app.list.atBottom) this.unseen = 0;
+    if (this.app.list.atEnd) this.unseen = 0;
     button.hidden = !this.unseen;
     if (this.unseen) setText(button, `↓ ${grouped(this.unseen)} new`);
   }
