@@ -1,6 +1,5 @@
 """One observation of a body, as a tape says it: when it came, and the bytes, in one chunk or more."""
 
-import re
 from base64 import b64decode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -8,17 +7,15 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from wiretape.recording.formats.tape.framing import (
     AS_DATA,
     JSON_STYLES,
     PLAIN,
     AsData,
     Framing,
-    lines_of,
     one_line_wrong,
 )
+from wiretape.recording.formats.tape.quick import plain_event
 from wiretape.recording.formats.tape.scanning import Piece
 from wiretape.recording.formats.tape.values import item
 from wiretape.toml import Table
@@ -27,8 +24,6 @@ SECOND = 1_000_000_000
 STEP_NS = 1_000_000
 """What lies between two things of which a tape does not say how far they are apart."""
 _LONGEST_S = 10**9
-# An event as nearly all of them stand in a tape that was written: read without the YAML parser, to the same effect.
-_COMMON = re.compile(r"- after: (\d{1,9})(?:\.(\d{1,9}))?\n  data: (\{.*\})\n?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,25 +45,10 @@ class Lost:
 
 def read_items(path: Path, pieces: Iterator[Piece], key: str, framing: Framing) -> Iterator[Chunks | Lost]:
     """What the elements of a list say.  Raises InputError."""
+    usual = framing == PLAIN
     for piece in pieces:
-        yield _common(piece, framing) or read_item(item(path, piece, (key,)), framing)
-
-
-def _common(piece: Piece, framing: Framing) -> Chunks | None:
-    """A plain event; None for what is anything else, or written in any other way."""
-    found = _COMMON.fullmatch(piece.text)
-    if found is None or framing != PLAIN:
-        return None
-    text = found[3].encode()
-    try:
-        value = orjson.loads(text)
-        if orjson.dumps(value) != text:
-            return None
-        block = framing.block(text, *lines_of(value, AS_DATA, AS_DATA))
-    except ValueError:
-        return None
-    after_ns = int(found[1]) * SECOND + (int(found[2].ljust(9, "0")) if found[2] else 0)
-    return Chunks(((after_ns, block),))
+        plain = plain_event(piece.text) if usual else None
+        yield Chunks((plain,)) if plain is not None else read_item(item(path, piece, (key,)), framing)
 
 
 def read_item(table: Table, framing: Framing) -> Chunks | Lost:
