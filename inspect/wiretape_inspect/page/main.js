@@ -193,6 +193,7 @@ class App {
       if (host) host.hidden = one !== name;
     }
     byId("bar").classList.toggle("away", name !== "timeline");
+    byId("tabs").classList.toggle("away", now.findings);
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = make("div", { id: `${name}-pane`, class: "pane other" });

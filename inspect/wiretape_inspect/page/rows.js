@@ -28,7 +28,7 @@ function fillRow(cells, item, node, timeline) {
 /** `tag` (SSE id), `call` (tool call), `note` (what is odd) and the text, in one cell. */
 function fillWhat(cell, told) {
   if (!cell.firstChild) {
-    for (const name of ["tag", "call", "note", "text"]) cell.append(make("span", { class: name }));
+    for (const name of ["tag", "call", "note", "text"]) cell.append(make("span", { class: name }), " ");
   }
   const [tag, call, note, text] = cell.children;
   setText(tag, told.tag || "");
