@@ -56,8 +56,11 @@ def _asked(request: web.Request) -> Live:
     """What a request wants to be told."""
     asked.only(request, ("exchange", "after", "rows"))
     number, rows = asked.optional(request, "exchange"), asked.optional(request, "rows") or 0
-    place = request.headers.get("Last-Event-ID") or request.query.get("after")
-    if place is None:
-        return Live(number, Progress(), rows)
-    since, known = place_of(place)
-    return Live(number, since, rows if known is None else known)
+    lost = request.headers.get("Last-Event-ID")
+    if lost:
+        # A browser comes back by itself, to the same address as before.
+        since, known = place_of(lost)
+        return Live(number, since, known or 0)
+    place = request.query.get("after")
+    # The rows in a message's id are those of an exchange that need not be this one.
+    return Live(number, place_of(place)[0] if place is not None else Progress(), rows)

@@ -143,6 +143,20 @@ async def test_one_who_comes_back_is_told_what_is_new(growing, message, delta, l
         growing.close()
 
 
+async def test_one_who_turns_to_another_exchange_is_told_all_of_its_rows(growing, message, looking):
+    other = growing.exchange(chunks=[(1, message("run.started", id="f1"))], ending=None)
+    growing.save()
+    async with looking(growing.path) as looker:
+        async with looker.live("?exchange=1") as live:
+            place = (await live.until(rows))[-1].id
+        async with looker.live(f"?exchange={other}&after={place}") as live:
+            assert (await live.until(rows))[-1].data["first"] == 0
+        async with looker.live(f"?exchange=1&rows=1&after={place}") as live:
+            growing.go_on(1, [(1, message("run.completed", id="e2"))])
+            assert (await live.until(rows))[-1].data["first"] == 1
+    growing.close()
+
+
 async def test_after_a_place_only_what_is_new_is_told(growing, looking):
     growing.exchange("/x", status=404, headers=())
     growing.find(finding(1))
