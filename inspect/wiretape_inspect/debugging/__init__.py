@@ -43,7 +43,8 @@ on by itself.
     is not among them) are these now, and there are no others behind them.  The first `sure` of all do not change any
     more, unless something is found about them; a run of deltas or a pause that grows is told again each time.  There
     is no `end` row before the exchange has ended.  K is how many rows (the `sure` of an earlier message) the page
-    has of this exchange and need not be told.  For an exchange that is open, `live` alone tells all rows; `rows` is not needed.
+    has of this exchange and need not be told.  For an exchange that is open, `live` alone tells all rows; `rows` is
+    not needed.
 `closed`
     `{ended_ns}`: the recording was closed; `ended_ns` is null where whoever recorded is gone without a word.  The last
     message: whoever listens should close the connection, or a browser asks again.
