@@ -16,6 +16,8 @@ _SLICE = 64 * 1024
 
 def body_document(recording: Recording, exchange: Exchange, side: Side, ignored: tuple[JsonPath, ...]) -> Any:
     """What a body says: JSON, or text, or a digest; None where there is none, which is not an empty text."""
+    if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
+        return None
     digest, decoded, whole = sha256(), bytearray(), True
     try:
         decoding = decoder(_encoding(exchange, side))
