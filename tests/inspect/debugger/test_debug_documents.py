@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sqlite3
+import sys
 import threading
 from contextlib import closing
 
@@ -124,6 +125,39 @@ async def test_a_killed_proxy_leaves_a_recording_that_is_told_and_not_live(tape,
     assert (told["ended_ns"], told["live"]) == (None, False)
     assert [row["row"] for row in rows] == ["exchange", "event", "cut", "end"]
     assert rows[-1]["ending"] == Ending.OPEN
+
+
+_KILLED = """
+import os, signal, sys
+from wiretape.observe import BytesArrived, RequestStarted, ResponseStarted, Side
+from wiretape.recording import Writer
+
+writer = Writer.create(sys.argv[1], upstream="http://service.test")
+writer.feed([
+    RequestStarted(1, 1, "127.0.0.1", "GET", "http", "service.test", "/v1/sessions/s1/events/stream", "HTTP/1.1", ()),
+    ResponseStarted(1, 2, 200, "", "HTTP/1.1", (("content-type", "text/event-stream"),)),
+    BytesArrived(1, Side.RESPONSE, 0, b"data: {}\\n\\n", (10,), (3,)),
+])
+writer.commit()
+print("recorded", flush=True)
+sys.stdin.read()
+"""
+
+
+async def test_a_recorder_that_is_killed_was_live_until_then(tmp_path, looking):
+    path = tmp_path / "run.db"
+    recorder = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", _KILLED, str(path)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    await recorder.stdout.readline()
+    async with looking(path) as looker:
+        assert (await looker.get("/api/recording"))[1]["live"]
+        recorder.kill()
+        await recorder.wait()
+        assert not (await looker.get("/api/recording"))[1]["live"]
+        rows = await looker.lines("/api/rows?exchange=1")
+
+    assert [row["row"] for row in rows] == ["exchange", "event", "end"]
 
 
 async def test_a_recording_that_is_being_written_is_live(tape, message, looking):

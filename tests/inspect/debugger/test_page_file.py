@@ -188,6 +188,15 @@ def test_chunks_are_those_of_the_event_whatever_they_cut(tape, message):
     assert_the_same(tape.close())
 
 
+def test_a_stream_that_came_compressed_is_held_as_it_reads(tape, message):
+    whole = gzip.compress(message("run.started", id="e1", run_id="r1") + message("run.completed", id="e2", run_id="r1"))
+    headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+    tape.exchange(chunks=[(1, whole[:30]), (1, whole[30:])], headers=headers)
+    tape.exchange(chunks=[(1, whole[:30]), (1, b"nonsense")], headers=headers)
+
+    assert_the_same(tape.close())
+
+
 @pytest.mark.parametrize("kept", [[2], [1, 3]])
 def test_a_file_holds_only_the_exchanges_that_were_chosen(session, run, tmp_path, kept):
     with open_recording(session) as recording:
