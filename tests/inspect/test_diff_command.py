@@ -3,9 +3,14 @@
 import gzip
 import json
 
+import click
 import pytest
 
 from wiretape.observe import BytesLost, Ending, Side
+from wiretape.recording import open_recording
+from wiretape_inspect.comparing import telling
+from wiretape_inspect.comparing.recordings import Comparison
+from wiretape_inspect.lines import Paper
 
 JSON = (("content-type", "application/json"),)
 EVENT_STREAM = (("content-type", "text/event-stream"),)
@@ -271,3 +276,14 @@ def test_what_cannot_be_done_is_said_in_a_sentence(run, tape, options, said):
     result = run("diff", tape.close(), *options)
     assert result.exit_code == 2
     assert said in result.stderr
+
+
+def test_on_a_terminal_lines_are_coloured_and_never_cut(two, message):
+    files = two(
+        *(lambda tape, n=n: tape.exchange(chunks=[(1, message("x", id="e1", said="y" * 50 + n))]) for n in "ab")
+    )
+    with open_recording(files[0]) as first, open_recording(files[1]) as second:
+        (found,) = Comparison(first, second).all()
+    text = "\n".join(map(Paper(colour=True, width=40).line, telling.spans(found)))
+    assert click.unstyle(text) != text
+    assert f'$.said: "{"y" * 50}a" → "{"y" * 50}b"' in click.unstyle(text)

@@ -30,7 +30,7 @@ def spans(compared: Compared) -> Iterator[list[Span]]:
             continue
         yield _line(found)
         for place in found.fields:
-            yield [(_INDENT, ""), (f"{place.path}: ", "dim"), (_values(place), "")]
+            yield [(_INDENT, "finding"), (f"{place.path}: ", "dim"), (_values(place), "")]
     if compared.omitted:
         yield [(f"{'':>9}… and {compared.omitted:,} more; --limit 0 tells all", "dim")]
 
@@ -57,7 +57,8 @@ def _line(found: Found) -> list[Span]:
     if found.later_ns is not None:
         parts.append(f"{duration(abs(found.later_ns))} {'later' if found.later_ns > 0 else 'sooner'}")
     columns = " ".join(f"{place:<10}" for place in places)
-    return [(f"{found.kind:>9}  ", _STYLES[found.kind]), (columns, "dim"), ("  ".join(parts), "")]
+    # Lines of findings are never cut.
+    return [("", "finding"), (f"{found.kind:>9}  ", _STYLES[found.kind]), (columns, "dim"), ("  ".join(parts), "")]
 
 
 def _at(place: Place) -> str:
