@@ -40,6 +40,7 @@ ODD = (
     *(b"\xac\n\n", b"retry: 5\n\n", b"id: 1\nevent: x\ndata: {}\n\n", b"data:{}\n\n", b"data: {}\ndata: {}\n\n"),
     *(b"data: yes\n\n", b"  \n\ndata: 1\n\n", b"- after: 3\n\n", b"---\n", b"event: \xf0\x9f\x98\x80\ndata: null\n\n"),
     *(b"data: long " + b"x" * 3000 + b"\n\n", b"id: a\0b\ndata: {}\n\n", b"data: {}\r\n\n", b"# no comment\n\n"),
+    *(b'data: {"a":"\xef\xbf\xbf\xc2\x85\xe2\x80\xae\x7f"}\n\n', b"data: \xef\xbf\xbe\n\n"),
 )
 
 
@@ -138,7 +139,7 @@ class _Exchange:
 
 
 def _recorded(path: Path, seen: list[Observation]) -> None:
-    writer = Writer.create(path, upstream="http://service:80", started_unix_ns=1_795_262_251_298_450_538)
+    writer = Writer.create(path, upstream="http://service:80", started_unix_ns=1_795_262_251_999_999_999)
     writer.feed(seen)
     checker = Checker()
     found = [finding for each in seen for finding in checker.feed(each)]

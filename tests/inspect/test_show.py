@@ -231,6 +231,7 @@ def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
         "sessions",
         "sessions --json",
         "export --format jsonl",
+        "export --format tape",
         "export --format events",
         "show --follow",
     ]

@@ -119,6 +119,7 @@ LOOKS = (
     "sessions",
     "sessions --json",
     "export --format jsonl",
+    "export --format tape",
     "export --format events",
     "report --no-config --all",
 )

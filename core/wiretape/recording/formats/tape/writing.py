@@ -4,6 +4,7 @@ Memory holds an exchange's head and a few chunks of it.
 """
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from decimal import Decimal
 from urllib.parse import urlsplit
 
@@ -12,7 +13,7 @@ from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side
 from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around, phrase
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
-from wiretape.recording.formats.tape.items import STEP_NS
+from wiretape.recording.formats.tape.items import SECOND, STEP_NS
 from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
 from wiretape.recording.model import Exchange
@@ -42,7 +43,8 @@ def _lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]
     yield "# A wiretape tape: docs/tape.md says what can stand here."
     yield "tape: 1"
     yield f"upstream: {scalar(info.upstream)}"
-    yield f"started: {info.started:%Y-%m-%dT%H:%M:%S}.{info.started_unix_ns % 10**9:09d}Z"
+    second, fraction = divmod(info.started_unix_ns, SECOND)
+    yield f"started: {datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"
     yield f"ended: {'null' if info.ended_ns is None else in_seconds(info.ended_ns)}"
     yield f"tool: {scalar(info.tool)}"
     if info.redacted:
