@@ -38,12 +38,18 @@ def get(connection, path, cookie=""):
     connection.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nCookie: {cookie}\r\n\r\n".encode())
     received = b""
     while b"\r\n\r\n" not in received:
-        received += connection.recv(65536)
+        received += some(connection)
     length = re.search(rb"Content-Length: (\d+)", received)
     until = received.index(b"\r\n\r\n") + 4 + int(length[1])
     while len(received) < until:
-        received += connection.recv(65536)
+        received += some(connection)
     return received.decode()
+
+
+def some(connection):
+    data = connection.recv(65536)
+    assert data, "it ended"
+    return data
 
 
 def test_a_proxy_shows_what_it_records(tmp_path):
