@@ -185,8 +185,10 @@ class Recording:
         With `exchange`, only those about it.
         """
         with _damage(self.path):
-            query = "SELECT * FROM finding WHERE id > ?1 AND id <= ?2 AND (?3 IS NULL OR exchange_id = ?3) ORDER BY id"
-            for row in self._connection.execute(query, (after, until, exchange)):
+            chosen = "id > :after AND id <= :until AND (:exchange IS NULL OR exchange_id = :exchange)"
+            query = f"SELECT * FROM finding WHERE {chosen} ORDER BY id"  # noqa: S608 - a constant
+            parameters = {"after": after, "until": until, "exchange": exchange}
+            for row in self._connection.execute(query, parameters):
                 yield dict(row)
 
 
