@@ -5,7 +5,7 @@ it (`$..name`, `$..[0]`) where it is meant at any depth.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,6 +56,21 @@ class JsonPath:
         An element of a list becomes null: how many there are still counts.
         """
         _drop(value, self.steps)
+
+    def means(self, keys: Sequence[str | int]) -> bool:
+        """Whether what stands at `keys`, from the outermost on, is meant, or something that it is in."""
+        return _means(tuple(keys), self.steps)
+
+
+def _means(keys: tuple[str | int, ...], steps: tuple[_Step, ...]) -> bool:
+    if not steps:
+        return True
+    step, rest = steps[0], steps[1:]
+    for at, key in enumerate(keys if step.deep else keys[:1]):
+        fits = step.key is None or (step.key == key and type(step.key) is type(key))
+        if fits and _means(keys[at + 1 :], rest):
+            return True
+    return False
 
 
 def _drop(value: Any, steps: tuple[_Step, ...]) -> None:

@@ -1,0 +1,151 @@
+"""`wiretape trim`: the part of a recording that matters, without what was forgotten."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from wiretape.errors import InputError
+from wiretape.observe import Observation
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.formats import Head, Incoming
+from wiretape.text import printable
+from wiretape.words import counted, finding
+from wiretape_inspect import placing
+from wiretape_inspect.merging.joining import closed_captures
+from wiretape_inspect.trimming.choice import Choice, Observe, observed
+from wiretape_inspect.trimming.redaction import Redaction
+from wiretape_inspect.trimming.search import Smallest, smallest
+from wiretape_inspect.trimming.secrets import Secrets
+from wiretape_inspect.view.ranges import RangeError, nanoseconds
+from wiretape_inspect.words import amount
+
+
+def _time(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
+    try:
+        return None if given is None else nanoseconds(given)
+    except RangeError as error:
+        raise click.BadParameter(f"{printable(given or '')!r} is no time: {error}.") from None
+
+
+def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> Secrets:
+    return Secrets.of(given)
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--session", metavar="ID", help="Only the exchanges of this session.")
+@click.option(
+    "--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this one; several times for more."
+)
+@click.option("--since", callback=_time, metavar="TIME", help="Only exchanges that still went on then: 90s, 2min.")
+@click.option("--until", callback=_time, metavar="TIME", help="Only what came until then; what goes on is left open.")
+@click.option(
+    "--to-first-finding",
+    "prefix",
+    is_flag=False,
+    flag_value="",
+    metavar="[CODE]",
+    help="Only what the first finding needs, of all rules, or of those whose codes begin with CODE.",
+)
+@click.option(
+    "--redact",
+    "secrets",
+    multiple=True,
+    callback=_secrets,
+    metavar="WHAT",
+    help="Take out header:NAME, json:$.path or text:LITERAL; several times for more.",
+)
+@click.option(
+    "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", required=True, help="The new recording."
+)
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+def trim(
+    file: Path,
+    *,
+    session: str | None,
+    numbers: tuple[int, ...],
+    since: int | None,
+    until: int | None,
+    prefix: str | None,
+    secrets: Secrets,
+    to: Path,
+    force: bool,
+) -> None:
+    """Make a smaller recording of FILE, which is left as it is.
+
+    What is kept keeps its bytes, its times and its numbers. TIME is counted from the beginning of the recording.
+
+    With --to-first-finding, exchanges are left out and then frames of event streams, for as long as the rules still
+    find the same: the smallest recording to hand on.
+
+    \b
+    Examples:
+        wiretape trim run.db --session ses_1 --output ses_1.db
+        wiretape trim run.db --to-first-finding SEQ --output seq.db
+        wiretape trim run.db --redact header:X-Tenant --redact 'json:$..password' --output clean.db
+    """
+    choice = Choice(session, numbers, since, until)
+    if choice == Choice() and prefix is None and not secrets:
+        raise click.UsageError("Say what to keep or to take out: --session, --to-first-finding, --redact, ….")
+    if since is not None and until is not None and since > until:
+        raise click.UsageError("--since is later than --until.")
+    placing.check(to, [file], force=force)
+    with open_recording(file) as recording:
+        kept = _kept(recording, choice, secrets)
+        fewest = None if prefix is None else smallest(kept.observe, prefix.upper())
+        observations = kept.observe() if fewest is None else iter(fewest.observations)
+        # What the user is told of the finding is seen in the recording that was made, before it is put in its place.
+        shown: list[str] = []
+        placing.place(Incoming(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest)))
+    for sentence in (*kept.told, *shown):
+        click.echo(sentence)
+    click.echo(_sizes(file, to))
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    head: Head
+    observe: Observe
+    told: Sequence[str]
+
+
+def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
+    """What the choice leaves, without the secrets."""
+    numbers = choice.exchanges(recording)
+    info = recording.info
+    captures = closed_captures(recording)
+    if not secrets:
+        head = Head(info.upstream, info.started_unix_ns, captures, info.redacted)
+        return _Kept(head, lambda: observed(recording, numbers, choice.until_ns), ())
+    redaction = Redaction.of(recording, (each for each in recording.exchanges() if each.number in numbers), secrets)
+    upstream, _ = redaction.literals.words(info.upstream)
+
+    def observe() -> Iterator[Observation]:
+        return redaction.applied(observed(recording, numbers, choice.until_ns))
+
+    head = Head(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
+    return _Kept(head, observe, list(redaction.told()))
+
+
+def _look(made: Recording, fewest: Smallest | None) -> Iterator[str]:
+    """What there is to say of the recording that was made.  Raises InputError where it does not show the finding."""
+    exchanges = sum(1 for _ in made.exchanges())
+    found = sum(1 for _ in made.findings())
+    if fewest is not None:
+        now = fewest.shown_in(made.observations())
+        if now is None:
+            raise InputError("The finding does not come up in what would be kept: nothing was written.")
+        yield finding(now.severity, now.code, now.exchange, now.event, now.message)
+        was = fewest.finding.event
+        if was != now.event:
+            yield f"It is about event {now.event} here, which is event {was} of the whole recording."
+        left_out = [counted(fewest.exchanges, "exchange"), f"{counted(fewest.frames, 'frame')} of streams"]
+        yield f"Left out: {' and '.join(left_out)}. Streams are kept as if what is left out had never been sent."
+    yield f"{counted(exchanges, 'exchange')}, {counted(found, 'finding')}."
+
+
+def _sizes(file: Path, to: Path) -> str:
+    before, after = file.stat().st_size, to.stat().st_size
+    return f"{printable(str(to))}: {amount(after)} of {amount(before)}."

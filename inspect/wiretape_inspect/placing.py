@@ -1,0 +1,40 @@
+"""A recording put where the user wants it, once it is whole."""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from wiretape.errors import InputError
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.formats import Incoming, store
+from wiretape.text import printable
+
+
+def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
+    """Raises InputError where `to` is one of the files that are read, or exists (unless `force`)."""
+    if not to.exists():
+        return
+    if any(source.exists() and to.samefile(source) for source in sources):
+        raise InputError(f"{printable(str(to))} is what is read: give --output another name.")
+    if not force:
+        raise InputError(f"{printable(str(to))} exists: give --output another name, or --force to replace it.")
+    if not to.is_file():
+        raise InputError(f"{printable(str(to))} is no regular file: give --output another name.")
+
+
+def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None = None) -> None:
+    """Make a recording of what comes in, and put it at `to` in one step, in the place of a file that is there.
+
+    `look` is shown it before; what it raises, and an interruption, leaves nothing behind and what was there as it was.
+    """
+    made = to.with_name(f".{to.name}.{os.getpid()}")
+    store(incoming, made)
+    try:
+        if look is not None:
+            with open_recording(made) as recording:
+                look(recording)
+        made.replace(to)
+    except OSError as error:
+        raise InputError(f"{printable(str(to))} cannot be written: {error.strerror}.") from None
+    finally:
+        made.unlink(missing_ok=True)

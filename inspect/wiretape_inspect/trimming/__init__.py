@@ -1,0 +1,1 @@
+"""A recording cut down to what matters, and what was forgotten taken out of it."""

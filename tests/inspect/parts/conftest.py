@@ -1,0 +1,143 @@
+"""Recordings of big conversations, and what is compared of recordings."""
+
+import importlib.util
+import random
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.observe import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.formats import Head, Incoming, store
+from wiretape.rules.vectors import Vector, vectors_of
+
+RULES = Path(__file__).parents[2] / "rules"
+STARTED = 1_700_000_000_000_000_000
+DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_9","delta":{"text":"%s"}}\n\n'
+WORDS = b"some of the many words that an agent says before anything of interest happens at all; "
+
+
+def load_world():
+    """The module of conversations that the rules are tried on."""
+    spec = importlib.util.spec_from_file_location("wiretape_parts_world", RULES / "world.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+WORLDS = load_world()
+
+
+def conversation(seed: int, steps: int) -> list[Observation]:
+    """A conversation of several clients and sessions that keeps the rules."""
+    world = WORLDS.begin(random.Random(seed), quiet=True)
+    for _ in range(steps):
+        WORLDS.step(world)
+    WORLDS.settle(world)
+    return world.seen
+
+
+def stored(observations: Iterable[Observation], path: Path, *, started: int = STARTED, upstream: str = "http://a"):
+    """A recording of what was observed, judged as a proxy judges."""
+    store(Incoming(Head(upstream, started), iter(observations)), path)
+    return path
+
+
+def last_ns(seen: Observation) -> int:
+    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+
+
+def moved(seen: Observation, exchanges: int, by_ns: int) -> Observation:
+    if isinstance(seen, BytesArrived):
+        times = tuple(time_ns + by_ns for time_ns in seen.times)
+        return BytesArrived(seen.exchange + exchanges, seen.side, seen.start, seen.data, seen.ends, times)
+    return replace(seen, exchange=seen.exchange + exchanges, time_ns=seen.time_ns + by_ns)
+
+
+def buried(vector: Vector, before: list[Observation], deltas: int) -> list[Observation]:
+    """The traffic of a vector after a conversation, each of its streams behind so many deltas."""
+    exchanges, by_ns = max(seen.exchange for seen in before), last_ns(before[-1])
+    made, grown = list(before), {}
+    for seen in (moved(each, exchanges, by_ns) for each in vector.observations()):
+        if isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE:
+            made.append(_behind(seen, grown.get(seen.exchange, 0)))
+            continue
+        made.append(seen)
+        if isinstance(seen, ResponseStarted) and header(seen.headers, "content-type") == "text/event-stream":
+            data = [DELTA % WORDS] * deltas
+            ends = [len(data[0]) * (place + 1) for place in range(deltas)]
+            times = [seen.time_ns + 1 + place for place in range(deltas)]
+            made.append(BytesArrived(seen.exchange, Side.RESPONSE, 0, b"".join(data), ends, times))
+            grown[seen.exchange] = ends[-1]
+    return made
+
+
+def _behind(seen: Observation, size: int) -> Observation:
+    if isinstance(seen, BytesLost):
+        return replace(seen, start=seen.start + size)
+    ends = tuple(end + size for end in seen.ends)
+    return BytesArrived(seen.exchange, seen.side, seen.start + size, seen.data, ends, seen.times)
+
+
+def singles(recording: Recording) -> list[Observation]:
+    """What was observed, each chunk on its own: how runs are cut means nothing."""
+    made: list[Observation] = []
+    for seen in recording.observations():
+        if not isinstance(seen, BytesArrived):
+            made.append(seen)
+            continue
+        start = seen.start
+        for time_ns, data in seen.chunks():
+            made.append(BytesArrived(seen.exchange, seen.side, start, data, (start + len(data),), (time_ns,)))
+            start += len(data)
+    return made
+
+
+def findings(recording: Recording) -> list[tuple[object, ...]]:
+    return [tuple(value for key, value in row.items() if key != "id") for row in recording.findings()]
+
+
+class Parts:
+    """The above, for tests: they are no package."""
+
+    conversation = staticmethod(conversation)
+    stored = staticmethod(stored)
+    buried = staticmethod(buried)
+    moved = staticmethod(moved)
+    singles = staticmethod(singles)
+    findings = staticmethod(findings)
+    vector = staticmethod(lambda code: next(each for each in vectors_of(code) if each.breaks))
+
+    @staticmethod
+    def read(path: Path) -> list[Observation]:
+        with open_recording(path) as recording:
+            return singles(recording)
+
+
+@pytest.fixture(scope="session")
+def parts() -> type[Parts]:
+    return Parts
+
+
+@pytest.fixture(scope="session")
+def before() -> list[Observation]:
+    """A conversation that others are recorded behind."""
+    return conversation(3, 60)
+
+
+@pytest.fixture
+def failing(tmp_path: Path, before: list[Observation]) -> Callable[[str], Path]:
+    """Makes a big recording that breaks a rule somewhere near its end."""
+    return lambda code: stored(buried(Parts.vector(code), before, 4500), tmp_path / f"{code}.db")
+
+
+@pytest.fixture(scope="session")
+def run_command():
+    """The command line, for tests that run it many times."""
+    return lambda *args: CliRunner().invoke(wiretape, [str(arg) for arg in args])

@@ -1,0 +1,202 @@
+"""`wiretape merge`: one recording of several, and what does not go together."""
+
+import tempfile
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer, open_recording
+
+SECOND = 1_000_000_000
+STARTED = 1_700_000_000 * SECOND
+
+
+def exchange(
+    number=1, at=1.0, *, body=b": a\n", target="/v1/sessions/s1/events/stream", took=1.0, headers=(), asked=()
+):
+    """An exchange that is asked at a time, answered a while later, and then ends."""
+    now = round(at * SECOND)
+    answered = now + round(took * SECOND)
+    answer = (("Content-Type", "text/event-stream"), *headers)
+    yield RequestStarted(number, now, "::1", "GET", "http", "svc", target, "HTTP/1.1", tuple(asked))
+    yield RequestEnded(number, now + 10)
+    yield ResponseStarted(number, answered, 200, "OK", "HTTP/1.1", answer)
+    yield BytesArrived(number, Side.RESPONSE, 0, body, (len(body),), (answered + 10,))
+    yield ExchangeEnded(number, answered + 20, Ending.COMPLETE, "over")
+
+
+@pytest.fixture
+def merged(run, tmp_path):
+    """Merges files and gives what was said, and the path."""
+
+    def merged(*files):
+        result = run("merge", *files, "--output", tmp_path / "both.db")
+        assert result.exit_code == 0, result.output
+        return result.output, tmp_path / "both.db"
+
+    return merged
+
+
+@given(st.integers(0, 6), st.data())
+@settings(max_examples=25)
+def test_the_parts_of_a_recording_make_the_recording(parts, run_command, seed, data):
+    with tempfile.TemporaryDirectory() as folder:
+        whole = parts.stored(parts.conversation(seed, 12), Path(folder, "whole.db"))
+        numbers = sorted({seen.exchange for seen in parts.read(whole)})
+        owners = data.draw(st.lists(st.integers(0, 2), min_size=len(numbers), max_size=len(numbers)))
+        files = []
+        for owner in sorted(set(owners)):
+            chosen = [number for number, its in zip(numbers, owners, strict=True) if its == owner]
+            files.append(Path(folder, f"{owner}.db"))
+            options = [word for number in chosen for word in ("--exchange", number)]
+            assert run_command("trim", whole, *options, "-o", files[-1]).exit_code == 0
+        if len(files) < 2:
+            return
+
+        result = run_command("merge", *data.draw(st.permutations(files)), "-o", Path(folder, "both.db"))
+
+        assert result.exit_code == 0, result.output
+        with open_recording(whole) as one, open_recording(Path(folder, "both.db")) as other:
+            assert parts.singles(other) == parts.singles(one)
+            assert parts.findings(other) == parts.findings(one)
+            assert other.info.upstream == one.info.upstream
+            assert other.info.started_unix_ns == one.info.started_unix_ns
+            assert other.info.redacted == one.info.redacted
+            assert other.captures() == one.captures()
+
+
+def test_exchanges_stand_in_the_order_of_the_wall_clock_and_get_new_numbers(merged, parts, tmp_path):
+    late = parts.stored([*exchange(1, 1), *exchange(2, 9)], tmp_path / "late.db", started=STARTED + 4 * SECOND)
+    early = parts.stored([*exchange(1, 1, target="/x"), *exchange(2, 7)], tmp_path / "early.db", started=STARTED)
+
+    said, both = merged(late, early)
+
+    assert "late.db: 1 → 2, 2 → 4\n" in said
+    assert "early.db: 1 → 1, 2 → 3\n" in said
+    with open_recording(both) as recording:
+        assert recording.info.started_unix_ns == STARTED
+        assert recording.info.ended_ns is not None
+        asked = [(each.number, each.request.time_ns / SECOND) for each in recording.exchanges()]
+    assert asked == [(1, 1), (2, 5), (3, 7), (4, 13)]
+
+
+def test_what_fell_on_one_nanosecond_is_pushed_apart_and_the_rules_are_asked_about_all_of_it(merged, parts, tmp_path):
+    one = parts.stored(exchange(1, 1), tmp_path / "one.db")
+    two = parts.stored(exchange(1, 1, target="/v1/sessions/s2/events/stream"), tmp_path / "two.db")
+
+    _, both = merged(one, two)
+
+    times = [seen.time_ns for seen in parts.read(both)]
+    assert len(times) == 10
+    assert times == sorted(set(times))
+
+
+def test_traffic_that_two_proxies_recorded_is_named(merged, parts, tmp_path):
+    outer = parts.stored(exchange(1, 1.0, took=1.0, body=b": a\n" * 9), tmp_path / "outer.db")
+    inner = parts.stored(exchange(1, 1.1, took=0.8, body=b": a\n" * 9), tmp_path / "inner.db")
+
+    said, _ = merged(outer, inner)
+
+    assert "Exchange 1 (outer.db 1) and exchange 2 (inner.db 1) look like the same traffic" in said
+    assert "contradict" not in said
+
+
+def test_an_answer_that_came_out_before_it_came_in_says_that_clocks_contradict_each_other(merged, parts, tmp_path):
+    outer = parts.stored(exchange(1, 1.0, took=1.0), tmp_path / "outer.db")
+    inner = parts.stored(exchange(1, 1.5, took=0.8), tmp_path / "inner.db")
+
+    said, _ = merged(outer, inner)
+
+    assert "The clocks contradict each other: exchange 1 (outer.db 1) was asked first, but answered 300 ms" in said
+
+
+def test_two_clients_that_read_different_things_are_not_taken_for_one(merged, parts, tmp_path):
+    one = parts.stored(exchange(1, 1.0, asked=[("Last-Event-ID", "a")]), tmp_path / "one.db")
+    two = parts.stored(exchange(1, 1.1, asked=[("Last-Event-ID", "b")]), tmp_path / "two.db")
+    three = parts.stored(exchange(1, 1.2, asked=[("Last-Event-ID", "a")], body=b": b\n"), tmp_path / "three.db")
+
+    assert "same traffic" not in merged(one, two, three)[0]
+
+
+def test_the_date_of_one_service_shows_that_clocks_contradict_each_other(merged, parts, tmp_path):
+    for name, date in (("one", 0), ("two", 7)):
+        headers = [("Date", formatdate(STARTED / SECOND + 2 + date, usegmt=True))]
+        parts.stored(exchange(1, 1.0, target=f"/{name}", headers=headers), tmp_path / f"{name}.db")
+
+    said, _ = merged(tmp_path / "one.db", tmp_path / "two.db")
+
+    assert "by the Date of svc, that of one.db is about 7.0 s ahead of that of two.db" in said
+
+
+def test_differing_upstreams_and_recordings_that_nobody_closed_are_named(merged, parts, tmp_path):
+    one = parts.stored(exchange(1, 1), tmp_path / "one.db")
+    writer = Writer.create(tmp_path / "two.db", upstream="http://b", started_unix_ns=STARTED + SECOND)
+    writer.feed(exchange(1, 9))
+    writer.close(None)
+
+    said, both = merged(one, tmp_path / "two.db")
+
+    assert "differing upstreams (http://a, http://b); the merged one says http://a" in said
+    assert "two.db was never closed" in said
+    with open_recording(both) as recording:
+        assert recording.info.ended_ns is not None
+
+
+def test_one_key_in_two_recordings_is_said_to_count_twice(merged, parts, tmp_path):
+    for place, name in enumerate(("one.db", "two.db")):
+        key = [("Authorization", "Bearer a-long-key")]
+        parts.stored(exchange(1, 1, asked=key), tmp_path / name, started=STARTED + place)
+
+    assert "one client with one key counts as 2 clients" in merged(tmp_path / "one.db", tmp_path / "two.db")[0]
+
+
+def test_findings_that_come_up_in_the_whole_only_are_counted(merged, parts, tmp_path):
+    answer = dict.fromkeys(("started", "again"), None)
+    event = b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":%d,"type":"run.started","workspace_id":"w",'
+    rest = b'"session_id":"s1","run_id":"r","created_at":"2025-01-01T00:00:00Z","content":{},"data":{}}\n\n'
+    for place, name in enumerate(answer):
+        body = event % (place + 1) + rest
+        parts.stored(exchange(1, 1 + 5 * place, body=body, asked=[("Authorization", "k")]), tmp_path / f"{name}.db")
+
+    said, both = merged(*(tmp_path / f"{name}.db" for name in answer))
+
+    assert "came up only in the whole" in said
+    with open_recording(both) as recording:
+        assert list(recording.findings())
+
+
+@pytest.mark.parametrize(
+    ("files", "said"),
+    [(["run.db"], "two recordings or more"), (["run.db", "run.db"], "given twice"), (["run.db", "no.db"], "no file")],
+)
+def test_what_cannot_be_merged_is_said(run, session, tmp_path, files, said):
+    result = run("merge", *(tmp_path / name for name in files), "--output", tmp_path / "both.db")
+
+    assert result.exit_code == 2
+    assert said in result.output
+    assert [path.name for path in tmp_path.iterdir()] == [session.name]
+
+
+def test_a_merged_recording_is_one_for_every_command(run, merged, parts, session, tmp_path):
+    other = parts.stored(exchange(1, 1), tmp_path / "other.db")
+
+    _, both = merged(session, other)
+
+    assert run("show", both).exit_code == 0
+    assert run("sessions", both).exit_code == 0
+    assert run("report", both).exit_code in {0, 1}
+    assert "exists" in run("merge", session, other, "-o", both).output
+    assert run("merge", session, other, "-o", both, "--force").exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["both.db", "other.db", "run.db"]

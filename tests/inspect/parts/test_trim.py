@@ -1,0 +1,245 @@
+"""`wiretape trim`: what is kept, what a finding needs, what was forgotten."""
+
+import gzip
+import json
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observe import Ending, Side
+from wiretape.recording import open_recording
+from wiretape.recording.formats import Head, Incoming
+from wiretape.rules import Checker
+from wiretape_inspect.placing import place
+
+TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "SSE002"]
+
+
+def codes(path):
+    checker = Checker()
+    with open_recording(path) as recording:
+        found = [finding for seen in recording.observations() for finding in checker.feed(seen)]
+    return [(finding.code, finding.side) for finding in [*found, *checker.finish()]]
+
+
+@pytest.mark.parametrize("code", TEN)
+def test_the_smallest_recording_still_shows_the_finding_and_is_a_tenth_at_most(run, failing, tmp_path, code):
+    whole, small = failing(code), tmp_path / "small.db"
+    first = next(found for found in codes(whole) if found[0] == code)
+
+    result = run("trim", whole, "--to-first-finding", code, "--output", small)
+
+    assert result.exit_code == 0, result.output
+    assert code in result.output
+    assert first in codes(small)
+    with open_recording(small) as recording:
+        assert code in {row["code"] for row in recording.findings()}
+        assert recording.info.ended_ns is not None
+    assert small.stat().st_size * 10 <= whole.stat().st_size
+    assert stat.S_IMODE(small.stat().st_mode) == 0o600
+
+
+def test_what_is_left_is_a_recording_for_every_command(run, failing, tmp_path):
+    small = tmp_path / "small.db"
+    assert run("trim", failing("SEQ004"), "--to-first-finding", "seq", "-o", small).exit_code == 0
+
+    assert "SEQ004" in run("report", small).output
+    assert "SEQ004" in run("show", small).output
+    assert run("sessions", small).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["SEQ004.db", "small.db"]
+
+
+@given(st.integers(0, 2**32), st.data())
+@settings(max_examples=25)
+def test_what_is_kept_of_exchanges_is_kept_byte_for_byte(parts, run_command, seed, data):
+    with tempfile.TemporaryDirectory() as folder:
+        whole = parts.stored(parts.conversation(seed % 7, 12), Path(folder, "whole.db"))
+        numbers = sorted({seen.exchange for seen in parts.read(whole)})
+        kept = data.draw(st.lists(st.sampled_from(numbers), min_size=1, unique=True))
+        options = [word for number in kept for word in ("--exchange", number)]
+
+        result = run_command("trim", whole, *options, "--output", Path(folder, "some.db"))
+
+        assert result.exit_code == 0, result.output
+        assert parts.read(Path(folder, "some.db")) == [seen for seen in parts.read(whole) if seen.exchange in kept]
+
+
+def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed_then(run, tape, parts, tmp_path):
+    stream = tape.exchange(chunks=[(1000, b": a\n"), (1000, b": b\n"), (1000, b": c\n")])
+    tape.exchange()
+    whole = tape.close()
+
+    assert run("trim", whole, "--until", "2500ms", "-o", tmp_path / "some.db").exit_code == 0
+
+    with open_recording(tmp_path / "some.db") as recording:
+        (exchange,) = recording.exchanges()
+        assert (exchange.number, exchange.ending, exchange.response_bytes) == (stream, Ending.OPEN, 8)
+    assert parts.read(tmp_path / "some.db") == [seen for seen in parts.read(whole) if seen.time_ns <= 2_500_000_000]
+
+
+def test_since_keeps_what_still_went_on_then_from_its_beginning(run, tape, tmp_path):
+    tape.exchange(chunks=[(100, b": a\n")])
+    late = tape.exchange(chunks=[(100, b": a\n"), (5000, b": b\n")])
+    whole = tape.close()
+
+    assert run("trim", whole, "--since", "2s", "-o", tmp_path / "some.db").exit_code == 0
+
+    with open_recording(tmp_path / "some.db") as recording:
+        (exchange,) = recording.exchanges()
+    assert (exchange.number, exchange.response_bytes) == (late, 8)
+
+
+def test_a_session_alone(run, tape, tmp_path):
+    tape.exchange("/v1/sessions/s1/events/stream", [(1, b": a\n")])
+    other = tape.exchange("/v1/sessions/s2/events/stream", [(1, b": a\n")])
+    whole = tape.close(killed=True)
+
+    assert run("trim", whole, "--session", "s2", "-o", tmp_path / "some.db").exit_code == 0
+
+    with open_recording(tmp_path / "some.db") as recording:
+        assert [exchange.number for exchange in recording.exchanges()] == [other]
+        assert recording.info.ended_ns is not None
+
+
+SECRET = 'open "sesame"/42'
+
+
+def secretive(tape, message, *, compressed=False):
+    """A recording with a secret in a path, headers, a JSON body, a plain body and a stream, cut into odd chunks."""
+    body = message("tool.started", id="e1", sequence=1, content={"token": "t0ken-1", "n": 12, "text": f"say {SECRET}!"})
+    cut = body.index(b"sesame") + 3
+    tape.exchange(
+        "/v1/sessions/s1/events/stream?q=open%20%22sesame%22%2F42",
+        [(1, body[:cut]), (1, body[cut:])],
+        request_headers=(("X-Tenant", "tenant-1234"), ("X-Other", f"is {SECRET}"), ("Authorization", "Bearer k")),
+    )
+    answer = json.dumps(
+        {"list": [{"token": "t0ken-2"}, {"token": True}], "text": SECRET, "who": "tenant-1234"}
+    ).encode()
+    headers = (("content-type", "application/json"),)
+    if compressed:
+        answer = gzip.compress(answer, mtime=0)
+        headers = (*headers, ("Content-Encoding", "gzip"), ("Content-Length", str(len(answer))))
+    tape.exchange("/v1/runs", [(1, answer[:20]), (1, answer[20:])], headers=headers, request_body=SECRET.encode())
+    return tape.close()
+
+
+def redacted(run, whole, to, *what):
+    options = [word for each in what for word in ("--redact", each)]
+    return run("trim", whole, *options, "-o", to)
+
+
+def test_texts_headers_and_json_values_are_taken_out_and_every_length_stays(run, tape, message, parts, tmp_path):
+    whole, clean = secretive(tape, message), tmp_path / "clean.db"
+
+    result = redacted(run, whole, clean, f"text:{SECRET}", "header:x-tenant", "json:$..token")
+
+    assert result.exit_code == 0, result.output
+    raw = clean.read_bytes()
+    for gone in (b"sesame", b"t0ken-", b"tenant-1234"):
+        assert gone in whole.read_bytes()
+        assert gone not in raw
+    shape = [(type(s), s.time_ns, getattr(s, "ends", None)) for s in parts.read(whole)]
+    assert [(type(s), s.time_ns, getattr(s, "ends", None)) for s in parts.read(clean)] == shape
+    with open_recording(clean) as recording:
+        (seen,) = recording.frames(1)
+        document = json.loads(seen.frame.data)
+        assert seen.frame.id == "e1"
+        assert document["content"]["token"] == "*" * 7
+        assert document["content"]["n"] == 12
+        answer = json.loads(b"".join(run.data for run in recording.body(2, Side.RESPONSE)))
+        assert [each["token"] for each in answer["list"]] == ["*" * 7, None]
+        tenant = dict(recording.exchange(1).request.headers)["X-Tenant"]
+        assert tenant.startswith("[redacted:")
+        with open_recording(whole) as before:
+            assert recording.info.redacted > before.info.redacted
+
+
+def test_a_compressed_body_with_a_secret_is_kept_decoded_and_that_is_said(run, tape, message, tmp_path):
+    whole, clean = secretive(tape, message, compressed=True), tmp_path / "clean.db"
+
+    result = redacted(run, whole, clean, f"text:{SECRET}")
+
+    assert "The response body of exchange 2 was compressed: it is kept decoded" in result.output
+    with open_recording(clean) as recording:
+        exchange = recording.exchange(2)
+        body = b"".join(run.data for run in recording.body(2, Side.RESPONSE))
+    assert {name.lower() for name, _ in exchange.response.headers} == {"content-type"}
+    assert b"sesame" not in body
+    assert json.loads(body)["who"] == "tenant-1234"
+
+
+def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tmp_path):
+    headers = (("content-type", "application/json"), ("content-encoding", "gzip"))
+    tape.exchange("/a", [(1, b"no gzip: a secret")], headers=headers)
+
+    assert redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret").exit_code == 0
+
+    with open_recording(tmp_path / "clean.db") as recording:
+        assert recording.exchange(1).lost_bytes == 17
+    assert b"a secret" not in (tmp_path / "clean.db").read_bytes()
+
+
+def test_names_of_fields_stay_so_that_frames_can_be_read(run, tape, message, tmp_path):
+    tape.exchange(chunks=[(1, message("run.started", data={"data": "data"}))])
+
+    assert redacted(run, tape.close(), tmp_path / "clean.db", "text:data").exit_code == 0
+
+    with open_recording(tmp_path / "clean.db") as recording:
+        (seen,) = recording.frames(1)
+    assert json.loads(seen.frame.data)["****"] == {"****": "****"}
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "Say what to keep or to take out"),
+        (["--session", "s9"], "There is no session s9"),
+        (["--exchange", 9], "has no exchange 9"),
+        (["--until", "1"], "write a time with its unit"),
+        (["--since", "2s", "--until", "1s"], "--since is later"),
+        (["--since", "9h"], "No exchange of the recording is left"),
+        (["--to-first-finding", "SQE"], "No rule begins with SQE"),
+        (["--to-first-finding", "RATE"], "There is no finding of RATE"),
+        (["--redact", "secret"], "--redact takes header:NAME"),
+        (["--redact", "text:abc"], "fewer than 4 characters"),
+        (["--redact", "json:a"], "is no path in a body"),
+    ],
+)
+def test_what_cannot_be_is_said_and_nothing_is_left_behind(run, session, tmp_path, options, said):
+    result = run("trim", session, *options, "--output", tmp_path / "some.db")
+
+    assert result.exit_code == 2
+    assert said in result.output
+    assert [path.name for path in tmp_path.iterdir()] == [session.name]
+
+
+def test_a_file_that_exists_is_replaced_with_force_only_and_never_the_recording_itself(run, session, tmp_path):
+    other = tmp_path / "other.db"
+    other.write_text("mine")
+
+    assert "exists: give --output another name" in run("trim", session, "--exchange", 2, "-o", other).output
+    assert other.read_text() == "mine"
+    assert "is what is read" in run("trim", session, "--exchange", 2, "-o", session, "--force").output
+    assert run("trim", session, "--exchange", 2, "-o", other, "--force").exit_code == 0
+    with open_recording(other) as recording:
+        assert [exchange.number for exchange in recording.exchanges()] == [2]
+
+
+def test_an_interruption_leaves_nothing_behind_and_what_was_there_as_it_was(before, tmp_path):
+    def interrupted():
+        yield from before[:50]
+        raise KeyboardInterrupt
+
+    to = tmp_path / "run.db"
+    to.write_text("mine")
+
+    with pytest.raises(KeyboardInterrupt):
+        place(Incoming(Head("http://a", 1), interrupted()), to)
+
+    assert to.read_text() == "mine"
+    assert list(tmp_path.iterdir()) == [to]
