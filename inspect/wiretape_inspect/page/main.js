@@ -67,7 +67,11 @@ class App {
   become(now, before) {
     if (!this.began) return;
     const head = now.x === null ? this.firstExchange() : this.headOf(now.x);
-    if (now.x !== null && !head) trouble(`There is no exchange ${now.x} in this recording.`);
+    if (now.x !== null && !head && this.recording.exchanges.length) {
+      trouble(`There is no exchange ${now.x} in this recording.`);
+      this.view.go({ ...BLANK, x: this.head ? this.head.exchange : null, q: now.q });
+      return;
+    }
     if (!head) { this.head = null; showHeader(this); return; }
     if (now.x === null) { this.view.go({ x: head.exchange }); return; }
     if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);

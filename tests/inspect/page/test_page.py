@@ -205,3 +205,10 @@ async def test_what_is_no_stream_shows_both_of_its_messages_in_full(debugging, t
         await expect(shown.panel().locator(".json-key", has_text="last")).to_have_count(1)
         await expect(shown.panel().locator(".plain-text")).to_contain_text('"last": true')
         await expect(shown.rows().locator(".type")).to_have_text(["POST", "409 complete"])
+
+
+async def test_a_link_to_an_exchange_that_is_not_there_is_told_and_shows_one_that_is(debugging, session):
+    async with debugging(session, "#x=99&e=1") as shown:
+        await expect(shown.page.get_by_role("alert")).to_have_text("There is no exchange 99 in this recording.")
+        await shown.has_hash("x=2")
+        await expect(shown.rows()).to_have_count(7)
