@@ -49,7 +49,7 @@ class OpenFile:
         """See `Writer.create`."""
         fresh = _claim(path, append=append)
         try:
-            lock = _lock(path)
+            lock = claim_writing(path)
             connection = sqlite3.connect(path, timeout=30, isolation_level=None)
             connection.row_factory = sqlite3.Row
             if not fresh:
@@ -199,8 +199,8 @@ def _taken(path: Path) -> str:
     return f"{path} already holds a recording: choose another --output, or go on in it with --append."
 
 
-def _lock(path: Path) -> int:
-    """Keep a second writer out.
+def claim_writing(path: Path) -> int:
+    """Keep a second writer out.  Raises RecordingError where there is one, and OSError.
 
     The descriptor stays open as long as the connection, because closing it would drop SQLite's own locks.
     """

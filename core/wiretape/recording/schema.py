@@ -16,7 +16,8 @@ TABLES = frozenset({"recording", "capture", "exchange", "segment", "lost", "word
 
 def create(connection: sqlite3.Connection) -> None:
     """Lay the tables and views of an empty recording."""
-    connection.executescript(files(__package__).joinpath("schema.sql").read_text(encoding="utf-8"))
+    for part in ("schema.sql", "views.sql"):
+        connection.executescript(files(__package__).joinpath(part).read_text(encoding="utf-8"))
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version = {FORMAT}")
 
