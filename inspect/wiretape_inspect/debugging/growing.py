@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wiretape.observe import BytesArrived, BytesLost, Side
+from wiretape.observe import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import jsonlines
@@ -82,11 +82,12 @@ class GrowingRows:
         if self._fold is None:
             return
         for part in recording.body(self._number, Side.RESPONSE, self._read_to):
-            new = _behind(part, self._read_to)
-            if new is None:
+            end = part.end if isinstance(part, BytesArrived) else part.start + part.count
+            if end <= self._read_to:
                 continue
-            self._read_to = part.end if isinstance(part, BytesArrived) else part.start + part.count
-            yield from self._fold.feed(new)
+            # What is stored of a run never grows: it is new, or holds the checkpoint, which the fold begins behind.
+            self._read_to = end
+            yield from self._fold.feed(part)
             self._checkpoints += self._fold.checkpoints
             self._fold.checkpoints.clear()
         if exchange.ended_ns is not None:
@@ -119,12 +120,3 @@ class GrowingRows:
 
     def _is_known(self, number: int) -> bool:
         return number < len(self._told) and self._told[number] == _KNOWN
-
-
-def _behind(part: BytesArrived | BytesLost, start: int) -> BytesArrived | BytesLost | None:
-    """What of it has not been read, up to offset `start`; None: nothing."""
-    if isinstance(part, BytesLost):
-        return part if part.start >= start else None
-    if part.end <= start:
-        return None
-    return part.behind(start) if part.start < start else part

@@ -120,7 +120,7 @@ class _Texts:
         added = spoken.characters - before.characters
         if at is not None and spoken.final and spoken.text == before.text and not added:
             return [*at[:3], True]
-        if at is None or spoken.final or before.final or added <= 0:
+        if at is None or spoken.final or before.final:
             self._texts.append([spoken.text])
             return [len(self._texts) - 1, _units(spoken.text), spoken.characters, spoken.final]
         piece = spoken.text[-added:]

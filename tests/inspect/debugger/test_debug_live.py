@@ -157,6 +157,13 @@ async def test_one_who_turns_to_another_exchange_is_told_all_of_its_rows(growing
     growing.close()
 
 
+async def test_one_who_has_too_many_rows_is_told_so_once(growing, looking):
+    async with looking(growing.path) as looker, looker.live("?exchange=1&rows=99") as live:
+        assert (await live.until(rows))[-1].data | {"exchange": 1} == {"exchange": 1, "first": 1, "rows": [], "sure": 1}
+        growing.close()
+        assert [message.event for message in await live.until(lambda one: one.event == "closed")] == ["closed"]
+
+
 async def test_after_a_place_only_what_is_new_is_told(growing, looking):
     growing.exchange("/x", status=404, headers=())
     growing.find(finding(1))
