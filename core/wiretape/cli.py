@@ -45,6 +45,8 @@ _ENTRIES = (
     _Entry("diff", "wiretape_inspect.commands.diff:diff", "Tell what differs between two recordings."),
     _Entry("export", "wiretape_inspect.commands.export:export", "Write recordings as files of other formats."),
     _Entry("import", "wiretape_inspect.commands.importing:import_", "Make a recording of a file of another format."),
+    _Entry("merge", "wiretape_inspect.commands.merge:merge", "Make one recording of several."),
+    _Entry("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller recording of one, or redact it."),
     _Entry("datasette", "wiretape_inspect.commands.datasette:datasette", "Tell datasette about a recording."),
     _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
 )

@@ -23,6 +23,8 @@ COMMANDS = [
     "diff",
     "export",
     "import",
+    "merge",
+    "trim",
     "demo",
 ]
 
