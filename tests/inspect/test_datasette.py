@@ -1,0 +1,271 @@
+"""A recording in datasette, and the command that tells datasette about it.
+
+WIRETAPE_DATASETTE names another datasette than the one that is installed here, say of another version.
+"""
+
+import html
+import json
+import os
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import datetime
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from urllib.request import ProxyHandler, build_opener
+
+import pytest
+import yaml
+
+from wiretape.observe import Ending
+from wiretape.recording import Writer, open_recording, views
+from wiretape.rules import Finding, Party, Severity
+
+WORDS = tomllib.loads(files("wiretape_inspect.datasette").joinpath("words.toml").read_text(encoding="utf-8"))
+QUERIES = {query["name"]: query for query in WORDS["queries"]}
+HOSTILE = "<script>alert('x')</script><b>bold</b>"
+STREAM = "/v1/sessions/s1/events/stream"
+DATASETTE = shlex.split(os.environ.get("WIRETAPE_DATASETTE", "")) or [sys.executable, "-m", "datasette"]
+
+
+class Site:
+    """A datasette that runs."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._open = build_opener(ProxyHandler({})).open
+
+    def page(self, path: str) -> str:
+        with self._open(f"{self._address}{path}", timeout=30) as response:
+            return response.read().decode()
+
+    def json(self, path: str) -> Any:
+        return json.loads(self.page(path))
+
+    def rows(self, name: str, query: str = "") -> list[dict[str, Any]]:
+        return self.json(f"/run/{name}.json?_shape=array{query}")
+
+
+@pytest.fixture(scope="module")
+def recorded(new_tape: Callable[..., Any], message: Callable[..., bytes]) -> Path:
+    """A tool call that takes long, a stream that is cut, one that repeats an event and leaves one out, a finding."""
+    tape = new_tape()
+    called = {"tool_call_id": "t1", "name": "f", "input": {}}
+    tape.exchange(f"{STREAM}?a={HOSTILE}", method="POST", status=404, headers=())
+    tape.exchange(
+        STREAM,
+        [
+            (1, message("run.started", id="e1", sequence=1, run_id="r1")),
+            (10, message("tool.started", id="e2", sequence=2, run_id="r1", content=called)),
+            (2500, message("tool.completed", id="e3", sequence=3, run_id="r1", content=called)),
+            (10, message("message.completed", id="e4", sequence=4, run_id="r1", content=HOSTILE)),
+            (10, b"data: {no JSON\n\n"),
+        ],
+        ending=Ending.SERVICE_RESET,
+    )
+    at = tape.now - 11_000_000  # 10 ms and the end of the exchange before
+    again = [message("tool.started", id="e2", sequence=2, run_id="r1", content=called)]
+    again.append(message("run.completed", id="e5", sequence=5, run_id="r1"))
+    tape.exchange(STREAM, [(1, each) for each in again], request_headers=(("Last-Event-ID", "e2"),))
+    tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 4, 4, 0, at, f"is {HOSTILE}"))
+    return tape.close()
+
+
+@pytest.fixture(scope="module")
+def site(recorded: Path) -> Iterator[Site]:
+    """Datasette, opened as the command says."""
+    told = _wiretape("datasette", "run.db", cwd=recorded.parent)
+    first, second = re.findall(r"^    datasette (.*)$", told, re.MULTILINE)
+    version = subprocess.run([*DATASETTE, "--version"], capture_output=True, text=True, check=True).stdout
+    opens = shlex.split(first if " 0." in version else second)
+    command, silent = [*DATASETTE, *opens, "--port", "0"], subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=recorded.parent, stdout=silent, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stderr is not None
+            said = next(line for line in process.stderr if "running on" in line)
+            yield Site(re.search(r"http://[\d.:]+", said)[0])
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def _wiretape(*args: str, cwd: Path) -> str:
+    command = [sys.executable, "-m", "wiretape", *args]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
+
+
+def test_every_table_view_and_column_is_described_and_nothing_else() -> None:
+    there = views.columns_now()
+    assert set(WORDS["tables"]) == set(there)
+    for name, columns in there.items():
+        said = WORDS["tables"][name]
+        own = said.get("columns", {})
+        used = [*own, *said.get("facets", []), *(said[key] for key in ("label", "sort", "sort_desc") if key in said)]
+        assert [column for column in used if column not in columns] == [], name
+        assert [column for column in columns if column not in own | WORDS["columns"]] == [], name
+
+
+def test_every_table_and_view_opens_with_what_its_rows_and_columns_are(site: Site) -> None:
+    for name, said in WORDS["tables"].items():
+        page = html.unescape(site.page(f"/run/{name}"))
+        assert said["is"] in page, name
+        assert all(meaning in page for meaning in said.get("columns", {}).values()), name
+
+
+def test_bytes_are_hidden_and_what_people_read_is_not(site: Site) -> None:
+    hidden = {table["name"] for table in site.json("/run.json")["tables"] if table["hidden"]}
+    assert hidden == {"frame", "segment", "word"}
+    front = site.page("/run")
+    assert all(f'href="/run/{name}"' in front for name in ("events", "tool_calls", "longest_silences"))
+
+
+def test_a_row_names_the_exchange_that_it_belongs_to(site: Site) -> None:
+    assert re.search(rf'<a href="/run/exchange/2">GET {STREAM} → 200</a>', site.page("/run/finding"))
+
+
+def test_views_tell_what_happened(site: Site) -> None:
+    (call,) = site.rows("tool_calls")
+    assert (call["name"], call["duration_ms"], call["outcome"], call["run_id"]) == ("f", 2500, "tool.completed", "r1")
+    (gap,) = site.rows("gaps")
+    assert (gap["gap_ms"], gap["ended_by"], gap["event"]) == (2500, "tool.completed", 3)
+    (resume,) = site.rows("resumes")
+    assert (resume["last_event_id"], resume["repeated_events"], resume["lost_events"]) == ("e2", 1, 2)
+    (run,) = site.rows("runs")
+    assert (run["outcome"], run["events"], run["connections"]) == ("run.completed", 5, 2)
+    (session,) = site.rows("sessions")
+    assert (session["streams"], session["events"], session["findings"]) == (2, 7, 1)
+    (found,) = site.rows("findings_with_events")
+    assert (found["code"], found["sse_id"]) == ("SEQ001", "e4")
+    assert [row["gap_ms"] for row in site.rows("events", "&exchange_id=2")] == [None, 10, 2500, 10, 10]
+    assert len(site.rows("exchanges")) == 3
+
+
+def test_the_time_of_an_event_is_the_one_that_other_exports_tell(site: Site, recorded: Path) -> None:
+    lines = _wiretape("export", "run.db", "--format", "events", cwd=recorded.parent).splitlines()
+    told = [_unix(each["time"]) for each in map(json.loads, lines) if each.get("event")]
+    # Where the others begin to count is rounded to a microsecond.
+    assert [_unix(row["time"]) for row in site.rows("events")] == pytest.approx(told, rel=0, abs=2e-6)
+
+
+def test_events_are_counted_by_type_beside_them(site: Site) -> None:
+    page = site.page("/run/events")
+    assert re.search(r'<a[^>]*type=tool\.started"[^>]*>tool\.started</a>\s*(?:<span[^>]*>)?2\b', page)
+
+
+def test_ready_made_queries_answer(site: Site) -> None:
+    answers = {name: site.rows(name, "&text=alert") for name in QUERIES}
+    assert [row["event"] for row in answers["before_the_first_finding"]] == [4, 3, 2, 1]
+    assert answers["before_the_first_finding"][0]["finding"] == f"SEQ001: is {HOSTILE}"
+    assert [row["tool_call_id"] for row in answers["slowest_tool_calls"]] == ["t1"]
+    assert [row["gap_ms"] for row in answers["longest_silences"]] == [2500]
+    assert [row["lost_events"] for row in answers["lost_or_repeated_on_resume"]] == [2]
+    assert {row["type"]: row["events"] for row in answers["events_by_type_and_connection"]}["tool.started"] == 1
+    assert [row["sequence"] for row in answers["events_with_text"]] == [4]
+    assert answers["unfinished_runs"] == []
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/run/events", "/run/exchange", "/run/exchange/1", "/run/findings_with_events", "/run/before_the_first_finding"],
+)
+def test_what_was_recorded_is_text_and_no_html(path: str, site: Site) -> None:
+    page = site.page(path)
+    assert "<script>alert" not in page
+    assert "<b>bold" not in page
+    assert "&lt;b&gt;bold" in page
+
+
+def test_the_recording_stays_as_it_was_and_both_files_are_for_their_owner(session: Path, run) -> None:
+    before = session.read_bytes()
+    assert run("datasette", session).exit_code == 0
+    made = [session.with_name(name) for name in ("run.metadata.json", "run.datasette.yaml")]
+    assert session.read_bytes() == before
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o600, 0o600]
+    queries = json.loads(made[0].read_text())["databases"]["run"]["queries"]
+    assert yaml.safe_load(made[1].read_text())["databases"]["run"]["queries"] == queries
+    assert set(queries) == set(QUERIES)
+    refused = run("datasette", session)
+    assert refused.exit_code == 2
+    assert "run.metadata.json exists" in refused.output
+    assert run("datasette", session, "--force").exit_code == 0
+
+
+def _of_another_version(path: Path) -> None:
+    """Give a recording the views of a version that knew of fewer, and of fewer columns."""
+    with closing(sqlite3.connect(path)) as connection:
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
+            connection.execute(f'DROP VIEW "{name}"')
+        connection.execute("CREATE VIEW gaps AS SELECT exchange_id, time_ns FROM frame")
+
+
+def test_nothing_is_said_of_what_a_recording_of_another_version_lacks(session: Path, run) -> None:
+    _of_another_version(session)
+    before = session.read_bytes()
+    result = run("datasette", session)
+    assert result.exit_code == 0
+    assert "--update-views" in result.stderr
+    assert session.read_bytes() == before
+    told = json.loads(session.with_name("run.metadata.json").read_text())["databases"]["run"]
+    assert set(told["tables"]) == {"gaps", *(name for name in WORDS["tables"] if name in _tables(session))}
+    assert "sort_desc" not in told["tables"]["gaps"]
+    assert told["tables"]["gaps"]["facets"] == ["exchange_id"]
+    assert told["queries"] == {}
+
+
+def test_update_views_changes_the_views_and_nothing_else(session: Path, run) -> None:
+    with open_recording(session) as recording:
+        before = list(recording.observations())
+    wanted, tables = _views(session), _tables(session)
+    _of_another_version(session)
+    result = run("datasette", session, "--update-views")
+    assert result.exit_code == 0
+    assert "views of this version" in result.stdout
+    assert (_views(session), _tables(session)) == (wanted, tables)
+    with open_recording(session) as recording:
+        assert list(recording.observations()) == before
+    assert "views of this version" not in run("datasette", session, "--update-views", "--force").stdout
+
+
+def test_a_recording_that_is_being_made_is_not_changed(tmp_path: Path, run) -> None:
+    writer = Writer.create(tmp_path / "run.db", upstream="http://service.test")
+    try:
+        _of_another_version(tmp_path / "run.db")
+        result = run("datasette", tmp_path / "run.db", "--update-views")
+        assert result.exit_code == 2
+        assert "being recorded to" in result.stderr
+        assert set(_views(tmp_path / "run.db")) == {"gaps"}
+        assert run("datasette", tmp_path / "run.db").exit_code == 0, "to look at it meanwhile is fine"
+    finally:
+        writer.close()
+
+
+def test_a_recording_of_another_form_is_refused_with_what_to_do(session: Path, run) -> None:
+    lines = session.with_name("run.jsonl")
+    assert run("export", session, "--format", "jsonl", "--output", lines).exit_code == 0
+    result = run("datasette", lines)
+    assert result.exit_code == 2
+    assert "wiretape import" in result.stderr
+    assert run("datasette", session.with_name("none.db")).exit_code == 2
+
+
+def _unix(time: str) -> float:
+    return datetime.fromisoformat(time).timestamp()
+
+
+def _views(path: Path) -> dict[str, str]:
+    return _sql(path, "view")
+
+
+def _tables(path: Path) -> dict[str, str]:
+    return _sql(path, "table")
+
+
+def _sql(path: Path, kind: str) -> dict[str, str]:
+    with closing(sqlite3.connect(path)) as connection:
+        return dict(connection.execute("SELECT name, sql FROM sqlite_master WHERE type = ?", (kind,)).fetchall())
