@@ -29,6 +29,7 @@ SCRIPTS = (
     "payload",
     "bytes",
     "knowledge",
+    "exchange",
     "detail",
     "findings",
     "resume",
@@ -36,6 +37,8 @@ SCRIPTS = (
     "playhead",
     "live",
     "keys",
+    "moves",
+    "told",
     "main",
 )
 """The scripts in the order in which they are joined: what is used while they are read stands before its use."""
