@@ -25,6 +25,7 @@ COMMANDS = [
     "import",
     "merge",
     "trim",
+    "datasette",
     "demo",
 ]
 

@@ -197,11 +197,12 @@ def test_the_recording_stays_as_it_was_and_both_files_are_for_their_owner(sessio
 
 
 def _of_another_version(path: Path) -> None:
-    """Give a recording the views of a version that knew of fewer, and of fewer columns."""
+    """Give a recording the views of a version that knew of fewer, and of fewer columns, and one that does not work."""
     with closing(sqlite3.connect(path)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
             connection.execute(f'DROP VIEW "{name}"')
         connection.execute("CREATE VIEW gaps AS SELECT exchange_id, time_ns FROM frame")
+        connection.execute("CREATE VIEW runs AS SELECT run FROM what_is_not_there")
 
 
 def test_nothing_is_said_of_what_a_recording_of_another_version_lacks(session: Path, run) -> None:
@@ -239,7 +240,7 @@ def test_a_recording_that_is_being_made_is_not_changed(tmp_path: Path, run) -> N
         result = run("datasette", tmp_path / "run.db", "--update-views")
         assert result.exit_code == 2
         assert "being recorded to" in result.stderr
-        assert set(_views(tmp_path / "run.db")) == {"gaps"}
+        assert set(_views(tmp_path / "run.db")) == {"gaps", "runs"}
         assert run("datasette", tmp_path / "run.db").exit_code == 0, "to look at it meanwhile is fine"
     finally:
         writer.close()

@@ -64,8 +64,16 @@ def _views(connection: sqlite3.Connection) -> dict[str, str]:
 
 def _columns(connection: sqlite3.Connection) -> dict[str, tuple[str, ...]]:
     names = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY rowid")
-    of_one = "SELECT name FROM pragma_table_info(?)"
-    return {name: tuple(row[0] for row in connection.execute(of_one, (name,))) for (name,) in names.fetchall()}
+    found = ((name, _columns_of(connection, name)) for (name,) in names.fetchall())
+    return {name: there for name, there in found if there}
+
+
+def _columns_of(connection: sqlite3.Connection, name: str) -> tuple[str, ...]:
+    """None for a view of what is not there: it cannot be asked, and the rest can."""
+    try:
+        return tuple(column for (column,) in connection.execute("SELECT name FROM pragma_table_info(?)", (name,)))
+    except sqlite3.OperationalError:
+        return ()
 
 
 def _asked_of_an_empty_one(ask: Callable[[sqlite3.Connection], _T]) -> _T:
