@@ -17,8 +17,8 @@ _TRIES = 400
 """How often the rules are asked at most about some of the frames; a quarter of that about some of the exchanges."""
 _FRAMES = 2_000_000
 """About how many frames they are shown at most in all of that."""
-_NUMBERED = re.compile(r"\bevent [0-9,]+")
-"""How an event of a stream is named in a message."""
+_NUMBERED = re.compile(r"\b(event|from byte) [0-9,]+")
+"""How a place in a stream is named in a message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +91,12 @@ def _shown(observations: Iterable[Observation], wanted: Finding) -> Finding | No
 def _identity(finding: Finding) -> Finding:
     """What stays of a finding when other events and exchanges are left out.
 
-    What it says stays too, but for numbers of events, so that it is not found for another reason than in the whole
+    What it says stays too, but for places in streams, so that it is not found for another reason than in the whole
     recording.
     """
     time_ns = 0 if finding.event is None else finding.time_ns
     event = None if finding.event is None else 0
-    message = _NUMBERED.sub("event", finding.message)
+    message = _NUMBERED.sub(r"\1", finding.message)
     return replace(finding, event=event, byte_offset=None, time_ns=time_ns, message=message)
 
 

@@ -15,8 +15,9 @@ from wiretape.recording import open_recording
 from wiretape.recording.formats import Head, Incoming
 from wiretape.rules import Checker
 from wiretape_inspect.placing import place
+from wiretape_inspect.trimming.streams import apart
 
-TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "SSE002"]
+TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "REC001"]
 
 
 def codes(path):
@@ -243,3 +244,17 @@ def test_an_interruption_leaves_nothing_behind_and_what_was_there_as_it_was(befo
 
     assert to.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [to]
+
+
+@given(st.integers(0, 6))
+@settings(max_examples=7)
+def test_streams_taken_apart_and_put_together_again_are_the_same(parts, seed):
+    """Also where bytes were lost, and where chunks cut frames."""
+    with tempfile.TemporaryDirectory() as folder:
+        seen = parts.buried(parts.vector("REC001"), parts.conversation(seed, 15), 5)
+        whole = parts.stored(seen, Path(folder, "whole.db"))
+        observations = parts.read(whole)
+    taken = apart(observations)
+
+    assert taken.together(taken.pieces) == observations
+    assert len(taken.pieces) > 5
