@@ -5,14 +5,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.recording import Recording, open_recording
+from wiretape.recording import Recording, check_output, open_recording
 from wiretape.recording.formats import Incoming, store
 from wiretape.text import printable
 
 
 def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
-    """Raises InputError where `to` is one of the files that are read, or exists (unless `force`)."""
+    """Raises InputError where `to` is one of the files that are read, exists (unless `force`) or cannot be made."""
     if not to.exists():
+        check_output(to, append=False)
         return
     if any(source.exists() and to.samefile(source) for source in sources):
         raise InputError(f"{printable(str(to))} is what is read: give --output another name.")

@@ -76,7 +76,7 @@ def test_findings_that_came_along_are_not_found_twice(run):
         (["odd.txt"], "odd.txt looks like nothing that can be imported ("),
         (["odd.txt", "--format", "jsonl"], "odd.txt, line 1: it is no JSON"),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
-        (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is imported: give --output another name."),
+        (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
         (["run.tape", "-o", "missing/run.db"], "Cannot record to missing/run.db: No such file or directory."),
         (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: it has to be a method"),
     ],

@@ -1,6 +1,5 @@
 """`wiretape import`: a recording made of what another program wrote."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +7,12 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse, store
+from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse
 from wiretape.recording.formats.sse import ADDRESS
 from wiretape.recording.schema import begins_like_sqlite
 from wiretape.text import printable
 from wiretape.words import counted
+from wiretape_inspect import placing
 
 _READABLE = [each for each in FORMATS if each.reads is not None]
 
@@ -55,12 +55,9 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     """
     chosen = named(kind) if kind is not None else _guessed(file)
     to = to if to is not None else Path(f"{file.stem}.db")
-    _check(to, file, force=force)
+    placing.check(to, [file], force=force)
     incoming = _incoming(chosen, file, url)
-    if to.exists():
-        _replace(incoming, to)
-    else:
-        store(incoming, to)
+    placing.place(incoming, to)
     for sentence in incoming.left_out:
         click.echo(printable(sentence), err=True)
     with open_recording(to) as recording:
@@ -88,26 +85,6 @@ def _guessed(file: Path) -> Format:
             f"{printable(str(file))} looks like nothing that can be imported ({names}); --format says what it is."
         )
     return found
-
-
-def _check(to: Path, file: Path, *, force: bool) -> None:
-    if not to.exists() or not file.exists():
-        return
-    if to.samefile(file):
-        raise InputError(f"{printable(str(to))} is what is imported: give --output another name.")
-    if not force:
-        raise InputError(f"{printable(str(to))} exists: give --output another name, or --force to replace it.")
-
-
-def _replace(incoming: Incoming, to: Path) -> None:
-    """Put a recording in the place of a file, once it is whole."""
-    made = to.with_name(f".{to.name}.{os.getpid()}")
-    store(incoming, made)
-    try:
-        made.replace(to)
-    except OSError as error:
-        made.unlink()
-        raise InputError(f"{printable(str(to))} cannot be replaced: {error.strerror}.") from None
 
 
 def _told(recording: Recording) -> Iterator[str]:
