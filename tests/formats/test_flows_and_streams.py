@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,10 @@ from click.testing import CliRunner
 from wiretape.cli import wiretape
 from wiretape.observe import Ending, Side
 from wiretape.recording import open_recording
+
+# It makes its filters when it is first imported, in a way of which a library that it uses warns.
+with warnings.catch_warnings(action="ignore"):
+    import mitmproxy.io  # noqa: F401
 
 WRITTEN = Path(__file__).parent / "written"
 STREAM = b"".join(b'event: e.%d\nid: %d\ndata: {"n": %d}\n\n' % (n, n, n) for n in (1, 2, 3))
