@@ -50,7 +50,7 @@ def found(recording: Recording, exchange: Exchange, side: Side, secrets: Secrets
     made = Found(encoding=encoding)
     for start, data in _stretches(parts):
         made.spans += [
-            Span(start + a, b"*" * (b - a)) for a, b in literals.spans(data) if not _in_name(data, a, is_stream)
+            Span(start + a, _asterisks(data[a:b])) for a, b in literals.spans(data) if not _in_name(data, a, is_stream)
         ]
     if secrets.paths:
         for start, text, places in _texts(parts, exchange, side):
@@ -111,6 +111,8 @@ def overwritten(run: BytesArrived, spans: Sequence[Span]) -> BytesArrived:
     """A run of a body with what is found in it overwritten."""
     data = bytearray(run.data)
     for span in spans:
+        if span.start >= run.end:
+            break
         begin, end = max(span.start, run.start), min(span.end, run.end)
         if begin < end:
             data[begin - run.start : end - run.start] = span.text[begin - span.start : end - span.start]
@@ -136,6 +138,11 @@ def _stretches(parts: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int,
         pieces.append(part.data)
         end = part.end
     yield start, b"".join(pieces)
+
+
+def _asterisks(text: bytes) -> bytes:
+    """What stands for a text; for a number another number, since it may stand in JSON."""
+    return (b"1" if text.isdigit() else b"*") * len(text)
 
 
 def _in_name(data: bytes, at: int, is_stream: bool) -> bool:

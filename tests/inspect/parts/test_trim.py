@@ -258,3 +258,13 @@ def test_streams_taken_apart_and_put_together_again_are_the_same(parts, seed):
 
     assert taken.together(taken.pieces) == observations
     assert len(taken.pieces) > 5
+
+
+def test_digits_become_other_digits_so_that_json_stays_json(run, tape, message, tmp_path):
+    tape.exchange(chunks=[(1, message("run.started", data={"pin": 4711, "said": "4711 it is"}))])
+
+    assert redacted(run, tape.close(), tmp_path / "clean.db", "text:4711").exit_code == 0
+
+    with open_recording(tmp_path / "clean.db") as recording:
+        (seen,) = recording.frames(1)
+    assert json.loads(seen.frame.data)["data"] == {"pin": 1111, "said": "1111 it is"}
