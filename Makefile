@@ -12,7 +12,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs-rules lock clean
+.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli lock clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -37,11 +37,12 @@ client-packages: ## install the npm packages of tests/clients; needs node and np
 clients: venv client-packages ## write docs/clients.md anew: what other people's clients make of a broken stream
 	@$(BIN)/python tests/clients/table.py docs/clients.md
 
-lint: venv ## check style, types and which package imports which
+lint: venv ## check style, types, which package imports which, and the links of the pages
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/site/build.py build/docs
 
 format: venv ## put the code into the common form
 	$(BIN)/ruff check --fix .
@@ -52,6 +53,12 @@ bench-packages: ## install the npm packages of the benchmarks, which are optiona
 
 bench: venv ## measure wiretape beside stock mitmdump, bare handlers and other mock servers
 	@$(BIN)/python benchmarks/run.py $(ARGS)
+
+docs: venv ## make a site of the pages in build/docs; a link to what is not there fails
+	@$(BIN)/python .ci/site/build.py build/docs
+
+docs-cli: venv ## write docs/cli.md anew, from the commands and their options
+	@$(BIN)/python .ci/cli_page.py docs/cli.md
 
 docs-rules: venv ## write docs/rules anew, from the catalogue and its examples
 	@$(BIN)/wiretape rule --all --format markdown --output docs/rules

@@ -1,0 +1,96 @@
+"""Write docs/cli.md: every command and option, as their own help says.
+
+python .ci/cli_page.py docs/cli.md
+"""
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from wiretape.cli import subcommand, wiretape
+
+HEAD = """# The command line
+
+Every command and every option, made from the code by `make docs-cli`.
+[The pages about the programs](README.md#programs) say what they are for.
+`--help` says the same as here, and `-h` is short for it.
+"""
+_HELP = "help"
+_MARKS = re.compile(r"([\\*_<\[])")
+
+
+def commands() -> Iterator[tuple[str, click.Command]]:
+    """Each command, and each command of a command, by what is typed for it."""
+    for name in wiretape.commands:
+        command = subcommand(name)
+        yield f"wiretape {name}", command
+        if isinstance(command, click.Group):
+            for inner, one in command.commands.items():
+                yield f"wiretape {name} {inner}", one
+
+
+def options(command: click.Command) -> list[click.Option]:
+    """Those of one command, but for --help, which all have."""
+    ours = [one for one in command.params if isinstance(one, click.Option)]
+    return [one for one in ours if one.name != _HELP and not one.hidden]
+
+
+def page() -> str:
+    """The text of docs/cli.md."""
+    lines = [HEAD, "| Command | What it does |", "|---|---|"]
+    for typed, command in commands():
+        lines.append(f"| [`{typed}`](#{typed.replace(' ', '-')}) | {_cell(command.get_short_help_str(200))} |")
+    for typed, command in commands():
+        lines += ["", *_section(typed, command)]
+    return "\n".join(lines) + "\n"
+
+
+def _section(typed: str, command: click.Command) -> Iterator[str]:
+    ctx = click.Context(command, info_name=typed, show_default=True)
+    yield f"{'#' * len(typed.split())} {typed}"
+    yield from ["", "```", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        yield from ["", *_paragraph(paragraph)]
+    rows = [record for option in options(command) if (record := option.get_help_record(ctx)) is not None]
+    if rows:
+        yield from ["", "| Option | |", "|---|---|"]
+        yield from (f"| {_code(names)} | {_cell(said)} |" for names, said in rows)
+    if command.epilog:
+        yield from ["", *_paragraph(command.epilog)]
+
+
+def _called(typed: str) -> str:
+    """`wiretape control URL step` for `wiretape control step`: a group's own arguments stand before its command."""
+    program, name, *inner = typed.split()
+    group = subcommand(name)
+    ours = [one for one in group.params if inner and isinstance(one, click.Argument)]
+    return " ".join([program, name, *(one.make_metavar(click.Context(group)) for one in ours), *inner])
+
+
+def _paragraph(text: str) -> list[str]:
+    """As it stands where click is told to leave it alone (a backspace), otherwise as prose."""
+    if text.startswith("\b"):
+        return ["```", *text.removeprefix("\b").strip("\n").splitlines(), "```"]
+    return [_prose(text)]
+
+
+def _prose(text: str) -> str:
+    """One line, in which only code spans mean anything to Markdown."""
+    parts = " ".join(text.split()).split("`")
+    return "`".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))
+
+
+def _cell(text: str) -> str:
+    return _prose(text).replace("|", "\\|")
+
+
+def _code(text: str) -> str:
+    return f"`{' '.join(text.split())}`".replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(page(), "utf-8")

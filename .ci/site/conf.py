@@ -1,0 +1,68 @@
+"""How `make docs` builds the site: Sphinx over the Markdown files as they stand, links between them as they are.
+
+The order of the pages is that of the links in docs/README.md, under its headings: a page that is not linked there
+is told by Sphinx, as is every link to a page or a heading that is not there.  Pages fetch nothing from elsewhere.
+"""
+
+import re
+from pathlib import Path
+
+from sphinx.application import Sphinx
+
+project = "wiretape"
+author = "The wiretape authors"
+extensions = ["myst_parser"]
+root_doc = "docs/README"
+include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "docs/**.md"]
+exclude_patterns = [".*", "build", "**/node_modules"]
+
+# Headings have the anchors that git hosts give them.
+myst_heading_anchors = 4
+myst_links_external_new_tab = False
+
+html_theme = "alabaster"
+html_theme_options = {"description": "Record, judge and replay event streams.", "show_powered_by": False}
+html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
+html_additional_pages = {"index": "to_the_first_page.html"}
+templates_path = ["."]
+html_title = "wiretape"
+html_show_copyright = False
+html_show_sphinx = False
+html_show_sourcelink = False
+html_copy_source = False
+html_use_index = False
+highlight_language = "none"
+# Options begin with two hyphens, which are no dash.
+smartquotes = False
+
+_PART = re.compile(r"^## (.+)$", re.MULTILINE)
+_PAGE = re.compile(r"\]\((?!\w+:)([^)#]+\.md)\)")
+
+
+def table_of_contents(index: str, folder: str) -> str:
+    """The links of `index`, the text of a page in `folder`, as a hidden tree of pages for each of its headings."""
+    trees = []
+    _, *parts = _PART.split(index)
+    for title, text in zip(parts[::2], parts[1::2], strict=True):
+        pages = dict.fromkeys(_PAGE.findall(text))
+        names = [_from_the_top(f"{folder}/{page}") for page in pages]
+        trees.append("\n".join(["", "```{toctree}", ":hidden:", f":caption: {title}", "", *names, "```", ""]))
+    return "\n".join(trees)
+
+
+def _from_the_top(page: str) -> str:
+    """`/README` for `docs/../README.md`: how Sphinx names a page."""
+    top = Path.cwd()
+    return "/" + Path(top, page).resolve().relative_to(top.resolve()).with_suffix("").as_posix()
+
+
+def _add_the_tree(_app: Sphinx, name: str, source: list[str]) -> None:
+    if name == root_doc:
+        source[0] += table_of_contents(source[0], "docs")
+    if name == "docs/rules/README":
+        source[0] += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
+
+
+def setup(app: Sphinx) -> None:
+    """Called by Sphinx."""
+    app.connect("source-read", _add_the_tree)

@@ -1,0 +1,78 @@
+"""The links of the pages, as a git host follows them: relative, to files that are there and headings in them.
+
+`make docs` builds the site and is as strict; this is told in a second.
+"""
+
+import re
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parents[2]
+INDEX = ROOT / "docs" / "README.md"
+PAGES = sorted(
+    path.relative_to(ROOT).as_posix()
+    for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
+)
+MARKDOWN = MarkdownIt("commonmark").enable("table")
+ELSEWHERE = re.compile(r"[a-z]+:", re.IGNORECASE)
+
+
+@cache
+def tokens(path: Path):
+    return MARKDOWN.parse(path.read_text("utf-8"))
+
+
+def links(path: Path) -> list[str]:
+    inner = [child for token in tokens(path) for child in token.children or ()]
+    found = [child.attrs.get("href") or child.attrs.get("src") for child in inner]
+    return [link for link in found if link and not ELSEWHERE.match(link)]
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    """Of the headings, as git hosts make them: lower case, no punctuation, hyphens for blanks, numbered if repeated."""
+    seen: dict[str, int] = {}
+    for before, token in zip(tokens(path), tokens(path)[1:], strict=False):
+        if before.type == "heading_open":
+            text = "".join(child.content for child in token.children)
+            slug = re.sub(r"[^\w\- ]", "", text.strip().lower()).replace(" ", "-")
+            seen[slug] = seen.get(slug, -1) + 1
+            if seen[slug]:
+                seen[f"{slug}-{seen[slug]}"] = 0
+    return set(seen)
+
+
+def astray(page: str) -> list[str]:
+    """What is wrong with the links of a page."""
+    path, wrong = ROOT / page, []
+    for link in links(path):
+        name, _, anchor = unquote(link).partition("#")
+        target = (path.parent / name).resolve() if name else path
+        if not target.is_relative_to(ROOT):
+            wrong.append(f"{page} links to {link}, which is outside of the repository")
+        elif not target.exists():
+            wrong.append(f"{page} links to {link}, and there is no such file")
+        elif anchor and anchor not in anchors(target):
+            wrong.append(f"{page} links to {link}, and there is no such heading")
+    return wrong
+
+
+def test_every_link_leads_somewhere():
+    assert sum(len(links(ROOT / page)) for page in PAGES) > 100
+    assert [problem for page in PAGES for problem in astray(page)] == []
+
+
+def test_every_page_that_is_named_in_passing_is_there():
+    named = re.compile(r"`((?:docs|benchmarks)/[\w./-]+\.md)`")
+    found = {(page, name) for page in PAGES for name in named.findall((ROOT / page).read_text("utf-8"))}
+    assert [(page, name) for page, name in found if not (ROOT / name).exists()] == []
+
+
+def test_the_index_leads_to_every_page():
+    """The site takes the order of its pages from there."""
+    linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
+    missing = [page for page in PAGES if (ROOT / page) not in linked and "docs/rules/" not in page]
+    assert missing == ["docs/README.md"], "docs/README.md has to link to every page of the documentation"
