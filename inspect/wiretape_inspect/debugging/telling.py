@@ -5,7 +5,7 @@ import time
 
 from aiohttp import web
 
-from wiretape.contract import EVENT_STREAM
+from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.recording import Progress
 from wiretape_inspect import jsonlines
@@ -56,7 +56,7 @@ def _asked(request: web.Request) -> Live:
     """What a request wants to be told."""
     asked.only(request, ("exchange", "after", "rows"))
     number, rows = asked.optional(request, "exchange"), asked.optional(request, "rows") or 0
-    lost = request.headers.get("Last-Event-ID")
+    lost = request.headers.get(CURSOR_HEADER)
     if lost:
         # A browser comes back by itself, to the same address as before.
         since, known = place_of(lost)
