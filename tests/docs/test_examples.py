@@ -1,0 +1,121 @@
+"""The commands that README.md and the pages show: those that look at recordings are run, all others are read.
+
+Pages have tests of their own for what an example says; here, it is a command that there is, with options that
+there are, and on a recording such as the page speaks of it ends as it should.
+"""
+
+import json
+import re
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import subcommand, wiretape
+from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.recording import Writer
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+SERVING = {"proxy", "replay", "serve", "control", "demo", "debug"}
+"""Those that go on until somebody ends them, need one that does, or take long: their options are read."""
+SYNOPSIS = re.compile(r"\[\S|\.\.\.")
+COMMAND = re.compile(r"^(?:\$ )?wiretape (?=[a-z-]+\b)")
+BASE = "run.db"
+_S = 1_000_000_000
+
+
+def commands(page: Path) -> list[list[str]]:
+    """The arguments of each `wiretape` that a page shows in a block for a shell."""
+    fenced = re.findall(r"^```(?:sh|console)?\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = "".join(fenced).replace("\\\n", " ").splitlines()
+    found = [COMMAND.sub("", line) for line in lines if COMMAND.match(line)]
+    # In some blocks, what is said about a command stands beside it.
+    told = [re.split(r"\s{3,}| [|&>]", line)[0] for line in found if not SYNOPSIS.search(line.partition("#")[0])]
+    return [shlex.split(line, comments=True) for line in told]
+
+
+SHOWN = {page.relative_to(ROOT).as_posix(): commands(page) for page in PAGES}
+
+
+def event(exchange: int, sequence: int) -> bytes:
+    said = {"id": f"evt_{exchange}_{sequence}", "sequence": sequence, "type": "run.started", "session_id": "ses_1"}
+    return f"event: run.started\nid: {said['id']}\ndata: {json.dumps(said)}\n\n".encode()
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory):
+    """A recording with findings and a session `ses_1`, and the same in other forms, by the names that pages use."""
+    folder = tmp_path_factory.mktemp("recorded")
+    writer = Writer.create(folder / BASE, upstream="http://service.test")
+    for number in range(1, 7):
+        at, body = number * 20 * _S, event(number, 2) + event(number, 1)
+        target = "/v1/sessions/ses_1/events/stream"
+        headers = (("Content-Type", "text/event-stream"),)
+        writer.feed(
+            [
+                RequestStarted(number, at, "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", ()),
+                RequestEnded(number, at + 1),
+                ResponseStarted(number, at + 2, 200, "OK", "HTTP/1.1", headers),
+                BytesArrived(number, Side.RESPONSE, 0, body, (len(body),), (at + 3,)),
+                ExchangeEnded(number, at + 4, Ending.COMPLETE),
+            ]
+        )
+    writer.close(200 * _S)
+    (folder / "stream.sse").write_bytes(event(1, 1))
+    for name, form in (("devtools.har", "har"), ("run.tape", "tape")):
+        run(["export", str(folder / BASE), "--format", form, "--output", str(folder / name)])
+    return folder
+
+
+def run(arguments):
+    result = CliRunner().invoke(wiretape, arguments)
+    assert result.exit_code in {0, 1}, f"wiretape {shlex.join(arguments)}\n{result.output}"
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+
+
+def read(arguments):
+    """Have the options of a command understood, of a command within a command too."""
+    name, *rest = arguments
+    command = subcommand(name)
+    with command.make_context(name, list(rest)) as ctx:
+        if isinstance(command, click.Group):
+            inner, one, rest = command.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
+            one.make_context(inner, rest, parent=ctx, obj=SimpleNamespace()).close()
+
+
+def prepare(arguments, recordings):
+    """Have what a command reads be there, and what it writes not."""
+    for before, name in pairwise(arguments):
+        path = Path(name)
+        if before in {"-o", "--output", "--write-baseline"}:
+            path.unlink(missing_ok=True)
+        elif path.suffix == ".db" or name in {"A", "B"}:
+            shutil.copy(recordings / BASE, path)
+        elif (recordings / name).is_file():
+            shutil.copy(recordings / name, path)
+
+
+@pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if shown])
+def test_the_commands_that_a_page_shows_do_what_is_asked(page, recordings, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for arguments in SHOWN[page]:
+        assert arguments[0] in wiretape.commands, f"{page} shows wiretape {arguments[0]}, and there is no such command"
+        # What mitmproxy wrote takes mitmproxy to make; tests/formats has such files.
+        if arguments[0] in SERVING or any(name.endswith(".mitm") for name in arguments):
+            try:
+                read(arguments)
+            except click.UsageError as error:
+                pytest.fail(f"{page} shows wiretape {shlex.join(arguments)}: {error.format_message()}")
+        else:
+            prepare(arguments, recordings)
+            run(arguments)
+
+
+def test_pages_show_commands():
+    assert sum(map(len, SHOWN.values())) > 40
