@@ -68,13 +68,13 @@ def test_the_client_talks_to_the_service_as_shown(folder):
 
 def test_the_client_fails_as_shown_and_passes_when_it_is_put_right(folder):
     before, after = [block for block in blocks(CLIENT_PAGE, "console") if block.startswith("$ pytest")]
-    assert missing(before, run(folder, "pytest").stdout) == []
+    assert missing(before, run(folder, "pytest test_client.py").stdout) == []
 
     client = folder / "client.py"
     (mended,) = [code for code in blocks(CLIENT_PAGE, "python") if not code.startswith("# ")]
     line = '                        if line.startswith("data: "):\n'
     client.write_text(client.read_text("utf-8").replace(line, mended + line), "utf-8")
-    assert missing(after, run(folder, "pytest").stdout) == []
+    assert missing(after, run(folder, "pytest test_client.py").stdout) == []
 
 
 def missing(shown: str, said: str) -> list[str]:
