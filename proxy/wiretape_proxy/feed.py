@@ -10,7 +10,7 @@ from wiretape_proxy import lines, stderr
 from wiretape_proxy.notes import Notes, volume, without_chunks
 from wiretape_proxy.order import Order
 from wiretape_proxy.process import RecorderProcess
-from wiretape_proxy.reports import Closed, Ended, Found, Losing, Misplaced, Progress, Report, Unchecked
+from wiretape_proxy.reports import CatchingUp, Closed, Ended, Found, Losing, Misplaced, Progress, Report, Unchecked
 from wiretape_proxy.settings import Settings
 from wiretape_proxy.wire import pack, put_stop
 
@@ -121,14 +121,19 @@ class Feed:
         elif isinstance(report, Misplaced):
             log.warning("The recording was deleted, moved or replaced: what passes from now on is not in it.")
         elif isinstance(report, Losing):
-            if not self._unstored:
-                log.warning("The recording cannot be written (%s): traffic passes on unrecorded.", report.why)
-            self.lost_bytes += report.lost_bytes - self._unstored
-            self._unstored = report.lost_bytes
+            self._lose(report)
         elif isinstance(report, Unchecked):
             log.warning("The live checks failed (%s): what passes is recorded, but not checked.", report.why)
+        elif isinstance(report, CatchingUp):
+            log.info(lines.catching_up(report))
         elif isinstance(report, Closed):
             self.closed = report
+
+    def _lose(self, report: Losing) -> None:
+        if not self._unstored:
+            log.warning("The recording cannot be written (%s): traffic passes on unrecorded.", report.why)
+        self.lost_bytes += report.lost_bytes - self._unstored
+        self._unstored = report.lost_bytes
 
     @property
     def whole(self) -> bool:

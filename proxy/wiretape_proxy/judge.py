@@ -88,8 +88,8 @@ class Judge:
         """How many findings there were."""
         return self.severities.total()
 
-    def progress(self, now_ns: int) -> Progress:
-        """How things stand at `now_ns` of the recording."""
+    def progress(self, now_ns: int, unchecked: int) -> Progress:
+        """How things stand at `now_ns` of the recording, with so many bytes stored that were not fed yet."""
         streams = [account for account in self._accounts.values() if account.is_stream]
         marks = [Mark(*key, count) for key, count in self._marks.items()]
         latest = [_found(finding) for finding in self._latest]
@@ -103,6 +103,7 @@ class Judge:
             streams=[self._stream(account, now_ns) for account in streams[-_LISTED:]],
             marks=marks,
             latest=latest,
+            unchecked=unchecked,
         )
 
     def _stream(self, account: _Account, now_ns: int) -> OpenStream:

@@ -3,7 +3,7 @@
 from wiretape import words
 from wiretape.text import printable
 from wiretape.words import counted
-from wiretape_proxy.reports import Closed, Ended, Found
+from wiretape_proxy.reports import CatchingUp, Closed, Ended, Found
 
 
 def finding(found: Found) -> str:
@@ -33,6 +33,16 @@ def summary(closed: Closed, path: str) -> str:
     if closed.misplaced:
         return printable(f"{path} was deleted or replaced meanwhile: {', '.join(parts)} are not in it.")
     return printable(f"Recorded {', '.join(parts)} to {path}")
+
+
+def catching_up(report: CatchingUp) -> str:
+    """Why it takes so long."""
+    return f"All is stored, {unchecked(report.unchecked)}: closing takes a moment."
+
+
+def unchecked(number: int) -> str:
+    """How many bytes are still to be checked."""
+    return f"{number / 1e6:,.1f} MB not yet checked"
 
 
 def volume(number: int) -> str:

@@ -23,14 +23,19 @@ from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import NO_CONFIG, Order
-from wiretape_proxy.reports import Closed, Losing, Misplaced, Opened, Refused, Report, Unchecked, write
+from wiretape_proxy.pace import Pace
+from wiretape_proxy.reports import CatchingUp, Closed, Losing, Misplaced, Opened, Refused, Report, Unchecked, write
 from wiretape_proxy.wire import Assembler, Unpacker
 
-COMMIT_EVERY_S = 0.1
+COMMIT_AFTER_S = 0.14
+"""What came is stored when the oldest of it is as old as this: it comes every 40 ms, and promised are 200 ms."""
+_COMMIT_PAUSE_S = 0.05
+"""So long there is no other commit: where input is late, each of them should be worth its while."""
 PROGRESS_EVERY_S = 0.5
+_PATIENT_S = 1.0
+"""A close that takes longer than this is said."""
 _LOOK_EVERY_S = 1.0
 _READ_BYTES = 1 << 20
-_GENTLE = 10
 _NEVER = math.inf
 
 
@@ -38,8 +43,6 @@ def main() -> None:
     """Record what comes on standard input.  The proxy decides when it ends, and nobody else."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    with suppress(OSError):
-        os.nice(_GENTLE)
     order, rest = _read_order()
     if order is None:
         return
@@ -97,6 +100,8 @@ class _Recorder:
         )
         self._unstored = 0
         self._commit_at = _NEVER
+        self._committed_at = 0.0
+        self._pace = Pace()
         self._wants_progress = progress
         self._progress_at = _NEVER
         self._look_at = 0.0
@@ -111,32 +116,36 @@ class _Recorder:
                 data = os.read(source, _READ_BYTES)
                 if not data:
                     break
+                self._pace.heard(time.monotonic(), len(data))
                 self._take(data)
             if time.monotonic() >= self._commit_at:
                 self._commit()
-            elif self._writer.behind:
-                self._derive()
+            elif self._writer.behind and not self._pace.patience(time.monotonic(), self._writer.unchecked):
+                self._turn()
             if time.monotonic() >= self._progress_at:
                 self._tell_progress()
         self._close()
 
     def _patience(self) -> float | None:
-        """How long to wait for input: not at all while there is something to judge."""
+        """How long to wait for input: not at all while there is something that may be judged."""
+        now = time.monotonic()
+        patience = max(0.0, min(self._commit_at, self._progress_at) - now)
         if self._writer.behind:
-            return 0
-        until = min(self._commit_at, self._progress_at)
-        return None if until == _NEVER else max(0.0, until - time.monotonic())
+            patience = min(patience, self._pace.patience(now, self._writer.unchecked))
+        return None if patience == _NEVER else patience
 
     def _take(self, data: bytes) -> None:
         for batch in self._unpacker.feed(data):
             self._writer.feed(self._assembler.feed(batch))
-            self._commit_at = min(self._commit_at, time.monotonic() + COMMIT_EVERY_S)
+            due = max(batch.times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
+            self._commit_at = min(self._commit_at, due)
             if self._wants_progress:
                 self._progress_at = min(self._progress_at, time.monotonic() + PROGRESS_EVERY_S)
 
     def _commit(self) -> None:
         self._writer.commit()
         self._commit_at = _NEVER
+        self._committed_at = time.monotonic()
         if time.monotonic() >= self._look_at:
             self._look()
         unstored = self._writer.lost_bytes - self._assembler.lost_bytes
@@ -155,15 +164,21 @@ class _Recorder:
         """Say how things stand; again in a while, as long as there is something to watch."""
         # What is not yet judged would look like silence.
         now_ns = time.monotonic_ns() - self._base_ns if not self._writer.behind else self._judged_ns
-        progress = self._judge.progress(now_ns)
+        progress = self._judge.progress(now_ns, self._writer.unchecked)
         _say(progress)
         more = progress.open or self._writer.behind or self._commit_at != _NEVER
         self._progress_at = time.monotonic() + PROGRESS_EVERY_S if more else _NEVER
 
-    def _derive(self) -> None:
+    def _turn(self) -> None:
+        began, cpu = time.monotonic(), time.process_time()
+        self._derive(briefly=self._pace.is_brief(began, self._writer.unchecked))
+        now = time.monotonic()
+        self._pace.turned(now, now - began, time.process_time() - cpu)
+
+    def _derive(self, *, briefly: bool = False) -> None:
         found: list[Finding] = []
         unchecked = self._judge.failed
-        for read in self._writer.derive():
+        for read in self._writer.derive(briefly=briefly):
             seen = read.seen
             here = self._judge.feed(read)
             self._judged_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
@@ -180,10 +195,18 @@ class _Recorder:
             if (report := self._judge.tell(finding)) is not None:
                 _say(report)
 
-    def _close(self) -> None:
-        self._commit()
+    def _catch_up(self) -> None:
+        """Check all that is left."""
+        tell_at = time.monotonic() + _PATIENT_S
         while self._writer.behind:
             self._derive()
+            if time.monotonic() >= tell_at:
+                tell_at = _NEVER
+                _say(CatchingUp(self._writer.unchecked))
+
+    def _close(self) -> None:
+        self._commit()
+        self._catch_up()
         left = self._judge.finish()
         self._writer.add_findings(left)
         self._tell(left)

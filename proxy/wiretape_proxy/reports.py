@@ -94,6 +94,8 @@ class Progress:
     marks: Sequence[Mark]
     latest: Sequence[Found]
     """The last of the findings that the marks count."""
+    unchecked: int = 0
+    """How many bytes are stored but not yet checked: all the rest is as of before they came."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +120,14 @@ class Unchecked:
 
 
 @dataclass(frozen=True, slots=True)
+class CatchingUp:
+    """All is stored, but closing takes a while, because not all is checked."""
+
+    unchecked: int
+    """How many bytes are not."""
+
+
+@dataclass(frozen=True, slots=True)
 class Closed:
     """The recording is complete and closed."""
 
@@ -136,7 +146,7 @@ class Closed:
     redacted: int
 
 
-Report = Opened | Refused | Found | Ended | Progress | Losing | Misplaced | Unchecked | Closed
+Report = Opened | Refused | Found | Ended | Progress | Losing | Misplaced | Unchecked | CatchingUp | Closed
 _KINDS: dict[str, type[Report]] = {kind.__name__: kind for kind in get_args(Report)}
 
 

@@ -13,6 +13,7 @@ from rich.style import Style
 
 from wiretape.text import printable
 from wiretape.words import counted
+from wiretape_proxy.lines import unchecked
 from wiretape_proxy.reports import OpenStream, Progress
 
 _STYLES = {"error": Style(color="red", bold=True), "warning": Style(color="yellow"), "note": Style(color="cyan")}
@@ -23,6 +24,8 @@ _REST = 6
 """Lines of the screen that are left to what scrolls, and to the view's own head."""
 _NARROW = 64
 """Columns of a screen on which there is no room for all of ours."""
+_WORTH_TELLING = 1_000_000
+"""Unchecked bytes; some are always on their way."""
 _COLUMNS = ("exchange", "silent", "sequence", "events", "events/s", "session")
 _DISPENSABLE = (3, 4)
 _TITLE = Style(bold=True)
@@ -102,14 +105,15 @@ class View:
 
 def _title(progress: Progress, shown: int) -> str:
     left_out = progress.open - shown
-    return ", ".join(
-        (
-            counted(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
-            counted(progress.requests, "request"),
-            counted(progress.events, "event"),
-            counted(progress.findings, "finding"),
-        )
-    )
+    parts = [
+        counted(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
+        counted(progress.requests, "request"),
+        counted(progress.events, "event"),
+        counted(progress.findings, "finding"),
+    ]
+    if progress.unchecked >= _WORTH_TELLING:
+        parts.append(unchecked(progress.unchecked))
+    return ", ".join(parts)
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

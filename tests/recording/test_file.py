@@ -12,6 +12,7 @@ import pytest
 from wiretape.errors import RecordingError
 from wiretape.observe import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, open_recording
+from wiretape.rules import Checker
 
 KILLED = """
 import os, signal, sys
@@ -27,6 +28,25 @@ for number in range(500):
         writer.commit()
         writer.derive()
 writer.feed([talk.send(b"data: never committed\\n\\n")])
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+BEHIND = """
+import os, signal, sys
+sys.path.insert(0, sys.argv[2])
+from conftest import Talk
+from wiretape.recording import Writer
+writer = Writer.create(sys.argv[1], upstream="http://service")
+talk = Talk(writer.began_ns)
+writer.feed([talk.ask(), talk.asked(), talk.answer()])
+for batch in range(20):
+    numbers = [*range(batch * 250 + 1, batch * 250 + 251)]
+    numbers[-1] -= batch == 19
+    message = b'id: e%d\\nevent: run.started\\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\\n\\n'
+    writer.feed([talk.send(*(message % ((number,) * 3) for number in numbers))])
+    writer.commit()
+writer.derive(briefly=True)
+assert writer.unchecked > 300_000
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -67,6 +87,23 @@ def test_a_killed_recording_opens_with_all_that_was_committed(path) -> None:
         assert sum(1 for _ in recording.frames(1)) == 500
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_recording_that_was_killed_far_behind_with_its_checks_has_everything(path) -> None:
+    """What was stored but not yet indexed and checked is read, and judged, from its bytes."""
+    here = str(Path(__file__).parent)
+    done = subprocess.run([sys.executable, "-c", BEHIND, str(path), here], check=False)
+    assert done.returncode == -9
+    checker = Checker()
+    with open_recording(path) as recording:
+        assert sum(1 for _ in recording.frames(1)) == 5000
+        found = [finding for seen in recording.observations() for finding in checker.feed(seen)]
+    assert checker.events == 5000
+    assert [finding.event for finding in found if finding.code == "SEQ001"] == [5000]
+    connection = sqlite3.connect(path)
+    (indexed,) = connection.execute("SELECT count(*) FROM frame").fetchone()
+    connection.close()
+    assert 0 < indexed < 1000
 
 
 def test_appending_goes_on_behind_what_is_there(begin, path, new_talk) -> None:

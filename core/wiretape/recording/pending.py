@@ -4,6 +4,7 @@ import sqlite3
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from wiretape.observe import BytesArrived, Observation
 from wiretape.recording.merge import Bounds, interleave, observations
@@ -12,10 +13,20 @@ MEMORY_BYTES = 32 * 1024 * 1024
 """How many body bytes are kept in memory; beyond, they are read back from the file when their turn comes."""
 _HEAD_BYTES = 2048
 """What an observation without body bytes counts."""
-_SLICE = 512
-_SLICE_BYTES = 256 * 1024
-"""How many observations, and bytes of bodies, are handed out at once: few enough to be indexed and judged in some
-hundredths of a second, so that the caller can look after its input."""
+
+
+class Slice(NamedTuple):
+    """How much is handed out at once."""
+
+    observations: int
+    volume: int
+    """Bytes of bodies; the last observation may go beyond."""
+
+
+AT_LENGTH = Slice(512, 256 * 1024)
+"""Few enough to be indexed and judged in some hundredths of a second, so that the caller can look after its input."""
+BRIEFLY = Slice(64, 32 * 1024)
+"""The same in some thousandths."""
 
 
 @dataclass(slots=True)
@@ -32,6 +43,8 @@ class Pending:
     """A queue of commits.  Its memory is bounded; what does not fit is read from `connection` again."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self.volume = 0
+        """How many bytes of bodies are in the queue."""
         self._connection = connection
         self._batches: deque[_Batch] = deque()
         self._held = 0
@@ -43,14 +56,16 @@ class Pending:
 
     def add(self, bounds: Bounds, marks: list[Observation], runs: list[BytesArrived], *, on_disk: bool) -> None:
         """Queue what a commit stored.  Unless it is on disk, it stays in memory."""
-        size = sum(len(run.data) for run in runs) + _HEAD_BYTES * len(marks)
+        volume = sum(len(run.data) for run in runs)
+        size = volume + _HEAD_BYTES * len(marks)
+        self.volume += volume
         if on_disk and self._held + size > MEMORY_BYTES:
             self._batches.append(_Batch(bounds, 0, None, None))
             return
         self._held += size
         self._batches.append(_Batch(bounds, size, marks, runs))
 
-    def take(self) -> tuple[list[Observation], int | None]:
+    def take(self, most: Slice = AT_LENGTH) -> tuple[list[Observation], int | None]:
         """The next observations in order of time; empty when there are none.
 
         With them comes the time up to which whole commits have now been handed out, or None within one.
@@ -65,8 +80,10 @@ class Pending:
         for seen in self._current:
             taken.append(seen)
             size += len(seen.data) if isinstance(seen, BytesArrived) else 0
-            if len(taken) == _SLICE or size >= _SLICE_BYTES:
+            if len(taken) == most.observations or size >= most.volume:
+                self.volume -= size
                 return taken, None
+        self.volume -= size
         self._current = None
         return taken, self._until_ns
 

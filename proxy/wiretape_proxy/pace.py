@@ -1,0 +1,48 @@
+"""When the recorder may index and check, and when it had better only store.
+
+Storing is a tenth of its work, and the part that cannot wait.  The rest is put off while much comes and others want
+the cores as well: it would take from those who make, pass on and read the traffic.  A low priority is no way to the
+same: it puts off storing, too, and where sessions are scheduled as groups it counts for nothing.
+"""
+
+import math
+
+_MUCH_BYTES = 64 * 1024
+"""In one read.  The proxy sends what there is 25 times a second."""
+_MEANWHILE_S = 0.1
+"""For so long after the last input more is likely, and must not wait for the end of a long turn."""
+_OWN_SHARE = 0.85
+"""Who has a core for less than this share of the time has to share it."""
+_AT_LEAST_EVERY_S = 0.25
+"""Findings go on, however much comes: a turn as often as this."""
+MOST_BYTES = 64 * 1024 * 1024
+"""With more than this unchecked, storing and checking take turns, and the traffic is slowed down if need be."""
+
+
+class Pace:
+    """Says before each turn of indexing and checking whether there may be one, and how long.  All times in seconds."""
+
+    def __init__(self) -> None:
+        self._heard_at = self._much_at = self._turned_at = -math.inf
+        self._alone = True
+
+    def heard(self, now: float, volume: int) -> None:
+        """There was input, of so many bytes."""
+        self._heard_at = now
+        if volume >= _MUCH_BYTES:
+            self._much_at = now
+
+    def turned(self, now: float, wall: float, cpu: float) -> None:
+        """There was a turn; it took `wall`, and had a core for `cpu` of it."""
+        self._turned_at = now
+        self._alone = cpu >= _OWN_SHARE * wall
+
+    def patience(self, now: float, unchecked: int) -> float:
+        """How long until there may be a turn, with so many bytes unchecked."""
+        if self._alone or unchecked > MOST_BYTES:
+            return 0
+        return max(0.0, min(self._much_at + _MEANWHILE_S, self._turned_at + _AT_LEAST_EVERY_S) - now)
+
+    def is_brief(self, now: float, unchecked: int) -> bool:
+        """Whether a turn should be a short one."""
+        return now - self._heard_at < _MEANWHILE_S and unchecked <= MOST_BYTES
