@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from wiretape.observe import Ending
 from wiretape.recording import Silence, open_recording
 from wiretape_inspect import jsonlines
-from wiretape_inspect.view.overview import axis, overview
+from wiretape_inspect.view.overview import SHOWN, axis, overview
 
 S = 1_000_000_000
 
@@ -86,3 +86,16 @@ def test_the_command_puts_calls_together_over_streams(run, calls):
     ]
     assert rows[2]["call"]["ended"] is None
     assert run("show", calls, "--calls", "type:a").exit_code == 2
+
+
+def test_of_very_many_calls_the_longest_are_told_and_all_are_counted(tape, message):
+    chunks = [(9000, tool(message, "tool.started", 1, "late"))]
+    for number in range(2, 2 * SHOWN + 2, 2):
+        call = f"t{number}"
+        chunks.append((1, tool(message, "tool.started", number, call)))
+        chunks.append((number, tool(message, "tool.completed", number + 1, call)))
+    tape.exchange(chunks=chunks)
+    with open_recording(tape.close()) as recording:
+        seen = overview(recording, recording.exchange(1))
+    assert (seen.calls_seen, seen.calls_open, len(seen.calls)) == (SHOWN + 1, 1, SHOWN)
+    assert [call.id for call in seen.calls[:2]] == ["late", "t4"], "the shortest call is the one that is left out"

@@ -39,6 +39,7 @@ SCRIPTS = (
     "keys",
     "moves",
     "told",
+    "reading",
     "main",
 )
 """The scripts in the order in which they are joined: what is used while they are read stands before its use."""

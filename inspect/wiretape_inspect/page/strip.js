@@ -2,6 +2,15 @@
 
 const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
 
+/** A stream of which pauses and tool calls are still being looked for: from its request to its end, or to the last row. */
+function overviewOf({ head, rows }) {
+  const last = rows.findLast((row) => row.time_ns);
+  const began = head.time_ns;
+  const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
+  const axis = [{ since_ns: began, until_ns: ended, folded: false, begin: 0, end: 1 }];
+  return { exchange: head.exchange, began_ns: began, ended_ns: ended, axis, silences: [], calls: [], calls_seen: 0, calls_open: 0, partial: true };
+}
+
 class Strip {
   constructor(host, { timeline, chosen }) {
     Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
@@ -19,7 +28,9 @@ class Strip {
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}`;
     this.host.hidden = overview.ended_ns <= overview.began_ns;
-    if (this.overview === overview && this.name === name) return;
+    const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
+    if (same && this.name === name) return;
+    this.host.classList.toggle("partial", Boolean(overview.partial));
     Object.assign(this, { overview, timeline, name });
     // While much is being read, a picture now and then is enough.
     if (this.waits) return;
@@ -129,7 +140,7 @@ class Strip {
     const free = new Array(STRIP.lanes).fill(-Infinity);
     const parts = [];
     this.lanes = 0;
-    for (const call of this.overview.calls.slice(0, 2000)) {
+    for (const call of this.overview.calls) {
       const from = call.began && call.began.exchange === number ? this.place(call.began.time_ns) : STRIP.side;
       const to = call.ended && call.ended.exchange === number ? this.place(call.ended.time_ns) : STRIP.side + this.width;
       const lane = free.findIndex((until) => until < from);
@@ -167,8 +178,8 @@ class Strip {
     const { overview, timeline } = this;
     const parts = [`${duration(overview.ended_ns - overview.began_ns)}`, counted(timeline.events, "event")];
     if (overview.silences.length) parts.push(`${counted(overview.silences.length, "pause")} folded, the longest ${duration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
-    const open = overview.calls.filter((call) => !call.ended).length;
-    parts.push(counted(overview.calls.length, "tool call") + (open ? `, ${open} still open` : ""));
+    if (overview.partial) parts.push("pauses and tool calls are still being looked for");
+    else parts.push(counted(overview.calls_seen, "tool call") + (overview.calls_open ? `, ${grouped(overview.calls_open)} still open` : ""));
     parts.push(counted(timeline.findings, "finding"));
     return `Time: ${parts.join(" · ")}. The list has all of it in order.`;
   }

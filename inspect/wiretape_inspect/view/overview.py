@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nlargest
 from itertools import accumulate, pairwise
 
 from wiretape.contract import DELTA_TYPES
@@ -12,6 +13,8 @@ from wiretape_inspect.view.work import Moment, Span, Work
 
 FOLDED = 50
 """How many silences are folded: the longest ones."""
+SHOWN = 1000
+"""How many tool calls are told of one by one: more of them nobody could tell apart."""
 _END = 2**62
 
 
@@ -43,7 +46,11 @@ class Overview:
     """The `FOLDED` longest times of a second and more before a message, in order."""
     runs: tuple[Span, ...]
     calls: tuple[Span, ...]
-    """Tool calls; those that are `open` have no `ended`."""
+    """The `SHOWN` tool calls that took longest, in order; those that are `open` have no `ended`."""
+    calls_seen: int
+    """How many tool calls there were."""
+    calls_open: int
+    """How many of them did not end."""
 
 
 def overview(recording: Recording, exchange: Exchange) -> Overview:
@@ -60,8 +67,23 @@ def overview(recording: Recording, exchange: Exchange) -> Overview:
         axis=tuple(axis(began, ended, silences)),
         silences=tuple(silences),
         runs=tuple(work.runs.values()),
-        calls=tuple(named(recording, iter(work.calls.values()))),
+        calls=tuple(named(recording, iter(_longest(list(work.calls.values()), began)))),
+        calls_seen=len(work.calls),
+        calls_open=sum(call.open for call in work.calls.values()),
     )
+
+
+def _longest(calls: Sequence[Span], began_ns: int) -> Sequence[Span]:
+    """The `SHOWN` calls that took longest, in their order; one that is open takes longest of all."""
+    if len(calls) <= SHOWN:
+        return calls
+
+    def taken_ns(at: int) -> int:
+        call = calls[at]
+        since = call.began.time_ns if call.began else began_ns
+        return (call.ended.time_ns if call.ended else _END) - since
+
+    return [calls[at] for at in sorted(nlargest(SHOWN, range(len(calls)), key=taken_ns))]
 
 
 def work_of(recording: Recording, exchanges: Iterable[Exchange]) -> Work:

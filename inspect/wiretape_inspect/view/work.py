@@ -1,6 +1,6 @@
 """Runs and tool calls, each put together from the events that tell of it, and cursors.  Pure."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from wiretape.contract import CURSOR_HEADER, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES, cursor_in
@@ -75,14 +75,20 @@ class Work:
 
 
 def _tell(spans: dict[str, Span], id_: str, run_id: str | None, at: Moment, *, begins: bool, outcome: str) -> None:
-    known = spans.get(id_) or Span(id_, run_id, None, None, "", 0)
-    span = replace(known, events=known.events + 1, run_id=known.run_id or run_id)
-    # What is replayed tells of a beginning or an end that is known.
-    if begins and span.began is None:
-        span = replace(span, began=at)
-    if outcome and span.ended is None:
-        span = replace(span, ended=at, outcome=outcome)
-    spans[id_] = span
+    known = spans.get(id_)
+    if known is None:
+        spans[id_] = Span(id_, run_id, at if begins else None, at if outcome else None, outcome)
+        return
+    # What is replayed tells of a beginning or an end that is known.  Made at once: long streams tell of many.
+    spans[id_] = Span(
+        id=id_,
+        run_id=known.run_id or run_id,
+        began=at if begins and known.began is None else known.began,
+        ended=at if outcome and known.ended is None else known.ended,
+        outcome=known.outcome or outcome,
+        events=known.events + 1,
+        name=known.name,
+    )
 
 
 def asked_after(exchange: Exchange) -> str | None:
