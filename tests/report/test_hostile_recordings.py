@@ -67,7 +67,8 @@ def is_html(text):
     page.feed(text)
     page.close()
     assert page.open == []
-    assert not page.seen & {"script", "img", "b", "iframe", "a"}
+    assert not page.seen & {"img", "b", "iframe", "a", "pre"}
+    assert page.scripts == {"report", "data", None}
 
 
 class _Page(HTMLParser):
@@ -75,11 +76,13 @@ class _Page(HTMLParser):
 
     def __init__(self):
         super().__init__()
-        self.open, self.seen = [], set()
+        self.open, self.seen, self.scripts = [], set(), set()
 
-    def handle_starttag(self, tag, _attributes):
+    def handle_starttag(self, tag, attributes):
         self.seen.add(tag)
-        if tag not in {"meta", "br"}:
+        if tag == "script":
+            self.scripts.add(dict(attributes).get("id"))
+        if tag not in {"meta", "br", "link", "input"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag):

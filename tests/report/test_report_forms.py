@@ -5,7 +5,6 @@ import hashlib
 import json
 import re
 import xml.etree.ElementTree as ET
-from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
@@ -206,41 +205,6 @@ def test_markdown_fits_into_a_comment(run, record):
     text = run("report", *paths, "--format", "markdown", "--no-config").stdout
     assert len(text) < 65_536
     assert "cut to fit" in text
-
-
-TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "section", "article", "p", "br"}
-TAGS |= {"pre", "code", "details", "summary", "table", "tr", "th", "td"}
-
-
-class Page(HTMLParser):
-    """Collects the tags and attributes of a page."""
-
-    def __init__(self):
-        super().__init__()
-        self.tags = []
-        self.attributes = []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-
-def test_html_is_one_file_without_scripts_addresses_or_recorded_markup(run, hostile):
-    text = shown(run, hostile, "html")
-    page = Page()
-    page.feed(text)
-    assert set(page.tags) <= TAGS
-    assert {name for name, _ in page.attributes} <= {"lang", "charset", "name", "content", "http-equiv", "class"}
-    assert "http://" not in text.replace("http://service.test", "")
-    assert "https://" not in text
-    assert "default-src 'none'" in text
-    assert "&lt;/script&gt;" in text
-
-
-def test_html_shows_every_rule_and_every_finding(run, record, all_vectors):
-    text = shown(run, record(all_vectors), "html", "--all")
-    assert all(f"{rule.code} {rule.name}" in text for rule in CATALOGUE.values())
-    assert text.count("<article") == len(json.loads(shown(run, record(all_vectors, name="b.db"), "json"))["findings"])
 
 
 def test_several_recordings_are_reported_one_after_the_other(run, record):

@@ -171,7 +171,7 @@ def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:
     recording: Recording = reports[0].recording
     paint = _coloured if pair.form == "text" and pair.to is None and output.paper().colour else plain
     lines = FORMS[pair.form](reports, replace(options, paint=paint))
-    if pair.to is None:
+    if pair.to is None and pair.form != "html":
         output.write_lines(lines)
         return
     with output.opened(pair.to, force=True, recording=recording.path) as file:

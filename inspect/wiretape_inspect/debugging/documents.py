@@ -14,10 +14,18 @@ from wiretape_inspect.view.rows import DeltaRow, EventRow
 from wiretape_inspect.view.state import state_at
 
 
-def recording_document(recording: Recording, exchanges: Iterable[Exchange] | None = None) -> dict[str, Any]:
-    """The recording as a whole: its head, those of its exchanges (or of these), and what was found about them."""
+def recording_document(
+    recording: Recording,
+    exchanges: Iterable[Exchange] | None = None,
+    found: Mapping[int, Sequence[Finding]] | None = None,
+) -> dict[str, Any]:
+    """The recording as a whole: its head, those of its exchanges (or of these), and what was found about them.
+
+    `found` are findings by exchange; those of the live checks for None.
+    """
     chosen = list(recording.exchanges() if exchanges is None else exchanges)
-    info, found = recording.info, timeline.stored_findings(recording)
+    info = recording.info
+    found = timeline.stored_findings(recording) if found is None else found
     findings = [finding for exchange in chosen for finding in found.get(exchange.number, ())]
     return {
         "file": recording.path.name,

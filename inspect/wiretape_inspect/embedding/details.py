@@ -10,12 +10,15 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.stream import FrameReader, SeenFrame
 from wiretape_inspect import jsonlines
+from wiretape_inspect.embedding.near import Near
 from wiretape_inspect.embedding.packing import packed
 from wiretape_inspect.exporting import content
 from wiretape_inspect.place import Chunk, chunks_in
 
 _EVENTS, _CHARACTERS = 256, 2 << 20
 """How much a block holds, at most about."""
+LARGE = 256 << 10
+"""Bytes of an event that is left out, where not all events are held."""
 
 
 @dataclass(slots=True)
@@ -39,10 +42,15 @@ class _Block:
         return f'{{"first":{self.first},"last":{self.last},"gzip":"{whole}"}}'
 
 
-def blocks(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[str]:
-    """The blocks of a stream, each as JSON; `findings` are those of the exchange."""
+def blocks(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], near: Near | None = None
+) -> Iterator[str]:
+    """The blocks of a stream, each as JSON; `findings` are those of the exchange.  With `near` of some events only."""
     block: _Block | None = None
-    for event, told in details(recording, exchange, findings):
+    for event, told in details(recording, exchange, findings, near):
+        if block is not None and event != block.last + 1:
+            yield block.text()
+            block = None
         block = block or _Block(event)
         block.add(event, jsonlines.dump(told))
         if block.full:
@@ -53,18 +61,22 @@ def blocks(recording: Recording, exchange: Exchange, findings: Sequence[Finding]
 
 
 def details(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding]
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], near: Near | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each message by its number, without what a client knew then."""
+    """Each message by its number, or those `near` that are not large, without what a client knew then."""
     about: dict[int, list[Finding]] = {}
     for finding in findings:
         about.setdefault(finding.event or 0, []).append(finding)
     since_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
     for seen, came in _with_chunks(exchange, recording.body(exchange.number, Side.RESPONSE)):
-        if seen.event is not None:
+        if seen.event is None:
+            continue
+        if near is not None and seen.event > near.last:
+            return
+        if near is None or (seen.event in near and len(seen.frame.raw) <= LARGE):
             told = jsonlines.detail(exchange, seen, since_ns, tuple(about.get(seen.event, ())), came)
             yield seen.event, told | content(seen.frame.raw, parse=False)
-            since_ns = seen.time_ns
+        since_ns = seen.time_ns
 
 
 def _with_chunks(

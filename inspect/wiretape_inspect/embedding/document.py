@@ -1,47 +1,114 @@
 """The document in the page, and the page around it: written in parts, so that memory stays flat."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from wiretape.recording import Exchange, Recording
+from wiretape.rules import Finding
 from wiretape_inspect import jsonlines, timeline
 from wiretape_inspect.debugging.documents import recording_document, resume_lines, row_lines
 from wiretape_inspect.embedding import states
-from wiretape_inspect.embedding.details import blocks
+from wiretape_inspect.embedding.details import LARGE, blocks
+from wiretape_inspect.embedding.near import Near, NearTaker, with_omissions
 from wiretape_inspect.embedding.packing import packed
 from wiretape_inspect.exporting import bodies
 from wiretape_inspect.page import assembled
-from wiretape_inspect.view.overview import overview
+from wiretape_inspect.view.overview import Overview, overview
 
 _Parts = Iterator[bytes]
+_SPANS = 1000
+"""How many runs and tool calls of a stream are drawn, where not all events are held."""
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What a page holds of a recording."""
+
+    recording: Recording
+    exchanges: Sequence[Exchange]
+    found: Mapping[int, Sequence[Finding]]
+    """The findings that it shows, by exchange."""
+    radius: int | None = None
+    """How far from them an event may be, to be held; None: all are."""
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the document `recording` says otherwise, or more."""
+
+    def about(self, exchange: Exchange) -> Sequence[Finding]:
+        """The findings about an exchange."""
+        return self.found.get(exchange.number, ())
+
+    def near(self, exchange: Exchange) -> Near | None:
+        """The events of an exchange that are held; None for all of them."""
+        return None if self.radius is None else Near(self.about(exchange), self.radius)
 
 
 def page_with(recording: Recording, exchanges: Sequence[Exchange] | None = None, start: str = "") -> Iterator[bytes]:
     """The page with a recording in it, or some exchanges of one; `start` is what follows # where nothing does."""
+    chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
+    held = Held(recording, chosen, timeline.stored_findings(recording))
+    return page_of([("data", document(held, start))])
+
+
+def page_of(documents: Iterable[tuple[str, Iterator[bytes]]]) -> Iterator[bytes]:
+    """The page with JSON documents in it, each under a name."""
     page = assembled()
     yield page.before.encode()
-    yield b'<script type="application/json" id="data">'
-    for part in document(recording, exchanges, start):
-        # In JSON it stands in strings only; in a page it could end the script.
-        yield part.replace(b"<", b"\\u003c")
-    yield b"</script>"
+    for name, parts in documents:
+        yield f'<script type="application/json" id="{name}">'.encode()
+        for part in parts:
+            # In JSON it stands in strings only; in a page it could end the script.
+            yield part.replace(b"<", b"\\u003c")
+        yield b"</script>\n"
     yield page.after.encode()
 
 
-def document(recording: Recording, exchanges: Sequence[Exchange] | None, start: str) -> _Parts:
-    """The document, in parts."""
-    chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
+def document(held: Held, start: str = "") -> _Parts:
+    """The document of a recording, in parts."""
+    recording, chosen = held.recording, held.exchanges
     streams = [exchange for exchange in chosen if exchange.is_stream]
-    told = {**recording_document(recording, chosen), "live": False, "replay": None, "place": None}
-    yield f'{{"format":1,"start":{jsonlines.dump(start)},"recording":{jsonlines.dump(told)}'.encode()
-    found = timeline.stored_findings(recording)
-    yield from _member("rows", chosen, lambda each: _list(row_lines(recording, each, found.get(each.number, ()))))
     others = [exchange for exchange in chosen if not exchange.is_stream]
-    yield from _member("bodies", others, lambda each: _one(jsonlines.dump(bodies(recording, each))))
-    yield from _member("overviews", streams, lambda each: _one(jsonlines.dump(overview(recording, each))))
-    yield from _resumes(recording, streams)
-    yield from _member("details", streams, lambda each: _list(blocks(recording, each, found.get(each.number, ()))))
-    yield from _member("states", streams, lambda each: _quoted(packed(states.parts(recording, each))))
+    told = {**recording_document(recording, chosen, held.found), "live": False, "replay": None, "place": None}
+    yield f'{{"format":1,"start":{jsonlines.dump(start)},"recording":{jsonlines.dump({**told, **held.told})}'.encode()
+    yield from _member("rows", chosen, lambda each: _list(_rows(held, each)))
+    yield from _member("bodies", others, lambda each: _one(jsonlines.dump(_bodies(held, each))))
+    yield from _member("overviews", streams, lambda each: _one(jsonlines.dump(_overview(held, each))))
+    yield from _resumes(recording, streams if held.radius is None else [])
+    yield from _member(
+        "details", streams, lambda each: _list(blocks(recording, each, held.about(each), held.near(each)))
+    )
+    yield from _member("states", streams, lambda each: _quoted(packed(states.parts(recording, each, held.near(each)))))
     yield b"}"
+
+
+def _rows(held: Held, exchange: Exchange) -> Iterator[str]:
+    near, findings = held.near(exchange), held.about(exchange)
+    if near is None or not exchange.is_stream:
+        yield from row_lines(held.recording, exchange, findings)
+        return
+    yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
+    shown = timeline.rows(held.recording, exchange, findings, NearTaker(near))
+    for row in with_omissions(shown, exchange.number):
+        yield jsonlines.dump(row) if isinstance(row, dict) else jsonlines.row_text(exchange.number, row)
+
+
+def _bodies(held: Held, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
+    found = bodies(held.recording, exchange)
+    if held.radius is None:
+        return found
+    return {side: _cut(body) for side, body in found.items()}
+
+
+def _cut(body: dict[str, Any] | None) -> dict[str, Any] | None:
+    large = body is not None and len(body.get("text") or body.get("base64") or "") > LARGE
+    return {"omitted": f"more than {LARGE} bytes"} if large else body
+
+
+def _overview(held: Held, exchange: Exchange) -> Overview:
+    whole = overview(held.recording, exchange)
+    if held.radius is None:
+        return whole
+    return replace(whole, runs=whole.runs[:_SPANS], calls=whole.calls[:_SPANS])
 
 
 def _member(name: str, exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:

@@ -5,7 +5,8 @@ from base64 import b64encode
 from collections.abc import Iterable, Iterator
 
 _GZIP = 31
-"""What zlib calls a window of 32 KiB in a gzip frame."""
+"""What zlib calls a window of 32 KiB in a gzip frame, whose head then names no time."""
+_LEVEL = 6
 
 
 def packed(parts: Iterable[bytes]) -> Iterator[bytes]:
@@ -20,7 +21,7 @@ def packed(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _compressed(parts: Iterable[bytes]) -> Iterator[bytes]:
-    packer = zlib.compressobj(wbits=_GZIP)
+    packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
     for part in parts:
         yield packer.compress(part)
     yield packer.flush()

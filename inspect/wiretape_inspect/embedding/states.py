@@ -7,17 +7,19 @@ from typing import Any
 from wiretape.recording import Exchange, Recording
 from wiretape.stream import SeenFrame
 from wiretape_inspect import jsonlines
+from wiretape_inspect.embedding.near import Near
 from wiretape_inspect.facts import Facts
 from wiretape_inspect.view.state import Spoken, cursor_after, known_before, named
 from wiretape_inspect.view.work import Span, asked_after
 
 _SPAN = tuple(field.name for field in fields(Span))
-_NEVER = Span("", None, None, None, "", -1)
+_RUNS = 50
+"""How many runs a page is told of at once, more than it shows."""
 
 
-def parts(recording: Recording, exchange: Exchange) -> Iterator[bytes]:
-    """The document of a stream, in parts: `{exchange, connections, steps, texts}`."""
-    course = _Course(recording, exchange)
+def parts(recording: Recording, exchange: Exchange, near: Near | None = None) -> Iterator[bytes]:
+    """The document of a stream, in parts: `{exchange, connections, steps, texts}`; with `near` for some events only."""
+    course = _Course(recording, exchange, near)
     connections = jsonlines.dump(course.connections)
     yield f'{{"exchange":{exchange.number},"connections":{connections},"steps":['.encode()
     for number, step in enumerate(course.steps()):
@@ -28,9 +30,11 @@ def parts(recording: Recording, exchange: Exchange) -> Iterator[bytes]:
 class _Course:
     """Goes through a stream, and notes what is not as it was."""
 
-    def __init__(self, recording: Recording, exchange: Exchange) -> None:
+    def __init__(self, recording: Recording, exchange: Exchange, near: Near | None) -> None:
         self._recording = recording
         self._exchange = exchange
+        self._near = near
+        self._passed: dict[str, dict[str, None]] = {"runs": {}, "calls": {}}
         self._knowledge, self.connections = known_before(recording, exchange)
         self._cursor = asked_after(exchange)
         self._before: dict[str, Any] = {}
@@ -49,14 +53,38 @@ class _Course:
             work.calls[call.id] = call
         yield 0, self._changes(list(work.runs), list(work.calls))
         for seen in self._recording.frames(self._exchange.number):
-            if seen.event is not None and (changes := self._take(seen)):
+            if seen.event is None:
+                continue
+            if self._near is not None and seen.event > self._near.last:
+                return
+            if changes := self._take(seen):
                 yield seen.event, changes
 
     def _take(self, seen: SeenFrame) -> dict[str, Any]:
         facts = self._knowledge.hear(self._exchange.number, seen)
         self._cursor = cursor_after(seen, self._cursor)
         self._name(facts)
-        return self._changes([facts.run_id], [facts.tool_call_id])
+        if self._near is not None and seen.event not in self._near:
+            self._pass(facts)
+            return {}
+        runs, calls = self._since()
+        return self._changes([*runs, facts.run_id], [*calls, facts.tool_call_id])
+
+    def _pass(self, facts: Facts) -> None:
+        """Note what changes where nobody looks."""
+        for passed, id_ in ((self._passed["runs"], facts.run_id), (self._passed["calls"], facts.tool_call_id)):
+            if id_ is not None:
+                passed.pop(id_, None)
+                passed[id_] = None
+        self._texts.skip()
+
+    def _since(self) -> tuple[list[str], list[str]]:
+        """The runs, the last ones, and the tool calls that changed there: not those that began and ended there."""
+        runs, told = list(self._passed["runs"])[-_RUNS:], self._spans["calls"]
+        known = self._knowledge.work.calls
+        calls = [id_ for id_ in self._passed["calls"] if id_ in told or (id_ in known and known[id_].open)]
+        self._passed = {"runs": {}, "calls": {}}
+        return runs, calls
 
     def _name(self, facts: Facts) -> None:
         """Let a tool call that begins with this message be called as it says."""
@@ -105,6 +133,10 @@ class _Texts:
 
     def whole(self) -> list[str]:
         return ["".join(pieces) for pieces in self._texts]
+
+    def skip(self) -> None:
+        """What is placed next does not go on from what was placed last."""
+        self._now.clear()
 
     def place(self, what: str, spoken: Spoken) -> list[Any] | None:
         """`[index, units, characters, final]` of a text as it is now."""

@@ -32,6 +32,8 @@ SCRIPTS = (
     "exchange",
     "detail",
     "findings",
+    "report",
+    "verdicts",
     "resume",
     "dialogs",
     "playhead",

@@ -110,9 +110,16 @@ class Detail {
   showFound(found) {
     this.shown = null;
     this.fill((panel) => {
+      if (!found) return;
       panel.append(findingCard(found, this.app));
       panel.append(make("p", { class: "empty" }, make("kbd", { text: "Enter" }), found.event === null ? ` goes to where it is, in exchange ${found.exchange}.` : ` goes to event ${found.event} of exchange ${found.exchange}.`));
     });
+  }
+
+  /** A rule of the list of all rules. */
+  showRule(rule) {
+    this.shown = null;
+    this.fill((panel) => panel.append(ruleCard(rule, this.app)));
   }
 
   eventOf(item) {
@@ -175,7 +182,7 @@ function titleOf(item, row) {
   if (item.kind === "call") return `Tool call ${shown(item.call.id, 100)}`;
   if (row.row === "event") return shown(row.type || "(no type)", 200);
   if (row.row === "deltas") return `${counted(row.count, "delta")} ${shown(row.type, 100)}`;
-  const titles = { pause: "Pause", cut: "Cut off", oversized: "Too large", lost: "Not recorded", end: "End" };
+  const titles = { pause: "Pause", cut: "Cut off", oversized: "Too large", lost: "Not recorded", omitted: "Left out", end: "End" };
   return titles[row.row] || printable(row.row);
 }
 
@@ -214,7 +221,8 @@ function otherFacts(row) {
     facts.push(["how", printable(row.words)], ["detail", row.detail ? shown(row.detail, 1000) : null]);
     facts.push(["durable", grouped(row.durable)], ["deltas", grouped(row.deltas)], ["other", grouped(row.ephemeral)]);
     facts.push(["keep-alives", grouped(row.keep_alives)], ["not decoded", row.undecodable ? printable(row.undecodable) : null]);
-  } else if (row.row === "lost") facts.push(["bytes", grouped(row.count)], ["from", grouped(row.start)], ["why", printable(row.why)]);
+  } else if (row.row === "omitted") return [["events", `${grouped(row.first)} to ${grouped(row.last)}, which are not near a finding`]];
+  else if (row.row === "lost") facts.push(["bytes", grouped(row.count)], ["from", grouped(row.start)], ["why", printable(row.why)]);
   else facts.push(["bytes", `${grouped(row.start)}–${grouped(row.end)}`], ["begins", code(row.preview)]);
   return facts;
 }

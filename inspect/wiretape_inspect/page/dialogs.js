@@ -38,7 +38,7 @@ const KEYS = [
     ["1 2 3 4", "payload, bytes, findings, state here"], ["r", "bytes, and back"],
   ]],
   ["Move", [
-    ["x", "choose an exchange"], ["[  ]", "exchange before, next"], ["c", "compare with the connection before"], ["f", "all findings"],
+    ["x", "choose an exchange"], ["[  ]", "exchange before, next"], ["c", "compare with the connection before"], ["f", "all findings"], ["o", "choose a recording, of a report about several"],
     ["y", "copy a link to this view"], ["Y", "copy the command that shows this event"], ["Esc", "close, clear the filter, or back to the list"], ["?", "this help"],
   ]],
 ];

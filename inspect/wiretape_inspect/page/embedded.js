@@ -1,16 +1,27 @@
 // The data of an exported file: the same answers as a server's, from what stands in the page.
 
 const STATE_KEPT = 100000;
+const LEFT_OUT = "is left out of this file, which holds what is near the findings.";
+
+/** Which of the recordings in a file is shown: the address says so, or else the report where to begin. */
+const REPORT = byId("report") ? readJson(byId("report").textContent) : null;
+if (REPORT && !location.hash) history.replaceState(null, "", `#${REPORT.start}`);
+const FILE = REPORT ? fileIn(location.hash) : 1;
+
+function fileIn(hash) {
+  const number = Number(new URLSearchParams(hash.replace(/^#/, "")).get("f") || 1);
+  return Number.isInteger(number) && byId(`data-${number}`) ? number : 1;
+}
 
 function embeddedSource() {
-  const held = byId("data");
+  const held = byId(FILE > 1 ? `data-${FILE}` : "data");
   if (!held) return null;
   const data = readJson(held.textContent);
   const blocks = new Map();
   const states = new Map();
   const detailsOf = async (exchange, event) => {
     const index = (data.details[exchange] || []).findIndex((block) => block.first <= event && event <= block.last);
-    if (index < 0) throw new SourceWrong(`There is no event ${event} in exchange ${exchange}.`);
+    if (index < 0) throw new SourceWrong(`Event ${event} of exchange ${exchange} ${data.recording.report && data.recording.report.radius !== null ? LEFT_OUT : "is not there."}`);
     const name = `${exchange}/${index}`;
     if (!blocks.has(name)) {
       if (blocks.size > 20) blocks.delete(blocks.keys().next().value);
@@ -31,7 +42,7 @@ function embeddedSource() {
     deltas: async (exchange, first, last) => {
       const found = [];
       for (let event = first; event <= last; event += 1) {
-        const { block, at } = await detailsOf(exchange, event);
+        const { block, at } = await detailsOf(exchange, event).catch(() => ({ block: [], at: 0 }));
         if (block[at]) found.push(block[at]);
       }
       return found;

@@ -39,6 +39,7 @@ function showHeader(app) {
   byId("file").title = `${printable(recording.tool)} · ${printable(recording.upstream)} · ${printable(recording.started)}`;
   document.title = `${head ? `#${head.exchange} · ` : ""}${printable(recording.file)} · wiretape`;
   showFound(app);
+  showFiles();
   byId("picker").hidden = !head;
   if (!head) {
     setText(byId("facts"), "This recording has no exchange yet.");
@@ -67,13 +68,8 @@ function endWords(head, timeline) {
 
 function showFound(app) {
   const button = byId("found");
-  const { findings } = app.recording;
-  button.replaceChildren();
-  if (findings.length) {
-    const severity = worst(findings);
-    const sign = make("span", { class: `sign ${severity}`, text: SIGNS[severity], "aria-hidden": "true" });
-    button.append(sign, ` ${severitiesSaid(findings)}`);
-  } else button.append("no findings");
+  const numbers = app.recording.report ? app.recording.report.severities : severitiesOf(app.recording.findings);
+  button.replaceChildren(...severityNumbers(numbers));
   button.setAttribute("aria-pressed", app.view.now.findings);
 }
 

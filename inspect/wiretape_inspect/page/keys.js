@@ -32,6 +32,7 @@ function keyTable(app) {
     ...Object.fromEntries(TABS.map((tab, at) => [String(at + 1), () => app.view.go({ tab })])),
     y: () => copy(location.href, "a link to this view"), Y: () => app.copyCommand(),
     x: () => pickExchange(app), "[": () => app.stepExchange(-1), "]": () => app.stepExchange(1),
+    o: () => pickFile(),
     c: () => app.compare(), f: () => app.view.go({ findings: !app.view.now.findings, resume: null }, true),
     ...(app.playhead ? app.playhead.keys() : {}),
   };

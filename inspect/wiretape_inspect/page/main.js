@@ -40,6 +40,7 @@ class App extends Reading {
     watchSplitter();
     const press = (id, todo) => byId(id).addEventListener("click", todo);
     press("picker", () => pickExchange(this));
+    press("files", () => pickFile());
     press("found", () => this.view.go({ findings: !this.view.now.findings, resume: null }, true));
     press("compare", () => this.compare());
     press("help-button", () => showHelp(this));
@@ -73,13 +74,18 @@ class App extends Reading {
       this.view.go({ ...BLANK, x: this.head ? this.head.exchange : null, q: now.q });
       return;
     }
-    if (!head) { this.head = null; showHeader(this); return; }
+    if (!head) {
+      this.head = null;
+      showHeader(this);
+      if (now.findings) this.showPane(now);
+      return;
+    }
     if (now.x === null) { this.view.go({ x: head.exchange }); return; }
     if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);
     const changes = this.changesOf(now);
     if (Object.keys(changes).length) this.timeline.set(changes);
     this.showControls(now);
-    if (now.findings !== before.findings || now.resume !== before.resume || now.x !== before.x || !this.paned) this.showPane(now);
+    if (now.findings !== before.findings || now.verdicts !== before.verdicts || now.resume !== before.resume || now.x !== before.x || !this.paned) this.showPane(now);
     this.paned = true;
     const moved = now.e !== before.e || now.r !== before.r || now.x !== before.x;
     this.wanted = this.wanted || moved || Object.keys(changes).length > 0;
@@ -103,6 +109,8 @@ class App extends Reading {
     }
     byId("bar").classList.toggle("away", name !== "timeline");
     byId("tabs").classList.toggle("away", now.findings);
+    // A report says beneath what stands there.
+    for (const id of ["bar", "tabs"]) byId(id).hidden = now.findings && Boolean(this.recording.report);
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = make("div", { id: `${name}-pane`, class: "pane other" });
@@ -187,7 +195,7 @@ class App extends Reading {
     if (this.overview) this.strip.show(this.overview, timeline);
     else if (this.overviewLate && timeline.head.stream) this.strip.show(overviewOf(timeline), timeline);
     this.showReading(((!timeline.done && !this.fromLive) || Boolean(this.searching)) && !this.view.now.findings && this.view.now.resume === null);
-    if (this.view.now.findings) { setText(byId("count"), counted(this.recording.findings.length, "finding")); return; }
+    if (this.view.now.findings) { setText(byId("count"), listedSaid(this)); return; }
     if (this.view.now.resume !== null) return;
     const whole = grouped(timeline.events);
     const words = timeline.take ? `${grouped(timeline.taken)} / ${whole}` : counted(timeline.events, "event");

@@ -26,6 +26,7 @@ function dress(element, about) {
     else if (key.includes("-") || key === "role") element.setAttribute(key, value);
     else element[key] = value;
   }
+  return element;
 }
 
 function byId(id) {

@@ -108,7 +108,8 @@ class Moves {
 
   copyCommand() {
     const { x, e } = this.view.now;
-    const file = /^[\w.-]+$/.test(this.recording.file) ? this.recording.file : `'${printable(this.recording.file).replace(/'/g, "'\\''")}'`;
+    const said = this.recording.report ? this.recording.report.file : this.recording.file;
+    const file = /^[\w./-]+$/.test(said) ? said : `'${printable(said).replace(/'/g, "'\\''")}'`;
     copy(`wiretape show ${file} ${e === null ? `--exchange ${x}` : `--at ${x}:${e}`}`, "the command");
   }
 

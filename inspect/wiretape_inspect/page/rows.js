@@ -70,6 +70,8 @@ function rowTexts(item, timeline) {
       return oddTexts("large", row, `event of ${amount(row.end - row.start)}, too large to be looked into`, row.preview);
     case "lost":
       return oddTexts("lost", row, `${amount(row.count)} not recorded`, row.why);
+    case "omitted":
+      return { kind: "pause short", n: "…", type: `╌╌ ${counted(row.last - row.first + 1, "event")} left out ╌╌` };
     default:
       return { kind: "odd", type: printable(row.row), text: "" };
   }

@@ -11,6 +11,7 @@ const BLANK = {
   open: [], // runs of deltas and tool calls that are open
   resume: null, // the earlier connection that the exchange is compared with
   findings: false, // all findings in place of the timeline
+  verdicts: false, // and of a report every rule in place of them
 };
 const TABS = ["payload", "bytes", "findings", "state"];
 
@@ -28,16 +29,19 @@ function readHash(hash) {
     open: said.getAll("open").slice(0, 50),
     resume: whole("resume"),
     findings: said.get("findings") === "1",
+    verdicts: said.get("verdicts") === "1",
   };
 }
 
 function writeHash(view) {
   const parts = [];
   const add = (name, value) => parts.push(`${name}=${encodeURIComponent(value).replace(/%3A/g, ":").replace(/%2C/g, ",")}`);
+  if (FILE > 1) add("f", FILE);
   for (const name of ["x", "e", "r"]) if (view[name] !== null) add(name, view[name]);
   if (view.q) add("q", view.q);
   if (view.tab !== "payload") add("tab", view.tab);
   for (const name of ["deltas", "tools", "findings"]) if (view[name]) add(name, 1);
+  if (view.findings && view.verdicts) add("verdicts", 1);
   for (const name of view.open) add("open", name);
   if (view.resume !== null) add("resume", view.resume);
   return `#${parts.join("&")}`;
@@ -56,6 +60,10 @@ class View {
   /** Become what the address says. */
   take() {
     if (location.hash === this.written) return;
+    if (REPORT && fileIn(location.hash) !== FILE) {
+      location.reload();
+      return;
+    }
     this.written = location.hash;
     this.become(readHash(location.hash));
   }

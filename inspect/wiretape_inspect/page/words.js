@@ -76,9 +76,13 @@ function worst(findings) {
   return SEVERITIES.find((severity) => findings.some((one) => one.severity === severity)) || "error";
 }
 
-function severitiesSaid(findings) {
-  const parts = SEVERITIES.map((severity) => [severity, findings.filter((one) => one.severity === severity).length]);
-  return parts.filter(([, number]) => number).map(([severity, number]) => counted(number, severity)).join(", ");
+/** How many findings there are of each severity. */
+function severitiesOf(findings) {
+  return Object.fromEntries(SEVERITIES.map((severity) => [severity, findings.filter((one) => one.severity === severity).length]));
+}
+
+function severitiesSaid(numbers) {
+  return SEVERITIES.filter((severity) => numbers[severity]).map((severity) => counted(numbers[severity], severity)).join(", ");
 }
 
 /** JSON with integers that a double cannot hold kept as BigInt. */

@@ -60,7 +60,7 @@ def ndjson_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
         yield _dump({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
         file = {"file": _file(report)}
         for rule in CATALOGUE.values():
-            yield _dump({"kind": "rule", **file, **_rule(report, rule, options)})
+            yield _dump({"kind": "rule", **file, **rule_of(report, rule, options)})
         for detail in details(report):
             yield _dump({"kind": "finding", **file, **finding(report, detail)})
         yield _dump({"kind": "summary", **file, **_summary(report)})
@@ -72,7 +72,7 @@ _TOOL = {"name": "wiretape", "version": __version__}
 def _report(report: Report, options: Options) -> Iterator[str]:
     yield f'"recording": {_dump(_recording(report))},'
     yield '"rules": ['
-    yield from _listed(_rule(report, rule, options) for rule in CATALOGUE.values())
+    yield from _listed(rule_of(report, rule, options) for rule in CATALOGUE.values())
     yield "],"
     yield '"findings": ['
     yield from _listed(finding(report, detail) for detail in details(report))
@@ -123,7 +123,8 @@ def _digest(path: Path) -> str | None:
         return file_digest(file, "sha256").hexdigest()
 
 
-def _rule(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
+def rule_of(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
+    """One rule of the catalogue, and what the recording shows about it."""
     tally: Tally = report.tallies[rule.code]
     return {
         "code": rule.code,

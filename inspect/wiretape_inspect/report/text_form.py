@@ -110,6 +110,11 @@ def _statistics(report: Report, paint: Paint) -> Iterator[str]:
 
 def summary(report: Report, paint: Paint) -> str:
     """The line that sums a report up."""
+    return f"{printable(report.file)}: {said(report, paint)}"
+
+
+def said(report: Report, paint: Paint) -> str:
+    """What that line says of the recording."""
     parts = [findings_said(report.severities, paint)]
     if report.suppressed:
         parts.append(f"{len(report.suppressed):,} known to the baseline")
@@ -118,7 +123,7 @@ def summary(report: Report, paint: Paint) -> str:
     if unsure:
         parts.append(f"{len(unsure)} inconclusive ({', '.join(unsure)})")
     parts.append(f"{count(report.events, 'event')} in {count(report.exchanges, 'exchange')}")
-    return f"{printable(report.file)}: {' · '.join(parts)}"
+    return " · ".join(parts)
 
 
 def findings_said(severities: dict[Severity, int], paint: Paint) -> str:

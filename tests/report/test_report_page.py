@@ -1,0 +1,155 @@
+"""`wiretape report --format html`: the debugger's page with what a report says.  In a browser: tests/inspect/page."""
+
+import base64
+import gzip
+import json
+import re
+
+import pytest
+
+from wiretape.rules import CATALOGUE
+from wiretape.rules.vectors import vectors_of
+from wiretape_inspect.page import assembled
+from wiretape_inspect.report import html_form
+
+(BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
+(KEPT,) = [vector for vector in vectors_of("SEQ001") if vector.name == "keeps"]
+SAID = '{"type":"message.delta","run_id":"r","delta":{"text":"a"}}'.replace('"', '\\"')
+EVENT = f"event: message.delta\\ndata: {SAID}\\n\\n"
+"""As it stands in TOML."""
+
+
+@pytest.fixture
+def page(run, tmp_path):
+    """The documents in the page that a report about some recordings is, by their names."""
+
+    def write(*paths, more=()):
+        configured = more if "--config" in more else ["--no-config", *more]
+        result = run("report", *paths, "--format", "html", "--exit-zero", "-o", tmp_path / "r.html", *configured)
+        assert result.exit_code == 0, result.stderr
+        return documents((tmp_path / "r.html").read_text())
+
+    return write
+
+
+def documents(text):
+    found = re.findall(r'<script type="application/json" id="([\w-]+)">(.*?)</script>', text, re.DOTALL)
+    return {name: json.loads(held) for name, held in found}
+
+
+def codes(document):
+    return [found["code"] for found in document["recording"]["findings"]]
+
+
+def test_it_is_the_page_of_the_debugger_opened_on_the_findings(run, record):
+    result = run("report", record(BROKEN.observations()), "--format", "html", "--no-config")
+    assert result.exit_code == 1
+    page = assembled()
+    assert result.stdout.startswith(page.before)
+    assert result.stdout.endswith(page.after)
+    assert documents(result.stdout)["report"]["start"] == "findings=1"
+
+
+def test_a_finding_stands_with_its_evidence_and_the_command_that_shows_it(page, record):
+    path = record(BROKEN.observations())
+    document = page(path)["data"]
+    (found,) = document["recording"]["findings"]
+    assert (found["expected"], found["actual"]) == ("a sequence above 1", "0")
+    assert found["see"] == f"wiretape show {path} --at 1:2"
+    assert [line for _, line in found["evidence"]][1:3] == ["event: message.completed", "id: evt_0"]
+    assert [row["findings"][0]["code"] for row in document["rows"]["1"] if row.get("findings")] == ["SEQ001"]
+
+
+def test_every_rule_has_its_verdict(page, record, all_vectors):
+    rules = page(record(all_vectors), more=["--all"])["data"]["recording"]["rules"]
+    assert set(rules) == set(CATALOGUE)
+    assert {rule["verdict"] for rule in rules.values()} == {"fail"}
+    assert all(rule["clause"] and rule["basis"] and rule["findings"] for rule in rules.values())
+
+
+def test_it_shows_what_the_report_judged_and_not_what_was_stored(page, record, tmp_path):
+    path = record(BROKEN.observations())
+    config = tmp_path / "c.toml"
+    config.write_text('[severity]\nSEQ001 = "note"\n')
+    document = page(path, more=["--config", config])["data"]["recording"]
+    assert [found["severity"] for found in document["findings"]] == ["note"]
+    assert document["rules"]["SEQ001"]["severity"] == "note"
+    ignored = page(path, more=["--ignore", "SEQ"])["data"]
+    assert codes(ignored) == []
+    assert ignored["recording"]["rules"]["SEQ001"]["selected"] is False
+    assert not any(row.get("findings") for row in ignored["rows"]["1"])
+
+
+def test_what_a_baseline_knows_is_counted_and_not_listed(page, record, run, tmp_path):
+    path = record(BROKEN.observations())
+    run("report", path, "--no-config", "--write-baseline", tmp_path / "known.json")
+    held = page(path, more=["--baseline", tmp_path / "known.json"])
+    recording = held["data"]["recording"]
+    assert (recording["findings"], recording["report"]["known"], recording["rules"]["SEQ001"]["known"]) == ([], 1, 1)
+    assert "1 known to the baseline" in recording["report"]["summary"]
+    assert held["report"]["start"] == "findings=1&verdicts=1"
+
+
+def test_of_many_findings_of_one_rule_the_first_are_listed_and_the_others_counted(page, record, monkeypatch):
+    body = "".join(f'id: e{number}\\ndata: {{\\"type\\":\\"x\\"}}\\n\\n' for number in range(60))
+    path = record(f'[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "{body}"\n')
+    some, all_ = page(path)["data"]["recording"], page(path, more=["--all"])["data"]["recording"]
+    listed = [found["code"] for found in some["findings"]].count("EVT002")
+    assert (listed, some["report"]["more"]["EVT002"]) == (50, 10)
+    assert (codes({"recording": all_}).count("EVT002"), all_["report"]["more"]) == (60, {})
+    monkeypatch.setattr(html_form, "MOST", 7)
+    assert len(page(path, more=["--all"])["data"]["recording"]["findings"]) == 7
+
+
+def test_several_recordings_are_one_page_that_begins_with_the_worst(page, record):
+    one, two = record(KEPT.observations(), name="one.db"), record(BROKEN.observations(), name="two.db")
+    held = page(one, two)
+    assert list(held) == ["report", "data", "data-2"]
+    assert held["report"]["start"] == "f=2&findings=1"
+    assert [file["severities"]["error"] for file in held["report"]["files"]] == [0, 1]
+    assert [held[name]["recording"]["file"] for name in ("data", "data-2")] == ["one.db", "two.db"]
+
+
+def test_the_same_recording_gives_the_same_bytes(run, record):
+    path = record(BROKEN.observations())
+    first, second = (run("report", path, "--format", "html", "--no-config").stdout_bytes for _ in range(2))
+    assert first == second
+    (block,) = documents(first.decode())["data"]["details"]["1"]
+    assert base64.b64decode(block["gzip"])[4:8] == bytes(4)
+
+
+@pytest.fixture
+def large(record, monkeypatch):
+    """A recording over the limit: 900 deltas, of which numbers 300 and 304 are wrong, then another exchange."""
+    monkeypatch.setattr(html_form, "EVENTS", 40)
+    wrong = EVENT.replace("event:", "id: x\\nevent:")
+    body = "".join(wrong if number in {300, 304} else EVENT for number in range(1, 901))
+    stream = f'[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream?event_deltas=true"\nbody = "{body}"\n'
+    return record(stream + '[[exchange]]\nrequest = "GET /v1/sessions/s"\nbody = "{}"\n')
+
+
+def test_of_a_large_recording_only_what_is_near_the_findings_is_held(page, large):
+    held = page(large, more=["--select", "DUR004"])["data"]
+    report, rows = held["recording"]["report"], held["rows"]["1"]
+    assert (report["radius"], report["events"]) == (10, 900)
+    assert [head["exchange"] for head in held["recording"]["exchanges"]] == [1]
+    told = [
+        (row["row"], row.get("event", row.get("first")), row.get("last_event", row.get("last"))) for row in rows[1:]
+    ]
+    assert told[:3] == [("omitted", 1, 289), ("deltas", 290, 299), ("event", 300, None)]
+    assert told[-3:] == [("deltas", 305, 314), ("omitted", 315, 900), ("end", None, None)]
+    (block,) = held["details"]["1"]
+    assert (block["first"], block["last"]) == (290, 314)
+    assert [one["event"] for one in unpacked(block["gzip"])] == list(range(290, 315))
+
+
+def test_what_a_client_knew_there_is_held_as_if_all_of_it_were(page, large):
+    states = unpacked(page(large, more=["--select", "DUR004"])["data"]["states"]["1"])
+    text = [changes["text"] for event, changes in states["steps"] if event == 290 and "text" in changes][-1]
+    assert text[1:] == [290, 290, False]
+    assert states["texts"][text[0]][:290] == "a" * 290
+    assert max(event for event, _ in states["steps"]) == 314
+
+
+def unpacked(text):
+    return json.loads(gzip.decompress(base64.b64decode(text)))
