@@ -12,7 +12,8 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli lock clean
+.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+	screenshots lock clean
 
 help: ## say what there is to make
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +63,9 @@ docs-cli: venv ## write docs/cli.md anew, from the commands and their options
 
 docs-rules: venv ## write docs/rules anew, from the catalogue and its examples
 	@$(BIN)/wiretape rule --all --format markdown --output docs/rules
+
+screenshots: venv ## make the pictures in docs/images anew, from the recording of a demo; needs chromium
+	@$(BIN)/python .ci/screenshots.py docs/images
 
 # uv reads no configuration here, so that nothing of this machine gets into the lock.
 # The versions that are there stay where they fit; ARGS=--upgrade takes the newest.

@@ -11,6 +11,7 @@ from pathlib import Path
 from sphinx.cmd.build import build_main
 
 ROOT = Path(__file__).resolve().parents[2]
+PICTURES = "docs/images"
 _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|link|embed|object)\b[^>]*?(?:src|href|data)="(?:https?:)?//[^"]*"|"""
     r"""(?:url\(|@import\s+)["']?(?:https?:)?//[^"')]*"""
@@ -31,6 +32,8 @@ def main(site: Path) -> int:
     shutil.rmtree(trees, ignore_errors=True)
     strictly = ["-q", "-W", "--keep-going", "-E"]
     wrong = build_main([*strictly, "-c", str(ROOT / ".ci/site"), "-d", str(trees), str(ROOT), str(site)])
+    # Pictures with two colour schemes are HTML in the pages, which Sphinx passes on as it stands.
+    shutil.copytree(ROOT / PICTURES, site / PICTURES)
     for found in fetched(site):
         print(f"A page would ask another host: {found}", file=sys.stderr)
         wrong = 1

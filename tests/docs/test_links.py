@@ -17,6 +17,8 @@ PAGES = sorted(
     for path in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), ROOT / "benchmarks" / "README.md"]
 )
 MARKDOWN = MarkdownIt("commonmark").enable("table")
+PICTURE = re.compile(r'<(?:img|source)\b[^>]*?\b(?:src|srcset)="([^" ]+)"')
+"""What Markdown does not know: a picture for each colour scheme."""
 ELSEWHERE = re.compile(r"[a-z]+:", re.IGNORECASE)
 
 
@@ -28,6 +30,7 @@ def tokens(path: Path):
 def links(path: Path) -> list[str]:
     inner = [child for token in tokens(path) for child in token.children or ()]
     found = [child.attrs.get("href") or child.attrs.get("src") for child in inner]
+    found += [picture for token in tokens(path) for picture in PICTURE.findall(token.content)]
     return [link for link in found if link and not ELSEWHERE.match(link)]
 
 
@@ -76,3 +79,21 @@ def test_the_index_leads_to_every_page():
     linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
     missing = [page for page in PAGES if (ROOT / page) not in linked and "docs/rules/" not in page]
     assert missing == ["docs/README.md"], "docs/README.md has to link to every page of the documentation"
+
+
+def test_every_picture_is_small_and_is_shown_on_a_page():
+    pictures = sorted((ROOT / "docs" / "images").iterdir())
+    shown = {(ROOT / page).parent.joinpath(link).resolve() for page in PAGES for link in links(ROOT / page)}
+
+    assert {path.suffix for path in pictures} == {".png", ".svg"}
+    assert [path.name for path in pictures if path not in shown] == []
+    assert [path.name for path in pictures if path.stat().st_size > 150_000] == []
+
+
+def test_pictures_ask_nobody_for_anything():
+    """Rich names fonts of a content delivery network, unless it is told otherwise."""
+    address = re.compile(r"https?:[^\"')\s]*|@import|@font-face|<script|<image", re.IGNORECASE)
+    named = {
+        found for path in (ROOT / "docs" / "images").glob("*.svg") for found in address.findall(path.read_text("utf-8"))
+    }
+    assert named == {"http://www.w3.org/2000/svg"}

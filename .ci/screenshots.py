@@ -1,0 +1,147 @@
+"""Make the pictures of docs/images anew, from the recording of a demo: the debugger's page, and the terminal.
+
+python .ci/screenshots.py docs/images
+
+Looks different from one run to the next by its times only: the ids of a demo are always the same.
+"""
+
+import asyncio
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from io import StringIO
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
+
+from playwright.async_api import Browser, ViewportSize, async_playwright, expect
+from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+
+from wiretape_inspect.debugging.serving import Debugger, serve_debugger
+
+RECORDING = "run.db"
+SIZE = 150_000
+"""The most bytes that a picture may have."""
+SCREEN: ViewportSize = {"width": 1280, "height": 800}
+_HERE = "#x=2&e=21&tab=state"
+"""What the page shows: the delta that has an id, and the cursor that a client has from it."""
+_TERMINALS = {
+    "show": (112, ("show", RECORDING, "--exchange", "2")),
+    "report": (122, ("report", RECORDING, "--select", "DUR,SEQ001")),
+}
+"""How many columns the terminal has, and what is typed after `wiretape`."""
+_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--disable-background-networking")
+_FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
+# As rich has it, but for its title, and for its fonts, which come from elsewhere.
+_SVG = f"""<svg viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{{unique_id}}-matrix {{{{ font: {{char_height}}px {_FONT}; line-height: {{line_height}}px; white-space: pre; }}}}
+{{styles}}
+</style>
+<defs>
+<clipPath id="{{unique_id}}-clip-terminal"><rect width="{{terminal_width}}" height="{{terminal_height}}" /></clipPath>
+{{lines}}
+</defs>
+{{chrome}}
+<g transform="translate({{terminal_x}}, {{terminal_y}})" clip-path="url(#{{unique_id}}-clip-terminal)">
+{{backgrounds}}
+<g class="{{unique_id}}-matrix">{{matrix}}</g>
+</g>
+</svg>
+"""
+
+
+def terminal(command: list[str], folder: Path, columns: int) -> str:
+    """What a command that is run in `folder` writes to a terminal, with its colours."""
+    ours, theirs = pty.openpty()
+    # Long enough for all of it, so that nothing is paged.
+    size = {"COLUMNS": str(columns), "LINES": "500", "TERM": "xterm-256color", "PAGER": "cat"}
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, **size},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as screen:
+        written = b"".join(_until_closed(screen.fileno()))
+    process.wait()
+    return written.decode().replace("\r\n", "\n")
+
+
+def _until_closed(descriptor: int) -> Iterator[bytes]:
+    """Linux says that nobody writes to a terminal any more by an error."""
+    while True:
+        try:
+            data = os.read(descriptor, 65536)
+        except OSError:
+            return
+        if not data:
+            return
+        yield data
+
+
+def drawn(typed: str, written: str, columns: int) -> str:
+    """A command and what it wrote, as an SVG that asks nobody for a font."""
+    console = Console(record=True, width=columns, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console.print(Text.assemble(("$ ", "bold green"), (typed, "bold")))
+    console.print(Text.from_ansi(written.rstrip("\n")), highlight=False)
+    svg = console.export_svg(title="", theme=SVG_EXPORT_THEME, code_format=_SVG, unique_id="terminal")
+    return re.sub(r"[ \t]+\n", "\n", svg)
+
+
+async def page(debugger: Debugger, browser: Browser, scheme: Literal["light", "dark"]) -> bytes:
+    """The debugger's page in a colour scheme, as a PNG."""
+    context = await browser.new_context(viewport=SCREEN, color_scheme=scheme, reduced_motion="reduce")
+    try:
+        shown = await context.new_page()
+        await shown.goto(debugger.address + _HERE)
+        await expect(shown.locator("#panel")).to_contain_text("Last-Event-ID: live_7")
+        return await shown.screenshot()
+    finally:
+        await context.close()
+
+
+async def pages(recording: Path, chromium: str, folder: Path) -> None:
+    """Both schemes of the page into a folder."""
+    async with serve_debugger(recording) as debugger, async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
+        keep(folder / "debugger-light.png", await page(debugger, browser, "light"))
+        keep(folder / "debugger-dark.png", await page(debugger, browser, "dark"))
+        await browser.close()
+
+
+def keep(path: Path, picture: bytes) -> None:
+    """Write a picture.  Exits where it is larger than a repository should have to carry."""
+    if len(picture) > SIZE:
+        sys.exit(f"{path.name} would have {len(picture):,} bytes, and may have {SIZE:,}.")
+    path.write_bytes(picture)
+    print(f"{path} ({len(picture):,} bytes)")
+
+
+def main(folder: Path) -> None:
+    """Make all of them."""
+    chromium = shutil.which("chromium")
+    if chromium is None:
+        sys.exit("The pictures of the page need chromium: install it first.")
+    folder.mkdir(parents=True, exist_ok=True)
+    wiretape = [sys.executable, "-m", "wiretape"]
+    with TemporaryDirectory() as made:
+        demo = [*wiretape, "demo", "--output", RECORDING]
+        subprocess.run(demo, cwd=made, stdout=subprocess.DEVNULL, check=True)
+        for name, (columns, arguments) in _TERMINALS.items():
+            written = terminal([*wiretape, *arguments], Path(made), columns)
+            keep(folder / f"{name}.svg", drawn(" ".join(["wiretape", *arguments]), written, columns).encode())
+        asyncio.run(pages(Path(made, RECORDING), chromium, folder))
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
