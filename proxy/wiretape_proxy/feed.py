@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,8 @@ from wiretape_proxy.settings import Settings
 from wiretape_proxy.wire import pack, put_stop
 
 FLUSH_EVERY_S = 0.04
+_OVERDUE_NS = 60_000_000
+"""A turn of the event loop may take several times as long, with some ten streams that are as fast as they can be."""
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +64,7 @@ class Feed:
             await self._recorder.spawn()
         order = Order(settings.output, upstream, settings.append, settings.config, progress=bool(self._watchers))
         self.first_exchange = await self._recorder.open(order)
+        self._notes.overdue = self._overdue
         self._tick()
 
     async def close(self) -> None:
@@ -75,7 +79,17 @@ class Feed:
         self._timer = asyncio.get_running_loop().call_later(FLUSH_EVERY_S, self._tick)
         self._flush()
 
+    def _overdue(self) -> None:
+        """Pass notes on within a long turn of the event loop; what that means for the streams, `_flush` decides."""
+        self._put_off()
+        if self._recorder.alive and self._recorder.backlog <= self._settings.memory // 2:
+            self._recorder.send(pack(self._notes.take()))
+
+    def _put_off(self) -> None:
+        self._notes.due_ns = time.monotonic_ns() + _OVERDUE_NS
+
     def _flush(self) -> None:
+        self._put_off()
         notes = self._notes.take()
         if not self._recorder.alive:
             self.lost_bytes += volume(notes)

@@ -9,12 +9,21 @@ from wiretape_proxy.wire import WORD, body_of, put, subject
 
 Tap = Callable[[bytes], bytes | list[bytes]]
 """What mitmproxy calls with each chunk of a streamed body; it passes on what the tap returns."""
+_NEVER = 1 << 63
+
+
+def _nothing() -> None:
+    """Nobody takes notes yet."""
 
 
 class Notes:
     """A flat list of times, subjects and bytes, in the order of arrival (see `wiretape_proxy.wire`)."""
 
     def __init__(self) -> None:
+        self.due_ns = _NEVER
+        """When what is noted should have been taken."""
+        self.overdue: Callable[[], None] = _nothing
+        """Called with the first chunk that comes later."""
         self._notes: list[Any] = []
 
     def put(self, observation: Observation) -> None:
@@ -38,9 +47,12 @@ class Notes:
             if not data:
                 # The end, or an empty HTTP/2 frame within the body: b"" would end the body of an HTTP/1 client.
                 return []
-            note(now())
+            moment = now()
+            note(moment)
             note(about)
             note(data)
+            if moment > self.due_ns:
+                self.overdue()
             return data
 
         return tap

@@ -2,12 +2,14 @@
 
 import asyncio
 import fcntl
+import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 
 from wiretape.errors import InputError
 from wiretape_proxy.order import Order
+from wiretape_proxy.outlet import Outlet
 from wiretape_proxy.reports import Opened, Refused, Report, read
 
 _PIPE_BYTES = 1 << 20
@@ -26,7 +28,7 @@ class RecorderProcess:
         """`on_report` hears what the recorder says once it is open; `on_death` that it died before `close`."""
         self._on_report = on_report
         self._on_death = on_death
-        self._input: asyncio.StreamWriter | None = None
+        self._input: Outlet | None = None
         self._listening: asyncio.Task[None] | None = None
         self._answer: Opened | Refused | None = None
         self._answered = asyncio.Event()
@@ -34,20 +36,24 @@ class RecorderProcess:
 
     async def spawn(self) -> None:
         """Start the process; until `open` it touches nothing."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-c",
-            _START,
-            *sys.path,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            limit=_LONGEST_LINE,
-            # A Ctrl-C in the terminal, or a kill of the whole group, must not reach it.
-            start_new_session=True,
-        )
-        if process.stdin is not None:
-            self._input = process.stdin
-            _widen(process.stdin)
+        end, begin = os.pipe()
+        os.set_blocking(begin, False)
+        _widen(begin)
+        self._input = Outlet(begin)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-c",
+                _START,
+                *sys.path,
+                stdin=end,
+                stdout=asyncio.subprocess.PIPE,
+                limit=_LONGEST_LINE,
+                # A Ctrl-C in the terminal, or a kill of the whole group, must not reach it.
+                start_new_session=True,
+            )
+        finally:
+            os.close(end)
         self._listening = asyncio.create_task(self._listen(process))
 
     async def open(self, order: Order) -> int:
@@ -67,12 +73,12 @@ class RecorderProcess:
     @property
     def alive(self) -> bool:
         """Whether what is sent is recorded."""
-        return self._input is not None and not self._input.is_closing()
+        return self._input is not None and not self._input.is_closing
 
     @property
     def backlog(self) -> int:
         """How many bytes wait in this process to be taken by the recorder."""
-        return self._input.transport.get_write_buffer_size() if self._input is not None else 0
+        return self._input.backlog if self._input is not None else 0
 
     def send(self, data: bytes) -> None:
         """Pass a batch of notes on.  Never waits."""
@@ -93,7 +99,7 @@ class RecorderProcess:
                 self._hear(read(line))
         await process.wait()
         if self._input is not None:
-            self._input.close()
+            self._input.abandon()
         if not self._answered.is_set():
             self._answered.set()
         elif not self._closing:
@@ -107,7 +113,7 @@ class RecorderProcess:
             self._on_report(report)
 
 
-def _widen(stdin: asyncio.StreamWriter) -> None:
+def _widen(pipe: int) -> None:
     """What is in the pipe is recorded even if this process is killed: let it hold much."""
     with suppress(AttributeError, OSError):  # only Linux can
-        fcntl.fcntl(stdin.transport.get_extra_info("pipe").fileno(), fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
