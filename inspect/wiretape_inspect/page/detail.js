@@ -75,6 +75,8 @@ class Detail {
     }
     this.fill((panel) => {
       panel.append(itemFacts(item, this.app));
+      const found = findingsOf(item, this.app.timeline);
+      if (found.length) panel.append(foundList(found.slice(0, 10), () => "", () => this.app.view.go({ tab: "findings" })));
       if (item.kind === "call") panel.append(callEvents(item, this.app));
       if (detail && detail.trouble) panel.append(make("p", { class: "wrong", text: printable(detail.trouble) }));
       else this.tab(panel, item, tab, detail);
@@ -86,7 +88,7 @@ class Detail {
     if (tab === "state") {
       if (detail) showKnowledge(panel, detail.state, this.app);
       else panel.append(make("p", { class: "empty", text: "No event came before this, so a client knew nothing from this connection." }));
-    } else if (odd) panel.append(make("p", { class: "empty", text: "This is no event: it has no data of its own." }));
+    } else if (odd) panel.append(make("p", { class: "empty", text: item.row.row === "cut" ? "No client got this event: it was never finished." : "This is no event: it has no data of its own." }));
     else if (item.kind === "row" && item.row.row === "deltas") this.run(panel, item.row, tab, detail);
     else if (tab === "bytes") showBytes(panel, detail);
     else showPayload(panel, detail);

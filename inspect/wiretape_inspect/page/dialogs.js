@@ -30,19 +30,26 @@ function watchDialog() {
 
 const KEYS = [
   ["Step", [
-    ["j  ↓", "next row"], ["k  ↑", "row before"], ["J  K", "next, last durable event"], ["n  p", "next, last finding"],
-    ["Home  End", "first, last row"], ["g", "go to a sequence, an event or an id"],
+    ["j  ↓", "next row"], ["k  ↑", "previous row"], ["J  K", "next, previous durable event"], ["n  p", "next, previous finding"],
+    ["Home  End", "first and last row"], ["g", "go to a sequence, an event or an id"],
   ]],
   ["Look", [
-    ["/", "filter"], ["Enter", "open or close a run of deltas or a tool call"], ["d", "every delta, or runs"], ["t", "tool calls as one row each"],
+    ["/", "filter"], ["Enter", "open or close a run of deltas or a tool call"], ["d", "each delta a row, or runs of them"], ["t", "tool calls as one row each"],
     ["1 2 3 4", "payload, bytes, findings, state here"], ["r", "bytes, and back"],
   ]],
   ["Move", [
-    ["x", "choose an exchange"], ["[  ]", "exchange before, next"], ["c", "compare with the connection before"], ["f", "all findings"], ["o", "choose a recording, of a report about several"],
+    ["x", "choose an exchange"], ["[  ]", "previous, next exchange"], ["c", "compare with the connection before"], ["f", "all findings"], ["o", "choose a recording, where there are several"],
     ["y", "copy a link to this view"], ["Y", "copy the command that shows this event"], ["Esc", "close, clear the filter, or back to the list"], ["?", "this help"],
   ]],
 ];
-const REPLAY_KEYS = ["Replay", [["Space", "pause, or go on"], [".", "step: let one event out"], [">", "step to the next durable event"], ["b", "breakpoint at the selected event"], ["s", "seek behind the selected event"]]];
+const FILTERS = [
+  ["type:tool.*", "these types; * is any text"],
+  ["gap:>1s seq:40..60", "both have to be met"],
+  ["type:run.*,session.* or rule:SEQ*", "one of them is enough"],
+  ["-kind:delta", "all but these"],
+  ['"some text"  /[Ee]xpr/', "what was said, and what an expression finds"],
+];
+const REPLAY_KEYS = ["Replay", [["Space", "pause, or go on"], [".", "step: let one event out"], [">", "step to the next durable event"], ["b", "breakpoint before the selected event; of a delta, before any of its type"], ["s", "seek behind the selected event"]]];
 
 function showHelp(app) {
   const groups = app.recording.replay ? [...KEYS, REPLAY_KEYS] : KEYS;
@@ -50,14 +57,17 @@ function showHelp(app) {
   for (const [name, keys] of groups) {
     const list = make("dl", { class: "keys" });
     for (const [key, about] of keys) {
+      if (key === "o" && byId("files").hidden) continue;
       const said = make("dt", null, ...key.split("  ").flatMap((one) => one.split(" ")).map((one) => make("kbd", { text: one })));
       list.append(said, make("dd", { text: about }));
     }
     box.append(make("section", null, make("h3", { text: name }), list));
   }
-  const fields = `Filters: ${FILTER_FIELDS.map((field) => `${field}:`).join(" ")}`;
-  const example = "Conditions all have to be met; a comma and `or` stand between alternatives, - before what is not wanted: type:tool.*,run.* gap:>1s -kind:delta";
-  openDialog("Keys", box, make("p", { class: "dim", text: fields }), make("p", { class: "dim", text: example }));
+  const filters = make("dl", { class: "keys" });
+  for (const [example, about] of FILTERS) filters.append(make("dt", null, make("code", { text: example })), make("dd", { text: about }));
+  box.append(make("section", { class: "filters" }, make("h3", { text: "Filter" }), filters));
+  const fields = `All that may stand before a colon: ${FILTER_FIELDS.join(", ")}.`;
+  openDialog("Keys", box, make("p", { class: "dim", text: fields }));
 }
 
 /** Ask for a place, and go there. */

@@ -23,12 +23,18 @@ function showSummary(panel, app, tab) {
     ["detail", head.detail ? shown(head.detail, 500) : null],
   ]));
   panel.append(make("h3", { text: found.length ? "Findings" : "No findings" }));
+  panel.append(foundList(found.slice(0, 100), (one) => (one.event === null ? "" : ` event ${one.event}`), (one) => app.goFinding(one)), make("p", { class: "empty" }, make("kbd", { text: "j" }), " and ", make("kbd", { text: "k" }), " step through the events, ", make("kbd", { text: "n" }), " goes to the next finding, ", make("kbd", { text: "?" }), " tells all keys."));
+}
+
+/** Findings in a few words each; `place` says where each is, and `go` goes there. */
+function foundList(found, place, go) {
   const list = make("ul", { class: "found-list" });
-  for (const one of found.slice(0, 100)) {
-    const go = make("button", { type: "button", class: "found-item", onclick: () => app.goFinding(one) }, severityMark(one.severity), make("span", { class: "dim", text: one.event === null ? "" : ` event ${one.event}` }), make("span", { class: "found-words", text: `${printable(one.code)}: ${printable(one.message)}` }));
-    list.append(make("li", null, go));
+  for (const one of found) {
+    const about = make("span", { class: "dim", text: place(one) });
+    const words = make("span", { class: "found-words", text: `${printable(one.code)}: ${printable(one.message)}` });
+    list.append(make("li", null, make("button", { type: "button", class: "found-item", onclick: () => go(one) }, severityMark(one.severity), about, words)));
   }
-  panel.append(list, make("p", { class: "empty" }, make("kbd", { text: "j" }), " and ", make("kbd", { text: "k" }), " step through the events, ", make("kbd", { text: "n" }), " goes to the next finding, ", make("kbd", { text: "?" }), " tells all keys."));
+  return list;
 }
 
 /** An exchange that is no stream: both of its messages. */

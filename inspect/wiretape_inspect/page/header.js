@@ -40,6 +40,7 @@ function showHeader(app) {
   document.title = `${head ? `#${head.exchange} · ` : ""}${printable(recording.file)} · wiretape`;
   showFound(app);
   showFiles();
+  showNewer(app);
   byId("picker").hidden = !head;
   if (!head) {
     setText(byId("facts"), "This recording has no exchange yet.");
@@ -71,6 +72,19 @@ function showFound(app) {
   const numbers = app.recording.report ? app.recording.report.severities : severitiesOf(app.recording.findings);
   button.replaceChildren(...severityNumbers(numbers));
   button.setAttribute("aria-pressed", app.view.now.findings);
+}
+
+/** The stream that began last. */
+function newestOf(app) {
+  return app.recording.exchanges.findLast((head) => head.stream);
+}
+
+/** While a recording grows: whether a stream began after the one that is shown, as when a client came back. */
+function showNewer(app) {
+  const newest = newestOf(app);
+  const button = byId("newer");
+  button.hidden = !app.live.on || !app.head || !newest || newest.exchange <= app.head.exchange;
+  if (!button.hidden) setText(button, `Newer stream: #${newest.exchange}`);
 }
 
 /** The earlier connection of the same session that a stream goes on from; undefined: there is none. */

@@ -32,6 +32,7 @@ class App extends Reading {
     if (!this.timeline) this.live.follow();
     if (this.recording.replay) this.playhead = new Playhead(this);
     this.focusList();
+    this.changed();
   }
 
   watch() {
@@ -43,6 +44,7 @@ class App extends Reading {
     press("files", () => pickFile());
     press("found", () => this.view.go({ findings: !this.view.now.findings, resume: null }, true));
     press("compare", () => this.compare());
+    press("newer", () => this.goExchange(newestOf(this).exchange));
     press("help-button", () => showHelp(this));
     press("deltas", () => this.view.go({ deltas: !this.view.now.deltas, open: [] }));
     press("tools", () => this.view.go({ tools: !this.view.now.tools }));
@@ -147,6 +149,7 @@ class App extends Reading {
     this.showFinding();
     const item = list.items[index] || this.hiddenItem();
     this.item = item;
+    if (!item && e !== null) this.tellMissing(e);
     if (!this.view.now.findings) this.detail.show(item || null);
     this.strip.point(item && item.row.time_ns !== null ? this.timeOf(item) : null);
   }
@@ -172,6 +175,29 @@ class App extends Reading {
     return rows[at] && rows[at].row !== "exchange" ? { kind: "row", row: rows[at], at } : null;
   }
 
+  /** Say that a link names an event that is not there; a file about findings may have left it out. */
+  tellMissing(event) {
+    const { timeline } = this;
+    const name = `${timeline.head.exchange}:${event}`;
+    if (!timeline.done || this.missing === name || timeline.rows.some((row) => row.row === "omitted")) return;
+    this.missing = name;
+    trouble(`There is no event ${event} in exchange ${timeline.head.exchange}.`);
+  }
+
+  /** What stands in place of rows where there are none. */
+  tellNothing() {
+    const { timeline, recording } = this;
+    const note = byId("no-rows");
+    let words = "";
+    if (!this.head) words = recording.live ? "Nothing has come yet. What a client sends through the proxy is shown here as it comes." : "Nothing was recorded.";
+    else if (timeline && timeline.done && timeline.take && !timeline.items.length && !this.searching) {
+      words = "The filter takes nothing here. Esc clears it.";
+      if (/(^|[\s-])(?!text:)[a-z]+:\//.test(this.view.now.q)) words += " What stands between slashes is an expression only in text: /…/ or text:/…/.";
+    }
+    setText(note, words);
+    note.hidden = !words;
+  }
+
   selectedRow() {
     return this.item ? this.item.row : null;
   }
@@ -190,6 +216,8 @@ class App extends Reading {
   draw() {
     showHeader(this);
     showCompare(this);
+    this.tellNothing();
+    if (!this.head && !this.view.now.findings) this.detail.show(null);
     if (!this.timeline) return;
     const { timeline } = this;
     if (this.overview) this.strip.show(this.overview, timeline);

@@ -37,15 +37,15 @@ class Moves {
     }
     const others = this.recording.findings.filter((one) => (by > 0 ? one.exchange > this.view.now.x : one.exchange < this.view.now.x));
     const ordered = others.sort((a, b) => (a.exchange - b.exchange || a.time_ns - b.time_ns) * by);
-    if (ordered.length) this.goFinding(ordered[0]);
+    if (ordered.length) this.goFinding(ordered[0], this.view.now.tab);
     else { say(`There is no ${by > 0 ? "later" : "earlier"} finding.`); flash(`No ${by > 0 ? "later" : "earlier"} finding`); }
   }
 
-  goFinding(found) {
+  goFinding(found, tab = "findings") {
     this.soughtFinding = found.event === null ? found : null;
     this.settled = true;
     this.list.selected = -1;
-    this.view.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, resume: null, tab: "findings" }, true);
+    this.view.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, resume: null, tab }, true);
     this.focusList();
   }
 

@@ -24,6 +24,7 @@ class Reading extends Told {
     try {
       await this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
       timeline.done = true;
+      if (this.timeline === timeline) this.select();
       this.changed();
     } catch (error) {
       if (error.name !== "AbortError") trouble(error.message);

@@ -61,6 +61,7 @@ class ResumePane {
     const missing = head.missing.slice(0, 20).map(([low, high]) => (low === high ? `${low}` : `${low} to ${high}`));
     this.summary.replaceChildren(title, tally);
     if (missing.length) this.summary.append(make("p", { class: "wrong", text: `On neither connection: sequence ${missing.join(", ")}${head.missing.length > 20 ? ", …" : ""}` }));
+    for (const name of ["first", "second"]) setText(this.list.root.querySelector(`.list-head .${name}`), `on #${head[name]}`);
     const known = rows.filter((row) => row.status !== "known");
     this.list.show(known, -1);
     this.rows = known;

@@ -163,7 +163,7 @@ function sideTexts({ row, side }) {
   }
   const bad = row.status === null || row.status >= 400;
   return {
-    kind: bad ? "end bad" : "end", n: "←", time: row.ended_ns === null ? "" : moment(row.ended_ns),
+    kind: bad ? "reply bad" : "reply", n: "←", time: row.ended_ns === null ? "" : moment(row.ended_ns),
     gap: row.ended_ns === null ? "" : `+${moment(row.ended_ns - row.time_ns)}`,
     type: row.status === null ? printable(row.ending_words) : `${row.status} ${printable(row.ending_words)}`,
     text: shown(row.response_preview || row.detail || "", TEXT_LONGEST),

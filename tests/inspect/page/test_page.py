@@ -5,6 +5,8 @@ import re
 import pytest
 from playwright.async_api import expect
 
+from wiretape.rules import Finding, Party, Severity
+
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
@@ -46,6 +48,8 @@ async def test_a_filter_is_counted_kept_in_the_address_and_told_when_it_is_wrong
         await expect(shown.page.locator("#count")).to_have_text("2 / 40")
         assert await shown.texts("n") == ["2", "40"]
         await shown.has_hash("x=2", "q=type:tool.*,message.completed")
+        await shown.page.locator("#filter").fill("type:/^tool/")
+        await expect(shown.page.locator("#no-rows")).to_contain_text("Esc clears it. What stands between slashes")
         await shown.page.locator("#filter").fill("tpe:x")
         await expect(shown.page.locator("#filter-error")).to_have_text(
             "Filter, at character 1: there is no field `tpe`; did you mean `type`?"
@@ -53,6 +57,7 @@ async def test_a_filter_is_counted_kept_in_the_address_and_told_when_it_is_wrong
         await shown.keys("Escape")
         await expect(shown.page.locator("#count")).to_have_text("40 events")
         await expect(shown.page.locator("#filter-error")).to_be_hidden()
+        await expect(shown.page.locator("#no-rows")).to_be_hidden()
 
 
 async def test_a_place_is_gone_to_by_sequence_number_or_id(debugging, session):
@@ -145,6 +150,7 @@ async def test_two_connections_are_laid_side_by_side(debugging, session):
         await shown.page.get_by_role("button", name="Compare with #2").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
+        await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
         rows = pane.locator(".list-rows .row:visible")
         assert await rows.locator(".status").all_text_contents()
         await shown.has_hash("x=3", "resume=2")
@@ -212,3 +218,21 @@ async def test_a_link_to_an_exchange_that_is_not_there_is_told_and_shows_one_tha
         await expect(shown.page.get_by_role("alert")).to_have_text("There is no exchange 99 in this recording.")
         await shown.has_hash("x=2")
         await expect(shown.rows()).to_have_count(7)
+        await shown.go("#x=2&e=99")
+        await expect(shown.page.get_by_role("alert")).to_have_text("There is no event 99 in exchange 2.")
+
+
+async def test_the_next_finding_is_told_in_any_tab_which_stays_open_on_the_way_to_other_exchanges(
+    debugging, tape, message
+):
+    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
+    tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
+    async with debugging(tape.close(), "#x=1&tab=bytes") as shown:
+        await expect(shown.rows()).to_have_count(2)
+        for number in numbers:
+            await shown.keys("n")
+            await shown.has_hash(f"x={number}", "e=1", "tab=bytes")
+            await expect(shown.panel().get_by_role("button", name=f"SEQ001: Wrong {number}.")).to_be_visible()
+            await expect(shown.panel().locator(".hex-list")).to_be_visible()
+        await shown.panel().get_by_role("button", name="SEQ001").click()
+        await shown.has_hash("x=2", "e=1", "tab=findings")

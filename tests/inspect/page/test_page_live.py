@@ -42,6 +42,7 @@ async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_
     tape.save()
     async with debugging(tape.path) as shown:
         await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchange yet.")
+        await expect(shown.page.locator("#no-rows")).to_contain_text("Nothing has come yet.")
         tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
         tape.save()
         await expect(shown.page.locator("#picker")).to_contain_text("#1")
@@ -53,6 +54,12 @@ async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_
         tape.save()
         await expect(shown.page.locator("#found")).to_contain_text("1 error")
         await expect(shown.rows().nth(1).locator(".marks")).to_contain_text("SEQ001")
+        await expect(shown.page.locator("#newer")).to_be_hidden()
+        tape.exchange(chunks=many(message, 3, 5), ending=None)
+        tape.save()
+        await shown.page.get_by_role("button", name="Newer stream: #3").click()
+        await expect(shown.page.locator("#count")).to_have_text("3 events")
+        await expect(shown.page.locator("#newer")).to_be_hidden()
         tape.close()
 
 
