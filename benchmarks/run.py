@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 
 import judging
+import looking
 import mocks
 import replaying
 import serving
@@ -116,7 +117,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve"), help="leave the others out")
+    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve", "look"), help="leave the others out")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     console = Console(width=120)
@@ -130,6 +131,8 @@ def main() -> None:
         mocks.show(console, rounds=rounds, quick=options.quick)
     if options.only in {None, "serve"}:
         serving.show(console, quick=options.quick)
+    if options.only in {None, "look"}:
+        looking.show(console, 100_000 if options.quick else 1_000_000)
 
 
 if __name__ == "__main__":
