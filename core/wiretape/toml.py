@@ -13,6 +13,7 @@ from wiretape.toml_syntax import plainly
 
 Place = tuple[str | int, ...]
 """Where a value stands: keys, and indices into arrays of tables, from the outside in."""
+_MOST = 2**63 - 1
 
 _NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
 _NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
@@ -128,13 +129,15 @@ class Table:
             raise self.wrong(key, "it has to be true or false")
         return value
 
-    def integer(self, key: str, default: int | None = None, *, least: int = 0) -> int:
-        """A whole number, `least` or more."""
+    def integer(self, key: str, default: int | None = None, *, least: int = 0, most: int = _MOST) -> int:
+        """A whole number, `least` to `most`: what 64 bits hold where nothing else is said."""
         if key not in self.values and default is not None:
             return default
         value = self._value(key)
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise self.wrong(key, f"it has to be a whole number, {least} or more")
+        if value > most:
+            raise self.wrong(key, f"it has to be {most} at most")
         return value
 
     def number(self, key: str, default: float | None = None, *, what: str = "", least: float = 0) -> float:

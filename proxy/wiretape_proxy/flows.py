@@ -20,7 +20,7 @@ from wiretape.observe import (
     Side,
     header,
 )
-from wiretape.recording.formats.model import Head, Incoming, Reads
+from wiretape.recording.formats.model import LAST_STATUS, Head, Incoming, Reads
 from wiretape.recording.formats.ordering import arrived, exchanges_said, in_order
 from wiretape.text import printable
 from wiretape.toml import said
@@ -33,7 +33,6 @@ _MOST_BYTES = 1 << 30
 """Flows stand in the order in which they ended, so that all have to be held."""
 _LATEST_S = 7_000_000_000
 """Nanoseconds since 1970 fit into 64 bits until 2262."""
-_LAST_STATUS = 999
 _ALWAYS = (
     "A flow file does not hold the chunks that bodies came in, nor when the events of a stream came: "
     "docs/import.md says what stands in their place."
@@ -160,7 +159,7 @@ class _Exchange:
         )
 
     def _answered(self, response: "ResponseData", time_ns: int, head: Headers) -> ResponseStarted:
-        if not 0 <= response.status_code <= _LAST_STATUS:
+        if not 0 <= response.status_code <= LAST_STATUS:
             raise InputError(f"{said(self.path)} is damaged: {response.status_code} is no status.")
         reason, version = _latin(response.reason), _latin(response.http_version)
         return ResponseStarted(self.number, time_ns, response.status_code, reason, version, head)

@@ -7,6 +7,7 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
+from wiretape.recording.formats.tape import WRITES
 
 CASES = tomllib.loads(Path(__file__).with_name("wrong_tapes.toml").read_text("utf-8"))["case"]
 
@@ -50,6 +51,18 @@ LINES = {
     HEAD + ASKED.replace("[]", '[["a", 1]]'): (
         "line 2: headers: it has to be a list of [name, value], each character standing for one byte."
     ),
+    HEAD.replace('_ns": 0', f'_ns": {2**64 - 1}'): f"line 1: started_unix_ns: it has to be {2**63 - 1} at most.",
+    HEAD.replace("0}", f'0, "redacted": {2**63 - 1}}}'): f"line 1: redacted: it has to be {2**53} at most.",
+    HEAD + ASKED + ASKED.replace(': 1, "c', ': 2, "c'): (
+        "line 3: exchange: it has to be above 1, that of the request before."
+    ),
+    HEAD + ASKED + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "text": "ab"}\n'
+    '{"kind": "chunk", "exchange": 1, "time_ns": 3, "start": 1, "text": "b"}': (
+        "line 4: start: it has to be a whole number, 2 or more."
+    ),
+    HEAD + ASKED + '{"kind": "response", "exchange": 1, "time_ns": 2, "status": 1000}': (
+        "line 3: status: it has to be 999 at most."
+    ),
 }
 
 
@@ -81,6 +94,51 @@ def test_hostile_tapes_are_one_sentence(data, says, tmp_path):
         open_recording(path)
     assert says in caught.value.format_message()
     assert len(caught.value.format_message()) < 500
+
+
+BEYOND = {
+    "run.jsonl": [
+        HEAD + ASKED.replace(': 1, "c', f': {2**63 - 1}, "c'),
+        HEAD + ASKED + f'{{"kind": "lost", "exchange": 1, "time_ns": 2, "count": {2**63 - 1}, "why": ""}}',
+        HEAD + ASKED + f'{{"kind": "chunk", "exchange": 1, "time_ns": 2, "start": {2**63 - 1}, "text": "a"}}',
+    ],
+    "run.tape": [
+        "tape: 1\n---\nrequest: GET /\nat: 999999999\nbody:\n" + "- {after: 999999999, text: x}\n" * 8,
+        f"tape: 1\n---\nrequest: GET /\nbody:\n- lost: {2**62}\n- lost: {2**62}\n",
+    ],
+}
+
+
+@pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BEYOND.items() for text in texts])
+def test_numbers_that_no_recording_can_hold_are_one_sentence(name, text, tmp_path):
+    """SQLite keeps integers of 64 bits, and times are counted from 1970 in nanoseconds."""
+    path = tmp_path / name
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError, match=r"xchange 1 (lasts until after the year 2200|is longer than a recording)"):
+        open_recording(path)
+
+
+@pytest.mark.parametrize(
+    ("module", "text", "line"),
+    [("jsonl_reading", HEAD + ASKED + " " * 301, 3), ("tape.scanning", f"tape: 1\n---\ndetail: {'a' * 300}\n", 3)],
+)
+def test_a_line_that_memory_cannot_hold_is_not_read(module, text, line, tmp_path, monkeypatch):
+    """A file may be one line of any length: no more of it is read than may be held."""
+    monkeypatch.setattr(f"wiretape.recording.formats.{module}.MOST_HELD", 300)
+    path = tmp_path / "run"
+    path.write_text(text, "utf-8")
+    with pytest.raises(InputError) as caught:
+        open_recording(path)
+    assert caught.value.format_message() == f"{path}, line {line}: it is longer than 0 MiB."
+
+
+def test_an_upstream_that_is_no_url_goes_into_a_tape_and_back(tmp_path):
+    """A recording's upstream is any text."""
+    path = tmp_path / "run.tape"
+    path.write_text('tape: 1\nupstream: "http://[a"\n---\nrequest: GET /\n', "utf-8")
+    with open_recording(path) as recording:
+        assert recording.exchange(1).request.authority == "http://[a"
+        assert b"upstream: http://[a\n" in b"".join(WRITES.write(recording, None))
 
 
 def test_a_file_that_is_wrong_leaves_nothing_behind(tmp_path, monkeypatch):

@@ -22,7 +22,7 @@ from wiretape.observe import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.model import Head, Incoming
+from wiretape.recording.formats.model import LAST_STATUS, MOST_HELD, MOST_REDACTED, Head, Incoming
 from wiretape.recording.model import Capture
 from wiretape.rules.finding import Finding, Party, Severity
 from wiretape.text import printable
@@ -69,7 +69,9 @@ def _objects(path: Path) -> Iterator[Table]:
     """The lines that are not empty, as tables with a `kind`."""
     try:
         with path.open("rb") as file:
-            for number, text in enumerate(file, 1):
+            for number, text in enumerate(iter(lambda: file.readline(MOST_HELD + 1), b""), 1):
+                if len(text) > MOST_HELD:
+                    raise _Line(path, number).wrong((), f"it is longer than {MOST_HELD >> 20} MiB")
                 if text.strip():
                     yield _object(_Line(path, number), text)
     except OSError as error:
@@ -93,7 +95,12 @@ def _head(table: Table) -> Head:
     version = table.integer("format", least=1)
     if version > VERSION:
         raise table.wrong("format", f"it is {version}, this wiretape reads up to {VERSION}: use a newer wiretape")
-    return Head(_any_text(table, "upstream"), table.integer("started_unix_ns"), (), table.integer("redacted", 0))
+    return Head(
+        _any_text(table, "upstream"),
+        table.integer("started_unix_ns"),
+        (),
+        table.integer("redacted", 0, most=MOST_REDACTED),
+    )
 
 
 def _capture(table: Table) -> Capture:
@@ -120,7 +127,7 @@ class _Reading:
     """What was read, as far as what comes depends on it."""
 
     def __init__(self) -> None:
-        self._last_ns = 0
+        self._last_ns = self._last_number = 0
         self._open: dict[int, dict[Side, int]] = {}
         """Of each exchange that goes on, where its bodies have got to."""
 
@@ -131,6 +138,9 @@ class _Reading:
             raise table.wrong("time_ns", f"it has to be above {self._last_ns}, that of the line before")
         self._last_ns = time_ns
         if kind == "request":
+            if number <= self._last_number:
+                raise table.wrong("exchange", f"it has to be above {self._last_number}, that of the request before")
+            self._last_number = number
             self._open[number] = dict.fromkeys(Side, 0)
         elif number not in self._open:
             raise table.wrong("exchange", f"no request of exchange {number} stands before it, or it has ended")
@@ -157,9 +167,10 @@ class _Reading:
         return BytesLost(number, time_ns, side, start, count, _any_text(table, "why"))
 
     def _place(self, table: Table, number: int) -> tuple[Side, int]:
-        """Which body, and where in it; without a `start`, where the one before ended."""
+        """Which body, and where in it: where what came before ended, or, with a `start`, behind that."""
         side = Side(table.one_of("side", list(Side), Side.RESPONSE))
-        return side, table.integer("start", self._open[number][side])
+        reached = self._open[number][side]
+        return side, table.integer("start", reached, least=reached)
 
 
 def _request(table: Table, number: int, time_ns: int) -> Observation:
@@ -176,7 +187,11 @@ def _request_ended(table: Table, number: int, time_ns: int) -> Observation:
 
 def _response(table: Table, number: int, time_ns: int) -> Observation:
     table.only(["kind", "exchange", "time_ns", "status", "reason", "http_version", "headers"], "key")
-    status, reason, version = table.integer("status"), _any_text(table, "reason"), _any_text(table, "http_version")
+    status, reason, version = (
+        table.integer("status", most=LAST_STATUS),
+        _any_text(table, "reason"),
+        _any_text(table, "http_version"),
+    )
     return ResponseStarted(number, time_ns, status, reason, version, _headers(table))
 
 

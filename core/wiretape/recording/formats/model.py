@@ -9,6 +9,14 @@ from wiretape.recording.model import Capture, Exchange
 from wiretape.recording.reader import Recording
 from wiretape.rules.finding import Finding
 
+MOST_HELD = 512 * 1024 * 1024
+"""How many bytes of a file there may be that have to be held at once: all of a HAR, a line of JSON lines."""
+
+MOST_REDACTED = 2**53
+"""How many secrets a head may say were redacted."""
+LAST_STATUS = 999
+"""The status of an answer has three digits."""
+
 
 @dataclass(frozen=True, slots=True)
 class Head:

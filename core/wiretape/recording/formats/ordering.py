@@ -12,6 +12,8 @@ Chunk = tuple[int, bytes]
 _APART_NS = 4
 """Between two observations there has to be some time, also for what a writer may put between them."""
 _NAMED = 5
+_LONGEST_CHUNK = 16 * 1024 * 1024
+"""What is longer counts as several: it has to be held, and a row of SQLite holds a gigabyte."""
 
 
 def in_order(exchanges: Iterable[Iterator[Observation]], started_unix_ns: int) -> Iterator[Observation]:
@@ -27,12 +29,14 @@ def in_order(exchanges: Iterable[Iterator[Observation]], started_unix_ns: int) -
 
 
 def arrived(exchange: int, side: Side, chunks: Iterable[Chunk]) -> Iterator[BytesArrived]:
-    """A body that came in these chunks."""
+    """A body that came in these chunks; empty ones are left out."""
     start = 0
     for time_ns, data in chunks:
-        end = start + len(data)
-        yield BytesArrived(exchange, side, start, data, (end,), (time_ns,))
-        start = end
+        for at in range(0, len(data), _LONGEST_CHUNK):
+            part = data[at : at + _LONGEST_CHUNK]
+            end = start + len(part)
+            yield BytesArrived(exchange, side, start, part, (end,), (time_ns,))
+            start = end
 
 
 def exchanges_said(numbers: Sequence[int]) -> str:

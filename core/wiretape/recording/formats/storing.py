@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observe import BytesArrived, BytesLost, Observation
 from wiretape.recording.formats.model import Incoming
 from wiretape.recording.formats.registry import Format
 from wiretape.recording.model import Capture
@@ -18,6 +18,9 @@ from wiretape.rules.checker import Checker
 from wiretape.text import printable
 
 _STEP_NS = 1_000_000
+_LATEST_NS = 7_300_000_000 * 1_000_000_000
+"""In the year 2201, on the clock on the wall: nanoseconds since 1970 fit into 64 bits until 2262."""
+_LONGEST_BODY = 2**60
 _BATCH = 2000
 _BATCH_BYTES = 4 * 1024 * 1024
 """How many observations, and bytes of bodies, are stored at once."""
@@ -61,7 +64,8 @@ def opened(kind: Format, path: Path) -> Recording:
 
 def _write(incoming: Incoming, writer: Writer) -> None:
     checker = None if incoming.findings is not None else Checker(readers=writer.readers)
-    for batch in _batches(incoming.observations):
+    latest_ns = _LATEST_NS - incoming.head.started_unix_ns
+    for batch in _batches(_fitting(incoming.observations, latest_ns)):
         writer.feed(batch)
         writer.commit()
         while writer.behind:
@@ -69,6 +73,24 @@ def _write(incoming: Incoming, writer: Writer) -> None:
                 if checker is not None:
                     writer.add_findings(checker.take(read))
     writer.add_findings(checker.finish() if checker is not None else incoming.findings or ())
+
+
+def _fitting(observations: Iterable[Observation], latest_ns: int) -> Iterator[Observation]:
+    """The same.  Raises InputError for one with a number that a recording cannot hold."""
+    for seen in observations:
+        last_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+        if last_ns > latest_ns:
+            raise InputError(f"Exchange {seen.exchange} lasts until after the year 2200: no recording holds that.")
+        if _end(seen) > _LONGEST_BODY:
+            raise InputError(f"A body of exchange {seen.exchange} is longer than a recording can hold.")
+        yield seen
+
+
+def _end(seen: Observation) -> int:
+    """How far into a body it goes."""
+    if isinstance(seen, BytesLost):
+        return seen.start + seen.count
+    return seen.end if isinstance(seen, BytesArrived) else 0
 
 
 def _batches(observations: Iterable[Observation]) -> Iterator[list[Observation]]:

@@ -30,6 +30,7 @@ from wiretape.recording.formats.har.values import (
     unix_ns,
     web_address,
 )
+from wiretape.recording.formats.model import LAST_STATUS
 from wiretape.recording.formats.ordering import Chunk, arrived
 from wiretape.toml import Table
 
@@ -140,7 +141,10 @@ def entry(table: Table, *, by_chromium: bool) -> Entry | None:
 
 def _status(response: Table) -> int:
     """The status; 0 where no answer came."""
-    return int(number(response, "status"))
+    said = int(number(response, "status"))
+    if said > LAST_STATUS:
+        raise response.wrong("status", f"it has to be {LAST_STATUS} at most")
+    return said
 
 
 def _kind(response: Table) -> str:

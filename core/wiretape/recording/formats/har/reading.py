@@ -9,14 +9,12 @@ from wiretape.observe import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
 from wiretape.recording.formats.har.values import File, member, members, needed, text
-from wiretape.recording.formats.model import Head, Incoming
+from wiretape.recording.formats.model import MOST_HELD, Head, Incoming
 from wiretape.recording.formats.ordering import in_order
 from wiretape.rules import jsontext
 from wiretape.rules.jsontext import Unread
 from wiretape.toml import Table, said
 
-MOST_BYTES = 512 * 1024 * 1024
-"""A HAR is one JSON text, which has to be held."""
 _CHROMIUM = frozenset({"WebInspector", "Playwright"})
 """What the creator of a HAR is called whose bodies Chromium has made text of."""
 _BOM = b"\xef\xbb\xbf"
@@ -40,8 +38,8 @@ def read(path: Path) -> Incoming:
 
 def _document(path: Path) -> Any:
     try:
-        if path.stat().st_size > MOST_BYTES:
-            raise InputError(f"{said(path)} is larger than {MOST_BYTES >> 20} MiB: that is too much for a HAR.")
+        if path.stat().st_size > MOST_HELD:
+            raise InputError(f"{said(path)} is larger than {MOST_HELD >> 20} MiB: that is too much for a HAR.")
         value = jsontext.read(path.read_bytes().removeprefix(_BOM))
     except OSError as error:
         raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from wiretape.contract import EVENT_STREAM
 from wiretape.observe import (
@@ -19,6 +20,7 @@ from wiretape.observe import (
     ResponseStarted,
     Side,
 )
+from wiretape.recording.formats.model import LAST_STATUS
 from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
 from wiretape.recording.formats.tape.items import STEP_NS, Chunks, Lost, read_item, read_items, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Document, Listed, Scanner
@@ -43,6 +45,15 @@ class Around:
 
     scheme: str
     authority: str
+
+    @classmethod
+    def of(cls, upstream: str) -> "Around":
+        """What an upstream says; one that is no URL is an authority."""
+        try:
+            parts = urlsplit(upstream)
+        except ValueError:
+            return cls("http", upstream)
+        return cls(parts.scheme or "http", parts.netloc or upstream)
 
 
 class Exchange:
@@ -202,7 +213,7 @@ def _merged(first: Iterator[Observation], second: Iterator[Observation]) -> Iter
 
 def _status(table: Table) -> tuple[int, str]:
     said = table.values.get("answer", 200)
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= 999:
+    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= LAST_STATUS:
         return said, phrase(said)
     number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):

@@ -11,12 +11,11 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Observation
-from wiretape.recording.formats.model import Head, Incoming
+from wiretape.recording.formats.model import MOST_REDACTED, Head, Incoming
 from wiretape.recording.formats.tape.exchanges import Around, Exchange, last_of, whole
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Scanner
@@ -25,6 +24,7 @@ from wiretape.toml import Table, said
 
 VERSION = 1
 UPSTREAM = "http://service.test"
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 
 
@@ -52,9 +52,8 @@ def _head(table: Table) -> tuple[Head, Around]:
     if version > VERSION:
         raise table.wrong("tape", f"it is {version}, this wiretape reads up to {VERSION}: use a newer wiretape")
     upstream = text_of(table, "upstream", UPSTREAM)
-    parts = urlsplit(upstream)
-    around = Around(parts.scheme or "http", parts.netloc or upstream)
-    return Head(upstream, _started(table), _captures(table), table.integer("redacted", 0)), around
+    head = Head(upstream, _started(table), _captures(table), table.integer("redacted", 0, most=MOST_REDACTED))
+    return head, Around.of(upstream)
 
 
 def _captures(table: Table) -> tuple[Capture, ...]:
@@ -74,6 +73,8 @@ def _started(table: Table) -> int:
         second = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
     except ValueError:
         raise wrong from None
+    if not _FIRST_YEAR <= second.year <= _LAST_YEAR:
+        raise table.wrong("started", f"it has to lie between {_FIRST_YEAR} and {_LAST_YEAR}")
     return round(second.timestamp()) * SECOND + int((found[2] or "").ljust(9, "0"))
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.errors import InputError
+from wiretape.recording.formats.model import MOST_HELD
 from wiretape.toml import said
 
 LISTS = ("events", "body", "answer-body")
@@ -108,11 +109,13 @@ class Scanner:
     def _line(self, offset: int) -> bytes:
         if offset != self._at:
             self._file.seek(offset)
-        line = self._file.readline()
+        line = self._file.readline(MOST_HELD + 1)
         self._at = offset + len(line)
         return line
 
     def _decoded(self, raw: bytes, number: int) -> str:
+        if len(raw) > MOST_HELD:
+            raise self.wrong(number, f"it is longer than {MOST_HELD >> 20} MiB")
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:

@@ -6,7 +6,6 @@ Memory holds an exchange's head and a few chunks of it.
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
-from urllib.parse import urlsplit
 
 from wiretape.encoding import is_identity
 from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side
@@ -38,8 +37,7 @@ def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
 
 def _lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
     info = recording.info
-    parts = urlsplit(info.upstream)
-    around = Around(parts.scheme or "http", parts.netloc or info.upstream)
+    around = Around.of(info.upstream)
     yield "# A wiretape tape: docs/tape.md says what can stand here."
     yield "tape: 1"
     yield f"upstream: {scalar(info.upstream)}"
