@@ -6,7 +6,6 @@
 the page shows one stream of a twentieth of that in headless Chromium, from the request of the page on.
 """
 
-import asyncio
 import re
 import resource
 import shutil
@@ -14,13 +13,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 
 from events import event
 from judging import record
-from playwright.async_api import Page, async_playwright
+from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
@@ -92,16 +91,16 @@ def whole(path: Path) -> float:
 Figures = dict[str, float]
 
 
-async def look(page: Page, address: str) -> Figures:
+def look(page: Page, address: str) -> Figures:
     """What the page takes, in seconds, and what it lacks."""
     began = time.perf_counter()
-    await page.goto(address)
-    await page.wait_for_function(_FIRST_ROWS, polling=10)
+    page.goto(address)
+    page.wait_for_function(_FIRST_ROWS, polling=10)
     first = time.perf_counter() - began
-    await page.wait_for_function(_ALL_ROWS, polling=50, timeout=120_000)
+    page.wait_for_function(_ALL_ROWS, polling=50, timeout=120_000)
     complete = time.perf_counter() - began
-    filters = [await _seconds(page.evaluate(_FILTER, text)) for text in FILTERS]
-    scrolls = [await page.evaluate(_SCROLL, number * 37 % SCROLLS / SCROLLS) for number in range(SCROLLS)]
+    filters = [page.evaluate(_FILTER, text) / 1000 for text in FILTERS]
+    scrolls = [page.evaluate(_SCROLL, number * 37 % SCROLLS / SCROLLS) for number in range(SCROLLS)]
     return {
         "first": first,
         "complete": complete,
@@ -111,22 +110,18 @@ async def look(page: Page, address: str) -> Figures:
     }
 
 
-async def _seconds(milliseconds: Awaitable[float]) -> float:
-    return await milliseconds / 1000
-
-
-async def look_in_browser(path: Path) -> Figures:
+def look_in_browser(path: Path) -> Figures:
     """The page of a recording, served by the command."""
-    command = [sys.executable, "-m", "wiretape", "debug", path, "--listen", "127.0.0.1:0"]
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(_FLAGS))
+    command = [sys.executable, "-m", "wiretape", "debug", str(path), "--listen", "127.0.0.1:0"]
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(_FLAGS))
         with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as server:
             try:
-                page = await browser.new_page(viewport={"width": 1280, "height": 800})
-                return await look(page, _address(server.stderr or ()))
+                page = browser.new_page(viewport={"width": 1280, "height": 800})
+                return look(page, _address(server.stderr or ()))
             finally:
                 server.kill()
-                await browser.close()
+                browser.close()
 
 
 def _address(lines: Iterable[str]) -> str:
@@ -151,7 +146,7 @@ def show(console: Console, events: int) -> None:
         if shutil.which("chromium") is None:
             console.print("The page is not measured: chromium is not installed.")
         else:
-            _add(table, asyncio.run(look_in_browser(path)))
+            _add(table, look_in_browser(path))
     console.print(table)
 
 
