@@ -10,15 +10,15 @@ from wiretape_inspect import jsonlines, timeline
 from wiretape_inspect.debugging.documents import recording_document, resume_lines, row_lines
 from wiretape_inspect.embedding import states
 from wiretape_inspect.embedding.details import LARGE, blocks
-from wiretape_inspect.embedding.near import Near, NearTaker, with_omissions
+from wiretape_inspect.embedding.near import Near, taker, with_omissions
 from wiretape_inspect.embedding.packing import packed
 from wiretape_inspect.exporting import bodies
 from wiretape_inspect.page import assembled
 from wiretape_inspect.view.overview import Overview, overview
 
 _Parts = Iterator[bytes]
-_SPANS = 1000
-"""How many runs and tool calls of a stream are drawn, where not all events are held."""
+_RUNS = 1000
+"""How many runs of a stream are told of, where not all events are held."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _rows(held: Held, exchange: Exchange) -> Iterator[str]:
         yield from row_lines(held.recording, exchange, findings)
         return
     yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-    shown = timeline.rows(held.recording, exchange, findings, NearTaker(near))
+    shown = timeline.rows(held.recording, exchange, findings, taker(near))
     for row in with_omissions(shown, exchange.number):
         yield jsonlines.dump(row) if isinstance(row, dict) else jsonlines.row_text(exchange.number, row)
 
@@ -108,7 +108,7 @@ def _overview(held: Held, exchange: Exchange) -> Overview:
     whole = overview(held.recording, exchange)
     if held.radius is None:
         return whole
-    return replace(whole, runs=whole.runs[:_SPANS], calls=whole.calls[:_SPANS])
+    return replace(whole, runs=whole.runs[:_RUNS])
 
 
 def _member(name: str, exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:

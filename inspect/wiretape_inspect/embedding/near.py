@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wiretape.rules import Finding
-from wiretape_inspect.view.matching import Subject
+from wiretape_inspect.view.matching import Subject, Take
 from wiretape_inspect.view.rows import DeltaRow, EndRow, EventRow, StreamRow
 
 
@@ -33,18 +33,18 @@ class Near:
         return at > 0 and event <= self._ranges[at - 1][1]
 
 
-class NearTaker:
-    """Takes the rows of such events, and what is no event where it is among them or was found fault with."""
+def taker(near: Near) -> Take:
+    """What takes the rows of such events, and what is no event where it is among them or was found fault with."""
+    among = True
 
-    def __init__(self, near: Near) -> None:
-        self._near = near
-        self._among = True
-
-    def __call__(self, subject: Subject) -> bool:
+    def take(subject: Subject) -> bool:
+        nonlocal among
         if subject.event is not None:
-            self._among = subject.event in self._near
-            return self._among
-        return self._among or bool(subject.codes) or "end" in subject.kinds
+            among = subject.event in near
+            return among
+        return among or bool(subject.codes) or "end" in subject.kinds
+
+    return take
 
 
 def with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamRow | dict[str, Any]]:

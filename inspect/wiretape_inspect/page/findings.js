@@ -24,7 +24,7 @@ function findingCard(beside, app) {
   card.append(factList([
     ["request", found.request ? make("code", { text: shown(found.request, 300) }) : null],
     ["clause", rule ? `${printable(rule.clause)}${rule.basis ? ` (${printable(rule.basis)})` : ""}` : null],
-    ["about", rule && rule.about ? printable(rule.about) : null],
+    ["about", rule && rule.about ? inOneLine(rule.about) : null],
     ["side", printable(found.side)],
     ["sequence", found.sequence === null ? null : digits(found.sequence)],
     ["bytes", found.byte_offset === null ? null : found.end ? `${grouped(found.byte_offset)}–${grouped(found.end)}` : `from ${grouped(found.byte_offset)}`],

@@ -9,7 +9,7 @@ class Timeline {
   constructor(source, head, changed) {
     Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), single: new Map() });
     Object.assign(this, { take: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
-    this.events = 0; // all messages
+    this.events = 0; // all messages, those that are left out too
     this.taken = 0; // those that the filter takes
     this.findings = 0;
   }
@@ -44,7 +44,7 @@ class Timeline {
   }
 
   note(row, at) {
-    this.events += messages(row);
+    this.events += row.row === "omitted" ? row.last - row.first + 1 : messages(row);
     this.findings += (row.findings || []).length;
     if (row.row !== "event" || !row.tool_call_id) return;
     const call = this.calls.get(row.tool_call_id) || { id: row.tool_call_id, at, rows: [] };

@@ -53,7 +53,7 @@ function foundSaid(rule) {
 function ruleCard(rule, app) {
   const box = make("article", { class: "rule-card" });
   box.append(make("h3", null, `${printable(rule.code)} `, make("span", { class: "dim", text: printable(rule.name) })));
-  box.append(make("p", { class: "message", text: printable(rule.about || "") }));
+  box.append(make("p", { class: "message", text: inOneLine(rule.about || "") }));
   const pages = /^https?:\/\//.test(rule.url || "") ? make("a", { href: rule.url, rel: "noreferrer", text: printable(rule.url) }) : null;
   box.append(factList([
     ["verdict", make("span", { class: `verdict ${VERDICTS.includes(rule.verdict) ? rule.verdict : "fail"}`, text: `${VERDICT_SIGNS[rule.verdict] || ""} ${verdictSaid(rule)}` })],

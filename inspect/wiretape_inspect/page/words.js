@@ -18,6 +18,11 @@ function printable(text) {
   return String(text).replace(UNSAFE, escaped);
 }
 
+/** The same for our own words, whose lines break where there is no more room. */
+function inOneLine(text) {
+  return printable(String(text).replace(/\s+/g, " "));
+}
+
 /** The same for a text that has a box of its own, in which its lines may break. */
 function printableLines(text) {
   return String(text).replace(UNSAFE, (char) => (char === "\n" ? char : escaped(char)));

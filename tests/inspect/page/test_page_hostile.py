@@ -91,6 +91,29 @@ async def test_nothing_of_a_hostile_recording_runs_in_a_file(window, hostile, tm
         await looked_at(shown)
 
 
+async def test_nothing_of_a_hostile_recording_runs_in_a_report(window, hostile, tmp_path, run):
+    evil = tmp_path / "<img src=x onerror=document.title='owned'>\u202e.db"
+    evil.write_bytes(hostile.read_bytes())
+    path = tmp_path / "page.html"
+    result = run("report", hostile, evil, "--format", "html", "-o", path, "--no-config", "--exit-zero", "--all")
+    assert result.exit_code == 0, result.stderr
+    for place in ("", "#f=2&findings=1"):
+        async with window(f"{path.as_uri()}{place}") as shown:
+            findings = shown.page.locator("#findings-pane")
+            await expect(findings).to_contain_text("findings (")
+            for _ in range(await findings.locator(".list-rows .row:visible").count()):
+                assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+                await shown.keys("j")
+            await expect(shown.panel()).not_to_be_empty()
+            await shown.keys("o")
+            await expect(shown.page.get_by_role("dialog")).to_contain_text("<img src=x onerror")
+            assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+            await shown.keys("Escape", "Enter")
+            await expect(shown.chosen()).to_be_visible()
+            assert await shown.page.locator("img, iframe, object, embed, body script:not([type])").count() == 1
+            assert "owned" not in (await shown.page.title()).replace("document.title='owned'", "")
+
+
 async def test_a_long_list_is_drawn_where_it_is_looked_at_and_has_no_holes(debugging, tape, message):
     said = b"".join(message("run.queued", id=f"e{number}", sequence=number) for number in range(1, 3001))
     tape.exchange(chunks=[(1, said)])

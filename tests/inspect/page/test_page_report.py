@@ -1,0 +1,100 @@
+"""The page that `wiretape report --format html` writes, opened as a file."""
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.recording import open_recording
+from wiretape_inspect.report import Options, html_form, judge
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def broken(new_tape, message):
+    """A stream whose third event repeats a sequence, then one that is no stream."""
+    tape = new_tape()
+    sequences = [1, 2, 2, *range(3, 40)]
+    events = [message("run.queued", id=f"e{at}", sequence=number) for at, number in enumerate(sequences)]
+    tape.exchange(chunks=[(1, event) for event in events])
+    tape.exchange("/v1/sessions/s1", [(1, b"{}")], headers=(("content-type", "application/json"),))
+    return tape.close()
+
+
+@pytest.fixture
+def reported(tmp_path):
+    """The address of a report about some recordings, judged by the rules about sequences."""
+
+    def report(*paths):
+        page = tmp_path / "report.html"
+        selected = frozenset({"SEQ001", "SEQ002", "SEQ003"})
+        reports = [judge(open_recording(path), f"runs/{path.name}", selected=selected) for path in paths]
+        page.write_text("\n".join(html_form.html_lines(reports, Options())))
+        for each in reports:
+            each.recording.close()
+        return page.as_uri()
+
+    return report
+
+
+def listed(shown):
+    return shown.page.locator("#findings-pane > .list .list-rows .row:visible")
+
+
+def rules(shown):
+    return shown.page.locator("#verdicts .list-rows .row:visible")
+
+
+async def test_it_opens_on_the_findings_and_leads_to_where_they_are(window, reported, broken):
+    async with window(reported(broken)) as shown:
+        await expect(shown.page.locator(".report-said")).to_contain_text("2 findings (2 errors) · ")
+        await expect(listed(shown)).to_have_count(2)
+        await expect(shown.panel()).to_contain_text("a sequence above 2")
+        await expect(shown.panel()).to_contain_text("wiretape show runs/run.db --at 1:3")
+        await expect(shown.panel().locator(".evidence")).to_contain_text("event: run.queued")
+        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors")
+        await shown.keys("Enter")
+        await shown.has_hash("x=1", "e=3", "tab=findings")
+        await expect(shown.chosen().locator(".n")).to_have_text("3")
+        await expect(shown.panel()).to_contain_text("a sequence above 2")
+        await shown.keys("4")
+        await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
+
+
+async def test_every_rule_is_shown_with_its_verdict(window, reported, broken):
+    async with window(reported(broken)) as shown:
+        await shown.page.get_by_role("button", name="Rules 3").click()
+        await shown.has_hash("x=1", "findings=1", "verdicts=1")
+        await expect(rules(shown).locator(".verdict")).to_have_text(["✕ fail", "✕ fail", "✓ pass"])
+        await shown.keys("j", "j")
+        await expect(shown.panel()).to_contain_text("SEQ003")
+        await shown.keys("k")
+        await shown.panel().get_by_role("button").click()
+        await shown.has_hash("x=1", "e=3", "tab=findings")
+        await shown.page.go_back()
+        await expect(rules(shown)).to_have_count(3)
+
+
+async def test_of_several_recordings_one_is_chosen(window, reported, broken, session):
+    async with window(reported(session, broken)) as shown:
+        await expect(shown.page.locator("#files")).to_have_text("2 of 2 recordings ▾")
+        await shown.has_hash("f=2", "x=1", "findings=1")
+        await shown.keys("o")
+        await expect(shown.page.get_by_role("dialog")).to_contain_text("2 errors")
+        await shown.keys("ArrowUp", "Enter")
+        await expect(shown.page.locator("#files")).to_have_text("1 of 2 recordings ▾")
+        await expect(shown.page.locator("#findings-pane")).to_contain_text("Nothing was found.")
+        await shown.page.go_back()
+        await expect(listed(shown)).to_have_count(2)
+
+
+async def test_of_a_large_recording_it_says_what_is_left_out(window, reported, broken, monkeypatch):
+    monkeypatch.setattr(html_form, "EVENTS", 20)
+    async with window(reported(broken)) as shown:
+        await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 before and behind")
+        await shown.keys("Enter")
+        await expect(shown.rows()).to_have_count(10)
+        assert (await shown.texts("type"))[-2] == "╌╌ 32 events left out ╌╌"
+        await shown.keys("4")
+        await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
+        await shown.go("#x=1&r=8")
+        await expect(shown.panel()).to_contain_text("9 to 40, which are not near a finding")
