@@ -71,6 +71,22 @@ def test_an_encoded_stream_is_indexed_decoded(begin, path, new_talk) -> None:
     assert query(path, "SELECT bytes FROM segment")[0]["bytes"] == packed
 
 
+def test_blank_lines_that_come_together_are_one_row(begin, path, new_talk) -> None:
+    """However many there are; what has a time of its own has a row of its own, and nothing is left out."""
+    writer, talk = begin()
+    chunks = [b"data: 1\n\n\n\n\n", b"\n\n", b"\n: ping\n\n\ndata: 2\n\n", b"\n" * 200_000]
+    writer.feed(talk.stream(*chunks))
+    writer.close(talk.tick())
+    rows = query(path, "SELECT * FROM frame JOIN word ON word.id = kind ORDER BY start")
+    kinds = ["message", "blank", "blank", "blank", "comment", "blank", "message", "blank"]
+    assert [row["text"] for row in rows] == kinds
+    assert [row["length"] for row in rows] == [9, 3, 2, 1, 7, 2, 9, 200_000]
+    assert [row["start"] for row in rows] == [sum(row["length"] for row in rows[:at]) for at in range(len(rows))]
+    with open_recording(path) as recording:
+        times = {frame.frame.start: frame.time_ns for frame in recording.frames(1)}
+    assert [row["time_ns"] for row in rows] == [times[row["start"]] for row in rows]
+
+
 def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
     """The view gives each chunk's end and time, for single chunks and for many."""
     writer, talk = begin()

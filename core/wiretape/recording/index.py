@@ -3,6 +3,7 @@
 import sqlite3
 from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 import orjson
@@ -15,6 +16,7 @@ _INSERT = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 _LARGEST = 2**63
 # As a plain text, which is hashed much faster than the member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE.value
+_BLANK = FrameKind.BLANK
 _NO_EVENT = (None,) * 10
 
 Row = tuple[object, ...]
@@ -53,7 +55,7 @@ class Indexer:
 
     def _insert(self, exchange: int, frames: Sequence[SeenFrame]) -> None:
         starts = self._starts.get(exchange, []) if self._plain[exchange] else []
-        self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in frames])
+        self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in _runs(frames)])
 
     def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> Row:
         frame = seen.frame
@@ -94,6 +96,22 @@ class Indexer:
                 self._words.clear()
             self._words[text] = number
         return number
+
+
+def _runs(frames: Sequence[SeenFrame]) -> Sequence[SeenFrame]:
+    """The frames, blank lines that came one behind the other in one chunk as one: there can be millions."""
+    first, last = frames[0].event, frames[-1].event
+    if first is not None and last is not None and last - first == len(frames) - 1:
+        return frames  # messages only, as nearly always
+    runs: list[SeenFrame] = []
+    for is_blank, group in groupby(frames, lambda seen: seen.frame.kind is _BLANK and seen.time_ns):
+        if is_blank is False:
+            runs += group
+        else:
+            begin, *more = group
+            raw = b"".join([begin.frame.raw, *(seen.frame.raw for seen in more)])
+            runs.append(begin._replace(frame=begin.frame._replace(raw=raw)))
+    return runs
 
 
 class _Says(NamedTuple):

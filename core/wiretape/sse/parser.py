@@ -30,7 +30,7 @@ _NO_FIELD = b":\r\n"
 # A frame that begins with none of these is a block, wherever it stands.
 _NO_BLOCK = _NO_FIELD + _BOM[:1]
 # Python 3.11 takes 50 ns to look up the member of an enumeration.
-_MESSAGE = FrameKind.MESSAGE
+_MESSAGE, _BLANK = FrameKind.MESSAGE, FrameKind.BLANK
 
 # What ends a frame.  Each may be searched for from anywhere inside the frame; where it was not
 # found, it can begin with the last `_OVERLAP` bytes of what was searched, but not before.
@@ -151,6 +151,9 @@ class Parser:
                         break
                 if data[begin] not in _NO_BLOCK:
                     self._kind, self._ending, searched = _MESSAGE, _BLANK_LINE, begin
+                elif data.startswith(b"\n\n", begin) and not (self._given or self._after_cr):
+                    begin = self._cut_blank_lines(data, begin, frames)
+                    continue
                 else:
                     searched = self._look_at_start(data, begin)
                 if self._ending is None:
@@ -187,6 +190,16 @@ class Parser:
             self._offset, self._last_event_id = origin + begin, last_event_id
             self._after_cr = data[begin - 1] == _CR
         return begin
+
+    def _cut_blank_lines(self, data: bytes, begin: int, frames: list[Frame]) -> int:
+        """The blank lines from `begin` on, each an LF; gives back where they end.  As above: the same, but sooner."""
+        end = begin + 1
+        while end < len(data) and data[end] == _LF:
+            end += 1
+        origin, last_event_id = self._offset - begin, self._last_event_id
+        frames += [Frame(_BLANK, origin + at, b"\n", (), last_event_id) for at in range(begin, end)]
+        self._offset = origin + end
+        return end
 
     def _look_at_start(self, data: bytes, begin: int) -> int:
         """Tell what frame begins, if enough of its bytes are there; gives back from where to search for its end."""
