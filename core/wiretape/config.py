@@ -53,7 +53,7 @@ def find_config(start: Path) -> Config:
             if path.name == OWN_FILE and (path.exists() or path.is_symlink()) and not path.is_file():
                 raise InputError(f"{said(path)} is no file, so no configuration can be read from it.")
             if path.is_file() and (table := _table(path)) is not None:
-                return _Reader(table).config()
+                return _Reader(path, table).config()
     return Config()
 
 
@@ -62,7 +62,7 @@ def load_config(path: Path) -> Config:
     table = _table(path)
     if table is None:
         raise InputError(f"{said(path)} has no table [tool.wiretape].")
-    return _Reader(table).config()
+    return _Reader(path, table).config()
 
 
 def _table(path: Path) -> Table | None:
@@ -79,7 +79,8 @@ def _table(path: Path) -> Table | None:
 class _Reader:
     """Turns the table of one file into a Config, and says where it cannot."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, path: Path, table: Table) -> None:
+        self._path = path
         self._table = table
         self._severities: dict[str, Severity] = {}
         self._off: set[str] = set()
@@ -106,7 +107,7 @@ class _Reader:
             off=frozenset(self._off),
         )
         return Config(
-            file=self._table.file.path,
+            file=self._path,
             settings=settings,
             select=read.get("select", ()),
             ignore=read.get("ignore", ()),
@@ -130,7 +131,7 @@ class _Reader:
 
     def _file(self, key: str) -> Path:
         # Relative to the file that names it, wherever the command is run.
-        return self._table.file.path.parent / self._table.text(key)
+        return self._path.parent / self._table.text(key)
 
     def _header(self, key: str) -> str:
         name = self._table.values[key]
