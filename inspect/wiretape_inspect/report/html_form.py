@@ -24,7 +24,7 @@ from wiretape_inspect.report.text_form import said, see
 
 EACH, MOST = 50, 10_000
 """How many findings of one rule are shown unless all are asked for, and how many of a recording in any case."""
-EVENTS, BYTES = 20_000, 32 << 20
+EVENTS, BYTES = 50_000, 64 << 20
 """How many events and bytes of bodies a page holds, of all recordings together; of more only what is near findings."""
 _NEAREST, _FARTHEST = 3, 200
 """How far from a finding events may be to be held then: the farther, the fewer findings there are."""
