@@ -1,6 +1,6 @@
 """Rows as lines of text.  Pure: what is recorded is escaped here, in one place, for every line."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,8 @@ STYLES: dict[str, dict[str, Any]] = {
     "head": {"bold": True},
     "finding": {},
     "dim": {"dim": True},
+    "id": {"dim": True},
+    "call": {"fg": "cyan"},
     "durable": {"fg": "green"},
     "delta": {"fg": "cyan"},
     "ephemeral": {},
@@ -30,8 +32,11 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 _INDENT = " " * 16
 _NARROW = 40
-_WHOLE = {"head", "finding"}
-"""The style of the first span of lines that are never cut."""
+_WIDE = 160
+"""Columns from which on there is room for ids of any length."""
+_IDS = {"id", "call"}
+_BEGIN, _END = 7, 6
+"""Characters that are left of an id where there is no room for it."""
 
 Span = tuple[str, str]
 """A text and the name of its style."""
@@ -48,23 +53,72 @@ class Paper:
     def line(self, spans: Sequence[Span]) -> str:
         """One line, cut to the width, every control character in it escaped.
 
-        Heads and findings are never cut: what they say is worth a second line.
+        Heads and findings are never cut, since what they say is worth a second line: it begins beneath the second span.
         """
-        left = None if self.width is None or spans[0][1] in _WHOLE else max(self.width, _NARROW)
-        parts = []
-        for said, style in spans:
-            text = printable(said)
-            if left is not None:
-                text = _cut(text, left)
-                left -= cell_len(text)
-            parts.append(click.style(text, **STYLES[style]) if self.colour and style and text else text)
+        safe = [(printable(text), style) for text, style in spans]
+        if self.width is None:
+            return self._styled(safe)
+        width = max(self.width, _NARROW)
+        if spans[0][1] == "head" or any(style == "finding" for _, style in spans):
+            return "\n".join(map(self._styled, _wrapped(safe, width)))
+        return self._styled(_cut([_brief(span) for span in safe] if width < _WIDE else safe, width))
+
+    def _styled(self, spans: Iterable[Span]) -> str:
+        parts = (
+            click.style(text, **STYLES[style]) if self.colour and style and text else text for text, style in spans
+        )
         return "".join(parts).rstrip()
 
 
-def _cut(text: str, columns: int) -> str:
-    if cell_len(text) <= columns:
-        return text
-    return set_cell_size(text, columns - 1).rstrip() + "…" if columns > 0 else ""
+def _brief(span: Span) -> Span:
+    """An id by its beginning and its end, which tell it from others: `evt_400…7783e9`."""
+    text, style = span
+    brief = style in _IDS and len(text) > _BEGIN + _END + 1
+    return (f"{text[:_BEGIN]}…{text[-_END:]}", style) if brief else span
+
+
+def _cut(spans: Iterable[Span], left: int) -> Iterator[Span]:
+    """Spans as far as there is room for them."""
+    for text, style in spans:
+        fits = cell_len(text) <= left
+        yield text if fits else set_cell_size(text, max(left - 1, 0)).rstrip() + "…" * (left > 0), style
+        left = max(left - cell_len(text), 0)
+
+
+def _wrapped(spans: Sequence[Span], width: int) -> Iterator[list[Span]]:
+    """Spans as lines, those after the first indented by the length of the first span."""
+    indent = min(cell_len(spans[0][0]), width // 2) if len(spans) > 1 else 0
+    for start, end in _breaks("".join(text for text, _ in spans).rstrip(), width, indent):
+        yield [(" " * indent if start else "", ""), *_between(spans, start, end)]
+
+
+def _breaks(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
+    """Where lines begin and end: at two blanks, or one, if there are any in the second half of a line."""
+    start, room = 0, width
+    while (end := start + _fitting(text[start:], room)) < len(text):
+        blanks = (text.rfind(blank, start + room // 2, end + len(blank)) for blank in ("  ", " "))
+        end = next((at for at in blanks if at >= 0), end)
+        yield start, end
+        start = len(text) - len(text[end:].lstrip(" "))
+        room = width - indent
+    yield start, end
+
+
+def _fitting(text: str, room: int) -> int:
+    """How many characters of `text` there is room for."""
+    for index, character in enumerate(text):
+        room -= cell_len(character)
+        if room < 0:
+            return index
+    return len(text)
+
+
+def _between(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
+    """What of the spans stands between two characters of their text."""
+    at = 0
+    for text, style in spans:
+        yield text[max(start - at, 0) : max(end - at, 0)], style
+        at += len(text)
 
 
 def head(exchange: Exchange) -> list[Span]:
@@ -102,7 +156,7 @@ def body(arrow: str, preview: str) -> list[Span]:
 def finding(found: Finding) -> list[Span]:
     """A finding, to stand beneath its row."""
     style = found.severity if found.severity in STYLES else "bad"
-    return [(_INDENT, "finding"), (f"└ {found.code} {found.severity}", style), (f"  {found.message}", "")]
+    return [(f"{_INDENT}└ ", style), (f"{found.code} {found.severity}", style), (f"  {found.message}", "finding")]
 
 
 def stream(row: StreamRow) -> list[Span]:
@@ -144,9 +198,9 @@ def _event(row: EventRow) -> list[Span]:
     spans = _columns(row.event, mark, row.time_ns, row.gap_ns)
     spans.append((f"{row.type or '(no type)':<19}", row.standing))
     if row.id is not None:
-        spans.append((f"  {row.id or '(empty id)'}", "dim"))
+        spans += [("  ", ""), (row.id or "(empty id)", "id")]
     if row.tool_call_id is not None:
-        spans.append((f"  {row.tool_call_id}", "delta"))
+        spans += [("  ", ""), (row.tool_call_id, "call")]
     if row.note:
         spans.append((f"  [{row.note}]", "bad"))
     return [*spans, (f"  {row.preview}", "")]

@@ -94,8 +94,8 @@ def spans(
 
 def _marked(spans: list[Span]) -> list[Span]:
     """The row that the question is about: with a mark, and never cut."""
-    text, style = spans[0]
-    return [("▶", "finding"), (text[1:], style), *spans[1:]]
+    text, _ = spans[0]
+    return [(f"▶{text[1:]}", "finding"), *spans[1:]]
 
 
 def row(seen: SeenFrame, since_ns: int) -> EventRow:

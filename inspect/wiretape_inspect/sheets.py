@@ -12,6 +12,8 @@ from wiretape_inspect.words import count, digits, duration, moment
 _TEXT = 400
 """Characters of a text that are shown: its last ones."""
 _CALLS = 10
+_ID = 40
+"""Columns that ids are given, unless all of them are shorter."""
 _STYLES: dict[Status, str] = {
     "known": "dim",
     "same": "durable",
@@ -54,15 +56,16 @@ def _stretch(stretch: Stretch) -> str:
 
 def calls(work: Work, named: Iterable[Stretch]) -> Iterator[list[Span]]:
     """Runs, then tool calls: `named` are those of `work`, with what they call."""
+    wide = min(max(map(len, (*work.runs, *work.calls)), default=0), _ID)
     for run in work.runs.values():
-        yield _line("run", run)
+        yield _line("run", run, wide)
     for call in named:
-        yield _line("tool", call)
+        yield _line("tool", call, wide)
     if not work.runs and not work.calls:
         yield [("no runs and no tool calls", "finding")]
 
 
-def _line(name: str, stretch: Stretch) -> list[Span]:
+def _line(name: str, stretch: Stretch, wide: int) -> list[Span]:
     began, ended = stretch.began, stretch.ended
     lasted = duration(ended.time_ns - began.time_ns) if began and ended else ""
     style = "gap" if stretch.open else "bad" if stretch.outcome.endswith("failed") else "durable"
@@ -70,7 +73,7 @@ def _line(name: str, stretch: Stretch) -> list[Span]:
     outcome = "open" if stretch.open else stretch.outcome
     return [
         (f"{name:>8}  ", "dim"),
-        (f"{stretch.id:<16}  ", ""),
+        (f"{stretch.id:<{wide}}  ", ""),
         (f"{places:<15} {lasted:>9}  ", "dim"),
         (f"{outcome:<14}  ", style),
         (f"{count(stretch.events, 'event')}  {stretch.name}", ""),

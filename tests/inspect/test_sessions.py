@@ -2,8 +2,14 @@
 
 import json
 
+import pytest
+
 from wiretape.observe import Ending
+from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect import tables
+from wiretape_inspect.lines import Paper
+from wiretape_inspect.summary import summarise
 
 
 def finding(number, severity=Severity.ERROR):
@@ -57,7 +63,7 @@ def test_findings_are_counted_for_their_session_and_altogether(tape, run, messag
     output = run("sessions", tape.close()).output
 
     assert [row["findings"] for row in cells(output)] == ["2 errors, 1 note", "-"]
-    assert output.endswith("findings: error: 3, note: 1\n")
+    assert output.endswith("findings: 3 errors, 1 note\n")
 
 
 def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
@@ -92,3 +98,16 @@ def test_an_empty_recording_has_no_table(tape, run):
 
     assert result.exit_code == 0
     assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]
+
+
+@pytest.mark.parametrize(("width", "tabular"), [(200, True), (80, False), (None, True)])
+def test_where_the_table_has_no_room_a_session_has_lines_of_its_own(session, width, tabular):
+    with open_recording(session) as recording:
+        lines = list(tables.sessions(summarise(recording, {}), Paper(width=width)))
+
+    told = lines[2 : lines.index("", 2)]
+    assert (told[0].split()[0] == "session") is tabular
+    if not tabular:
+        assert told[:2] == ["s1", "    2 streams · 41 events · 4 durable · 37 deltas · last seq 4"]
+        assert told[3] == "    client closed: 1, service reset in mid-event: 1"
+        assert max(map(len, "\n".join(lines).splitlines())) <= width

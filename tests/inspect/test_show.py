@@ -7,7 +7,9 @@ import pty
 import subprocess
 import sys
 
+import click
 import pytest
+from rich.cells import cell_len
 
 from wiretape.observe import BytesLost, Ending, Side
 from wiretape.rules import Finding, Party, Severity
@@ -304,12 +306,38 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
     assert process.wait(20) == 141
 
 
-def test_a_finding_is_never_cut_to_the_width(tape, message):
+def test_a_finding_goes_on_beneath_itself_instead_of_being_cut(tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
     tape.find(finding(1, event=1, message="word " * 40 + "end."))
     output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1")
 
-    assert " end." in output
+    at = output.index(" " * 16 + "└ SEQ001")
+    first, *more = output[at:].split("    end ")[0].splitlines()
+    assert len(more) > 1
+    assert all(line.startswith(" " * 18 + "word") for line in more)
+    assert " ".join([first, *more]).split()[-41:] == ["word"] * 40 + ["end."]
+    assert all(len(line) <= 80 for line in output.splitlines())
+
+
+def test_the_value_of_an_event_is_whole_on_a_terminal(tape, message):
+    """It is broken into lines where it has no blanks, and where characters are two columns wide."""
+    said = "x" * 150 + "漢" * 70
+    tape.exchange(chunks=[(1, message("a", id="e1", said="SAID").replace(b"SAID", said.encode()))])
+    output = on_terminal(wiretape("show", tape.close(), "--at", "1:1"), PAGER="cat", NO_COLOR="1")
+
+    assert "".join(output.split()).count(said) == 3, "in the row, in the field and in the bytes"
+    assert all(cell_len(line) <= 80 for line in output.splitlines())
+
+
+def test_long_ids_leave_room_for_what_an_event_holds_on_a_terminal(tape, message):
+    tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", said="hello"))])
+    path = tape.close()
+
+    for columns, shown in ((90, "evt_012…abcdef"), (200, "evt_0123456789abcdef")):
+        output = on_terminal(wiretape("show", path), PAGER="cat", NO_COLOR="1", COLUMNS=str(columns))
+        row = the_line(output, "tool.started")
+        assert shown in row.split()
+        assert "hello" in row
 
 
 @pytest.mark.parametrize("no_color", [False, True])
@@ -318,11 +346,10 @@ def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_col
     output = on_terminal(wiretape("show", session), PAGER="cat", **({"NO_COLOR": "1"} if no_color else {}))
 
     assert ("\x1b[" in output) is not no_color
-    assert output.endswith("at 16.492s\n" if no_color else "at 16.492s\x1b[0m\n")
-    if no_color:
-        rows = [line for line in output.splitlines() if not line.startswith("#")]
-        assert max(map(len, rows)) == 80
-        assert any(len(line) == 80 and line.endswith("…") for line in rows)
+    rows = click.unstyle(output).splitlines()
+    assert rows[-1] == "      at 16.492s"
+    assert max(map(len, rows)) == 80
+    assert any(len(line) == 80 and line.endswith("…") for line in rows)
 
 
 def on_terminal(command, **environment):

@@ -58,7 +58,7 @@ def _line(found: Found) -> list[Span]:
         parts.append(f"{duration(abs(found.later_ns))} {'later' if found.later_ns > 0 else 'sooner'}")
     columns = " ".join(f"{place:<10}" for place in places)
     # Lines of findings are never cut.
-    return [("", "finding"), (f"{found.kind:>9}  ", _STYLES[found.kind]), (columns, "dim"), ("  ".join(parts), "")]
+    return [(f"{found.kind:>9}  ", _STYLES[found.kind]), (columns, "dim"), ("  ".join(parts), "finding")]
 
 
 def _at(place: Place) -> str:
