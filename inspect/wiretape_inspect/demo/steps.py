@@ -144,6 +144,7 @@ def _go_on(path: Path) -> None:
     if shutil.which("wiretape") is None and program.exists():
         _say(f"  . {_near(program)}    (so that the shell finds wiretape)")
     for command in (
+        f"wiretape debug {path} --open    (in a browser: n goes to the next finding, 4 tells what the client knew)",
         f"wiretape sessions {path}",
         f"wiretape show {path} --exchange 2",
         f"wiretape export {path} --format sse --exchange 2",
