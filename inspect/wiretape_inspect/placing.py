@@ -1,12 +1,15 @@
 """A recording put where the user wants it, once it is whole."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import InputError
 from wiretape.recording import Recording, check_output, open_recording
+from wiretape.recording.file import claim_writing, remove, remove_beside
 from wiretape.recording.formats import Incoming, store
+from wiretape.recording.schema import begins_like_sqlite
 from wiretape.text import printable
 
 
@@ -29,13 +32,29 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
     `look` is shown it before; what it raises, and an interruption, leaves nothing behind and what was there as it was.
     """
     made = to.with_name(f".{to.name}.{os.getpid()}")
-    store(incoming, made)
     try:
+        remove(made)  # what a process of the same number left that was killed
+        store(incoming, made)
         if look is not None:
             with open_recording(made) as recording:
                 look(recording)
-        made.replace(to)
+        with _nobody_writing(to):
+            remove_beside(to)
+            made.replace(to)
     except OSError as error:
         raise InputError(f"{printable(str(to))} cannot be written: {error.strerror}.") from None
     finally:
-        made.unlink(missing_ok=True)
+        remove(made)
+
+
+@contextmanager
+def _nobody_writing(to: Path) -> Iterator[None]:
+    """Raises RecordingError where a recorder is at work on the recording that is to be replaced, and OSError."""
+    if not (to.exists() and begins_like_sqlite(to)):
+        yield
+        return
+    descriptor = claim_writing(to)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.recording import open_recording
+from wiretape.observe import RequestStarted
+from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import FORMATS, named
 
 TAPE = """\
@@ -40,6 +41,31 @@ def test_a_recording_is_made_beside_it(run):
     with open_recording("run.db") as recording:
         assert recording.info.started_unix_ns == 1_795_253_400_000_000_001
         assert {finding["code"] for finding in recording.findings()} == {"EVT004", "SSE002"}
+
+
+def test_a_recording_that_is_replaced_leaves_nothing_of_itself(run):
+    """A recorder that was killed leaves a file beside, which SQLite would take for part of the new recording."""
+    writer = Writer.create("killed.db", upstream="http://old")
+    writer.feed([RequestStarted(1, 5, "", "GET", "http", "old", "/old", "HTTP/1.1", ())])
+    writer.commit()
+    for name in ("", "-wal", "-shm"):
+        Path(f"run.db{name}").write_bytes(Path(f"killed.db{name}").read_bytes())
+    writer.close()
+
+    run("import", "run.tape", "--force")
+    assert sorted(path.name for path in Path().iterdir()) == ["killed.db", "run.db", "run.tape"]
+    with open_recording("run.db") as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()] == ["/v1/sessions/ses_1/events/stream"]
+
+
+def test_a_recording_that_is_being_made_is_not_replaced(run):
+    writer = Writer.create("run.db", upstream="http://a")
+    told = run("import", "run.tape", "--force")
+    writer.close()
+    assert (told.exit_code, told.stderr) == (2, "Error: run.db is being recorded to by another process.\n")
+    with open_recording("run.db") as recording:
+        assert recording.info.upstream == "http://a"
+    assert sorted(path.name for path in Path().iterdir()) == ["run.db", "run.tape"]
 
 
 def test_credentials_are_replaced(run):

@@ -62,7 +62,7 @@ class OpenFile:
             return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns)
         except BaseException as error:
             if fresh:
-                _remove(path)
+                remove(path)
             if isinstance(error, sqlite3.Error | OSError):
                 raise RecordingError(f"Cannot record to {path}: {error}.") from None
             raise
@@ -213,6 +213,16 @@ def claim_writing(path: Path) -> int:
     return descriptor
 
 
-def _remove(path: Path) -> None:
-    for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-        name.unlink(missing_ok=True)
+def remove(path: Path) -> None:
+    """Remove a recording, if there is one, and what SQLite keeps beside it.  Raises OSError."""
+    path.unlink(missing_ok=True)
+    remove_beside(path)
+
+
+def remove_beside(path: Path) -> None:
+    """Remove what SQLite keeps beside a recording: it would be taken for part of another that comes in its place.
+
+    Raises OSError.
+    """
+    for name in ("-wal", "-shm"):
+        Path(f"{path}{name}").unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, BytesLost, Observation
+from wiretape.recording.file import remove
 from wiretape.recording.formats.model import Incoming
 from wiretape.recording.formats.registry import Format
 from wiretape.recording.model import Capture
@@ -43,10 +44,10 @@ def store(incoming: Incoming, path: Path) -> None:
     except BaseException:
         with suppress(Exception):
             writer.close()
-        path.unlink(missing_ok=True)
+        remove(path)
         raise
     if writer.trouble is not None:
-        path.unlink(missing_ok=True)
+        remove(path)
         raise InputError(f"{printable(str(path))} cannot be written: {writer.trouble}.")
 
 
