@@ -80,7 +80,7 @@ def _flows(path: Path) -> "Iterator[HTTPFlow | None]":
             _check(path, file.peek(64))
             for flow in FlowReader(file).stream():
                 http = isinstance(flow, HTTPFlow) and flow.websocket is None and flow.request.method != "CONNECT"
-                yield flow if http and isinstance(flow, HTTPFlow) else None
+                yield _sound(flow) if http and isinstance(flow, HTTPFlow) else None
     except InputError:
         raise
     except OSError as error:
@@ -89,6 +89,13 @@ def _flows(path: Path) -> "Iterator[HTTPFlow | None]":
         raise InputError(
             f"{said(path)} is damaged, or of another version of mitmproxy: {printable(str(error)[:200])}."
         ) from None
+
+
+def _sound(flow: "HTTPFlow") -> "HTTPFlow":
+    """The same flow.  mitmproxy takes anything for an error; raises TypeError where it is none."""
+    if flow.error is not None and not hasattr(flow.error, "timestamp"):
+        raise TypeError("an error without a time")
+    return flow
 
 
 def _check(path: Path, beginning: bytes) -> None:

@@ -75,8 +75,14 @@ def test_of_what_mitmproxy_streamed_the_heads_come_in_and_that_is_said(tmp_path,
     assert "The body of exchange 1 is not in the file: mitmproxy streamed it" in said
 
 
+def with_an_odd_error(data):
+    """A text where a flow has what failed."""
+    assert b"5:error;0:~" in data
+    return data.replace(b"5:error;0:~", b"5:error;0:;")
+
+
 @pytest.mark.parametrize(
-    "change", [lambda data: data[:-900], lambda data: data.replace(b"path", b"p\xffth"), bytes.upper]
+    "change", [lambda data: data[:-900], lambda data: data.replace(b"path", b"p\xffth"), bytes.upper, with_an_odd_error]
 )
 def test_a_damaged_flow_file_is_one_sentence(tmp_path, change):
     path = tmp_path / "x.flows"

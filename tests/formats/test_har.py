@@ -287,8 +287,7 @@ def test_files_of_other_programs_come_in_with_all_events(tmp_path, file, number,
         (b'{"log": {"entries": [{}]}}', "log.entries[0].request: it is missing"),
         (b'{"log": {"entries": [{"request": {"url": "http://[x/"}}]}}', "request.url: it is no URL"),
         (
-            b'{"log": {"entries": [{"startedDateTime": "2026-11-21T12:00:00Z", "request": {"url": "http://x/"}, '
-            b'"response": {"status": 1000}}]}}',
+            b'{"log":{"entries":[{"startedDateTime":"2026-11-21","request":{"url":"http://x/"},"response":{"status":1000}}]}}',
             "response.status: it has to be 999 at most",
         ),
         (b'{"log": {"entries": [{"request": {"url": "http://x/"}}]}}', "startedDateTime: it has to be a time"),
