@@ -32,24 +32,36 @@ class _Entry(click.Command):
         return command
 
 
-_ENTRIES = (
-    _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
-    _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
-    _Entry("serve", "wiretape_replay.service.cli:serve", "Play the whole service, as a scenario says."),
-    _Entry("control", "wiretape_replay.control.commands:control", "Move the playheads of a replay that runs."),
-    _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),
-    _Entry("rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are judged by."),
-    _Entry("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
-    _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
-    _Entry("debug", "wiretape_inspect.commands.debug:debug", "Look at a recording in a browser, event by event."),
-    _Entry("diff", "wiretape_inspect.commands.diff:diff", "Tell what differs between two recordings."),
-    _Entry("export", "wiretape_inspect.commands.export:export", "Write recordings as files of other formats."),
-    _Entry("import", "wiretape_inspect.commands.importing:import_", "Make a recording of a file of another format."),
-    _Entry("merge", "wiretape_inspect.commands.merge:merge", "Make one recording of several."),
-    _Entry("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller recording of one, or redact it."),
-    _Entry("datasette", "wiretape_inspect.commands.datasette:datasette", "Tell datasette about a recording."),
-    _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
-)
+_GROUPS = {
+    "Record and play": (
+        _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
+        _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
+        _Entry("serve", "wiretape_replay.service.cli:serve", "Play the whole service, as a scenario says."),
+        _Entry("control", "wiretape_replay.control.commands:control", "Move the playheads of a replay that runs."),
+    ),
+    "Look and judge": (
+        _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),
+        _Entry("rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are judged by."),
+        _Entry("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
+        _Entry("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
+        _Entry("debug", "wiretape_inspect.commands.debug:debug", "Look at a recording in a browser, event by event."),
+        _Entry("diff", "wiretape_inspect.commands.diff:diff", "Tell what differs between two recordings."),
+    ),
+    "Convert, merge and trim": (
+        _Entry("export", "wiretape_inspect.commands.export:export", "Write recordings as files of other formats."),
+        _Entry(
+            "import", "wiretape_inspect.commands.importing:import_", "Make a recording of a file of another format."
+        ),
+        _Entry("merge", "wiretape_inspect.commands.merge:merge", "Make one recording of several."),
+        _Entry("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller recording of one, or redact it."),
+        _Entry("datasette", "wiretape_inspect.commands.datasette:datasette", "Tell datasette about a recording."),
+    ),
+    "Try it": (
+        _Entry("demo", "wiretape_inspect.demo:demo", "Record, judge and replay a small service on this machine."),
+    ),
+}
+"""What `wiretape --help` lists, under which headings."""
+_ENTRIES = tuple(entry for group in _GROUPS.values() for entry in group)
 
 
 def subcommand(name: str) -> click.Command:
@@ -63,6 +75,12 @@ class _Programs(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        width = max(len(entry.name or "") for entry in _ENTRIES)
+        for title, group in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{entry.name:{width}}", entry.short_help or "") for entry in group])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -1,5 +1,7 @@
 """The `wiretape` command itself, without its subcommands."""
 
+import re
+import signal
 import subprocess
 import sys
 from types import ModuleType
@@ -60,8 +62,16 @@ def test_help_lists_every_command_in_the_order_of_their_use(flag):
     result = run(flag)
 
     assert result.exit_code == 0
-    listed = result.output.partition("Commands:\n")[2].partition("\n\n")[0]
-    assert [line.split()[0] for line in listed.splitlines()] == COMMANDS
+    lines = result.output.partition("Exit status")[0].splitlines()
+    listed = [line for line in lines if re.match("  [a-z]+ ", line)]
+    assert [line.split()[0] for line in listed] == COMMANDS
+    assert len({len(re.match("  [a-z]+ +", line)[0]) for line in listed}) == 1, "in one column, over all groups"
+
+
+def test_help_sorts_the_commands_into_groups():
+    headings = re.findall(r"^(\S.*):$", run("--help").output, re.MULTILINE)
+
+    assert headings == ["Options", "Record and play", "Look and judge", "Convert, merge and trim", "Try it"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -161,6 +171,58 @@ def test_an_interrupt_while_the_command_is_loaded_ends_quietly_too(tmp_path):
     )
 
     assert (result.returncode, result.stdout, result.stderr) == (130, "", "")
+
+
+_READS_FOREVER = """
+import contextlib, sys, types, click
+from wiretape import cli
+@click.command()
+def fake():
+    with contextlib.ExitStack() as stack:
+        stack.callback(print, 'cleaned up')
+        print('ready', flush=True)
+        sys.stdin.read()
+sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')
+sys.modules['wiretape_fake'].fake = fake
+cli.wiretape.commands['fake'] = cli._Entry('fake', 'wiretape_fake:fake', '')
+sys.argv[1:] = ['fake']
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_ended_cleans_up(number):
+    """As Ctrl-C does: a tape is read into a temporary recording, which must not stay behind."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _READS_FOREVER + _AS_INSTALLED],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        said = process.communicate(timeout=50)
+
+    assert (process.returncode, said) == (128 + number, ("cleaned up\n", ""))
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_standard_stream_goes_nowhere(closed, tmp_path):
+    """And no file gets its number, into which what is said would go then."""
+    written = tmp_path / "number"
+    code = f"import os; os.fstat(0), os.fstat(1), os.fstat(2); open({str(written)!r}, 'w').write('whole')"
+    loaded, called = _AS_INSTALLED.split("; ")
+    program = f"import sys; sys.argv[1:] = ['--help']\n{loaded}\ntry:\n    {called}\nfinally:\n    {code}"
+    result = subprocess.run(
+        ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, program],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert written.read_text("utf-8") == "whole"
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])

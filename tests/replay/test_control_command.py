@@ -262,3 +262,11 @@ def test_recorded_text_cannot_steer_the_terminal(serve, new_reel):
 )
 def test_the_command_that_is_told_goes_to_a_loopback_address(url, line):
     assert command_line(url, "t") == line
+
+
+def test_help_lists_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
+    listed = CliRunner().invoke(control, ["--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
+
+    names = re.findall(r"^  (\w+)", listed, re.MULTILINE)
+    assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait"]
+    assert "..." not in listed

@@ -58,7 +58,18 @@ def _told(answer: Mapping[str, Any]) -> Iterator[str]:
     yield from telling.lines(answer)
 
 
-@click.group(epilog="Example: wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…")
+class _InOrder(click.Group):
+    """Lists its commands in the order in which they stand here, and whole sentences of them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.help or "") for name, command in self.commands.items()])
+
+
+@click.group(cls=_InOrder, epilog="Example: wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…")
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
