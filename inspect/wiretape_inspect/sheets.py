@@ -12,8 +12,7 @@ from wiretape_inspect.words import count, digits, duration, moment
 _TEXT = 400
 """Characters of a text that are shown: its last ones."""
 _CALLS = 10
-_ID = 40
-"""Columns that ids are given, unless all of them are shorter."""
+_ROOM = 40
 _STYLES: dict[Status, str] = {
     "known": "dim",
     "same": "durable",
@@ -48,6 +47,11 @@ def state(known: State) -> Iterator[list[Span]]:
         yield fact("known", f"from exchanges {', '.join(map(str, known.connections))}")
 
 
+def _room(cells: Iterable[str]) -> int:
+    """How many columns these are given, one beneath the other."""
+    return min(max(map(len, cells), default=0), _ROOM)
+
+
 def _stretch(stretch: Stretch) -> str:
     began, ended = stretch.began, stretch.ended
     since = f"since {began.exchange}:{began.event}, {moment(began.time_ns)}" if began else "its start was not seen"
@@ -56,7 +60,7 @@ def _stretch(stretch: Stretch) -> str:
 
 def calls(work: Work, named: Iterable[Stretch]) -> Iterator[list[Span]]:
     """Runs, then tool calls: `named` are those of `work`, with what they call."""
-    wide = min(max(map(len, (*work.runs, *work.calls)), default=0), _ID)
+    wide = _room([*work.runs, *work.calls])
     for run in work.runs.values():
         yield _line("run", run, wide)
     for call in named:
@@ -90,10 +94,12 @@ def _spoken(name: str, spoken: Spoken) -> Iterator[list[Span]]:
 def resume(view: Resume) -> Iterator[list[Span]]:
     """Two connections side by side: what was not known already, an id a line, then how many there are of each kind."""
     yield [(f"#{view.first} then #{view.second}  ", "head"), (_after(view), "")]
-    yield [(f"{'':8}  {f'#{view.first}':<29} {f'#{view.second}':<29} id", "dim")]
-    for row in view.rows:
-        if row.status != "known":
-            yield _joined(row)
+    shown = [row for row in view.rows if row.status != "known"]
+    first = _room([f"#{view.first}", *(_here(row.first) for row in shown)])
+    second = _room([f"#{view.second}", *(_here(row.second) for row in shown)])
+    yield [(f"{'':8}  {f'#{view.first}':<{first}}  {f'#{view.second}':<{second}}  id", "dim")]
+    for row in shown:
+        yield _joined(row, first, second)
     for low, high in view.missing:
         span = digits(low) if low == high else f"{digits(low)} to {digits(high)}"
         yield [(f"{'missing':>8}  ", "bad"), (f"sequence {span}: on neither connection", "finding")]
@@ -108,12 +114,12 @@ def _after(view: Resume) -> str:
     return f"resumed after {view.cursor}" + ("" if view.cursor_known else f", which was not on #{view.first}")
 
 
-def _joined(row: Joined) -> list[Span]:
+def _joined(row: Joined, first: int, second: int) -> list[Span]:
     style = _STYLES[row.status]
     preview = next(here.preview for here in (row.second, row.first) if here is not None)
     return [
         (f"{row.status:>8}  ", style),
-        (f"{_here(row.first):<29} {_here(row.second):<29} ", style),
+        (f"{_here(row.first):<{first}}  {_here(row.second):<{second}}  ", style),
         (f"{row.id}  ", ""),
         (preview, "dim"),
     ]

@@ -99,6 +99,7 @@ def test_the_command_shows_what_was_not_known(run, tape, message):
     assert lines[0] == "#1 then #2  resumed after e1"
     assert [line.split()[0] for line in lines[2:]] == ["lost", "same", "new", "missing", "1"]
     assert lines[2].split() == ["lost", "2", "seq", "2", "run.started", "-", "e2", '{"text":"as', "it", 'was"}']
+    assert {line.index("  e") for line in lines[2:5]} == {lines[1].index("  id")}
     assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
     assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"
 
