@@ -76,15 +76,15 @@ gzip and base64, a JSON array of an object for each message: what `event` answer
 place of `base64` where the bytes are UTF-8 (`base64` is then the base64 of `text` in UTF-8).  The keys of its row are
 among them, so that blocks also give the rows of the messages in a run.
 
-A report (`wiretape report --format html`) holds more.  `<script … id="report">` is `{format: 1, start, files}`: where to
-begin, and of each recording `{file, summary, severities}`.  Their documents are `data`, `data-2`, `data-3` and so on; `f`
-in the address names one by its number.  In each, `recording` has
-`report`: `{file, summary, severities, more, doubts, known, selected, events, exchanges, radius}`.  `more` counts by code
-the findings that are not listed, `known` those that a baseline knows; `radius` is null, or how far from a finding
-messages are held: then `rows` have rows `{row: "omitted", first, last}` for the others, and `details`, `states`,
-`overviews` and `resumes` are without them.  `recording.findings` have `{expected, actual, request, asked, end, evidence,
-see}` beyond the keys of a Finding, and `recording.rules` has every rule, with `{verdict, exercised, inconclusive, because,
-findings, known, selected, basis, url}`.
+A report (`wiretape report --format html`) holds more.  `<script … id="report">` is `{format: 1, start, files}`:
+where to begin, and of each recording `{file, summary, severities}`.  Their documents are `data`, `data-2`, `data-3`
+and so on; `f` in the address names one by its number.  In each, `recording` has `report`: `{file, summary,
+severities, more, doubts, known, selected, events, exchanges, radius}`.  `more` counts by code the findings that are
+not listed, `known` those that a baseline knows; `radius` is null, or how far from a finding messages are held: then
+`rows` have rows `{row: "omitted", first, last}` for the others, and `details`, `states`, `overviews` and `resumes`
+are without them.  `recording.findings` have `{expected, actual, request, asked, end, evidence, see}` beyond the keys
+of a Finding, and `recording.rules` has every rule, with `{verdict, exercised, inconclusive, because, findings,
+known, selected, basis, url}`.
 
 `states` has for each stream, gzip and base64, `{exchange, connections, texts: [text…], steps: [[event, changes]…]}`.
 The state just after message E is what all steps up to E, in order, say; the first is that before message 1:
