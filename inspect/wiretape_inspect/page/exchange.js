@@ -4,7 +4,7 @@
 function showSummary(panel, app, tab) {
   const { head } = app;
   if (!head || tab === "bytes" || tab === "state") {
-    panel.append(make("p", { class: "empty", text: head ? "Choose an event: j and k step through them." : "Nothing has been recorded yet." }));
+    panel.append(make("p", { class: "empty", text: head ? "Choose an event: j and k step through them." : "There is no exchange to look at." }));
     return;
   }
   const found = app.recording.findings.filter((one) => one.exchange === head.exchange);

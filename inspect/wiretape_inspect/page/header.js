@@ -43,7 +43,7 @@ function showHeader(app) {
   showNewer(app);
   byId("picker").hidden = !head;
   if (!head) {
-    setText(byId("facts"), "This recording has no exchange yet.");
+    setText(byId("facts"), `This recording has no exchange${recording.live ? " yet" : ""}.`);
     return;
   }
   byId("picker").replaceChildren(

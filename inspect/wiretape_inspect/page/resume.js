@@ -54,9 +54,10 @@ class ResumePane {
     const title = make("h2", null, `#${head.first} then #${head.second} `);
     const after = head.cursor === null ? "resumed without a cursor" : `resumed after ${shown(head.cursor, 100)}${head.cursor_known ? "" : ", which the first never had"}`;
     title.append(make("span", { class: head.cursor_known ? "dim" : "wrong", text: after }));
-    const tally = make("p", { class: "tally" });
+    const tally = make("ul", { class: "tally" });
     for (const [status, number] of counts) {
-      tally.append(make("span", { class: `joined ${status}`, title: STATUS_WORDS[status] || "", text: `${STATUS_SIGNS[status] || ""} ${grouped(number)} ${printable(status)}` }));
+      const said = make("span", { class: `joined ${status}`, text: `${STATUS_SIGNS[status] || ""} ${grouped(number)} ${printable(status)}` });
+      tally.append(make("li", null, said, make("span", { class: "dim", text: STATUS_WORDS[status] ? `: ${STATUS_WORDS[status]}` : "" })));
     }
     const missing = head.missing.slice(0, 20).map(([low, high]) => (low === high ? `${low}` : `${low} to ${high}`));
     this.summary.replaceChildren(title, tally);

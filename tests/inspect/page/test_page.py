@@ -151,6 +151,7 @@ async def test_two_connections_are_laid_side_by_side(debugging, session):
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
         await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
+        await expect(pane.locator(".tally li").first).to_contain_text(": came ")
         rows = pane.locator(".list-rows .row:visible")
         assert await rows.locator(".status").all_text_contents()
         await shown.has_hash("x=3", "resume=2")
