@@ -1,8 +1,10 @@
 """Where in the bodies of an exchange secrets stand."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter, itemgetter
 
 from wiretape.encoding import Decoder, DecodingError, decoder, is_identity
 from wiretape.observe import BytesArrived, BytesLost, Side, header
@@ -15,6 +17,7 @@ UNDECODABLE = "redacted: it could not be decoded"
 _LINE = re.compile(rb"[^\r\n]+")
 _DATA = re.compile(rb"data(?:: ?)?")
 _FIELD = re.compile(rb"(?:data|event|id|retry):? ?")
+_LONGEST_FIELD = len(b"event: ")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,6 +43,10 @@ class Found:
     """Its encoding where it has to be decoded for that."""
     unread: int = 0
     """How many JSON texts in it could not be read, so that no path leads into them."""
+    undecodable: bool = False
+    """Whether it cannot be decoded, from some place on at least, and is left out from there."""
+    longest: int = 0
+    """Bytes of the longest span."""
 
 
 def found(recording: Recording, exchange: Exchange, side: Side, secrets: Secrets, literals: Literals) -> Found:
@@ -56,9 +63,9 @@ def found(recording: Recording, exchange: Exchange, side: Side, secrets: Secrets
         for start, text, places in _texts(parts, exchange, side):
             _look(made, text, places, start, secrets)
     made.spans.sort()
-    if any(isinstance(part, BytesLost) and part.why == UNDECODABLE for part in parts):
-        return made
-    return made if made.spans else Found(unread=made.unread)
+    made.longest = max((len(span.text) for span in made.spans), default=0)
+    made.undecodable = any(isinstance(part, BytesLost) and part.why == UNDECODABLE for part in parts)
+    return made if made.spans or made.undecodable else Found(unread=made.unread)
 
 
 def decoded(encoding: str | None, body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesArrived | BytesLost]:
@@ -107,12 +114,12 @@ class Decoding:
         return BytesLost(part.exchange, time_ns, part.side, start, count, why)
 
 
-def overwritten(run: BytesArrived, spans: Sequence[Span]) -> BytesArrived:
+def overwritten(run: BytesArrived, body: Found) -> BytesArrived:
     """A run of a body with what is found in it overwritten."""
     data = bytearray(run.data)
-    for span in spans:
-        if span.start >= run.end:
-            break
+    first = bisect_left(body.spans, run.start - body.longest, key=attrgetter("start"))
+    last = bisect_left(body.spans, run.end, key=attrgetter("start"))
+    for span in body.spans[first:last]:
         begin, end = max(span.start, run.start), min(span.end, run.end)
         if begin < end:
             data[begin - run.start : end - run.start] = span.text[begin - span.start : end - span.start]
@@ -149,8 +156,11 @@ def _in_name(data: bytes, at: int, is_stream: bool) -> bool:
     """Whether a place is in the name of a field of an event stream, without which it could not be read."""
     if not is_stream:
         return False
-    line = max(data.rfind(b"\n", 0, at), data.rfind(b"\r", 0, at)) + 1
-    name = _FIELD.match(data, line)
+    near = max(0, at - _LONGEST_FIELD)
+    end = max(data.rfind(b"\n", near, at), data.rfind(b"\r", near, at))
+    if end < 0 < near:
+        return False
+    name = _FIELD.match(data, end + 1)
     return name is not None and at < name.end()
 
 
@@ -195,6 +205,6 @@ def _look(made: Found, text: bytes, places: Places, start: int, secrets: Secrets
     for scalar in every:
         if any(path.means(scalar.keys) for path in secrets.paths):
             before = text[scalar.start : scalar.end]
-            begin, there = max(place for place in places if place[0] <= scalar.start)
+            begin, there = places[bisect_right(places, scalar.start, key=itemgetter(0)) - 1]
             if blanked(before) != before:
                 made.spans.append(Span(start + there + scalar.start - begin, blanked(before)))

@@ -58,7 +58,12 @@ class Redaction:
         spans = self.count - self.heads
         yield f"{counted(self.heads, 'place')} redacted in heads and {counted(spans, 'place')} in bodies."
         for (number, side), body in self.bodies.items():
-            if body.encoding is not None:
+            if body.undecodable:
+                yield (
+                    f"The {side} body of exchange {number} cannot be decoded, and so not looked into: from there on it "
+                    "is left out, and counts as lost."
+                )
+            elif body.encoding is not None:
                 yield f"The {side} body of exchange {number} was compressed: it is kept decoded, and other in length."
         unread = sum(body.unread for body in self.bodies.values())
         if unread:
@@ -73,7 +78,7 @@ class Redaction:
             elif isinstance(seen, BytesArrived | BytesLost):
                 body = self.bodies[seen.exchange, seen.side]
                 for part in _decoded(seen, body, decoding):
-                    yield overwritten(part, body.spans) if isinstance(part, BytesArrived) else self._lost(part)
+                    yield overwritten(part, body) if isinstance(part, BytesArrived) else self._lost(part)
             elif isinstance(seen, ExchangeEnded):
                 yield replace(seen, detail=self.literals.words(seen.detail)[0])
             else:

@@ -4,17 +4,19 @@ import gzip
 import json
 import stat
 import tempfile
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Ending, Side
+from wiretape.observe import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.recording.formats import Head, Incoming
 from wiretape.rules import Checker
 from wiretape_inspect.placing import place
+from wiretape_inspect.trimming.bodies import Found, Span, overwritten
 from wiretape_inspect.trimming.streams import apart
 
 TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "REC001"]
@@ -178,11 +180,31 @@ def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tm
     headers = (("content-type", "application/json"), ("content-encoding", "gzip"))
     tape.exchange("/a", [(1, b"no gzip: a secret")], headers=headers)
 
-    assert redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret").exit_code == 0
+    result = redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret")
 
+    assert "The response body of exchange 1 cannot be decoded, and so not looked into" in result.output
+    assert "kept decoded" not in result.output
     with open_recording(tmp_path / "clean.db") as recording:
         assert recording.exchange(1).lost_bytes == 17
     assert b"a secret" not in (tmp_path / "clean.db").read_bytes()
+
+
+@given(
+    places=st.lists(st.tuples(st.integers(0, 39), st.integers(1, 20)), max_size=8),
+    cuts=st.lists(st.integers(1, 39), unique=True).map(sorted),
+)
+@settings(max_examples=50)
+def test_all_of_every_span_is_overwritten_wherever_chunks_end(places, cuts):
+    """Also where spans overlap, and a long one begins many runs before."""
+    data = bytes(range(100, 140))
+    spans = sorted(Span(start, b"*" * min(length, 40 - start)) for start, length in places)
+    body = Found(spans, longest=max((len(span.text) for span in spans), default=0))
+    made = b""
+    for start, end in pairwise([0, *cuts, 40]):
+        made += overwritten(BytesArrived(1, Side.RESPONSE, start, data[start:end], (end,), (1,)), body).data
+
+    hidden = {at for span in spans for at in range(span.start, span.end)}
+    assert made == bytes(ord("*") if at in hidden else byte for at, byte in enumerate(data))
 
 
 def test_names_of_fields_stay_so_that_frames_can_be_read(run, tape, message, tmp_path):
