@@ -7,6 +7,8 @@ ARGS ?=
 ROUNDS ?= 10
 COVERAGE ?= --cov --cov-report=term
 BIN := $(VENV)/bin
+# Tests start hundreds of programs: compiled once, and not each time, they take a third less to start.
+export PYTHONDONTWRITEBYTECODE :=
 # node has a list of authorities of its own; let it trust those of the system, too.
 export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000

@@ -4,7 +4,7 @@ import copy
 
 import jsonschema
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from wiretape.contract import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
@@ -99,6 +99,7 @@ def test_a_valid_document_is_valid_to_both(name):
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.data())
+@settings(max_examples=50)
 def test_what_decides_and_what_explains_agree(name, data):
     document = data.draw(documents(name))
     schema = SCHEMAS[name]

@@ -12,7 +12,13 @@ from wiretape.rules.vectors import vectors, vectors_of
 from wiretape_inspect import rulebook
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rules"
-PAGES = rulebook.pages()
+NAMES = ["README.md", *(f"{code}.md" for code in CATALOGUE)]
+
+
+@pytest.fixture(scope="module")
+def pages():
+    """Made where a test wants them, not where tests are collected."""
+    return rulebook.pages()
 
 
 def test_without_a_code_all_rules_are_listed(run):
@@ -81,8 +87,8 @@ def test_json_holds_all_there_is_to_know(run):
     assert one["examples"][0]["found"] == ["SEQ001 error: Expected a sequence above 1, got 0."]
 
 
-def test_markdown_is_the_page_of_the_rule(run):
-    assert run("rule", "SEQ001", "--format", "markdown").stdout == PAGES["SEQ001.md"]
+def test_markdown_is_the_page_of_the_rule(run, pages):
+    assert run("rule", "SEQ001", "--format", "markdown").stdout == pages["SEQ001.md"]
 
 
 @pytest.mark.parametrize("form", ["text", "json", "markdown"])
@@ -98,22 +104,22 @@ def test_pages_are_written_of_all_rules_only(run, tmp_path, arguments):
     assert "--output goes with --all --format markdown" in result.stderr
 
 
-def test_pages_are_written_and_those_of_no_rule_removed(run, tmp_path):
+def test_pages_are_written_and_those_of_no_rule_removed(run, tmp_path, pages):
     for name in ("SEQ999.md", "NOTES.md", "SEQ001.md"):
         (tmp_path / name).write_text("old")
     assert run("rule", "--all", "--format", "markdown", "--output", tmp_path).exit_code == 0
-    assert {path.name for path in tmp_path.iterdir()} == {*PAGES, "NOTES.md"}
-    assert (tmp_path / "SEQ001.md").read_text() == PAGES["SEQ001.md"]
+    assert {path.name for path in tmp_path.iterdir()} == {*pages, "NOTES.md"}
+    assert (tmp_path / "SEQ001.md").read_text() == pages["SEQ001.md"]
 
 
 def test_docs_has_a_page_for_each_rule_and_no_other():
-    assert {path.name for path in FOLDER.iterdir()} == {"README.md", *(f"{code}.md" for code in CATALOGUE)}
+    assert {path.name for path in FOLDER.iterdir()} == set(NAMES)
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_no_page_is_stale(name):
+@pytest.mark.parametrize("name", NAMES)
+def test_no_page_is_stale(pages, name):
     """`make docs-rules` writes them anew."""
-    assert (FOLDER / name).read_text("utf-8") == PAGES[name]
+    assert (FOLDER / name).read_text("utf-8") == pages[name]
 
 
 def test_every_rule_is_explained_and_nothing_else():
@@ -124,16 +130,16 @@ def test_every_rule_is_explained_and_nothing_else():
 
 
 @pytest.mark.parametrize("code", CATALOGUE)
-def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code):
-    page = PAGES[f"{code}.md"]
+def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code, pages):
+    page = pages[f"{code}.md"]
     assert page.count("## This breaks it") == sum(vector.breaks for vector in vectors_of(code)) > 0
     assert page.count("## This keeps it") == sum(not vector.breaks for vector in vectors_of(code)) > 0
     assert f"> {code} {CATALOGUE[code].severity}: " in page
     assert re.search(r"^\| Clause \| .*\"", page, re.MULTILINE)
 
 
-def test_pauses_and_exchanges_of_an_example_are_told():
+def test_pauses_and_exchanges_of_an_example_are_told(pages):
     lost = [vector for vector in vectors() if "lost" in vector.text]
     two = [vector for vector in vectors() if vector.text.count("[[exchange]]") > 1]
-    assert "# exchange 2, " in PAGES[f"{two[0].code}.md"]
-    assert all("bytes passed that were not recorded" in PAGES[f"{vector.code}.md"] for vector in lost)
+    assert "# exchange 2, " in pages[f"{two[0].code}.md"]
+    assert all("bytes passed that were not recorded" in pages[f"{vector.code}.md"] for vector in lost)

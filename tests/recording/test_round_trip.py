@@ -97,7 +97,7 @@ def single(observations: Iterable[Observation]) -> list[Observation]:
 
 @pytest.mark.parametrize("memory", [pending.MEMORY_BYTES, 0], ids=["derived from memory", "derived from the file"])
 @given(conversations(), st.lists(st.integers(0, 60), max_size=5))
-@settings(deadline=None, max_examples=120)
+@settings(deadline=None, max_examples=50)
 def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observation], commits: list[int]) -> None:
     """Wherever commits fall, the reader's and the live observations are the written ones, in order."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:

@@ -24,7 +24,7 @@ def judged(seen):
     return found + checker.finish(), checker.verdicts()
 
 
-@settings(max_examples=100)
+@settings(max_examples=50)
 @given(SEEDS, st.integers(1, 120))
 def test_a_conversation_that_keeps_the_specification_gives_nothing_above_a_note(worlds, seed, steps):
     world = worlds.begin(random.Random(seed))
@@ -288,7 +288,7 @@ def planted(worlds, code, seed):
     return world
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(st.sampled_from(sorted(PLANTS)), SEEDS)
 def test_one_planted_defect_gives_exactly_its_code(worlds, code, seed):
     found, verdicts = judged(planted(worlds, code, seed).seen)

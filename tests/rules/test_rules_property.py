@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.contract import ERROR_CODES, EVENT_TYPES, Durability
@@ -203,6 +203,7 @@ def judge(played, steps):
 
 
 @given(st.data())
+@settings(max_examples=50)
 def test_what_keeps_the_specification_gives_nothing_above_a_note(data):
     played = data.draw(conversations())
     found, checker = judge(played, data.draw(interleaved(played)))
@@ -337,6 +338,7 @@ def test_no_bytes_at_all_make_the_checker_fail(body, data):
 
 
 @given(st.data())
+@settings(max_examples=40)
 def test_chunks_make_no_difference(data):
     played = data.draw(conversations())
     order = [(number, what) for number, what, _ in data.draw(interleaved(played))]

@@ -1,5 +1,7 @@
 """Every vector gives what its name says, whatever pieces its bytes arrive in."""
 
+from functools import cache
+
 import pytest
 
 from wiretape.rules import CATALOGUE, Checker, Verdict
@@ -7,7 +9,9 @@ from wiretape.rules.vectors import Vector, vectors
 from wiretape.rules.vectors.traffic import observations
 
 
+@cache
 def judged(vector, piece=None):
+    """What is found in a vector, and the verdicts; each is judged once, however many tests ask."""
     checker = Checker()
     findings = [finding for seen in vector.observations(piece) for finding in checker.feed(seen)]
     return findings + checker.finish(), checker.verdicts()
