@@ -255,6 +255,16 @@ def test_a_recording_of_another_form_is_refused_with_what_to_do(session: Path, r
     assert run("datasette", session.with_name("none.db")).exit_code == 2
 
 
+def test_a_name_that_datasette_cannot_take_is_refused_before_anything_is_written(session: Path, run) -> None:
+    """File names may be any bytes; the files for datasette hold nothing but UTF-8."""
+    odd = session.with_name(os.fsdecode(b"r\xffn.db"))
+    session.rename(odd)
+    result = run("datasette", odd)
+    assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
+    assert "is no UTF-8" in result.stderr
+    assert [path.name for path in odd.parent.iterdir()] == [odd.name]
+
+
 def _unix(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 

@@ -211,7 +211,12 @@ def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Pa
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence"), [("absent.db", "There is no file"), (".", "is a directory, not a recording")]
+    ("name", "sentence"),
+    [
+        ("absent.db", "There is no file"),
+        (".", "is a directory, not a recording"),
+        ("/dev/null", "is no regular file, so not a recording"),
+    ],
 )
 def test_what_is_not_there_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(RecordingError, match=sentence):

@@ -37,7 +37,9 @@ def open_database(path: Path, *, called: Path | None = None) -> "Recording":
     if not path.exists():
         raise RecordingError(f"There is no file {path}.")
     if not path.is_file():
-        raise RecordingError(f"{path} is {'a directory' if path.is_dir() else 'no regular file'}, not a recording.")
+        raise RecordingError(
+            f"{path} is {'a directory, not' if path.is_dir() else 'no regular file, so not'} a recording."
+        )
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         connection.row_factory = sqlite3.Row

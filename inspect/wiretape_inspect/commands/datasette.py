@@ -40,6 +40,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
         datasette run.db --metadata run.metadata.json
     """
     _must_be_sqlite(file)
+    _must_have_a_name(file)
     if update_views:
         _update(file)
     missing = views.outdated(file)
@@ -64,6 +65,16 @@ def _must_be_sqlite(file: Path) -> None:
             f"{printable(str(file))} is no SQLite file, and datasette opens no other: "
             "`wiretape import` makes a recording of it."
         )
+
+
+def _must_have_a_name(file: Path) -> None:
+    """Both files name the database as datasette does, after the recording, and hold nothing but UTF-8."""
+    try:
+        file.stem.encode()
+    except UnicodeEncodeError:
+        raise InputError(
+            f"The name {printable(file.name)} is no UTF-8, and datasette takes no other: give the recording another."
+        ) from None
 
 
 def _update(file: Path) -> None:
