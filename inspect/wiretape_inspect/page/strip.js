@@ -26,15 +26,16 @@ class Strip {
 
   /** What there is to show; drawn anew only where it is something else. */
   show(overview, timeline) {
-    const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}`;
+    const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
     this.host.hidden = overview.ended_ns <= overview.began_ns;
     const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
     if (same && this.name === name) return;
     this.host.classList.toggle("partial", Boolean(overview.partial));
     Object.assign(this, { overview, timeline, name });
     // While much is being read, a picture now and then is enough.
-    if (this.waits) return;
-    this.waits = setTimeout(() => { this.waits = 0; this.drawNow(); }, this.drawn ? 250 : 0);
+    if (this.waits && !timeline.done) return;
+    clearTimeout(this.waits);
+    this.waits = setTimeout(() => { this.waits = 0; this.drawNow(); }, this.drawn && !timeline.done ? 250 : 0);
   }
 
   /** Where the reader is. */
