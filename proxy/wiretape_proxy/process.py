@@ -108,6 +108,8 @@ class RecorderProcess:
     def _hear(self, report: Report) -> None:
         if isinstance(report, Opened | Refused):
             self._answer = report
+            # It ends by itself then, and may have ended before `open` hears of it.
+            self._closing |= isinstance(report, Refused)
             self._answered.set()
         else:
             self._on_report(report)
