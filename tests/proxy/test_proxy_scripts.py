@@ -15,6 +15,8 @@ import pytest
 
 from wiretape.observe import Ending, Side
 from wiretape.recording import Writer, open_recording
+from wiretape.recording.formats import store
+from wiretape_proxy.flows import READS
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
 BIN = Path(sys.executable).parent
@@ -43,7 +45,7 @@ class Program:
 
     def connect(self):
         """A connection, as soon as there can be one."""
-        for _ in range(500):
+        for _ in range(2500):
             try:
                 return socket.create_connection(("127.0.0.1", self.port))
             except ConnectionRefusedError:
@@ -116,6 +118,24 @@ def test_mitmdump_keeps_what_other_scripts_answer(program, service, tmp_path):
         (exchange,) = recording.exchanges()
         assert (exchange.ending, exchange.response.status) == (Ending.COMPLETE, 418)
         assert [run.data for run in recording.body(1, Side.RESPONSE)] == [b"tea"]
+
+
+def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service, tmp_path):
+    """Streams pass, so that mitmproxy keeps nothing of them by itself."""
+    service.on(STREAM, lambda peer: peer.send(CHUNKED + b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"))
+    options = ("--set", "wiretape_output=run.db", "--no-web-open-browser", "--web-port", "0")
+    mitmweb = program("mitmweb", service.url, *options, "-w", str(tmp_path / "run.flows"))
+    with mitmweb.connect() as client:
+        client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        read_until(client, b"0\r\n\r\n")
+    mitmweb.stop()
+
+    store(READS.read(tmp_path / "run.flows"), tmp_path / "imported.db")
+    with open_recording(mitmweb.file) as recorded, open_recording(tmp_path / "imported.db") as imported:
+        before, after = recorded.exchange(1), imported.exchange(1)
+        assert (after.request.target, after.ending) == (STREAM, Ending.COMPLETE)
+        assert after.response.headers == before.response.headers
+        assert [seen.frame.raw for seen in imported.frames(1)] == [b"data: 1\n\n", b"data: 2\n\n"]
 
 
 @pytest.mark.parametrize(
