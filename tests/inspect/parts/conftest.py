@@ -134,7 +134,7 @@ def before() -> list[Observation]:
 @pytest.fixture
 def failing(tmp_path: Path, before: list[Observation]) -> Callable[[str], Path]:
     """Makes a big recording that breaks a rule somewhere near its end."""
-    return lambda code: stored(buried(Parts.vector(code), before, 4500), tmp_path / f"{code}.db")
+    return lambda code: stored(buried(Parts.vector(code), before, 3000), tmp_path / f"{code}.db")
 
 
 @pytest.fixture(scope="session")
