@@ -44,7 +44,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.command(
     epilog="Example: wiretape proxy http://127.0.0.1:9000 --output run.db, with clients sent to http://127.0.0.1:8080"
 )
-@click.argument("upstream", metavar="UPSTREAM", required=False)
+@click.argument("upstream", metavar="[UPSTREAM]", required=False)
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:8080", show_default=True, help="Port 0: a free one.")
 @click.option("-o", "--output", metavar="FILE", help="The recording.  [default: wiretape-DATE-TIME.db]")
 @click.option("--append", is_flag=True, help="Go on in a recording that exists.")

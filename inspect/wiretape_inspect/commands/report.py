@@ -25,7 +25,7 @@ from wiretape_inspect.report.progress import watched
 _SQLITE = b"SQLite format 3\0"
 _FORMS = (
     "text: for people. concise: a line for each finding. json, ndjson: everything, for programs. "
-    "junit, github, sarif: for CI. markdown: for a comment. html: one file. Can be given several times."
+    "junit, github, sarif: for CI. markdown: for a comment. html: one file. Repeatable."
 )
 
 

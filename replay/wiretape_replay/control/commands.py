@@ -117,17 +117,19 @@ def resume(teller: _Teller) -> None:
 
 @_command
 @click.argument("to", type=click.Choice([step.value for step in Step]), default=Step.EVENT.value)
-@click.option("--count", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True, help="How many.")
+@click.option(
+    "--count", metavar="N", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True, help="How many."
+)
 def step(teller: _Teller, to: str, count: int) -> None:
     """Pause, and go behind the next event, durable event or event with a finding."""
     teller.do("step", {"to": to, "count": count})
 
 
 @_command
-@click.option("--sequence", type=int, help="Behind the event with this sequence.")
+@click.option("--sequence", metavar="N", type=int, help="Behind the event with this sequence.")
 @click.option("--event", metavar="ID", help="Behind the durable event with this id.")
 @click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="To a time of the log.")
-@click.option("--place", type=click.IntRange(min=0), help="To a place of the log, counted from 0.")
+@click.option("--place", metavar="N", type=click.IntRange(min=0), help="To a place of the log, counted from 0.")
 @click.option("--end", is_flag=True, help="Behind everything.")
 def seek(teller: _Teller, /, **where: object) -> None:
     """Go to one place of the log, forward or back."""
@@ -136,7 +138,7 @@ def seek(teller: _Teller, /, **where: object) -> None:
 
 @_command
 @click.option("--type", "type_", metavar="TYPE", help="Stop before events of this type; * stands for anything.")
-@click.option("--sequence", type=int, help="Stop before the event with this sequence.")
+@click.option("--sequence", metavar="N", type=int, help="Stop before the event with this sequence.")
 @click.option("--tool-call", "tool_call_id", metavar="ID", help="Stop before events of this tool call.")
 @click.option("--finding", metavar="CODE", help="Stop before events with this finding; the code may be a beginning.")
 @click.option("--remove", is_flag=True, help="Take this breakpoint away instead.")
