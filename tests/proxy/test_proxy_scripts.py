@@ -9,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+import warnings
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ from wiretape.observe import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import store
 from wiretape_proxy.flows import READS
+
+# It makes its filters when it is first imported, in a way of which a library that it uses warns.
+with warnings.catch_warnings(action="ignore"):
+    import mitmproxy.io  # noqa: F401
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
 BIN = Path(sys.executable).parent
