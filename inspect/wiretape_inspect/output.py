@@ -77,16 +77,34 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
         with os.fdopen(_create(path, force=force, recording=recording), "wb") as file:
             yield file
     except FileExistsError:
-        raise InputError(
-            f"{printable(str(path))} exists: give --output another name, or --force to replace it."
-        ) from None
+        raise _exists(path) from None
     except OSError as error:
-        raise InputError(f"{printable(str(path))} cannot be written: {error.strerror}.") from None
+        raise _unwritable(path, error) from None
+
+
+def check(path: Path, *, force: bool, recording: Path) -> None:
+    """Raises InputError where it can be seen, without touching anything, that `opened` would refuse `path`."""
+    try:
+        there = path.exists()
+        itself = there and path.samefile(recording)
+    except OSError as error:
+        raise _unwritable(path, error) from None
+    if itself:
+        raise InputError(f"{printable(str(path))} is the recording itself: give --output another name.")
+    if there and not force:
+        raise _exists(path)
+
+
+def _unwritable(path: Path, error: OSError) -> InputError:
+    return InputError(f"{printable(str(path))} cannot be written: {error.strerror}.")
+
+
+def _exists(path: Path) -> InputError:
+    return InputError(f"{printable(str(path))} exists: give --output another name, or --force to replace it.")
 
 
 def _create(path: Path, *, force: bool, recording: Path) -> int:
-    if path.exists() and path.samefile(recording):
-        raise InputError(f"{printable(str(path))} is the recording itself: give --output another name.")
+    check(path, force=force, recording=recording)
     how = os.O_TRUNC if force else os.O_EXCL
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -196,6 +196,15 @@ def test_the_recording_stays_as_it_was_and_both_files_are_for_their_owner(sessio
     assert run("datasette", session, "--force").exit_code == 0
 
 
+def test_where_one_of_the_two_files_is_there_already_nothing_is_written(session: Path, run) -> None:
+    config = session.with_name("run.datasette.yaml")
+    config.write_text("mine")
+    refused = run("datasette", session)
+    assert (refused.exit_code, "run.datasette.yaml exists" in refused.output) == (2, True)
+    assert config.read_text() == "mine"
+    assert not session.with_name("run.metadata.json").exists()
+
+
 def _of_another_version(path: Path) -> None:
     """Give a recording the views of a version that knew of fewer, and of fewer columns, and one that does not work."""
     with closing(sqlite3.connect(path)) as connection:

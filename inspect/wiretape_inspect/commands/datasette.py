@@ -49,6 +49,8 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
         made = documents(file.stem, recording.info, there, missing)
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
+    for path in (metadata, config):
+        output.check(path, force=force, recording=file)
     for path, text in ((metadata, made.metadata), (config, made.config)):
         with output.opened(path, force=force, recording=file) as out:
             out.write(text)
