@@ -166,6 +166,24 @@ def test_what_is_wrong_with_a_body_stands_in_its_comment(recorded, chunks, heade
     assert said in entry(recorded(*chunks, headers=headers))["response"]["content"]["comment"]
 
 
+@pytest.mark.parametrize(
+    ("chunks", "datas", "astray"),
+    [
+        ((b"data: 1\n\n", 70, b"x\n\ndata: 2\n\n"), [b"1", b"2"], False),
+        ((b"data: 1\n\ndata: a", 70, b"b\n\ndata: 2\n\n"), [b"1", b"ab", b"2"], True),
+    ],
+    ids=["between events", "within an event"],
+)
+def test_a_body_is_joined_over_what_was_lost(recorded, tmp_path, chunks, datas, astray):
+    """A HAR has no hole: events behind one within an event cannot be told to be those that are listed."""
+    told, recording = imported(tmp_path, run("export", recorded(*chunks), "--format", "har").stdout_bytes)
+
+    assert body(recording) == b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
+    assert recording.exchange(1).lost_bytes == 0
+    assert [seen.frame.data for seen in recording.frames(1) if seen.frame.dispatched] == datas
+    assert ("do not fit the body of exchange 1" in told) == astray
+
+
 def test_an_ending_stands_in_the_error_and_no_answer_is_status_0(recorded):
     response = entry(recorded(status=None, ending=Ending.SERVICE_UNREACHABLE))["response"]
 
