@@ -2,29 +2,19 @@
 
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from wiretape.errors import InputError
 from wiretape.text import nearest, printable, shown
+from wiretape.toml_places import NAMES, Place, lines_of, outwards
 from wiretape.toml_syntax import plainly
 
-Place = tuple[str | int, ...]
-"""Where a value stands: keys, and indices into arrays of tables, from the outside in."""
 _MOST = 2**63 - 1
 
-_NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
-_NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
-_HEADER = re.compile(rf"\s*(\[\[?){_NAMES}\]\]?")
-_KEY = re.compile(rf"{_NAMES}=")
-_BEGINNING = re.compile(rf"\s*(?:#|\[|{_NAMES}=)")
-_BLANK = re.compile(r"(?:\s|#[^\n]*)*")
-_COMMA = re.compile(r"(?:\s|#[^\n]*)*,")
-_LONG_BASIC = r'"{3}(?:\\.|[^\\])*?"{3,5}(?!")'
-_LONG_LITERAL = r"'{3}.*?'{3,5}(?!')"
-_SCALAR = re.compile(rf"""{_LONG_BASIC}|{_LONG_LITERAL}|"(?:\\.|[^"\\])*"|'[^']*'|[^,\]}}\n#]*""", re.DOTALL)
+_BEGINNING = re.compile(rf"\s*(?:#|\[|{NAMES}=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +40,7 @@ class TomlFile:
     def of(cls, text: str, path: Path) -> "TomlFile":
         """Read what a file holds, or would; `path` is what it is called.  Raises InputError."""
         try:
-            return cls(path, tomllib.loads(text), _lines(text))
+            return cls(path, tomllib.loads(text), lines_of(text))
         except tomllib.TOMLDecodeError as error:
             raise InputError(f"{said(path)} is no TOML: {printable(plainly(error, text))}.") from None
         except RecursionError:
@@ -62,7 +52,7 @@ class TomlFile:
 
     def wrong(self, place: Place, what: str) -> InputError:
         """An error that names the file, the line where that can be told, and the keys that lead to the place."""
-        line = next((self._lines[outer] for outer in _outwards(place) if outer in self._lines), None)
+        line = next((self._lines[outer] for outer in outwards(place) if outer in self._lines), None)
         parts = [said(self.path) + (f", line {line}" if line is not None else "")]
         parts += [printable(".".join(str(step) for step in place if isinstance(step, str)))] if place else []
         return InputError(": ".join([*parts, what]) + ("" if what.endswith("?") else "."))
@@ -198,114 +188,3 @@ def hint(word: str, words: Iterable[str]) -> str:
 def _written(value: Any) -> str:
     """A value nearly as TOML has it."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
-
-
-def _outwards(place: Place) -> Iterator[Place]:
-    return (place[:length] for length in range(len(place), 0, -1))
-
-
-def _lines(text: str) -> Mapping[Place, int]:
-    """The line of everything that a document says; of a table without a header of its own, where it first comes up."""
-    places = list(_places(text))
-    lines = dict(places)
-    for place, line in places:
-        for outer in _outwards(place):
-            lines.setdefault(outer, line)
-    return lines
-
-
-def _places(text: str) -> Iterator[tuple[Place, int]]:
-    """Where the tables, keys and elements of lists of a TOML document stand, by line from 1: tomllib does not tell."""
-    places: list[tuple[Place, int]] = []
-    table: Place = ()
-    counts: dict[Place, int] = {}
-    scan = _Scan(text)
-    while scan.skip():
-        line = scan.line
-        if header := scan.match(_HEADER):
-            table = _resolved(_split(header[2]), counts, is_array=header[1] == "[[")
-            places.append((table, line))
-        elif (key := scan.match(_KEY)) is None:
-            break
-        else:
-            place = table + _split(key[1])
-            places.append((place, line))
-            scan.value(place, places)
-    return iter(places)
-
-
-class _Scan:
-    """Goes through the text of a document that is good TOML."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._at = 0
-        self._counted = (0, 1)
-        """A place in the text, and its line."""
-
-    @property
-    def line(self) -> int:
-        """The line of what is next, from 1."""
-        at, line = self._counted
-        self._counted = (self._at, line + self._text.count("\n", at, self._at))
-        return self._counted[1]
-
-    def skip(self) -> bool:
-        """Go to what means something; False at the end."""
-        self.match(_BLANK)
-        return self._at < len(self._text)
-
-    def match(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        """Go past what a pattern fits here."""
-        match = pattern.match(self._text, self._at)
-        if match is not None:
-            self._at = match.end()
-        return match
-
-    def value(self, place: Place, places: list[tuple[Place, int]]) -> None:
-        """Go past a value, noting where the elements and keys in it stand."""
-        self.skip()
-        opening = self._text[self._at : self._at + 1]
-        if opening == "[":
-            self._inside("]", lambda index: self._element((*place, index), places))
-        elif opening == "{":
-            self._inside("}", lambda _: self._pair(place, places))
-        else:
-            self.match(_SCALAR)
-
-    def _inside(self, closing: str, one: Callable[[int], None]) -> None:
-        self._at += 1
-        index = 0
-        while self.skip() and self._text[self._at] != closing:
-            one(index)
-            index += 1
-            self.match(_COMMA)
-        self._at += 1
-
-    def _element(self, place: Place, places: list[tuple[Place, int]]) -> None:
-        places.append((place, self.line))
-        self.value(place, places)
-
-    def _pair(self, table: Place, places: list[tuple[Place, int]]) -> None:
-        line, key = self.line, self.match(_KEY)
-        if key is None:
-            raise ValueError("This is not good TOML.")
-        place = table + _split(key[1])
-        places.append((place, line))
-        self.value(place, places)
-
-
-def _resolved(names: Place, counts: dict[Place, int], *, is_array: bool) -> Place:
-    """The place that a header names: an array of tables on the way stands for its last table."""
-    place: Place = ()
-    for depth, name in enumerate(names, 1):
-        place += (name,)
-        if is_array and depth == len(names):
-            counts[place] = counts.get(place, -1) + 1
-        if place in counts:
-            place += (counts[place],)
-    return place
-
-
-def _split(names: str) -> Place:
-    return tuple(name.strip("\"'") for name in re.findall(_NAME, names))

@@ -26,7 +26,8 @@ from wiretape.recording.formats.model import LAST_STATUS, MOST_HELD, MOST_REDACT
 from wiretape.recording.model import Capture
 from wiretape.rules.finding import Finding, Party, Severity
 from wiretape.text import printable
-from wiretape.toml import Place, Table, hint, said
+from wiretape.toml import Table, hint, said
+from wiretape.toml_places import Place
 
 KIND = "recording"
 VERSION = 1

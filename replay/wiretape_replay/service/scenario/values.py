@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wiretape.text import nearest
-from wiretape.toml import Place, Table
+from wiretape.toml import Table
+from wiretape.toml_places import Place
 from wiretape_replay.service.scenario.steps import SECOND_NS
 
 _LONGEST_S = 1_000_000

@@ -9,7 +9,8 @@ from urllib.parse import quote, urlsplit
 from wiretape.errors import InputError
 from wiretape.observe import Headers
 from wiretape.text import printable
-from wiretape.toml import Place, Table, said
+from wiretape.toml import Table, said
+from wiretape.toml_places import Place
 
 _LAST_YEAR = 2200
 """Nanoseconds since 1970 fit into 64 bits until 2262."""

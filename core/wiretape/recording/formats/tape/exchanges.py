@@ -25,7 +25,8 @@ from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_EN
 from wiretape.recording.formats.tape.items import STEP_NS, Chunks, Lost, read_item, read_items, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Document, Listed, Scanner
 from wiretape.recording.formats.tape.values import Told, load, table_of
-from wiretape.toml import Place, Table
+from wiretape.toml import Table
+from wiretape.toml_places import Place
 
 KEYS = (
     *("request", "at", "number", "client", "scheme", "authority", "http", "headers", "body", "asked"),

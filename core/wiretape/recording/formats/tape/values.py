@@ -15,7 +15,8 @@ import yaml
 from wiretape.errors import InputError
 from wiretape.recording.formats.tape.scanning import Piece
 from wiretape.text import printable, shown
-from wiretape.toml import Place, Table, said
+from wiretape.toml import Table, said
+from wiretape.toml_places import Place, outwards
 
 # The parser in C is ten times as fast, and there wherever PyYAML comes as a wheel.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -37,8 +38,7 @@ class Told:
 
     def wrong(self, place: Place, what: str) -> InputError:
         """See `wiretape.toml.Told`."""
-        outwards = (place[:length] for length in range(len(place), 0, -1))
-        line = next((self.lines[outer] for outer in outwards if outer in self.lines), self.line)
+        line = next((self.lines[outer] for outer in outwards(place) if outer in self.lines), self.line)
         keys = ".".join(printable(str(step)) for step in place if isinstance(step, str))
         parts = [f"{said(self.path)}, line {line}", *([keys] if keys else []), what]
         return InputError(": ".join(parts) + ("" if what.endswith("?") else "."))
