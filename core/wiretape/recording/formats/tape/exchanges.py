@@ -1,9 +1,8 @@
 """One exchange, as a tape says it: its heads, and what was observed of it, in order of time."""
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,8 +19,7 @@ from wiretape.observe import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.model import LAST_STATUS
-from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
+from wiretape.recording.formats.tape.heads import framing_said, headers_of, status_of
 from wiretape.recording.formats.tape.items import STEP_NS, Chunks, Lost, read_item, read_items, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Document, Listed, Scanner
 from wiretape.recording.formats.tape.values import Told, load, table_of
@@ -69,7 +67,7 @@ class Exchange:
             if key == "events" and "answer-body" in self.table:
                 raise scanner.wrong(each.line, "events and answer-body do not go together: both are the answer's body")
         self._around = around
-        self._framing = _framing(self.table)
+        self._framing = framing_said(self.table)
         self.at_ns = None if "at" not in self.table else seconds(self.table, "at", 0)
         self.number = self.table.integer("number", least=1) if "number" in self.table else None
 
@@ -116,7 +114,7 @@ class Exchange:
             text_of(table, "authority", self._around.authority),
             target,
             text_of(table, "http", HTTP),
-            _headers(table, "headers", ()),
+            headers_of(table, "headers", ()),
         )
 
     def _asking(self, number: int, at_ns: int) -> Iterator[Observation]:
@@ -142,10 +140,10 @@ class Exchange:
                 if key in table or key in self._listed:
                     raise table.wrong(key if key in table else "answer", f"there is no answer, so no {key}")
             return
-        status, reason = _status(table)
+        status, reason = status_of(table)
         answered_ns = at_ns + seconds(table, "answered", usual_ns)
         key = "events" if self._has("events") else "answer-body"
-        headers = _headers(table, "answer-headers", self._default_headers(key))
+        headers = headers_of(table, "answer-headers", self._default_headers(key))
         yield ResponseStarted(number, answered_ns, status, reason, text_of(table, "answer-http", HTTP), headers)
         yield from self._body(key, number, Side.RESPONSE, answered_ns)
 
@@ -210,61 +208,3 @@ def last_of(seen: Observation) -> int:
 def _merged(first: Iterator[Observation], second: Iterator[Observation]) -> Iterator[Observation]:
     """Two sequences in order of time as one."""
     yield from heapq.merge(first, second, key=lambda seen: seen.time_ns)
-
-
-def _status(table: Table) -> tuple[int, str]:
-    said = table.values.get("answer", 200)
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= LAST_STATUS:
-        return said, phrase(said)
-    number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
-    if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):
-        raise table.wrong("answer", "it has to be a status, as in 200 or 200 OK, or null for no answer")
-    return int(number), reason
-
-
-def phrase(status: int) -> str:
-    """What HTTP calls a status; empty where it has no name."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
-
-
-def _headers(table: Table, key: str, default: Headers) -> Headers:
-    if key not in table:
-        return default
-    said = table.values[key]
-    listed = [said] if isinstance(said, dict) else said
-    if not isinstance(listed, list) or not all(isinstance(each, dict) for each in listed):
-        raise table.wrong(key, "it has to be a list of such lines as - Accept: text/event-stream")
-    pairs = [(name, value) for each in listed for name, value in each.items()]
-    return tuple((_latin1(table, key, name), _latin1(table, key, value)) for name, value in pairs)
-
-
-def _latin1(table: Table, key: str, value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str):
-        raise table.wrong(key, "names and values have to be texts: put them in quotes")
-    if any(ord(character) > 255 for character in value):
-        raise table.wrong(key, "each character of a header stands for one byte, so there is none above U+00FF")
-    return value
-
-
-_FRAMING: dict[str, Callable[[Table], Any]] = {
-    "fields": lambda table: tuple(table.texts("fields")),
-    "line-end": lambda table: table.one_of("line-end", list(LINE_ENDS)),
-    "json": lambda table: table.one_of("json", list(JSON_STYLES)),
-    "space": lambda table: table.flag("space"),
-}
-
-
-def _framing(table: Table) -> Framing:
-    if "framing" not in table:
-        return PLAIN
-    said = table.table("framing", "json: spaced")
-    said.only(_FRAMING, "key of framing")
-    made = Framing(**{key.replace("-", "_"): _FRAMING[key](said) for key in said})
-    if sorted(made.fields) != sorted(FIELDS):
-        raise said.wrong("fields", f"it has to name {', '.join(FIELDS)}, in their order")
-    return made

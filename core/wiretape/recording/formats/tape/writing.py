@@ -10,8 +10,9 @@ from decimal import Decimal
 from wiretape.encoding import is_identity
 from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side
 from wiretape.recording.formats.tape.cutting import Group, grouped
-from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around, phrase
+from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
+from wiretape.recording.formats.tape.heads import phrase
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS
 from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
