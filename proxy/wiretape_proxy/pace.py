@@ -7,10 +7,16 @@ same: it puts off storing, too, and where sessions are scheduled as groups it co
 
 import math
 
+from wiretape.recording.pending import AT_LENGTH, BRIEFLY, GENTLY, Slice
+
 _MUCH_BYTES = 64 * 1024
 """In one read.  The proxy sends what there is 25 times a second."""
 _MEANWHILE_S = 0.1
 """For so long after the last input more is likely, and must not wait for the end of a long turn."""
+_LITTLE_BYTES = 16 * 1024
+"""In one read, and unchecked in all: until the next read there is time enough to work in the smallest turns."""
+_REST_S = 0.0015
+"""Between these, so that a core is free at once for whoever passes an event on just then."""
 _OWN_SHARE = 0.85
 """Who has a core for less than this share of the time has to share it."""
 _AT_LEAST_EVERY_S = 0.25
@@ -25,10 +31,12 @@ class Pace:
     def __init__(self) -> None:
         self._heard_at = self._much_at = self._turned_at = -math.inf
         self._alone = True
+        self._volume = 0
 
     def heard(self, now: float, volume: int) -> None:
         """There was input, of so many bytes."""
         self._heard_at = now
+        self._volume = volume
         if volume >= _MUCH_BYTES:
             self._much_at = now
 
@@ -39,10 +47,14 @@ class Pace:
 
     def patience(self, now: float, unchecked: int) -> float:
         """How long until there may be a turn, with so many bytes unchecked."""
+        if self.most(now, unchecked) is GENTLY:
+            return max(0.0, self._turned_at + _REST_S - now)
         if self._alone or unchecked > MOST_BYTES:
             return 0
         return max(0.0, min(self._much_at + _MEANWHILE_S, self._turned_at + _AT_LEAST_EVERY_S) - now)
 
-    def is_brief(self, now: float, unchecked: int) -> bool:
-        """Whether a turn should be a short one."""
-        return now - self._heard_at < _MEANWHILE_S and unchecked <= MOST_BYTES
+    def most(self, now: float, unchecked: int) -> Slice:
+        """How much a turn may take."""
+        if now - self._heard_at >= _MEANWHILE_S or unchecked > MOST_BYTES:
+            return AT_LENGTH
+        return GENTLY if max(self._volume, unchecked) <= _LITTLE_BYTES else BRIEFLY

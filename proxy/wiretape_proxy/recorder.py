@@ -20,6 +20,7 @@ from wiretape.config import find_config, load_config
 from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, ExchangeEnded
 from wiretape.recording import Writer
+from wiretape.recording.pending import AT_LENGTH, Slice
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import NO_CONFIG, Order
@@ -171,14 +172,14 @@ class _Recorder:
 
     def _turn(self) -> None:
         began, cpu = time.monotonic(), time.process_time()
-        self._derive(briefly=self._pace.is_brief(began, self._writer.unchecked))
+        self._derive(self._pace.most(began, self._writer.unchecked))
         now = time.monotonic()
         self._pace.turned(now, now - began, time.process_time() - cpu)
 
-    def _derive(self, *, briefly: bool = False) -> None:
+    def _derive(self, most: Slice = AT_LENGTH) -> None:
         found: list[Finding] = []
         unchecked = self._judge.failed
-        for read in self._writer.derive(briefly=briefly):
+        for read in self._writer.derive(most):
             seen = read.seen
             here = self._judge.feed(read)
             self._judged_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns

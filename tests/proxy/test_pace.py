@@ -4,6 +4,7 @@ import io
 
 import pytest
 
+from wiretape.recording.pending import AT_LENGTH, BRIEFLY, GENTLY
 from wiretape_proxy import lines
 from wiretape_proxy.pace import MOST_BYTES, Pace
 from wiretape_proxy.reports import CatchingUp, OpenStream, Progress, read, write
@@ -23,7 +24,7 @@ def a_pace(volume, *, share):
 
 @pytest.mark.parametrize(("volume", "share"), [(LITTLE, 0.4), (MUCH, 0.95), (LITTLE, 0.95)])
 def test_what_comes_is_checked_at_once_where_it_is_little_or_cores_are_free(volume, share):
-    assert a_pace(volume, share=share).patience(10.01, 0) == 0
+    assert a_pace(volume, share=share).patience(10.01, MUCH) == 0
 
 
 def test_a_flood_on_a_busy_machine_is_stored_first_and_checked_now_and_then():
@@ -44,8 +45,23 @@ def test_what_is_not_checked_never_grows_beyond_a_bound():
 
 def test_turns_are_short_while_more_input_is_likely():
     pace = a_pace(LITTLE, share=1)
-    assert [pace.is_brief(now, 0) for now in (10.01, 10.09, 10.2)] == [True, True, False]
-    assert not pace.is_brief(10.01, MOST_BYTES + 1)
+    assert [pace.most(now, MUCH) for now in (10.01, 10.09, 10.2)] == [BRIEFLY, BRIEFLY, AT_LENGTH]
+    assert pace.most(10.01, MOST_BYTES + 1) is AT_LENGTH
+
+
+@pytest.mark.parametrize("share", [0.4, 0.95])
+def test_a_little_is_checked_in_the_smallest_turns_with_rests_that_leave_the_core_to_others(share):
+    pace = a_pace(LITTLE, share=share)
+    assert pace.most(10.01, LITTLE) is GENTLY
+    assert [pace.patience(now, LITTLE) for now in (10.01, 10.011, 10.02)] == [
+        pytest.approx(0.0015),
+        pytest.approx(0.0005),
+        0,
+    ]
+    assert (pace.most(10.2, LITTLE), pace.patience(10.2, LITTLE)) == (AT_LENGTH, 0)  # nothing more is likely
+    assert pace.most(10.01, MUCH) is BRIEFLY
+    pace.heard(10.01, MUCH)  # of requests without bodies, say
+    assert pace.most(10.01, 0) is BRIEFLY
 
 
 @pytest.mark.parametrize(("unchecked", "told"), [(12_345_678, True), (20_000, False)])

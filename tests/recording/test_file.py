@@ -36,6 +36,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import Talk
 from wiretape.recording import Writer
+from wiretape.recording.pending import BRIEFLY
 writer = Writer.create(sys.argv[1], upstream="http://service")
 talk = Talk(writer.began_ns)
 writer.feed([talk.ask(), talk.asked(), talk.answer()])
@@ -45,7 +46,7 @@ for batch in range(20):
     message = b'id: e%d\\nevent: run.started\\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\\n\\n'
     writer.feed([talk.send(*(message % ((number,) * 3) for number in numbers))])
     writer.commit()
-writer.derive(briefly=True)
+writer.derive(BRIEFLY)
 assert writer.unchecked > 300_000
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -27,6 +27,8 @@ AT_LENGTH = Slice(512, 256 * 1024)
 """Few enough to be indexed and judged in some hundredths of a second, so that the caller can look after its input."""
 BRIEFLY = Slice(64, 32 * 1024)
 """The same in some thousandths."""
+GENTLY = Slice(8, 4 * 1024)
+"""So few that whoever wants the same core hardly notices."""
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ from wiretape.recording.index import Indexer
 from wiretape.recording.mask import Masker
 from wiretape.recording.merge import Bounds
 from wiretape.recording.model import Capture
-from wiretape.recording.pending import AT_LENGTH, BRIEFLY, Pending
+from wiretape.recording.pending import AT_LENGTH, Pending, Slice
 from wiretape.recording.segments import Segment, lay, row
 from wiretape.rules.finding import Finding
 from wiretape.stream import Read, StreamReaders
@@ -149,12 +149,12 @@ class Writer:
         """How many bytes of bodies are stored but not yet derived."""
         return self._pending.volume
 
-    def derive(self, *, briefly: bool = False) -> Sequence[Read]:
+    def derive(self, most: Slice = AT_LENGTH) -> Sequence[Read]:
         """Index the next few stored observations and return them, to be judged; empty when there are none.
 
-        `briefly`: fewer of them, some milliseconds' work, where the caller expects something more urgent.
+        `most` is how many at most: fewer where the caller expects something more urgent.
         """
-        observations, until_ns = self._pending.take(BRIEFLY if briefly else AT_LENGTH)
+        observations, until_ns = self._pending.take(most)
         reads = [self.readers.read(seen) for seen in observations]
 
         def index() -> None:
