@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 
 Headers = tuple[tuple[str, str], ...]
 
@@ -164,3 +165,11 @@ def header(headers: Headers, name: str) -> str | None:
         if key.lower() == wanted:
             return value
     return None
+
+
+def reason_of(status: int) -> str:
+    """What HTTP calls a status; empty where it has no name."""
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return ""

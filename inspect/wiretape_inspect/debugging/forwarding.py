@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientSession, ClientTimeout, web
 
+from wiretape.control import ROOT, TOKEN_HEADER, no_replay
 from wiretape.errors import InputError
 from wiretape.local import names_loopback
 from wiretape.text import shown
@@ -39,9 +40,9 @@ class Replay:
         try:
             where = urlsplit(url)
         except ValueError:
-            raise _no_replay(url) from None
+            raise no_replay(url) from None
         if where.scheme != "http" or not names_loopback(where.netloc) or where.path not in {"", "/"} or where.query:
-            raise _no_replay(url)
+            raise no_replay(url)
         if not token or not token.isascii() or not token.isprintable():
             raise InputError("The replay wants its token, which it said when it began: put it in $WIRETAPE_TOKEN.")
         return cls(f"http://{where.netloc}", token)
@@ -49,10 +50,10 @@ class Replay:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Pass a request on, and the answer back as it comes.  Raises UnreachableError."""
         name = request.match_info["name"]
-        headers = {"X-Wiretape-Token": self.token, "Content-Type": "application/json"}
+        headers = {TOKEN_HEADER: self.token, "Content-Type": "application/json"}
         body = await request.read()
         timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S)
-        url, query = f"{self.url}/_wiretape/{name}", dict(request.query)
+        url, query = f"{self.url}{ROOT}{name}", dict(request.query)
         response: web.StreamResponse | None = None
         try:
             async with (
@@ -71,9 +72,3 @@ class Replay:
             if response is None:
                 raise UnreachableError(f"The replay at {self.url} cannot be reached: {shown(str(error))}.") from None
         return response or web.Response(status=502)
-
-
-def _no_replay(url: str) -> InputError:
-    return InputError(
-        f"{shown(url)!r} is no URL of a replay: give the one that it said, such as http://127.0.0.1:8090."
-    )

@@ -8,8 +8,8 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from wiretape.control import TOKEN_HEADER
 from wiretape.local import is_loopback, names_loopback
-from wiretape_replay.control.words import TOKEN_HEADER
 
 
 @dataclass(frozen=True, slots=True)

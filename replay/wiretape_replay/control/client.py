@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from wiretape.control import ROOT, TOKEN_HEADER, no_replay
 from wiretape.errors import InputError
 from wiretape.text import shown
-from wiretape_replay.control.words import ROOT, TOKEN_HEADER
 
 _PATIENCE_S = 20.0
 
@@ -32,9 +32,9 @@ class Remote:
             where = urlsplit(url)
             port = where.port or 80
         except ValueError:
-            raise _no_url(url) from None
+            raise no_replay(url) from None
         if where.scheme != "http" or not where.hostname or where.path not in {"", "/"} or where.query:
-            raise _no_url(url)
+            raise no_replay(url)
         return cls(where.hostname, port, token)
 
     def get(self, name: str, session: str | None = None) -> dict[str, Any]:
@@ -82,9 +82,3 @@ def _document(status: int, body: bytes) -> dict[str, Any]:
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         raise ValueError(document)  # noqa: TRY004
     raise InputError(shown(error["message"], 600))
-
-
-def _no_url(url: str) -> InputError:
-    return InputError(
-        f"{shown(url)!r} is no URL of a replay: give the one that it said, such as http://127.0.0.1:8090."
-    )

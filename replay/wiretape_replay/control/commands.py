@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from wiretape.control import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control import telling
 from wiretape_replay.control.client import Remote
 from wiretape_replay.control.handle import not_reached
 from wiretape_replay.control.operations import Until
 from wiretape_replay.control.tokens import VARIABLE, usable
-from wiretape_replay.control.words import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
 from wiretape_replay.session.playhead import Step
 
 

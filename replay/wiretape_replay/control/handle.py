@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
+from wiretape.control import PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control.checks import one_of
 from wiretape_replay.control.operations import Operations, Until
 from wiretape_replay.control.state import SessionState
-from wiretape_replay.control.words import PATIENCE_S
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Step

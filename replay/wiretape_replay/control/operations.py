@@ -9,11 +9,11 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import StrEnum
 
+from wiretape.control import MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.text import shown
 from wiretape_replay.control import checks
 from wiretape_replay.control.state import Requests, SessionState, State, Status, session_state, speed_of
-from wiretape_replay.control.words import MOST_STEPS
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.drives import Drives

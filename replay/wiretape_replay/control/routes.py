@@ -8,6 +8,7 @@ from itertools import count
 from aiohttp import web
 
 from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
+from wiretape.control import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S, ROOT, TOKEN_HEADER
 from wiretape.errors import InputError
 from wiretape.text import shown
 from wiretape_replay.control import feed
@@ -15,7 +16,6 @@ from wiretape_replay.control.admission import Caller, refusal
 from wiretape_replay.control.fields import Fields
 from wiretape_replay.control.operations import Operations, UnknownSessionError, Until
 from wiretape_replay.control.state import entry_state
-from wiretape_replay.control.words import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S, ROOT, TOKEN_HEADER
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
 

@@ -1,11 +1,10 @@
 """Answers that are whole before they are sent: small ones, in the service's own words."""
 
 from dataclasses import dataclass
-from http import HTTPStatus
 
 import orjson
 
-from wiretape.observe import Headers
+from wiretape.observe import Headers, reason_of
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.line import Line
 
@@ -35,11 +34,4 @@ class Answer:
     def head(self, framing: Framing = Framing.LENGTH) -> Head:
         """The head of the answer."""
         about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
-        return Head(self.status, _reason(self.status), (*about, *self.headers), framing)
-
-
-def _reason(status: int) -> str:
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+        return Head(self.status, reason_of(self.status), (*about, *self.headers), framing)

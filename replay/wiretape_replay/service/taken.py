@@ -3,8 +3,8 @@
 import re
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
+from wiretape.control import ROOT, TOKEN_HEADER
 from wiretape.toml import hint
-from wiretape_replay.control.words import ROOT, TOKEN_HEADER
 from wiretape_replay.service.operations.routing import Route
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

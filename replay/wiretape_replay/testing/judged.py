@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
+from wiretape.control import PATIENCE_S
 from wiretape_replay.control.handle import What, Where
 from wiretape_replay.control.operations import Until
 from wiretape_replay.control.state import SessionState, State
-from wiretape_replay.control.words import PATIENCE_S
 from wiretape_replay.running import RunningReplay, start_replay
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry

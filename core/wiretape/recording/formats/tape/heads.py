@@ -1,10 +1,9 @@
 """What a tape says of the heads of an exchange, and of how its events are written."""
 
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 
-from wiretape.observe import Headers
+from wiretape.observe import Headers, reason_of
 from wiretape.recording.formats.model import LAST_STATUS
 from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
 from wiretape.toml import Table
@@ -14,19 +13,11 @@ def status_of(table: Table) -> tuple[int, str]:
     """The status of the answer, and its reason.  Raises InputError, as the others do."""
     said = table.values.get("answer", 200)
     if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= LAST_STATUS:
-        return said, phrase(said)
+        return said, reason_of(said)
     number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):
         raise table.wrong("answer", "it has to be a status, as in 200 or 200 OK, or null for no answer")
     return int(number), reason
-
-
-def phrase(status: int) -> str:
-    """What HTTP calls a status; empty where it has no name."""
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
 
 
 def headers_of(table: Table, key: str, default: Headers) -> Headers:

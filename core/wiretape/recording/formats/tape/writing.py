@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 from decimal import Decimal
 
 from wiretape.encoding import is_identity
-from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side
+from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side, reason_of
 from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
-from wiretape.recording.formats.tape.heads import phrase
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS
 from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
@@ -99,7 +98,7 @@ class _Exchange:
         if response is None:
             yield "answer: null"
             return
-        usual = response.reason == phrase(response.status)
+        usual = response.reason == reason_of(response.status)
         yield f"answer: {response.status if usual else scalar(f'{response.status} {response.reason}')}"
         yield f"answered: {in_seconds(response.time_ns - self._at_ns)}"
         if response.http_version != HTTP:
