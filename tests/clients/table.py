@@ -41,6 +41,8 @@ it takes a comment and the blank line after it for an event.
 A client that gives up loses what comes after the break, unless its user begins again with the last id.
 curl and httpx-sse do not reconnect: the few lines around them that everybody writes do.
 Chromium's EventSource cannot send a key, so nobody is asked for one here.
+A chunked stream that is cut short (*drop*) is an error to Chromium: now and then it throws away what had come
+and was not handed on yet, whoever the server is, and asks again from an earlier id or from none. Nothing is lost by it.
 """
 
 

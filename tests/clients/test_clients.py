@@ -8,10 +8,13 @@ import asyncio
 import pytest
 
 
-def resumed_rightly(playing, how):
-    """Whether the second request went on where the first stream broke; a reset can overtake events on their way."""
+def resumed_rightly(playing, overtakes=False):
+    """Whether the second request went on where the first stream broke.
+
+    An ending that `overtakes` may throw away events that had arrived and had not been handed on.
+    """
     first, second = (stream.cursor for stream in playing.player.streamed)
-    return first is None and (second == "evt_3" or (how == "reset" and second in {None, "evt_1", "evt_2"}))
+    return first is None and (second == "evt_3" or (overtakes and second in {None, "evt_1", "evt_2"}))
 
 
 @pytest.mark.parametrize("how", ["drop", "reset", "end"])
@@ -30,7 +33,7 @@ async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, h
         assert seen.gave_up is not None
     else:
         assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None)
-        assert resumed_rightly(playing, how)
+        assert resumed_rightly(playing, overtakes=how == "reset"), playing.player.streamed
 
 
 async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
@@ -42,7 +45,9 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
             async with clients.served(path, script) as playing:
                 seen = clients.Outcome.of(await follow(clients.told(playing, ids)), ids)
             assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None), how
-            assert resumed_rightly(playing, how), how
+            # Chunked and cut short is an error to Chromium, which now and then hands it on before what had come:
+            # so it does with every server, with all bytes read off the socket (seen in 13 of 144 streams under load).
+            assert resumed_rightly(playing, overtakes=how != "end"), (how, playing.player.streamed)
 
 
 def test_what_a_client_was_handed_is_counted(clients):
