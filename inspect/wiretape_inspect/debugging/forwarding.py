@@ -1,10 +1,11 @@
 """The replay that the page drives: asked on its behalf, with a token that the page never sees."""
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from wiretape.control import ROOT, TOKEN_HEADER, no_replay
 from wiretape.errors import InputError
@@ -47,28 +48,50 @@ class Replay:
             raise InputError("The replay wants its token, which it said when it began: put it in $WIRETAPE_TOKEN.")
         return cls(f"http://{where.netloc}", token)
 
+
+class Forwarder:
+    """Passes requests on, by connections that are kept for the next one as long as the server runs."""
+
+    def __init__(self, replay: Replay) -> None:
+        self.replay = replay
+        self._session: ClientSession | None = None
+
+    async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
+        """From the start of a server to its end; a `cleanup_ctx` of aiohttp."""
+        # Each page that listens to the replay holds a connection, however many there are.
+        async with ClientSession(
+            timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
+            connector=TCPConnector(limit=0),
+            cookie_jar=DummyCookieJar(),
+        ) as self._session:
+            yield
+
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Pass a request on, and the answer back as it comes.  Raises UnreachableError."""
-        name = request.match_info["name"]
-        headers = {TOKEN_HEADER: self.token, "Content-Type": "application/json"}
-        body = await request.read()
-        timeout = ClientTimeout(total=None, sock_connect=_CONNECT_S)
-        url, query = f"{self.url}{ROOT}{name}", dict(request.query)
         response: web.StreamResponse | None = None
+        body = await request.read()
         try:
-            async with (
-                ClientSession(timeout=timeout) as session,
-                session.request(
-                    request.method, url, params=query, data=body, headers=headers, allow_redirects=False
-                ) as answer,
-            ):
+            async with self._asking(request, body) as answer:
                 if answer.status in _REFUSED:
-                    raise UnreachableError(f"The replay at {self.url} does not take our token: is it another one?")
+                    raise UnreachableError(
+                        f"The replay at {self.replay.url} does not take our token: is it another one?"
+                    )
                 response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
                 await response.prepare(request)
                 async for data in answer.content.iter_any():
                     await response.write(data)
         except (ClientError, TimeoutError) as error:
             if response is None:
-                raise UnreachableError(f"The replay at {self.url} cannot be reached: {shown(str(error))}.") from None
+                raise UnreachableError(
+                    f"The replay at {self.replay.url} cannot be reached: {shown(str(error))}."
+                ) from None
         return response or web.Response(status=502)
+
+    def _asking(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[ClientResponse]:
+        if self._session is None:
+            raise RuntimeError("nothing is forwarded before the server has started")
+        url = f"{self.replay.url}{ROOT}{request.match_info['name']}"
+        headers = {TOKEN_HEADER: self.replay.token, "Content-Type": "application/json"}
+        return self._session.request(
+            request.method, url, params=dict(request.query), data=body, headers=headers, allow_redirects=False
+        )

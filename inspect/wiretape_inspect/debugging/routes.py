@@ -11,7 +11,7 @@ from wiretape.text import shown
 from wiretape_inspect.debugging import answers, asked, documents, pagetext
 from wiretape_inspect.debugging.access import Access, foreign
 from wiretape_inspect.debugging.asked import NotThereError
-from wiretape_inspect.debugging.forwarding import NAMES, Replay, UnreachableError
+from wiretape_inspect.debugging.forwarding import NAMES, Forwarder, Replay, UnreachableError
 from wiretape_inspect.debugging.live import place_text
 from wiretape_inspect.debugging.presence import Presence
 from wiretape_inspect.debugging.reading import Reader
@@ -38,7 +38,7 @@ class Routes:
         self._opening = opening
         self._access = access
         self._presence = presence
-        self._replay = replay
+        self._forwarder = Forwarder(replay) if replay is not None else None
 
     def app(self) -> web.Application:
         """What listens."""
@@ -48,6 +48,8 @@ class Routes:
             app.router.add_get(f"/api/{name}", self._read(answer), allow_head=False)
         app.router.add_route("*", "/api/replay/{name}", self._forward)
         app.on_response_prepare.append(_add_headers)
+        if self._forwarder is not None:
+            app.cleanup_ctx.append(self._forwarder.lifetime)
         return app
 
     @web.middleware
@@ -88,7 +90,7 @@ class Routes:
         def made(recording: Recording) -> dict[str, Any]:
             live = recorded and recording.info.ended_ns is None
             place = place_text(recording.progress())
-            replay = {"url": self._replay.url} if self._replay is not None else None
+            replay = {"url": self._forwarder.replay.url} if self._forwarder is not None else None
             return {**documents.recording_document(recording), "live": live, "replay": replay, "place": place}
 
         return await document(reader, made)
@@ -97,7 +99,7 @@ class Routes:
         return await follow(request, reader, self._presence)
 
     async def _forward(self, request: web.Request) -> web.StreamResponse:
-        if self._replay is None:
+        if self._forwarder is None:
             raise NotThereError("No replay is attached: `wiretape replay --debug` does that.")
         name = request.match_info["name"]
         methods = NAMES.get(name)
@@ -105,7 +107,7 @@ class Routes:
             raise NotThereError(f"There is no {shown(name, 60)}; there is {', '.join(NAMES)}.")
         if request.method not in methods:
             return answers.error(405, f"{name} takes {' and '.join(sorted(methods))}.")
-        return await self._replay.answer(request)
+        return await self._forwarder.answer(request)
 
     def _read(self, answer: Answer) -> Handler:
         """The answer, with a reader of its own."""

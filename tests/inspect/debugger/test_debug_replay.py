@@ -1,6 +1,8 @@
 """A replay driven by way of the debugger, while a client waits for its stream."""
 
+import asyncio
 import json
+from contextlib import suppress
 
 import pytest
 from aiohttp import ClientSession
@@ -110,6 +112,28 @@ async def test_a_replay_that_is_gone_is_one_sentence(session, looking, unused_tc
 
     assert status == 502
     assert said.startswith(f"The replay at {url} cannot be reached")
+
+
+async def test_what_is_asked_of_the_replay_goes_over_one_connection_that_ends_with_the_debugger(session, looking):
+    connections, ended = [], asyncio.Event()
+
+    async def answer(reader, writer):
+        connections.append(writer)
+        with suppress(asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+        ended.set()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with server, looking(session, Replay.at(f"http://127.0.0.1:{port}", "token")) as looker:
+        for _ in range(3):
+            assert await looker.get("/api/replay/state") == (200, {})
+        assert not ended.is_set()
+    await ended.wait()
+
+    assert len(connections) == 1
 
 
 async def test_another_token_is_not_taken_for_a_page_that_is_not_known(session, replay, looking):
