@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
 from typing import TextIO
 
 from rich.cells import cell_len, set_cell_size
@@ -52,7 +53,7 @@ class View:
         if progress is not None and not progress.streams:
             self.close()
         if lines:
-            self._console.print(Segments(_segments(lines)), soft_wrap=True)
+            self._console.print(Segments(_segments(_folded(lines, self._console.width))), soft_wrap=True)
         if progress is not None and progress.streams:
             self._measure(progress.streams)
             if not self._live.is_started:
@@ -124,7 +125,16 @@ def _aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "  ".join((*cells, row[-1]))
 
 
-def _segments(lines: Sequence[str]) -> Iterator[Segment]:
+def _folded(lines: Iterable[str], width: int) -> Iterator[str]:
+    """The lines, those that are too long broken between words; paths and addresses stay whole, to be copied."""
+    for line in lines:
+        if len(line) <= width:
+            yield line
+        else:
+            yield from wrap(line, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+
+
+def _segments(lines: Iterable[str]) -> Iterator[Segment]:
     """The lines, the severity that one begins with in its colour."""
     for line in lines:
         word, space, rest = line.partition(" ")

@@ -128,7 +128,7 @@ def screen(raw):
 
 
 def test_open_streams_are_shown_findings_scroll_above_and_nothing_is_left_behind(terminal, service):
-    shown = terminal(service.url)
+    shown = terminal(service.url, columns=200)
     paths = [streams(service, f"ses_{number}", count=number) for number in (1, 2)]
     socks = [shown.get(path) for path in paths]
 
@@ -172,6 +172,21 @@ def test_a_narrow_terminal_and_a_resize_leave_no_line_too_long(terminal, service
         row = shown.until(r"exchange  silent  sequence  session\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
     assert len(row) == 40 - len("       ")
     shown.stop()
+
+
+def test_lines_too_long_for_the_terminal_break_between_words_and_leave_paths_whole(terminal, service):
+    path = service.on(f"/v1/sessions/{'s' * 60}/events/stream", lambda peer: (peer.send(CHUNKED), peer.close()))
+    shown = terminal(service.url, columns=50)
+    with shown.get(path) as sock:
+        while sock.recv(65536):
+            pass
+    shown.stop()
+
+    lines = screen(shown.raw)
+    at = lines.index("exchange 1: GET")
+    assert lines[at + 1] == f"  {path}"
+    assert lines[at + 2].startswith("  200: 0 bytes in ")
+    assert max(map(len, [*lines[:at], *lines[at + 2 :]])) <= 50
 
 
 @pytest.mark.parametrize(
