@@ -29,7 +29,7 @@ from wiretape_proxy.reports import CatchingUp, Closed, Losing, Misplaced, Opened
 from wiretape_proxy.wire import Assembler, Unpacker
 
 COMMIT_AFTER_S = 0.14
-"""What came is stored when the oldest of it is as old as this: it comes every 40 ms, and promised are 200 ms."""
+"""What came is stored when the oldest of it is as old as this: it comes every 40 ms, and 200 ms are aimed at."""
 _COMMIT_PAUSE_S = 0.05
 """So long there is no other commit: where input is late, each of them should be worth its while."""
 PROGRESS_EVERY_S = 0.5
