@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import click
-from rich.cells import cell_len, set_cell_size
 
 from wiretape.observe import header
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.text import printable
+from wiretape_inspect.spans import Span, cut, wrapped
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
 from wiretape_inspect.words import amount, count, digits, duration, ending, moment
 
@@ -31,15 +31,13 @@ STYLES: dict[str, dict[str, Any]] = {
     "note": {"fg": "blue"},
 }
 _INDENT = " " * 16
-_NARROW = 40
+NARROW = 40
+"""Columns that a terminal is taken to have at least."""
 _WIDE = 160
 """Columns from which on there is room for ids of any length."""
 _IDS = {"id", "call"}
 _BEGIN, _END = 7, 6
 """Characters that are left of an id where there is no room for it."""
-
-Span = tuple[str, str]
-"""A text and the name of its style."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +56,21 @@ class Paper:
         safe = [(printable(text), style) for text, style in spans]
         if self.width is None:
             return self._styled(safe)
-        width = max(self.width, _NARROW)
         if spans[0][1] == "head" or any(style == "finding" for _, style in spans):
-            return "\n".join(map(self._styled, _wrapped(safe, width)))
-        return self._styled(_cut([_brief(span) for span in safe] if width < _WIDE else safe, width))
+            return self.whole(spans)
+        width = max(self.width, NARROW)
+        return self._styled(cut([_brief(span) for span in safe] if width < _WIDE else safe, width))
+
+    def whole(self, spans: Sequence[Span]) -> str:
+        """The same in as many lines as it takes, broken between words and going on beneath the second span."""
+        safe = [(printable(text), style) for text, style in spans]
+        if self.width is None:
+            return self._styled(safe)
+        return "\n".join(map(self._styled, wrapped(safe, max(self.width, NARROW))))
+
+    def uncut(self, spans: Sequence[Span]) -> str:
+        """The same in one line, however long it is: a command, to be copied."""
+        return self._styled([(printable(text), style) for text, style in spans])
 
     def _styled(self, spans: Iterable[Span]) -> str:
         parts = (
@@ -70,55 +79,15 @@ class Paper:
         return "".join(parts).rstrip()
 
 
+PLAIN = Paper()
+"""No colours, and lines as long as they are."""
+
+
 def _brief(span: Span) -> Span:
     """An id by its beginning and its end, which tell it from others: `evt_400…7783e9`."""
     text, style = span
     brief = style in _IDS and len(text) > _BEGIN + _END + 1
     return (f"{text[:_BEGIN]}…{text[-_END:]}", style) if brief else span
-
-
-def _cut(spans: Iterable[Span], left: int) -> Iterator[Span]:
-    """Spans as far as there is room for them."""
-    for text, style in spans:
-        fits = cell_len(text) <= left
-        yield text if fits else set_cell_size(text, max(left - 1, 0)).rstrip() + "…" * (left > 0), style
-        left = max(left - cell_len(text), 0)
-
-
-def _wrapped(spans: Sequence[Span], width: int) -> Iterator[list[Span]]:
-    """Spans as lines, those after the first indented by the length of the first span."""
-    indent = min(cell_len(spans[0][0]), width // 2) if len(spans) > 1 else 0
-    for start, end in _breaks("".join(text for text, _ in spans).rstrip(), width, indent):
-        yield [(" " * indent if start else "", ""), *_between(spans, start, end)]
-
-
-def _breaks(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
-    """Where lines begin and end: at two blanks, or one, if there are any in the second half of a line."""
-    start, room = 0, width
-    while (end := start + _fitting(text[start:], room)) < len(text):
-        blanks = (text.rfind(blank, start + room // 2, end + len(blank)) for blank in ("  ", " "))
-        end = next((at for at in blanks if at >= 0), end)
-        yield start, end
-        start = len(text) - len(text[end:].lstrip(" "))
-        room = width - indent
-    yield start, end
-
-
-def _fitting(text: str, room: int) -> int:
-    """How many characters of `text` there is room for."""
-    for index, character in enumerate(text):
-        room -= cell_len(character)
-        if room < 0:
-            return index
-    return len(text)
-
-
-def _between(spans: Iterable[Span], start: int, end: int) -> Iterator[Span]:
-    """What of the spans stands between two characters of their text."""
-    at = 0
-    for text, style in spans:
-        yield text[max(start - at, 0) : max(end - at, 0)], style
-        at += len(text)
 
 
 def head(exchange: Exchange) -> list[Span]:

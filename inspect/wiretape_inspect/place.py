@@ -13,8 +13,8 @@ from wiretape.stream import SeenFrame
 from wiretape.text import printable
 from wiretape_inspect import lines, sheets
 from wiretape_inspect.facts import facts_of
-from wiretape_inspect.lines import Span
 from wiretape_inspect.sheets import fact
+from wiretape_inspect.spans import Span
 from wiretape_inspect.view.making import event_row
 from wiretape_inspect.view.rows import EventRow
 from wiretape_inspect.view.state import State

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from wiretape_inspect.lines import Span
+from wiretape_inspect.spans import Span
 from wiretape_inspect.view.resume import Here, Joined, Resume, Status
 from wiretape_inspect.view.state import Spoken, State
 from wiretape_inspect.view.work import Span as Stretch

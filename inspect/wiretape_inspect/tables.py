@@ -11,7 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from wiretape.text import printable
-from wiretape_inspect.lines import Paper, Span
+from wiretape_inspect.lines import Paper
+from wiretape_inspect.spans import Span
 from wiretape_inspect.summary import Session, Summary
 from wiretape_inspect.words import count, digits, duration
 

@@ -10,6 +10,7 @@ from wiretape.observe import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Progress, Recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import facts, lines
+from wiretape_inspect.spans import Span
 from wiretape_inspect.view.folding import stream_rows
 from wiretape_inspect.view.matching import Take, of_request
 from wiretape_inspect.view.rows import DeltaRow, StreamRow
@@ -83,7 +84,7 @@ def taken(
 
 def spans(
     recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
-) -> Iterator[list[lines.Span]]:
+) -> Iterator[list[Span]]:
     """The lines of one exchange: nothing where `take` takes nothing of it."""
     shown = taken(recording, exchange, findings, take)
     if shown is None:
@@ -95,7 +96,7 @@ def spans(
         yield from lines.findings(findings)
 
 
-def beginning(recording: Recording, exchange: Exchange) -> Iterator[list[lines.Span]]:
+def beginning(recording: Recording, exchange: Exchange) -> Iterator[list[Span]]:
     """The head of an exchange, and what of its bodies stands beneath it."""
     yield lines.head(exchange)
     bodies = previews(recording, exchange)
@@ -110,7 +111,7 @@ def beginning(recording: Recording, exchange: Exchange) -> Iterator[list[lines.S
         yield lines.body("!", exchange.detail)
 
 
-def row_spans(row: StreamRow) -> Iterator[list[lines.Span]]:
+def row_spans(row: StreamRow) -> Iterator[list[Span]]:
     """The line of a row, and those of its findings."""
     yield lines.stream(row)
     yield from lines.findings(row_findings(row))

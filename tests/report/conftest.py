@@ -1,5 +1,9 @@
 """Recordings made from traffic that a test describes as vectors do."""
 
+import os
+import pty
+import subprocess
+import sys
 import tomllib
 from dataclasses import replace
 from itertools import chain
@@ -100,6 +104,33 @@ def all_vectors():
 def run():
     """Runs `wiretape …` and returns click's result, with stdout and stderr apart."""
     return lambda *arguments: CliRunner().invoke(wiretape, [str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def on_terminal():
+    """Runs `wiretape …` on a terminal and returns what it wrote there."""
+
+    def written(*arguments, columns=60):
+        main, side = pty.openpty()
+        kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
+        environment = kept | {"TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat"}
+        command = [sys.executable, "-m", "wiretape", *map(str, arguments)]
+        with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment):
+            os.close(side)
+            output = b""
+            while data := _read(main):
+                output += data
+            os.close(main)
+        return output.decode().replace("\r\n", "\n")
+
+    return written
+
+
+def _read(terminal):
+    try:
+        return os.read(terminal, 65536)
+    except OSError:  # nobody has the other side any more
+        return b""
 
 
 def _is_bytes(item):

@@ -1,11 +1,7 @@
 """Hostile recordings break neither a form of the report nor the terminal, whatever looks at them."""
 
 import json
-import os
-import pty
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 from pathlib import Path
@@ -137,31 +133,10 @@ def test_hostile_recordings_leave_nothing_unescaped_in_what_looks_at_them(run, e
 
 
 @pytest.mark.parametrize("command", ["show", "sessions", "report --no-config --all", "show --at 2:1"])
-def test_on_a_terminal_colours_are_the_only_escapes(hostile, command):
+def test_on_a_terminal_colours_are_the_only_escapes(on_terminal, hostile, command):
     """A screen of 60 columns, as a person would look; what is recorded stands among colours of ours."""
     text = on_terminal(*command.split(), hostile)
     left = COLOUR.sub("", text)
     assert left != text
     assert all(line.isprintable() for line in left.split("\n"))
     assert "\\x1b" in left
-
-
-def on_terminal(*arguments):
-    main, side = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
-    environment = kept | {"TERM": "xterm-256color", "COLUMNS": "60", "PAGER": "cat"}
-    command = [sys.executable, "-m", "wiretape", *map(str, arguments)]
-    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment):
-        os.close(side)
-        output = b""
-        while data := _read(main):
-            output += data
-        os.close(main)
-    return output.decode().replace("\r\n", "\n")
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 65536)
-    except OSError:  # nobody has the other side any more
-        return b""

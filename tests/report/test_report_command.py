@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 
+import click
 import pytest
 
 from wiretape.recording import Writer
@@ -113,6 +114,25 @@ def test_compressed_evidence_is_shown_decoded(record, run):
     assert "       1 | data: x\n" in text
     assert "       < | Content-Encoding: gzip\n" in text
     assert "         | so sorry\n" in text
+
+
+def test_evidence_is_as_wide_as_the_terminal_or_as_120_columns(record, run, on_terminal):
+    body = b'event: run.queued\nid: e1\ndata: {"id":"e1","sequence":"%s"}\n\n' % (b"9" * 1000)
+    path = record(f"""
+        [[exchange]]
+        request = "GET /v1/sessions/s/events/stream"
+        body = {json.dumps(body.decode())}
+        """)
+
+    def widest(text):
+        return max(len(line) for line in text.splitlines() if " | " in line)
+
+    assert widest(run("report", path, "--no-config").stdout) == 120
+    for columns in (50, 150):
+        text = click.unstyle(on_terminal("report", path, "--no-config", columns=columns))
+        assert widest(text) == columns
+        uncut = [line for line in text.splitlines() if len(line) > columns]
+        assert all(line.startswith(("    = see: ", "    = explain: ")) for line in uncut), "commands are to be copied"
 
 
 def test_evidence_that_cannot_be_decoded_or_is_long_does_no_harm(record, run):

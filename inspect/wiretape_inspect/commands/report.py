@@ -17,9 +17,8 @@ from wiretape.text import printable
 from wiretape_inspect import output
 from wiretape_inspect.commands import known
 from wiretape_inspect.commands.pairs import Pair, PairingCommand, pairs
-from wiretape_inspect.lines import STYLES
+from wiretape_inspect.lines import PLAIN
 from wiretape_inspect.report import FORMS, Options, Report, baseline, judge
-from wiretape_inspect.report.options import plain
 from wiretape_inspect.report.progress import watched
 
 _SQLITE = b"SQLite format 3\0"
@@ -169,8 +168,8 @@ def _begins(path: Path) -> bytes:
 
 def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:
     recording: Recording = reports[0].recording
-    paint = _coloured if pair.form == "text" and pair.to is None and output.paper().colour else plain
-    lines = FORMS[pair.form](reports, replace(options, paint=paint))
+    paper = output.paper() if pair.form == "text" and pair.to is None else PLAIN
+    lines = FORMS[pair.form](reports, replace(options, paper=paper))
     if pair.to is None and pair.form != "html":
         output.write_lines(lines)
         return
@@ -180,7 +179,3 @@ def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:
 
 def _encoded(lines: Iterator[str]) -> Iterator[bytes]:
     return (f"{line}\n".encode() for line in lines)
-
-
-def _coloured(text: str, style: str) -> str:
-    return click.style(text, **STYLES[style])

@@ -9,7 +9,7 @@ from wiretape_inspect.comparing.model import KINDS, Compared, Found, Kind, Place
 from wiretape_inspect.comparing.recordings import Total
 from wiretape_inspect.comparing.sameness import parting
 from wiretape_inspect.facts import compact
-from wiretape_inspect.lines import Span
+from wiretape_inspect.spans import Span
 from wiretape_inspect.words import count, digits, duration
 
 _LONGEST = 60

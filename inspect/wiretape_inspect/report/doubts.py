@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.options import Paint
+from wiretape_inspect.spans import Span
 from wiretape_inspect.words import count
 
 _NAMED = 8
 """How many rules are named for one reason."""
 
 
-def doubt_lines(report: Report, paint: Paint) -> Iterator[str]:
+def doubt_lines(report: Report) -> Iterator[list[Span]]:
     """A line for each reason, with the rules that it kept from being decided, be they broken elsewhere."""
     by_reason: dict[str, list[str]] = {}
     for code in CATALOGUE:
@@ -19,9 +19,7 @@ def doubt_lines(report: Report, paint: Paint) -> Iterator[str]:
             for reason in report.tallies[code].reasons:
                 by_reason.setdefault(reason, []).append(code)
     for reason, codes in by_reason.items():
-        yield paint(f"inconclusive, for {reason}: {_listed(report, reason, codes)}", "dim")
-    if by_reason:
-        yield ""
+        yield [("inconclusive, ", "dim"), (f"for {reason}: {_listed(report, reason, codes)}", "dim")]
 
 
 def doubts(report: Report, code: str) -> str:

@@ -14,7 +14,8 @@ from wiretape_inspect.report.places import Placed
 from wiretape_inspect.words import digits, duration
 
 _LINES = 6
-_WIDTH = 110
+ROOM = 109
+"""How many characters of a line are shown where nobody says: so many fit beside the margin into 120 columns."""
 _BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _ASKED = ("Authorization", CURSOR_HEADER)
@@ -38,40 +39,41 @@ NOTHING = Evidence(None, [])
 """Where a finding points at nothing that was recorded."""
 
 
-def evidence(recording: Recording, place: Placed) -> Evidence:
-    """What is at the place of a finding."""
+def evidence(recording: Recording, place: Placed, room: int = ROOM) -> Evidence:
+    """What is at the place of a finding, in lines of at most `room` characters."""
     if place.here is not None:
-        return _of_message(place.here.seen, place.before.seen if place.before is not None else None)
+        return _of_message(place.here.seen, place.before.seen if place.before is not None else None, room)
     if place.finding.event is None and place.finding.byte_offset is None:
-        return _of_answer(recording, place.exchange)
+        return _of_answer(recording, place.exchange, room)
     return NOTHING
 
 
-def _of_message(seen: SeenFrame, before: SeenFrame | None) -> Evidence:
+def _of_message(seen: SeenFrame, before: SeenFrame | None, room: int) -> Evidence:
     """A message, and a line about the one before it."""
-    lines = [] if before is None else [_neighbour(before, seen)]
+    lines = [] if before is None else [_neighbour(before, seen, room)]
     margin = "" if seen.event is None else str(seen.event)
-    lines += zip([margin] + [""] * _LINES, _excerpt(seen.frame.raw), strict=False)
+    lines += zip([margin] + [""] * _LINES, _excerpt(seen.frame.raw, room), strict=False)
     return Evidence(seen.frame.end, lines)
 
 
-def _neighbour(before: SeenFrame, seen: SeenFrame) -> tuple[str, str]:
+def _neighbour(before: SeenFrame, seen: SeenFrame, room: int) -> tuple[str, str]:
     facts = facts_of(before.frame)
     parts = [facts.type or "(no type)"]
     parts += [f"id {facts.id}"] if facts.id is not None else []
     parts += [f"sequence {digits(facts.sequence)}"] if facts.sequence is not None else []
-    return str(before.event), _short(f"({' · '.join(parts)}, {duration(seen.time_ns - before.time_ns)} before)")
+    said = f"({' · '.join(parts)}, {duration(seen.time_ns - before.time_ns)} before)"
+    return str(before.event), _short(said, room)
 
 
-def _excerpt(raw: bytes) -> list[str]:
+def _excerpt(raw: bytes, room: int) -> list[str]:
     """The lines of a message, as many and as long as there is room for; bytes that are no UTF-8 with their values."""
-    room = 4 * _WIDTH * _LINES
-    lines = _LINE_END.split(raw[:room].decode("utf-8", "backslashreplace").rstrip("\r\n"))
-    shown = [_short(line) for line in lines[:_LINES]]
-    return [*shown, "…"] if len(lines) > _LINES or (len(raw) > room and len(shown) == _LINES) else shown
+    most = 4 * room * _LINES
+    lines = _LINE_END.split(raw[:most].decode("utf-8", "backslashreplace").rstrip("\r\n"))
+    shown = [_short(line, room) for line in lines[:_LINES]]
+    return [*shown, "…"] if len(lines) > _LINES or (len(raw) > most and len(shown) == _LINES) else shown
 
 
-def _of_answer(recording: Recording, exchange: Exchange) -> Evidence:
+def _of_answer(recording: Recording, exchange: Exchange, room: int) -> Evidence:
     """The head of a response, and the beginning of a body that is no stream."""
     response = exchange.response
     if response is None:
@@ -79,8 +81,8 @@ def _of_answer(recording: Recording, exchange: Exchange) -> Evidence:
     lines = [("<", f"{response.status} {response.reason}".rstrip())]
     lines += [("<", f"{name}: {value}") for name in _HEADERS if (value := header(response.headers, name)) is not None]
     if not exchange.is_stream:
-        lines += [("", line) for line in _excerpt(beginning(recording, exchange, _BODY + 1))]
-    return Evidence(None, [(mark, _short(line)) for mark, line in lines])
+        lines += [("", line) for line in _excerpt(beginning(recording, exchange, _BODY + 1), room)]
+    return Evidence(None, [(mark, _short(line, room)) for mark, line in lines])
 
 
 def beginning(recording: Recording, exchange: Exchange, most: int) -> bytes:
@@ -99,13 +101,13 @@ def beginning(recording: Recording, exchange: Exchange, most: int) -> bytes:
     return body[:most]
 
 
-def asked(exchange: Exchange) -> list[str]:
+def asked(exchange: Exchange, room: int = ROOM) -> list[str]:
     """The headers of a request that clients are judged by, safe to print."""
     headers = exchange.request.headers
     found = [(name, header(headers, name)) for name in _ASKED]
-    return [_short(f"{name}: {value}") for name, value in found if value is not None]
+    return [_short(f"{name}: {value}", room) for name, value in found if value is not None]
 
 
-def _short(line: str) -> str:
-    shown = printable(line[: _WIDTH + 1])
-    return shown if len(shown) <= _WIDTH else f"{shown[: _WIDTH - 1]}…"
+def _short(line: str, room: int) -> str:
+    shown = printable(line[: room + 1])
+    return shown if len(shown) <= room else f"{shown[: room - 1]}…"

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Sequence
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.text import printable
 from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.options import Options, plain
+from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import see, summary
+from wiretape_inspect.spans import text_of
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
 
@@ -20,7 +21,7 @@ def github_lines(reports: Sequence[Report], _options: Options) -> Iterator[str]:
         for severity in (severity for severity, number in report.severities.items() if number):
             yield from (_command(report, found) for found in report.standing if found.severity is severity)
         # A file's name must not stand at the beginning, where it could be taken for a command.
-        yield f"wiretape: {summary(report, plain)}"
+        yield f"wiretape: {text_of(summary(report))}"
 
 
 def _command(report: Report, finding: Finding) -> str:

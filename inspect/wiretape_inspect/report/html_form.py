@@ -18,9 +18,10 @@ from wiretape_inspect.report.evidence import asked, evidence
 from wiretape_inspect.report.fingerprint import expectation
 from wiretape_inspect.report.json_form import rule_of
 from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.options import Options, plain
+from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.places import Placed, placed
 from wiretape_inspect.report.text_form import said, see
+from wiretape_inspect.spans import text_of
 
 EACH, MOST = 50, 10_000
 """How many findings of one rule are shown unless all are asked for, and how many of a recording in any case."""
@@ -62,7 +63,7 @@ def _head(reports: Sequence[Report]) -> dict[str, Any]:
     """What there is to choose from, and where to begin: at the recording that is worst."""
     worst = max(reports, key=lambda report: tuple(report.severities.values()))
     place = "" if worst is reports[0] else f"f={reports.index(worst) + 1}&"
-    files = [{"file": one.file, "summary": said(one, plain), "severities": _numbers(one)} for one in reports]
+    files = [{"file": one.file, "summary": text_of(said(one)), "severities": _numbers(one)} for one in reports]
     return {
         "format": 1,
         "start": f"{place}findings=1{'' if worst.broken else '&verdicts=1'}",
@@ -103,10 +104,10 @@ def _about(report: Report, shown: Sequence[Finding], radius: int | None) -> dict
     number = Counter(finding.code for finding in shown)
     return {
         "file": report.file,
-        "summary": said(report, plain),
+        "summary": text_of(said(report)),
         "severities": _numbers(report),
         "more": {code: all_ - number[code] for code, all_ in report.broken.items() if all_ > number[code]},
-        "doubts": [line for line in doubt_lines(report, plain) if line],
+        "doubts": [text_of(line) for line in doubt_lines(report)],
         "known": len(report.suppressed),
         "selected": len(report.selected),
         "events": report.events,

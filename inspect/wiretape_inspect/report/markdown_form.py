@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from wiretape.rules import CATALOGUE, Finding, Severity, Verdict
 from wiretape.text import printable
 from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.options import Options, plain
+from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import findings_said, see
+from wiretape_inspect.spans import text_of
 from wiretape_inspect.words import count
 
 SIZE = 60_000
@@ -43,7 +44,7 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     yield ""
     yield f"### {code(report.file)}"
     yield ""
-    said = [findings_said(report.severities, plain)]
+    said = [text_of(findings_said(report.severities))]
     said += [f"{len(report.suppressed):,} known to the baseline"] if report.suppressed else []
     said.append(f"{report.exercised} of {count(len(report.selected), 'rule')} exercised")
     unsure = report.verdicts[Verdict.INCONCLUSIVE]

@@ -1,17 +1,9 @@
 """What every form of a report is told about how to write it."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from wiretape.rules import Severity
-
-Paint = Callable[[str, str], str]
-"""Gives a text a style: the name of a severity, `head` or `dim`."""
-
-
-def plain(text: str, _style: str) -> str:
-    """No style at all."""
-    return text
+from wiretape_inspect.lines import PLAIN, Paper
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,4 +18,5 @@ class Options:
     """From which severity on findings fail; None: they never do."""
     docs_url: str | None = None
     """Where the pages of docs/rules are published; ends with a slash."""
-    paint: Paint = plain
+    paper: Paper = PLAIN
+    """What text is written on: a terminal has colours and a width."""
