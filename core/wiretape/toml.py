@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wiretape.errors import InputError
+from wiretape.files import unreadable
 from wiretape.text import nearest, printable, shown
 from wiretape.toml_places import NAMES, Place, lines_of, outwards
 from wiretape.toml_syntax import plainly
@@ -31,7 +32,7 @@ class TomlFile:
         try:
             text = path.read_text("utf-8-sig")  # some editors begin a file with a mark of its encoding
         except OSError as error:
-            raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+            raise InputError(unreadable(path, error)) from None
         except UnicodeDecodeError:
             raise InputError(f"{said(path)} is not UTF-8, so it is no TOML.") from None
         return cls.of(text, path)

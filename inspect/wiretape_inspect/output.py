@@ -12,7 +12,7 @@ from typing import BinaryIO
 import click
 
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.files import FORCE, is_read, taken, unwritable
 from wiretape_inspect.lines import Paper
 
 
@@ -66,7 +66,7 @@ def _stdout_trouble() -> Iterator[None]:
 def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
     """A file to write to, readable by its owner only; standard output for None.
 
-    Raises InputError where `path` exists (`force` replaces it), is the recording itself or cannot be written.
+    Raises InputError where `path` exists (`force` replaces it), is the recording that is read or cannot be written.
     """
     if path is None:
         with _stdout_trouble():
@@ -77,9 +77,9 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
         with os.fdopen(_create(path, force=force, recording=recording), "wb") as file:
             yield file
     except FileExistsError:
-        raise _exists(path) from None
+        raise InputError(taken(path, otherwise=FORCE)) from None
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise InputError(unwritable(path, error)) from None
 
 
 def check(path: Path, *, force: bool, recording: Path) -> None:
@@ -88,19 +88,11 @@ def check(path: Path, *, force: bool, recording: Path) -> None:
         there = path.exists()
         itself = there and path.samefile(recording)
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise InputError(unwritable(path, error)) from None
     if itself:
-        raise InputError(f"{printable(str(path))} is the recording itself: give --output another name.")
+        raise InputError(is_read(path))
     if there and not force:
-        raise _exists(path)
-
-
-def _unwritable(path: Path, error: OSError) -> InputError:
-    return InputError(f"{printable(str(path))} cannot be written: {error.strerror}.")
-
-
-def _exists(path: Path) -> InputError:
-    return InputError(f"{printable(str(path))} exists: give --output another name, or --force to replace it.")
+        raise InputError(taken(path, otherwise=FORCE))
 
 
 def _create(path: Path, *, force: bool, recording: Path) -> int:

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import InputError
+from wiretape.files import FORCE, is_read, taken, unwritable
 from wiretape.recording import Recording, check_output, open_recording
 from wiretape.recording.file import claim_writing, remove, remove_beside
 from wiretape.recording.formats import Incoming, store
@@ -19,9 +20,9 @@ def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
         check_output(to, append=False)
         return
     if any(source.exists() and to.samefile(source) for source in sources):
-        raise InputError(f"{printable(str(to))} is what is read: give --output another name.")
+        raise InputError(is_read(to))
     if not force:
-        raise InputError(f"{printable(str(to))} exists: give --output another name, or --force to replace it.")
+        raise InputError(taken(to, otherwise=FORCE))
     if not to.is_file():
         raise InputError(f"{printable(str(to))} is no regular file: give --output another name.")
 
@@ -42,7 +43,7 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
             remove_beside(to)
             made.replace(to)
     except OSError as error:
-        raise InputError(f"{printable(str(to))} cannot be written: {error.strerror}.") from None
+        raise InputError(unwritable(to, error)) from None
     finally:
         remove(made)
 

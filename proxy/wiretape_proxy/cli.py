@@ -14,6 +14,7 @@ import click
 
 from wiretape import local
 from wiretape.errors import InputError
+from wiretape.files import PATH, unreadable
 from wiretape.text import printable
 from wiretape_proxy import settings, stderr
 from wiretape_proxy.order import NO_CONFIG
@@ -83,13 +84,13 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--confdir",
     metavar="DIR",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where mitmproxy keeps its certificate authority.  [default: ~/.mitmproxy in regular mode, else nowhere]",
 )
 @click.option(
     "--ca",
     metavar="FILE",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    type=PATH,
     help="Certificate authorities (PEM) to trust for the service, instead of the usual ones.",
 )
 @click.option("--insecure", is_flag=True, help="Do not verify the service's certificate.")
@@ -103,7 +104,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option(
     "--config",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Configuration to read, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
 )
 @click.option("--no-config", is_flag=True, help="Read no configuration.")
@@ -142,6 +143,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     service, address = _upstream(upstream) if upstream is not None else None, local.address(given["listen"])
     output = given["output"] or settings.dated_name()
     _check_output(Path(output), append=given["append"])
+    _check_input(given["ca"])
     recording = {
         "output": output,
         "append": str(given["append"]).lower(),
@@ -184,6 +186,16 @@ def _check_output(path: Path, *, append: bool) -> None:
         from wiretape.recording import check_output  # noqa: PLC0415 - slow to import, and usually not needed
 
         check_output(path, append=append)
+
+
+def _check_input(path: Path | None) -> None:
+    """Raises InputError where a file cannot be read."""
+    if path is None:
+        return
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise InputError(unreadable(path, error)) from None
 
 
 def _upstream(text: str) -> Upstream:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from wiretape.contract import is_event_stream
 from wiretape.errors import InputError
+from wiretape.files import unreadable
 from wiretape.observe import (
     Ending,
     ExchangeEnded,
@@ -84,7 +85,7 @@ def _flows(path: Path) -> "Iterator[HTTPFlow | None]":
     except InputError:
         raise
     except OSError as error:
-        raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+        raise InputError(unreadable(path, error)) from None
     except Exception as error:  # noqa: BLE001 - mitmproxy raises many kinds of them where a file is damaged
         raise InputError(
             f"{said(path)} is damaged, or of another version of mitmproxy: {printable(str(error)[:200])}."

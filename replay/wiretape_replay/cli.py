@@ -11,6 +11,7 @@ from click.core import ParameterSource
 
 from wiretape.companion import Companion
 from wiretape.errors import InputError
+from wiretape.files import PATH
 from wiretape.local import address
 from wiretape.text import shown
 from wiretape_replay.answers.settings import load_service, treatment_of
@@ -49,7 +50,7 @@ _outcome = group_of("What it comes to")
 
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
-@click.argument("recording", metavar="FILE", type=click.Path(path_type=Path))
+@click.argument("recording", metavar="FILE", type=PATH)
 @serving(
     "--mode",
     type=click.Choice(["session", "tape"]),
@@ -98,7 +99,7 @@ _outcome = group_of("What it comes to")
 @clients(
     "--service",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Keys, their scopes, limits and workspaces, in TOML.  [default: a key is needed, and any is good]",
 )
 @clients("--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway).")

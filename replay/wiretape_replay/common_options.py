@@ -1,11 +1,11 @@
 """The options that everything that serves has in common, and the groups that help sorts options into."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from wiretape.files import PATH
 from wiretape.rules import Severity
 from wiretape_replay.control.tokens import VARIABLE, command_line
 from wiretape_replay.grouped import group_of
@@ -27,7 +27,7 @@ faults_option = failing(
     "--faults",
     "fault_script",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Faults: what goes wrong, where and how often, in TOML.",
 )
 control_option = _control(
@@ -56,13 +56,11 @@ def judging_options(command: _F) -> _F:
             multiple=True,
             help="Write a report on the client in the end, as `wiretape report` does. Repeatable; FILE may be -.",
         ),
-        _judging(
-            "--record", metavar="FILE", type=click.Path(path_type=Path), help="Record what passes, in a new file."
-        ),
+        _judging("--record", metavar="FILE", type=PATH, help="Record what passes, in a new file."),
         _judging(
             "--config",
             metavar="FILE",
-            type=click.Path(path_type=Path),
+            type=PATH,
             help="Configuration of the rules, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or "
             "above.",
         ),

@@ -147,5 +147,5 @@ def test_a_pyproject_that_is_named_has_to_speak_of_wiretape(config, text, said):
 
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(InputError, match="cannot be read: No such file"):
+    with pytest.raises(InputError, match="There is no file"):
         load_config(tmp_path / "nowhere.toml")

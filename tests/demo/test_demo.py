@@ -49,6 +49,12 @@ def recording(path: Path, *agents: str) -> Path:
     return path
 
 
+def test_an_output_that_cannot_be_is_said_before_anything_is_started(tmp_path):
+    told = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "none" / "run.db")])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == f"Error: Cannot record to {tmp_path}/none/run.db: No such file or directory.\n"
+
+
 def demonstrated(folder: Path) -> subprocess.Popen[str]:
     """A demo that has begun; its recording is demo.db in the folder, which is its mark, too."""
     return subprocess.Popen(

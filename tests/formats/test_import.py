@@ -1,7 +1,11 @@
 """`wiretape import`: it tells what a file is, makes a recording of it, and spares what is there."""
 
 import json
+import os
 import stat
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -36,7 +40,7 @@ def test_a_recording_is_made_beside_it(run):
     """It is called like the file, can be read by its owner only, and was judged."""
     told = run("import", "run.tape")
     assert (told.exit_code, told.stderr) == (0, "")
-    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from tape.\n"
+    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
     assert stat.S_IMODE(Path("run.db").stat().st_mode) == 0o600
     with open_recording("run.db") as recording:
         assert recording.info.started_unix_ns == 1_795_253_400_000_000_001
@@ -81,7 +85,7 @@ def test_what_it_is_called_does_not_matter(run):
     lines = run("export", "made.db", "--format", "jsonl").stdout
     Path("tape.yaml").write_text(lines, "utf-8")
     told = run("import", "tape.yaml", "-o", "again.db")
-    assert told.stdout == "again.db: 1 exchange, 1 stream, 7 findings, from jsonl.\n"
+    assert told.stdout == "again.db: 1 exchange, 1 stream, 7 findings, from JSON lines.\n"
     assert run("export", "again.db", "--format", "jsonl").stdout == lines
 
 
@@ -90,16 +94,17 @@ def test_findings_that_came_along_are_not_found_twice(run):
     lines = [json.loads(line) for line in run("export", "run.db", "--format", "jsonl").stdout.splitlines()]
     kept = [line for line in lines if line.get("code") != "EVT004"]
     Path("run.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in kept), "utf-8")
-    assert run("import", "run.jsonl", "--force").stdout == "run.db: 1 exchange, 1 stream, 1 finding, from jsonl.\n"
+    assert run("import", "run.jsonl", "--force").stdout == "run.db: 1 exchange, 1 stream, 1 finding, from JSON lines.\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["nothing"], "nothing cannot be read: No such file or directory."),
+        (["nothing"], "There is no file nothing."),
         (["."], ". cannot be read: Is a directory."),
         (["run.db"], "run.db is a recording already, or another database."),
         (["odd.txt"], "odd.txt looks like nothing that can be imported ("),
+        (["empty.txt"], "empty.txt is empty."),
         (["odd.txt", "--format", "jsonl"], "odd.txt, line 1: it is no JSON"),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
         (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
@@ -111,13 +116,57 @@ def test_what_cannot_be_imported_is_one_sentence_and_spares_what_is_there(run, a
     run("import", "run.tape")
     before = Path("run.db").read_bytes()
     Path("odd.txt").write_text("once upon a time\n", "utf-8")
+    Path("empty.txt").touch()
     Path("wrong.tape").write_text("tape: 1\n---\nrequest: GET\n", "utf-8")
     told = run("import", *arguments)
     assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.startswith(f"Error: {says}")
     assert told.stderr.count("\n") == 1
     assert Path("run.db").read_bytes() == before
-    assert sorted(path.name for path in Path().iterdir()) == ["odd.txt", "run.db", "run.tape", "wrong.tape"]
+    given = {"empty.txt", "odd.txt", "run.db", "run.tape", "wrong.tape"}
+    assert {path.name for path in Path().iterdir()} == given
+
+
+@pytest.fixture
+def pipe(tmp_path):
+    """A named pipe, and what writes into it as soon as somebody reads."""
+    os.mkfifo(tmp_path / "pipe")
+    writers = []
+
+    def into(data: bytes):
+        writers.append(threading.Thread(target=Path(tmp_path / "pipe").write_bytes, args=[data], daemon=True))
+        writers[-1].start()
+        return tmp_path / "pipe"
+
+    yield into
+    for writer in writers:
+        writer.join(10)
+
+
+def test_a_pipe_is_imported_by_what_comes_through_it(run, pipe):
+    assert run("import", "run.tape").exit_code == 0
+    lines = run("export", "run.db", "--format", "jsonl").stdout.encode()
+    for data, called in ((TAPE.encode(), "a tape"), (lines, "JSON lines"), (b"data: {}\n\n", "a raw event stream")):
+        told = run("import", pipe(data), "--output", "piped.db", "--force")
+        assert told.exit_code == 0, told.output
+        assert told.stdout.endswith(f"from {called}.\n")
+
+
+def test_what_is_wrong_with_what_comes_through_a_pipe_is_said_of_the_pipe(run, pipe):
+    path = pipe(TAPE.replace("request", "requst").encode())
+    told = run("import", path, "--output", "run.db")
+    assert told.stderr == f"Error: {path}, line 4: requst: there is no such key of an exchange, did you mean request?\n"
+    assert run("import", path).stderr.endswith("A pipe has no name to call the recording by: give --output one.\n")
+    assert run("import", "-").stderr.endswith("A pipe has no name to call the recording by: give --output one.\n")
+    assert not Path("run.db").exists()
+
+
+def test_standard_input_is_imported(run):
+    with Path("run.tape").open("rb") as tape:
+        program = [sys.executable, "-m", "wiretape", "import", "-", "-o", "run.db"]
+        told = subprocess.run(program, stdin=tape, capture_output=True, text=True, check=False, timeout=50)
+    assert (told.returncode, told.stderr) == (0, "")
+    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)

@@ -60,6 +60,9 @@ LINES = {
     '{"kind": "chunk", "exchange": 1, "time_ns": 3, "start": 1, "text": "b"}': (
         "line 4: start: it has to be a whole number, 2 or more."
     ),
+    HEAD + ASKED + '{"kind": "finding", "exchange": 2, "code": "SSE001", "severity": "error", "side": "service"}': (
+        "line 3: exchange: no request of exchange 2 stands before it."
+    ),
     HEAD + ASKED + '{"kind": "response", "exchange": 1, "time_ns": 2, "status": 1000}': (
         "line 3: status: it has to be 999 at most."
     ),

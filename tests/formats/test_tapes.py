@@ -281,8 +281,38 @@ def test_a_report_does_not_replace_the_tape_that_it_judges(tape):
     path = tape(FIVE_LINES)
     told = CliRunner().invoke(wiretape, ["report", str(path), "--output", str(path)])
     assert told.exit_code == 2
-    assert "is what is judged" in told.output
+    assert "is what is read" in told.output
     assert path.read_text("utf-8") == FIVE_LINES
+
+
+@pytest.mark.parametrize("lines", ["request: GET\ntarget: v1/sessions\n", 'request: GET /\nanswer: "99 "\n'])
+def test_what_is_no_http_but_was_recorded_goes_into_a_tape_and_back(tape, lines):
+    """A client may ask for a target without a slash, and a service answer with any number."""
+    first = tape(f"{HEAD}---\n{lines}")
+    text = exported(first)
+    assert lines.splitlines()[1] in text
+    assert observed(tape(text, "again.tape")) == observed(first)
+
+
+BEGINNINGS = {
+    "tpe: 1\n": "is not a wiretape recording: one that is text begins with a line tape: 1.",
+    "tape:\n": "is not a wiretape recording: one that is text begins with a line tape: 1.",
+    'tape: "1"\n': "is not a wiretape recording: one that is text begins with a line tape: 1.",
+    "\ufefftape: 1\n".encode("utf-16-le"): "looks like text in UTF-16: save it as UTF-8.",
+    "tape: 1\n".encode("utf-16-be"): "looks like text in UTF-16: save it as UTF-8.",
+    b"\x7fELF\x02\0": "is not a wiretape recording.",
+    '{"log": {"version": "1.2", "entries": []}}': "is a HAR, not a recording: `wiretape import` makes one of it.",
+    "data: 1\n\n": "is a raw event stream, not a recording: `wiretape import` makes one of it.",
+}
+
+
+@pytest.mark.parametrize("beginning", BEGINNINGS)
+def test_a_file_that_is_no_tape_is_told_what_one_begins_with(tmp_path, beginning):
+    path = tmp_path / "run.tape"
+    path.write_bytes(beginning if isinstance(beginning, bytes) else beginning.encode())
+    with pytest.raises(InputError) as caught:
+        open_recording(path)
+    assert caught.value.format_message() == f"{path} {BEGINNINGS[beginning]}"
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(tape.*?)```", DOCS.read_text("utf-8"), re.DOTALL))

@@ -340,10 +340,10 @@ def a_text(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "append", "part"),
     [
-        (a_recording, False, "already holds a recording"),
-        (a_text, False, "is not a wiretape recording"),
+        (a_recording, False, "exists: give --output another name, or go on in it with --append."),
+        (a_text, False, "exists: give --output another name."),
         (a_text, True, "is not a wiretape recording"),
-        (a_newer_recording, False, "newer"),
+        (a_newer_recording, False, "exists: give --output another name."),
         (a_newer_recording, True, "newer"),
     ],
 )

@@ -152,7 +152,7 @@ def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service
         ("wiretape_on_overload=crash", "wiretape_on_overload: 'crash' is neither slow nor drop."),
         ("wiretape_upstream=service", "wiretape_upstream: 'service' names no service"),
         ("wiretape_ouptut=run.db", "There is no option wiretape_ouptut; those of wiretape are wiretape_output, "),
-        ("wiretape_config=none.toml", "none.toml cannot be read: No such file or directory."),
+        ("wiretape_config=none.toml", "There is no file none.toml."),
         ("wiretape_output=none/run.db", "Cannot record to none/run.db: No such file or directory."),
     ],
 )
@@ -171,7 +171,7 @@ def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
 
     assert mitmdump.process.wait(15) == 1
-    sentence = "run.db already holds a recording: choose another wiretape_output, or go on in it with wiretape_append."
+    sentence = "run.db exists: give wiretape_output another name, or go on in it with wiretape_append."
     assert sentence in mitmdump.said
 
 

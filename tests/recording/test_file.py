@@ -130,7 +130,7 @@ def test_a_file_that_exists_is_not_touched(begin, path, new_talk) -> None:
     writer.feed(talk.stream(b"data: 1\n\n"))
     writer.close(talk.tick())
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match=r"already holds a recording.*--append"):
+    with pytest.raises(RecordingError, match=r"exists: give --output another name, or go on in it with --append"):
         begin()
     assert path.read_bytes() == before
 
@@ -217,16 +217,18 @@ def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Pa
         ("absent.db", "There is no file"),
         (".", "is a directory, not a recording"),
         ("/dev/null", "is no regular file, so not a recording"),
+        ("pipe", "is a pipe, and a recording is not read from end to end: save it to a file, and give that."),
     ],
 )
 def test_what_is_not_there_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RecordingError, match=sentence):
         open_recording(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["absent/run.db", "."])
 def test_a_place_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
-    with pytest.raises(RecordingError, match="Cannot record to"):
+    with pytest.raises(RecordingError, match=r"Cannot record to|exists: give --output another name\."):
         Writer.create(tmp_path / name, upstream="http://service")
 
 

@@ -73,7 +73,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--select SEQ --select=", "--select names no rule"),
         ("--strict-baseline", "--strict-baseline needs a --baseline."),
         ("--prune-baseline", "--prune-baseline needs a --baseline."),
-        ("--baseline nowhere.json", "nowhere.json cannot be read: No such file or directory; make it with"),
+        ("--baseline nowhere.json", "There is no file nowhere.json. Make it with"),
         ("--config a --no-config", "not both"),
         ("--config nowhere.toml", "nowhere.toml cannot be read"),
     ],

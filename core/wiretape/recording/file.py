@@ -17,6 +17,7 @@ from sqlite_utils import Database
 
 from wiretape import __version__
 from wiretape.errors import RecordingError
+from wiretape.files import taken
 from wiretape.recording import schema
 from wiretape.recording.model import Capture
 from wiretape.recording.reader import open_database
@@ -194,9 +195,9 @@ def _claim(path: Path, *, append: bool) -> bool:
 def _taken(path: Path) -> str:
     try:
         open_database(path).close()
-    except RecordingError as error:
-        return f"Cannot record to {path}: it exists, and {error.message}"
-    return f"{path} already holds a recording: choose another --output, or go on in it with --append."
+    except RecordingError:
+        return taken(path)
+    return taken(path, otherwise="go on in it with --append")
 
 
 def claim_writing(path: Path) -> int:

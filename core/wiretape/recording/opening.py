@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.recording.formats.registry import Format, format_of
+from wiretape.files import unreadable
+from wiretape.recording.formats.registry import Format, format_of, is_text
 from wiretape.recording.formats.storing import opened, store
 from wiretape.recording.reader import Recording, open_database
 from wiretape.recording.schema import begins_like_sqlite
@@ -42,13 +43,16 @@ def openings(path: Path | str) -> Iterator[Callable[[], Recording]]:
 
 
 def _other_form(path: Path) -> Format | None:
-    """What `path` is where it is not a recording's own file, or that neither.  Raises RecordingError."""
-    if not path.is_file() or path.stat().st_size == 0:
-        return None
+    """What `path` is where it is not a recording's own file, or that neither.  Raises RecordingError and InputError."""
     try:
-        kind = None if begins_like_sqlite(path) else format_of(path)
+        if not path.is_file() or path.stat().st_size == 0 or begins_like_sqlite(path):
+            return None
+        kind = format_of(path)
+        text = kind is None and is_text(path)
     except OSError as error:
-        raise RecordingError(f"{path} cannot be read: {error.strerror}.") from None
+        raise RecordingError(unreadable(path, error)) from None
+    if text:
+        raise RecordingError(f"{path} is not a wiretape recording: one that is text begins with a line tape: 1.")
     if kind is not None and not kind.opens:
-        raise RecordingError(f"{path} is {kind.name}, not a recording: `wiretape import` makes one of it.")
+        raise RecordingError(f"{path} is {kind.called}, not a recording: `wiretape import` makes one of it.")
     return kind

@@ -13,6 +13,7 @@ from sqlite_utils import Database
 
 from wiretape.encoding import is_identity
 from wiretape.errors import RecordingError
+from wiretape.files import is_pipe, unreadable
 from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
 from wiretape.recording import growth, lookup, merge, schema
 from wiretape.recording.growth import Progress
@@ -34,12 +35,7 @@ def open_database(path: Path, *, called: Path | None = None) -> "Recording":
 
     Raises RecordingError when there is no such file, or it is no recording, or one of a newer format.
     """
-    if not path.exists():
-        raise RecordingError(f"There is no file {path}.")
-    if not path.is_file():
-        raise RecordingError(
-            f"{path} is {'a directory, not' if path.is_dir() else 'no regular file, so not'} a recording."
-        )
+    _must_be_a_file(path)
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         connection.row_factory = sqlite3.Row
@@ -49,6 +45,20 @@ def open_database(path: Path, *, called: Path | None = None) -> "Recording":
     except sqlite3.Error as error:
         raise RecordingError(f"{path} cannot be read: {error}.") from None
     return Recording(called or path, connection)
+
+
+def _must_be_a_file(path: Path) -> None:
+    try:
+        if is_pipe(path):
+            raise RecordingError(
+                f"{path} is a pipe, and a recording is not read from end to end: save it to a file, and give that."
+            )
+    except OSError as error:
+        raise RecordingError(unreadable(path, error)) from None
+    if not path.is_file():
+        raise RecordingError(
+            f"{path} is {'a directory, not' if path.is_dir() else 'no regular file, so not'} a recording."
+        )
 
 
 class Recording:

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
+from wiretape.files import PATH
 from wiretape.recording import open_recording, views
 from wiretape.recording.schema import begins_like_sqlite
 from wiretape.text import printable
@@ -17,12 +18,12 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "-o",
     "--output",
     "to",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FOLDER",
     help="Write the two files to this folder.  [default: where FILE is]",
 )

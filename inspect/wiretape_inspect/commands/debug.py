@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from wiretape.companion import TOKEN_VARIABLE
+from wiretape.files import PATH
 from wiretape.local import address
 from wiretape.recording import openings
 from wiretape.text import shown
@@ -20,7 +21,7 @@ from wiretape_inspect.debugging.serving import Debugger, serve_debugger
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True, help="Port 0: a free one.")
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
 @click.option("--replay", metavar="URL", help="A replay of FILE that the page drives; its token in $WIRETAPE_TOKEN.")

@@ -9,14 +9,15 @@ from typing import get_args
 import click
 
 from wiretape.documents.paths import JsonPath
+from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.text import printable
 from wiretape_inspect import jsonlines, output
+from wiretape_inspect.commands.times import time_like
 from wiretape_inspect.comparing import telling
 from wiretape_inspect.comparing.choices import Choices, Deltas
 from wiretape_inspect.comparing.model import Compared
 from wiretape_inspect.comparing.recordings import Comparison, Total
-from wiretape_inspect.view.ranges import RangeError, nanoseconds
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)
@@ -40,18 +41,9 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     return int(match[1]), int(match[2] or match[1])
 
 
-def _tolerance(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
-    try:
-        return None if given is None else nanoseconds(given)
-    except RangeError:
-        raise click.BadParameter(
-            f"{printable(given or '')!r} is no time: write one with its unit, like 50ms."
-        ) from None
-
-
 @click.command()
-@click.argument("first", metavar="A", type=click.Path(path_type=Path))
-@click.argument("second", metavar="[B]", required=False, type=click.Path(path_type=Path))
+@click.argument("first", metavar="A", type=PATH)
+@click.argument("second", metavar="[B]", required=False, type=PATH)
 @click.option(
     "--exchange",
     "numbers",
@@ -69,7 +61,7 @@ def _tolerance(_context: click.Context, _parameter: click.Parameter, given: str 
 @click.option(
     "--timing",
     metavar="TOLERANCE",
-    callback=_tolerance,
+    callback=time_like("50ms"),
     help="Also tell what came later or sooner by more than this: 50ms.",
 )
 @click.option("--ignore-path", metavar="PATH", multiple=True, help="This place in JSON does not count. Repeatable.")

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
+from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats.registry import FORMATS, named
 from wiretape_inspect import choosing, exporting, output
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "--format",
     "kind",
@@ -26,9 +27,7 @@ from wiretape_inspect import choosing, exporting, output
 @click.option(
     "--with-sensitive", is_flag=True, help="With har: keep the headers of keys and cookies, which hold fingerprints."
 )
-@click.option(
-    "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", help="Write to this file, not to stdout."
-)
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file, not to stdout.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(
     file: Path,

@@ -1,11 +1,13 @@
 """`wiretape import`: a recording made of what another program wrote."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from wiretape.errors import InputError
+from wiretape.files import PATH, is_pipe, kept, unreadable
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse
 from wiretape.recording.formats.sse import ADDRESS
@@ -14,11 +16,12 @@ from wiretape.text import printable
 from wiretape.words import counted
 from wiretape_inspect import placing
 
+_STDIN = Path("/dev/stdin")
 _READABLE = [each for each in FORMATS if each.reads is not None]
 
 
 @click.command("import")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option(
     "--format",
     "kind",
@@ -30,9 +33,9 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "-o",
     "--output",
     "to",
-    type=click.Path(path_type=Path),
-    metavar="F",
-    help="The recording.  [default: FILE's name with .db, here]",
+    type=PATH,
+    metavar="FILE",
+    help="The recording.  [default: what FILE is called, with .db, here]",
 )
 @click.option(
     "--url",
@@ -41,7 +44,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 )
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
-    """Make a recording of FILE, which another program wrote.
+    """Make a recording of FILE, which another program wrote; - is standard input.
 
     What FILE is, is told by what it holds. Credentials in it are replaced by fingerprints, as when a proxy records.
     What its format could not hold, and what was made up for that, is said.
@@ -51,17 +54,43 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
         wiretape import run.tape
         wiretape import run.jsonl --output run.db
         wiretape import devtools.har
+        curl -N "$URL" | wiretape import - --output run.db
         wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream
     """
-    chosen = named(kind) if kind is not None else _guessed(file)
-    to = to if to is not None else Path(f"{file.stem}.db")
-    placing.check(to, [file], force=force)
-    incoming = _incoming(chosen, file, url)
-    placing.place(incoming, to)
+    file = _STDIN if file == Path("-") else file
+    made = to if to is not None else _beside(file)
+    if to is not None:
+        placing.check(made, [file], force=force)
+    with _whole(file) as whole:
+        chosen = named(kind) if kind is not None else _guessed(whole)
+        # Of a recording, that it is one is said first, not that what it would be called is taken.
+        placing.check(made, [file], force=force)
+        incoming = _incoming(chosen, whole, url)
+        placing.place(incoming, made)
     for sentence in incoming.left_out:
         click.echo(printable(sentence), err=True)
-    with open_recording(to) as recording:
-        click.echo(f"{printable(str(to))}: {', '.join(_told(recording))}, from {chosen.name}.")
+    with open_recording(made) as recording:
+        click.echo(f"{printable(str(made))}: {', '.join(_told(recording))}, from {chosen.called}.")
+
+
+def _beside(file: Path) -> Path:
+    """What the recording is called where nobody says.  Raises click.UsageError for what has no name of its own."""
+    with suppress(OSError):  # who reads it will say what is wrong with it
+        if file == _STDIN or is_pipe(file):
+            raise click.UsageError("A pipe has no name to call the recording by: give --output one.")
+    return Path(f"{file.stem}.db")
+
+
+@contextmanager
+def _whole(file: Path) -> Iterator[Path]:
+    """All of the file, also of a pipe.  Raises InputError where there is nothing to be read."""
+    try:
+        with kept(file) as whole:
+            if whole.is_file() and whole.stat().st_size == 0:
+                raise InputError(f"{file} is empty.")
+            yield whole
+    except OSError as error:
+        raise InputError(unreadable(file, error)) from None
 
 
 def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
@@ -73,17 +102,13 @@ def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
 
 
 def _guessed(file: Path) -> Format:
-    try:
-        if begins_like_sqlite(file):
-            raise InputError(f"{printable(str(file))} is a recording already, or another database.")
-        found = format_of(file)
-    except OSError as error:
-        raise InputError(f"{printable(str(file))} cannot be read: {error.strerror}.") from None
+    """What a file is.  Raises InputError and OSError."""
+    if begins_like_sqlite(file):
+        raise InputError(f"{file} is a recording already, or another database.")
+    found = format_of(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)
-        raise InputError(
-            f"{printable(str(file))} looks like nothing that can be imported ({names}); --format says what it is."
-        )
+        raise InputError(f"{file} looks like nothing that can be imported ({names}); --format says what it is.")
     return found
 
 

@@ -9,6 +9,7 @@ import click
 
 from wiretape.config import Config
 from wiretape.errors import InputError
+from wiretape.files import PATH, unwritable
 from wiretape.text import printable
 from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
@@ -27,12 +28,11 @@ class Known:
 
 def options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options about baselines."""
-    path = click.Path(path_type=Path)
     for option in (
         click.option("--strict-baseline", is_flag=True, help="Fail when the baseline knows more than there is."),
         click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is no longer needed."),
-        click.option("--write-baseline", type=path, metavar="F", help="Write all findings into a baseline."),
-        click.option("--baseline", type=path, metavar="F", help="Let the findings pass that this file knows."),
+        click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings into a baseline."),
+        click.option("--baseline", type=PATH, metavar="FILE", help="Let the findings pass that this file knows."),
     ):
         command = option(command)
     return command
@@ -102,4 +102,4 @@ def _save(path: Path, entries: Sequence[baseline.Entry]) -> None:
     try:
         path.write_bytes(baseline.dumped(entries).encode("utf-8", "replace"))
     except OSError as error:
-        raise InputError(f"{printable(str(path))} cannot be written: {error.strerror}.") from None
+        raise InputError(unwritable(path, error)) from None

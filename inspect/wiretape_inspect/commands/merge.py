@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Incoming
 from wiretape.text import printable
@@ -19,10 +20,8 @@ _TOLD = 20
 
 
 @click.command()
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE FILE...")
-@click.option(
-    "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", required=True, help="The merged recording."
-)
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE FILE...")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The merged recording.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """Make one recording of several, in the order of the clock on the wall.

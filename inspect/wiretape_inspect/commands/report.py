@@ -11,6 +11,7 @@ import click
 
 from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
+from wiretape.files import PATH, is_read
 from wiretape.recording import Recording, open_recording
 from wiretape.rules import Severity
 from wiretape.text import printable
@@ -29,13 +30,13 @@ _FORMS = (
 
 
 def _config_options(command: Callable[..., None]) -> Callable[..., None]:
-    where = click.Path(path_type=Path)
+    where = PATH
     for option in (
         click.option("--no-config", is_flag=True, help="Read no configuration."),
         click.option(
             "--config",
             type=where,
-            metavar="F",
+            metavar="FILE",
             help="Configuration to read, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
         ),
     ):
@@ -44,15 +45,15 @@ def _config_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.command(cls=PairingCommand)
-@click.argument("files", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "forms", type=click.Choice(list(FORMS)), multiple=True, help=f"{_FORMS}  [default: text]")
 @click.option(
     "-o",
     "--output",
     "outputs",
-    type=click.Path(path_type=Path),
+    type=PATH,
     multiple=True,
-    metavar="F",
+    metavar="FILE",
     help="Write to this file, not to stdout; belongs to the --format before it.",
 )
 @click.option("--select", multiple=True, metavar="CODES", help="Only these rules: codes or families, like SEQ,RES001.")
@@ -154,7 +155,7 @@ def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequenc
         if _begins(path) == _SQLITE:
             raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
         if any(file.is_file() and path.samefile(file) for file in judged):
-            raise InputError(f"{printable(str(path))} is what is judged: give {option} another name.")
+            raise InputError(is_read(path, option))
 
 
 def _begins(path: Path) -> bytes:

@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
+from wiretape.files import PATH, unwritable
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of, nearest
 from wiretape.text import printable
@@ -31,7 +32,7 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
     "-o",
     "--output",
     "folder",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=PATH,
     metavar="FOLDER",
     help="With --all --format markdown: write a page for each rule into this folder, and remove pages of no rule.",
 )
@@ -98,5 +99,5 @@ def _write_pages(folder: Path) -> None:
         for name, text in pages.items():
             (folder / name).write_text(text, "utf-8")
     except OSError as error:
-        raise InputError(f"{printable(str(folder))} cannot be written: {error.strerror}.") from None
+        raise InputError(unwritable(folder, error)) from None
     click.echo(f"{len(pages)} pages in {printable(str(folder))}", err=True)

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from wiretape.files import PATH
 from wiretape.recording import open_recording
 from wiretape_inspect import jsonlines, output, summary, tables, timeline
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 def sessions(file: Path, as_json: bool) -> None:
     """List the sessions in recording FILE, and how their streams went.

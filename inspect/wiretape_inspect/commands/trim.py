@@ -1,32 +1,38 @@
 """`wiretape trim`: the part of a recording that matters, without what was forgotten."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from wiretape.errors import InputError
+from wiretape.files import PATH
 from wiretape.observe import Observation
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Head, Incoming
+from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of
 from wiretape.text import printable
 from wiretape.words import counted, finding
 from wiretape_inspect import placing
+from wiretape_inspect.commands.times import time_like
 from wiretape_inspect.merging.joining import closed_captures
 from wiretape_inspect.trimming.choice import Choice, Observe, observed
 from wiretape_inspect.trimming.redaction import Redaction
 from wiretape_inspect.trimming.search import Smallest, smallest
 from wiretape_inspect.trimming.secrets import Secrets
-from wiretape_inspect.view.ranges import RangeError, nanoseconds
 from wiretape_inspect.words import amount
 
 
-def _time(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
+def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
+    """How the codes of some rules begin."""
+    if given is None:
+        return None
     try:
-        return None if given is None else nanoseconds(given)
-    except RangeError as error:
-        raise click.BadParameter(f"{printable(given or '')!r} is no time: {error}.") from None
+        codes_of(given or EVERY)
+    except UnknownCodeError as error:
+        raise InputError(str(error)) from None
+    return given.strip().upper() or EVERY
 
 
 def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> Secrets:
@@ -34,16 +40,19 @@ def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequen
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.option("--session", metavar="ID", help="Only the exchanges of this session.")
+@click.option("--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this one. Repeatable.")
 @click.option(
-    "--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this one; several times for more."
+    "--since", callback=time_like("90s"), metavar="TIME", help="Only exchanges that still went on then: 90s, 2min."
 )
-@click.option("--since", callback=_time, metavar="TIME", help="Only exchanges that still went on then: 90s, 2min.")
-@click.option("--until", callback=_time, metavar="TIME", help="Only what came until then; what goes on is left open.")
+@click.option(
+    "--until", callback=time_like("90s"), metavar="TIME", help="Only what came until then; what goes on is left open."
+)
 @click.option(
     "--to-first-finding",
     "prefix",
+    callback=_prefix,
     is_flag=False,
     flag_value="",
     metavar="[CODE]",
@@ -55,11 +64,9 @@ def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequen
     multiple=True,
     callback=_secrets,
     metavar="WHAT",
-    help="Take out header:NAME, json:$.path or text:LITERAL; several times for more.",
+    help="Take out header:NAME, json:$.path or text:LITERAL. Repeatable.",
 )
-@click.option(
-    "-o", "--output", "to", type=click.Path(path_type=Path), metavar="F", required=True, help="The new recording."
-)
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def trim(
     file: Path,
@@ -88,17 +95,21 @@ def trim(
     """
     choice = Choice(session, numbers, since, until)
     if choice == Choice() and prefix is None and not secrets:
-        raise click.UsageError("Say what to keep or to take out: --session, --to-first-finding, --redact, ….")
+        raise click.UsageError(
+            "Say what to keep (--session, --exchange, --since, --until, --to-first-finding) or take out (--redact)."
+        )
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until.")
     placing.check(to, [file], force=force)
     with open_recording(file) as recording:
         kept = _kept(recording, choice, secrets)
-        fewest = None if prefix is None else smallest(kept.observe, prefix.upper())
+        fewest = None if prefix is None else smallest(kept.observe, prefix)
         observations = kept.observe() if fewest is None else iter(fewest.observations)
         # What the user is told of the finding is seen in the recording that was made, before it is put in its place.
         shown: list[str] = []
         placing.place(Incoming(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest)))
+    if missed := kept.missed():
+        click.echo(f"Nothing was found, and so nothing redacted, of {', '.join(missed)}.", err=True)
     for sentence in (*kept.told, *shown):
         click.echo(sentence)
     click.echo(_sizes(file, to))
@@ -108,7 +119,9 @@ def trim(
 class _Kept:
     head: Head
     observe: Observe
-    told: Sequence[str]
+    told: Sequence[str] = ()
+    missed: Callable[[], Sequence[str]] = tuple
+    """What was to be redacted and was not found, once all is read."""
 
 
 def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
@@ -118,7 +131,7 @@ def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
     captures = closed_captures(recording)
     if not secrets:
         head = Head(info.upstream, info.started_unix_ns, captures, info.redacted)
-        return _Kept(head, lambda: observed(recording, numbers, choice.until_ns), ())
+        return _Kept(head, lambda: observed(recording, numbers, choice.until_ns))
     redaction = Redaction.of(recording, (each for each in recording.exchanges() if each.number in numbers), secrets)
     upstream, _ = redaction.literals.words(info.upstream)
 
@@ -126,7 +139,7 @@ def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
         return redaction.applied(observed(recording, numbers, choice.until_ns))
 
     head = Head(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
-    return _Kept(head, observe, list(redaction.told()))
+    return _Kept(head, observe, list(redaction.told()), lambda: list(redaction.missed()))
 
 
 def _look(made: Recording, fewest: Smallest | None) -> Iterator[str]:

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import click
 
-from wiretape.errors import InputError, RecordingError
+from wiretape.errors import InputError
+from wiretape.files import PATH, unwritable
 from wiretape.observe import header
-from wiretape.recording import open_recording
+from wiretape.recording import check_output, open_recording
+from wiretape.recording.file import remove
 from wiretape.text import printable
 from wiretape_inspect.demo.client import AGENT
 from wiretape_inspect.demo.steps import perform
@@ -22,7 +24,7 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     default=Path("wiretape-demo.db"),
     show_default=True,
     metavar="FILE",
@@ -44,20 +46,23 @@ def demo(ctx: click.Context, output: Path) -> None:
 
 
 def _make_room(path: Path) -> None:
-    """Remove the recording of an earlier demo.  Raises InputError for any other file."""
+    """Remove the recording of an earlier demo.  Raises InputError for any other file, and where none can be made."""
     if not path.exists():
+        check_output(path, append=False)
         return
     try:
         with open_recording(path) as recording:
             agents = {header(exchange.request.headers, "User-Agent") for exchange in recording.exchanges()}
             # One that holds nothing was left by a demo that was interrupted early, or is no loss.
             ours = agents == {AGENT} or (not agents and recording.info.ended_ns is not None)
-    except RecordingError:
+    except InputError:
         ours = False
     if not ours:
         raise InputError(f"{printable(str(path))} is no recording of an earlier demo: give --output another name.")
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
+    try:
+        remove(path)
+    except OSError as error:
+        raise InputError(unwritable(path, error)) from None
 
 
 async def _stoppable(output: Path) -> list[int]:

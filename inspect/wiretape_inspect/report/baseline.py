@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.files import unreadable
 from wiretape.rules import Severity
 from wiretape.rules.selection import nearest
 from wiretape.text import printable
@@ -64,8 +65,8 @@ def load(path: Path, *, replacing: bool = False) -> list[Entry]:
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
-        make = "; make it with --write-baseline" if isinstance(error, FileNotFoundError) else ""
-        raise InputError(f"{said} cannot be read: {error.strerror}{make}.") from None
+        make = " Make it with --write-baseline." if isinstance(error, FileNotFoundError) else ""
+        raise InputError(unreadable(path, error) + make) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{said} is no baseline ({printable(str(error))}){hint}.") from None
     if not isinstance(document, dict) or not isinstance(document.get("findings"), list):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
+from wiretape.documents.paths import JsonPath
 from wiretape.encoding import Decoder, DecodingError, decoder, is_identity
 from wiretape.observe import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
@@ -47,6 +48,8 @@ class Found:
     """Whether it cannot be decoded, from some place on at least, and is left out from there."""
     longest: int = 0
     """Bytes of the longest span."""
+    meant: set[JsonPath] = field(default_factory=set)
+    """The paths that lead somewhere in it."""
 
 
 def found(recording: Recording, exchange: Exchange, side: Side, secrets: Secrets, literals: Literals) -> Found:
@@ -65,7 +68,7 @@ def found(recording: Recording, exchange: Exchange, side: Side, secrets: Secrets
     made.spans.sort()
     made.longest = max((len(span.text) for span in made.spans), default=0)
     made.undecodable = any(isinstance(part, BytesLost) and part.why == UNDECODABLE for part in parts)
-    return made if made.spans or made.undecodable else Found(unread=made.unread)
+    return made if made.spans or made.undecodable else Found(unread=made.unread, meant=made.meant)
 
 
 def decoded(encoding: str | None, body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesArrived | BytesLost]:
@@ -203,7 +206,8 @@ def _look(made: Found, text: bytes, places: Places, start: int, secrets: Secrets
         made.unread += 1
         return
     for scalar in every:
-        if any(path.means(scalar.keys) for path in secrets.paths):
+        if meant := [path for path in secrets.paths if path.means(scalar.keys)]:
+            made.meant.update(meant)
             before = text[scalar.start : scalar.end]
             begin, there = places[bisect_right(places, scalar.start, key=itemgetter(0)) - 1]
             if blanked(before) != before:

@@ -17,9 +17,10 @@ from wiretape.observe import (
 )
 from wiretape.recording import Exchange, Recording
 from wiretape.recording.redact import REPLACED, Redactor
+from wiretape.text import printable
 from wiretape.words import counted
 from wiretape_inspect.trimming.bodies import Decoding, Found, found, overwritten
-from wiretape_inspect.trimming.secrets import Literals, Secrets
+from wiretape_inspect.trimming.secrets import Literals, Secrets, begun
 
 Head = RequestStarted | ResponseStarted
 _DONE = re.compile(REPLACED)
@@ -35,6 +36,8 @@ class Redaction:
     bodies: dict[tuple[int, Side], Found] = field(default_factory=dict)
     heads: int = 0
     """In how many places of heads something is replaced."""
+    _named: set[str] = field(default_factory=set)
+    """The headers that there are."""
     _redactor: Redactor = field(default_factory=lambda: Redactor(token_bytes(32)))
 
     @classmethod
@@ -44,6 +47,7 @@ class Redaction:
         made = cls(secrets, secrets.literals(_values(chosen, secrets.headers)))
         for exchange in chosen:
             made.heads += sum(made._head(head)[1] for head in _heads(exchange))
+            made._named.update(name.lower() for head in _heads(exchange) for name, _ in head.headers)
             for side in Side:
                 made.bodies[exchange.number, side] = found(recording, exchange, side, secrets, made.literals)
         return made
@@ -68,6 +72,13 @@ class Redaction:
         unread = sum(body.unread for body in self.bodies.values())
         if unread:
             yield f"{counted(unread, 'JSON text')} could not be read: no path leads into it."
+
+    def missed(self) -> Iterator[str]:
+        """What was looked for and not found, as it is given, once `applied` has been taken; of texts the beginning."""
+        yield from (f"header:{name}" for name in sorted(self.secrets.headers - self._named))
+        meant = {path for body in self.bodies.values() for path in body.meant}
+        yield from (f"json:{printable(path.text)}" for path in self.secrets.paths if path not in meant)
+        yield from (f"text:{begun(text)}" for text in self.secrets.texts if not self.literals.has(text))
 
     def applied(self, observations: Iterable[Observation]) -> Iterator[Observation]:
         """The observations without the secrets.  Streams."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from wiretape.contract import operation_of
 from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Observation, RequestStarted
-from wiretape.rules import CATALOGUE, Checker, Finding
-from wiretape.text import nearest, printable
+from wiretape.rules import Checker, Finding
+from wiretape.rules.selection import EVERY, codes_of
 from wiretape_inspect.trimming.choice import Observe, until
 from wiretape_inspect.trimming.reducing import Effort, reduced
 from wiretape_inspect.trimming.streams import Apart, Piece, apart
@@ -38,10 +38,10 @@ class Smallest:
         return _shown(observations, self.finding)
 
 
-def smallest(observe: Observe, prefix: str = "") -> Smallest:
+def smallest(observe: Observe, prefix: str = EVERY) -> Smallest:
     """The least that shows the first finding whose code begins with `prefix`.
 
-    What is kept is held in memory.  Raises InputError where there is no such finding.
+    What is kept is held in memory.  Raises InputError where there is no such finding, and UnknownCodeError.
     """
     finding, at_ns = _first(observe(), prefix)
 
@@ -61,20 +61,16 @@ def smallest(observe: Observe, prefix: str = "") -> Smallest:
 
 def _first(observations: Iterable[Observation], prefix: str) -> tuple[Finding, int | None]:
     """The finding, and when it was certain; None: only at the end of the recording."""
-    if not any(code.startswith(prefix) for code in CATALOGUE):
-        similar = nearest(prefix, CATALOGUE)
-        raise InputError(
-            f"No rule begins with {printable(prefix)}" + (f", did you mean {similar}?" if similar else ".")
-        )
+    codes = codes_of(prefix)
     checker = Checker()
     for seen in observations:
         for finding in checker.feed(seen):
-            if finding.code.startswith(prefix):
+            if finding.code in codes:
                 return finding, seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
     for finding in checker.finish():
-        if finding.code.startswith(prefix):
+        if finding.code in codes:
             return finding, None
-    which = f" of {prefix}" if prefix else ""
+    which = "" if prefix == EVERY else f" of {prefix}"
     raise InputError(f"There is no finding{which} in what is kept of the recording.")
 
 

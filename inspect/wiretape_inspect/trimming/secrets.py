@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus
 
 from wiretape.documents.paths import JsonPath
@@ -12,6 +12,8 @@ from wiretape.text import printable
 
 _SHORTEST = 4
 """Of a text in characters: a shorter one stands everywhere, in the names of fields too."""
+_SAID = 3
+"""So many characters of one are said."""
 _LONG_ENOUGH = 8
 """A header's value of this length is looked for elsewhere too."""
 
@@ -57,10 +59,16 @@ class Literals:
     """Texts that are looked for in any of the ways in which they are written: as they are, in JSON, in URLs."""
 
     pattern: re.Pattern[bytes] | None
+    seen: set[bytes] = field(default_factory=set)
+    """What was found."""
 
     def spans(self, data: bytes) -> list[tuple[int, int]]:
         """Where they stand."""
-        return [match.span() for match in self.pattern.finditer(data)] if self.pattern else []
+        return [self._at(match) for match in self.pattern.finditer(data)] if self.pattern else []
+
+    def has(self, text: str) -> bool:
+        """Whether one of the texts was found, by itself or within a longer one."""
+        return any(form in seen for form in _forms(text) for seen in self.seen)
 
     def head(self, text: str) -> tuple[str, int]:
         """A head's text with asterisks in their place, and in how many places."""
@@ -74,16 +82,29 @@ class Literals:
         data = text.encode(charset, "replace")
         if self.pattern is None or self.pattern.search(data) is None:
             return text, 0
-        masked, count = self.pattern.subn(lambda match: b"*" * len(match.group()), data)
+        masked, count = self.pattern.subn(self._asterisks, data)
         return masked.decode(charset, "replace"), count
+
+    def _asterisks(self, match: re.Match[bytes]) -> bytes:
+        begin, end = self._at(match)
+        return b"*" * (end - begin)
+
+    def _at(self, match: re.Match[bytes]) -> tuple[int, int]:
+        self.seen.add(match.group())
+        return match.span()
 
 
 def _text(text: str) -> str:
     if len(text) < _SHORTEST:
         raise InputError(f"The text to redact has fewer than {_SHORTEST} characters, and would be found everywhere.")
     if "\n" in text or "\r" in text:
-        raise InputError(f"The text to redact has a line end: give each line by itself ({printable(text[:3])}…).")
+        raise InputError(f"The text to redact has a line end: give each line by itself ({begun(text)}).")
     return text
+
+
+def begun(text: str) -> str:
+    """A secret as it may be said."""
+    return f"{printable(text[:_SAID])}…"
 
 
 def _forms(text: str) -> Iterable[bytes]:

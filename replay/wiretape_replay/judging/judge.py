@@ -9,11 +9,11 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
+from wiretape.files import taken
 from wiretape.observe import Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings
 from wiretape.rules.selection import codes_of
-from wiretape.text import printable
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.tap import Tap
 from wiretape_replay.judging.blame import Blame
@@ -192,5 +192,5 @@ class Judge:
 def _check(record: Path) -> None:
     """Raises RecordingError when a file cannot be a new recording."""
     if record.exists():
-        raise RecordingError(f"{printable(str(record))} exists already: record to another file.")
+        raise RecordingError(taken(record, "--record"))
     check_output(record, append=False)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.files import PATH
 from wiretape.local import address
 from wiretape.text import shown
 from wiretape.words import counted
@@ -59,7 +60,7 @@ def _plain(text: str) -> str:
 @serving(
     "--data",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Where sessions and events are kept, to go on with them later.  [default: a file that is removed]",
 )
 @serving("--seed", metavar="N", type=int, help="Of all ids.  [default: 0, or that of the data]")
@@ -74,7 +75,7 @@ def _plain(text: str) -> str:
     "--service",
     "setup",
     metavar="FILE",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Keys, scopes, limits and what is assumed, in TOML.  [default: one key, the published limits]",
 )
 @faults_option

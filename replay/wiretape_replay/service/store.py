@@ -12,6 +12,7 @@ import orjson
 from sqlite_utils import Database
 
 from wiretape.errors import InputError
+from wiretape.files import unwritable
 from wiretape.text import printable
 from wiretape_replay.service.engine import Command, Do
 from wiretape_replay.session.log import Entry
@@ -230,7 +231,7 @@ def _claim(path: Path) -> bool:
     except FileExistsError:
         return path.is_file() and path.stat().st_size == 0
     except OSError as error:
-        raise InputError(f"{printable(str(path))} cannot be made: {error.strerror or error}.") from None
+        raise InputError(unwritable(path, error)) from None
     return True
 
 

@@ -217,16 +217,38 @@ def test_names_of_fields_stay_so_that_frames_can_be_read(run, tape, message, tmp
     assert json.loads(seen.frame.data)["****"] == {"****": "****"}
 
 
+def test_what_is_nowhere_to_be_redacted_is_said(run, tape, message, tmp_path):
+    """Of a text only the beginning: it is meant to be kept from people."""
+    whole = secretive(tape, message)
+    gone = [f"text:{SECRET}", "header:x-tenant", "header:authorization", "json:$..token", "json:$..n"]
+    missed = ["header:x-tenat", "json:$.tokn", "text:sesam street"]
+
+    result = redacted(run, whole, tmp_path / "clean.db", *gone, *missed)
+
+    assert result.exit_code == 0
+    assert result.stderr == "Nothing was found, and so nothing redacted, of header:x-tenat, json:$.tokn, text:ses….\n"
+
+
+def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
+    tape.exchange(detail="sesame, and it was open")
+
+    result = redacted(run, tape.close(), tmp_path / "clean.db", "text:sesame")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert b"sesame" not in (tmp_path / "clean.db").read_bytes()
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Say what to keep or to take out"),
+        ([], "Say what to keep (--session, --exchange, --since, "),
         (["--session", "s9"], "There is no session s9"),
         (["--exchange", 9], "has no exchange 9"),
-        (["--until", "1"], "write a time with its unit"),
+        (["--until", "1"], "is no time: write one with its unit, like 90s."),
         (["--since", "2s", "--until", "1s"], "--since is later"),
         (["--since", "9h"], "No exchange of the recording is left"),
-        (["--to-first-finding", "SQE"], "No rule begins with SQE"),
+        (["--to-first-finding", "SQE"], "No rule's code begins with 'SQE'; did you mean SEQ?"),
+        (["--to-first-finding", "NOPE"], "; the families are AUTH, BUSY, "),
         (["--to-first-finding", "RATE"], "There is no finding of RATE"),
         (["--redact", "secret"], "--redact takes header:NAME"),
         (["--redact", "text:abc"], "fewer than 4 characters"),

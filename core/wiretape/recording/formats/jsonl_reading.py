@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from wiretape.errors import InputError
+from wiretape.files import unreadable
 from wiretape.observe import (
     BytesArrived,
     BytesLost,
@@ -76,7 +77,7 @@ def _objects(path: Path) -> Iterator[Table]:
                 if text.strip():
                     yield _object(_Line(path, number), text)
     except OSError as error:
-        raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+        raise InputError(unreadable(path, error)) from None
 
 
 def _object(line: _Line, text: bytes) -> Table:
@@ -116,7 +117,7 @@ def _observations(first: Table | None, rest: Iterator[Table], found: list[Findin
     while table is not None:
         kind = table.values["kind"]
         if kind == "finding":
-            found.append(_finding(table))
+            found.append(_finding(table, reading))
         elif kind in _KINDS:
             yield reading.observation(table, kind)
         else:
@@ -129,6 +130,8 @@ class _Reading:
 
     def __init__(self) -> None:
         self._last_ns = self._last_number = 0
+        self._numbers = set[int]()
+        """Of all exchanges."""
         self._open: dict[int, dict[Side, int]] = {}
         """Of each exchange that goes on, where its bodies have got to."""
 
@@ -142,6 +145,7 @@ class _Reading:
             if number <= self._last_number:
                 raise table.wrong("exchange", f"it has to be above {self._last_number}, that of the request before")
             self._last_number = number
+            self._numbers.add(number)
             self._open[number] = dict.fromkeys(Side, 0)
         elif number not in self._open:
             raise table.wrong("exchange", f"no request of exchange {number} stands before it, or it has ended")
@@ -152,6 +156,13 @@ class _Reading:
         if kind == "ended":
             del self._open[number]
         return _MARKS[kind](table, number, time_ns)
+
+    def exchange(self, table: Table) -> int:
+        """The exchange that a finding is about."""
+        number = table.integer("exchange", least=1)
+        if number not in self._numbers:
+            raise table.wrong("exchange", f"no request of exchange {number} stands before it")
+        return number
 
     def _chunk(self, table: Table, number: int, time_ns: int) -> Observation:
         table.only(["kind", "exchange", "time_ns", "side", "start", "text", "base64"], "key")
@@ -210,14 +221,14 @@ _MARKS: dict[str, Callable[[Table, int, int], Observation]] = {
 _KINDS = (*_MARKS, "chunk", "lost", "finding")
 
 
-def _finding(table: Table) -> Finding:
+def _finding(table: Table, reading: "_Reading") -> Finding:
     names = ("code", "severity", "side", "exchange", "event", "sequence", "byte_offset", "time_ns", "message")
     table.only(["kind", *names], "key")
     return Finding(
         code=table.text("code"),
         severity=Severity(table.one_of("severity", list(Severity))),
         side=Party(table.one_of("side", list(Party))),
-        exchange=table.integer("exchange", least=1),
+        exchange=reading.exchange(table),
         event=_maybe(table, "event"),
         sequence=_maybe(table, "sequence", least=-(2**63)),
         byte_offset=_maybe(table, "byte_offset"),

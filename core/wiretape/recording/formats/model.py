@@ -14,8 +14,8 @@ MOST_HELD = 512 * 1024 * 1024
 
 MOST_REDACTED = 2**53
 """How many secrets a head may say were redacted."""
-LAST_STATUS = 999
-"""The status of an answer has three digits."""
+FIRST_STATUS, LAST_STATUS = 100, 999
+"""What HTTP has for the status of an answer.  Services that get it wrong have been recorded with less."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.files import unreadable
 from wiretape.observe import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
@@ -42,7 +43,7 @@ def _document(path: Path) -> Any:
             raise InputError(f"{said(path)} is larger than {MOST_HELD >> 20} MiB: that is too much for a HAR.")
         value = jsontext.read(path.read_bytes().removeprefix(_BOM))
     except OSError as error:
-        raise InputError(f"{said(path)} cannot be read: {error.strerror}.") from None
+        raise InputError(unreadable(path, error)) from None
     if value is Unread.NOT_JSON:
         raise InputError(f"{said(path)} is no HAR: it is no JSON, or not all of it is there.")
     if isinstance(value, Unread):

@@ -19,7 +19,7 @@ from wiretape.observe import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.tape.heads import framing_said, headers_of, status_of
+from wiretape.recording.formats.tape.heads import framing_said, headers_of, request_line_of, status_of
 from wiretape.recording.formats.tape.items import STEP_NS, Chunks, Lost, read_item, read_items, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Document, Listed, Scanner
 from wiretape.recording.formats.tape.values import Told, load, table_of
@@ -27,7 +27,7 @@ from wiretape.toml import Table
 from wiretape.toml_places import Place
 
 KEYS = (
-    *("request", "at", "number", "client", "scheme", "authority", "http", "headers", "body", "asked"),
+    *("request", "target", "at", "number", "client", "scheme", "authority", "http", "headers", "body", "asked"),
     *("answer", "answered", "answer-http", "answer-headers", "answer-body", "events", "framing"),
     *("ending", "ended", "detail"),
 )
@@ -102,9 +102,7 @@ class Exchange:
 
     def _request(self, number: int, at_ns: int) -> RequestStarted:
         table = self.table
-        method, space, target = text_of(table, "request").partition(" ")
-        if not space or not method:
-            raise table.wrong("request", "it has to be a method and a target, as in GET /v1/sessions/s1/events/stream")
+        method, target = request_line_of(table)
         return RequestStarted(
             number,
             at_ns,

@@ -4,20 +4,43 @@ from collections.abc import Callable
 from typing import Any
 
 from wiretape.observe import Headers, reason_of
-from wiretape.recording.formats.model import LAST_STATUS
+from wiretape.recording.formats.model import FIRST_STATUS, LAST_STATUS
 from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
+from wiretape.recording.formats.tape.items import text_of
+from wiretape.text import printable
 from wiretape.toml import Table
 
 
 def status_of(table: Table) -> tuple[int, str]:
     """The status of the answer, and its reason.  Raises InputError, as the others do."""
     said = table.values.get("answer", 200)
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= LAST_STATUS:
+    if isinstance(said, int) and not isinstance(said, bool) and FIRST_STATUS <= said <= LAST_STATUS:
         return said, reason_of(said)
+    # With a reason, it may be any number: what services answer that get it wrong is written so.
     number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):
-        raise table.wrong("answer", "it has to be a status, as in 200 or 200 OK, or null for no answer")
+        what = f"it has to be a status ({FIRST_STATUS} to {LAST_STATUS}), as in 200 or 200 OK, or null for no answer"
+        raise table.wrong("answer", what)
     return int(number), reason
+
+
+def request_line_of(table: Table) -> tuple[str, str]:
+    """The method and the target of the request."""
+    method, space, target = text_of(table, "request").partition(" ")
+    if "target" in table:
+        if space:
+            raise table.wrong("target", "it stands beside a request that is a method alone")
+        return method, text_of(table, "target")
+    if not space or not method:
+        raise table.wrong("request", "it has to be a method and a target, as in GET /v1/sessions/s1/events/stream")
+    if not is_target(method, target):
+        raise table.wrong("request", f"{printable(target)} is no target: it has to begin with a slash")
+    return method, target
+
+
+def is_target(method: str, target: str) -> bool:
+    """Whether HTTP knows such a target, or it is empty; `*` also begins one of which something was redacted."""
+    return not target or target[0] in "/*" or "://" in target or method == "CONNECT"
 
 
 def headers_of(table: Table, key: str, default: Headers) -> Headers:

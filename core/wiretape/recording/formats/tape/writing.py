@@ -9,9 +9,11 @@ from decimal import Decimal
 
 from wiretape.encoding import is_identity
 from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side, reason_of
+from wiretape.recording.formats.model import FIRST_STATUS
 from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
+from wiretape.recording.formats.tape.heads import is_target
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS
 from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
@@ -82,7 +84,11 @@ class _Exchange:
 
     def _request(self) -> Iterator[str]:
         request = self._exchange.request
-        yield f"request: {scalar(f'{request.method} {request.target}')}"
+        if is_target(request.method, request.target):
+            yield f"request: {scalar(f'{request.method} {request.target}')}"
+        else:
+            yield f"request: {scalar(request.method)}"
+            yield f"target: {scalar(request.target)}"
         yield f"at: {in_seconds(request.time_ns)}"
         given = (request.client, request.scheme, request.authority, request.http_version)
         usual = (CLIENT, self._around.scheme, self._around.authority, HTTP)
@@ -98,7 +104,7 @@ class _Exchange:
         if response is None:
             yield "answer: null"
             return
-        usual = response.reason == reason_of(response.status)
+        usual = response.reason == reason_of(response.status) and response.status >= FIRST_STATUS
         yield f"answer: {response.status if usual else scalar(f'{response.status} {response.reason}')}"
         yield f"answered: {in_seconds(response.time_ns - self._at_ns)}"
         if response.http_version != HTTP:

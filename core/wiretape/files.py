@@ -1,0 +1,66 @@
+"""Files that people name: how a command takes one, and what is said of one that cannot be had.
+
+What is said is a sentence for an `InputError`, which makes it safe to print.
+"""
+
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from wiretape.errors import InputError
+
+PATH = click.Path(path_type=Path, readable=False)
+"""A file or folder on a command line.  Who opens it says what is wrong with it, not click."""
+
+FORCE = "--force to replace it"
+
+
+def unreadable(path: Path, error: OSError) -> str:
+    """That a file cannot be read, or is not there."""
+    if isinstance(error, FileNotFoundError):
+        return f"There is no file {path}."
+    return f"{path} cannot be read: {error.strerror or error}."
+
+
+def unwritable(path: Path, error: OSError) -> str:
+    """That a file cannot be written."""
+    return f"{path} cannot be written: {error.strerror or error}."
+
+
+def taken(path: Path, option: str = "--output", otherwise: str = "") -> str:
+    """That a file which was to be made is there; `otherwise` is what can be done but giving `option` another name."""
+    return f"{path} exists: give {option} another name{otherwise and f', or {otherwise}'}."
+
+
+def is_read(path: Path, option: str = "--output") -> str:
+    """That a file which was to be written is one of those that are read."""
+    return f"{path} is what is read: give {option} another name."
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether what is there can be read only once, from its beginning.  Raises OSError where nothing is there."""
+    return stat.S_ISFIFO(path.stat().st_mode)
+
+
+@contextmanager
+def kept(path: Path) -> Iterator[Path]:
+    """A file that can be read again and again: of a pipe, one of all that came, which is gone after the block.
+
+    Raises OSError.  An InputError of the block speaks of `path`.
+    """
+    if not is_pipe(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        whole = Path(folder, "pipe")
+        with path.open("rb") as pipe, whole.open("wb") as file:
+            shutil.copyfileobj(pipe, file)
+        try:
+            yield whole
+        except InputError as error:
+            raise InputError(error.message.replace(str(whole), str(path))) from None
