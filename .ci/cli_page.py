@@ -52,7 +52,7 @@ def page() -> str:
 def _section(typed: str, command: click.Command) -> Iterator[str]:
     ctx = click.Context(command, info_name=typed, show_default=True)
     yield f"{'#' * len(typed.split())} {typed}"
-    yield from ["", "```", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
+    yield from ["", "```text", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         yield from ["", *_paragraph(paragraph)]
     rows = [record for option in options(command) if (record := option.get_help_record(ctx)) is not None]
@@ -74,7 +74,7 @@ def _called(typed: str) -> str:
 def _paragraph(text: str) -> list[str]:
     """As it stands where click is told to leave it alone (a backspace), otherwise as prose."""
     if text.startswith("\b"):
-        return ["```", *text.removeprefix("\b").strip("\n").splitlines(), "```"]
+        return ["```text", *text.removeprefix("\b").strip("\n").splitlines(), "```"]
     return [_prose(text)]
 
 
