@@ -29,6 +29,9 @@ STYLES: dict[str, dict[str, Any]] = {
     "error": {"fg": "red", "bold": True},
     "warning": {"fg": "yellow", "bold": True},
     "note": {"fg": "blue"},
+    "key": {"bold": True},
+    "string": {"fg": "green"},
+    "number": {"fg": "magenta"},
 }
 _INDENT = " " * 16
 NARROW = 40

@@ -11,7 +11,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.stream import SeenFrame
 from wiretape.text import printable
-from wiretape_inspect import lines, sheets
+from wiretape_inspect import lines, payload, sheets
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.sheets import fact
 from wiretape_inspect.spans import Span
@@ -27,7 +27,6 @@ Chunk = tuple[int, int, int]
 _PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
 _ROW = 16
 _BLANK: list[Span] = [("", "")]
-_LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,18 +83,17 @@ def spans(
         yield lines.stream(row(around.after, seen.time_ns))
     yield _BLANK
     yield from _facts(recording, exchange, seen)
+    yield from payload.lines(seen.frame.data)
     yield _BLANK
     yield from sheets.state(state)
-    yield _BLANK
-    yield from _text(seen.frame.raw)
     yield _BLANK
     yield from _hex(seen.frame.raw, seen.frame.start)
 
 
 def _marked(spans: list[Span]) -> list[Span]:
-    """The row that the question is about: with a mark, and never cut."""
+    """The row that the question is about, with a mark."""
     text, _ = spans[0]
-    return [(f"▶{text[1:]}", "finding"), *spans[1:]]
+    return [(f"▶{text[1:]}", ""), *spans[1:]]
 
 
 def row(seen: SeenFrame, since_ns: int) -> EventRow:
@@ -114,7 +112,7 @@ def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterato
         yield fact("chunks", f"not told for a body that came encoded ({exchange.content_encoding})")
     cursor = frame.last_event_id.decode("utf-8", "replace")
     yield fact("cursor", f"{cursor} after this event" if cursor else "none after this event")
-    for name, value in islice(frame.fields, 50):
+    for name, value in islice(((name, value) for name, value in frame.fields if name != b"data"), 50):
         yield fact("field", f"{_shown(name)}: {_shown(value)}")
 
 
@@ -149,20 +147,11 @@ def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> s
     return f"{count(len(pieces), 'chunk')}: {shown}"
 
 
-def _text(raw: bytes) -> Iterator[list[Span]]:
-    """The bytes as lines; line ends that are not LF and bytes that are no UTF-8 as escapes."""
-    for line in _LINE.findall(raw[:SIZE]):
-        text = line.removesuffix(b"\n").decode("utf-8", "backslashreplace")
-        yield [("    text  ", "dim"), (text, "finding")]
-    if len(raw) > SIZE:
-        yield [("    text  ", "dim"), (f"… and {amount(len(raw) - SIZE)} more; wiretape export has them all", "dim")]
-
-
 def _hex(raw: bytes, start: int) -> Iterator[list[Span]]:
-    """The bytes in hexadecimal, sixteen a line, with their offsets."""
+    """The bytes in hexadecimal and as text, sixteen a line, with their offsets."""
     for at in range(0, min(len(raw), SIZE), _ROW):
         part = raw[at : at + _ROW]
         shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
         yield [(f"{start + at:>8}  ", "dim"), (f"{part.hex(' '):<{3 * _ROW}}", "finding"), (f" {shown}", "dim")]
     if len(raw) > SIZE:
-        yield [(f"{start + SIZE:>8}  ", "dim"), ("…", "dim")]
+        yield [(f"{start + SIZE:>8}  ", "dim"), (f"… and {amount(len(raw) - SIZE)} more; --json has them all", "dim")]

@@ -33,13 +33,49 @@ def stream(tape, message):
     return tape.close(), second
 
 
-def test_an_event_is_shown_with_its_bytes_as_text_and_in_hexadecimal(run, stream):
+def test_an_event_is_shown_with_its_fields_its_data_and_its_bytes_each_once(run, stream):
     path, second = stream
     result = run("show", path, "--at", "1:2")
     assert (result.exit_code, result.stderr) == (0, "")
     assert hex_of(result.output) == second
-    assert "    text  event: run.completed\n    text  id: e2\n    text  data: {" in result.output
-    assert "   field  id: e2\n" in result.output
+    assert '   field  event: run.completed\n   field  id: e2\n    data  {\n            "' in result.output
+    assert result.output.count('"run_id": "r1"') == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "lines"),
+    [
+        (
+            b'{"a":[],"b":{"c":[1,{}]},"a":1.50}',
+            ["{", '  "a": [],', '  "b": {', '    "c": [', "      1,", "      {}", "    ]", "  },", '  "a": 1.50', "}"],
+        ),
+        (
+            rb'["\u00e9\u001b[1m\n\\\"", "{", 99999999999999999999999]',
+            ["[", r'  "é\x1b[1m\n\\\"",', '  "{",', "  99999999999999999999999", "]"],
+        ),
+        (b"[]", ["[]"]),
+        (b"-1e5", ["-1e5"]),
+        (b"not {json", ["not {json"]),
+        (b'{"a":', ['{"a":']),
+        (b"\xff\ndata: two", [r"\xff", "two"]),
+        (b"", []),
+    ],
+)
+def test_data_is_set_out_where_it_is_json_and_otherwise_shown_as_it_came(run, tape, data, lines):
+    tape.exchange(chunks=[(1, b"event: a\ndata: " + data + b"\n\n")])
+    output = run("show", tape.close(), "--at", "1:1").output
+    shown = output.partition("   field  event: a\n")[2].partition("\n session")[0]
+    assert shown.splitlines() == [f"{'' if at else 'data':>8}  {line}" for at, line in enumerate(lines)]
+
+
+def test_data_of_any_length_and_depth_is_shown_by_its_beginning(run, tape):
+    deep, long = b"[" * 500 + b"]" * 500, b'["%s"]' % (b"\\u0041" * 1_000_000)
+    tape.exchange(chunks=[(1, b"data: " + data + b"\n\n") for data in (deep, long)])
+    path = tape.close()
+    assert "  ]\n" in run("show", path, "--at", "1:1").output
+    output = run("show", path, "--at", "1:2").output
+    assert "A…\n          … 6.0 MB in all; --json has them\n" in output
+    assert len(output) < 50_000
 
 
 def test_it_is_shown_between_its_neighbours_with_its_findings(run, stream):
@@ -69,7 +105,8 @@ def test_hostile_bytes_are_escaped(run, tape):
     output = run("show", tape.close(), "--at", "1:1").output
     assert all(line.isprintable() for line in output.splitlines())
     assert hex_of(output) == HOSTILE
-    assert r"    text  event: \x1b]0;x\x07\r" in output
+    assert r"   field  event: \x1b]0;x\x07" in output
+    assert r"    data  \xff\x00" in output
 
 
 def test_an_encoded_event_is_shown_decoded(run, tape, message):
@@ -85,7 +122,7 @@ def test_a_large_event_is_cut(run, tape, message):
     tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1, text="x" * 1_000_000))])
     output = run("show", tape.close(), "--at", "1:1").output
     assert len(output) < 50_000
-    assert "more; wiretape export has them all" in output
+    assert "kB more; --json has them all" in output
 
 
 @pytest.mark.parametrize(

@@ -63,8 +63,8 @@ def show(
     exchange, gap and text, which all have to be met; a comma and `or` stand between alternatives, and a
     hyphen before what is not to be shown. docs/filter.md has all of it.
 
-    With --at one event is looked at closely: its fields, its bytes as text and in hexadecimal, the chunks
-    that they came in, a line for each of its neighbours, and what a client knew just after it.
+    With --at one event is looked at closely: its fields, its data, its bytes, the chunks that they came in,
+    a line for each of its neighbours, and what a client knew just after it.
 
     \b
     Examples:
