@@ -17,6 +17,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, unreadable
 from wiretape.text import printable
 from wiretape_proxy import settings, stderr
+from wiretape_proxy.needed import only_needed_addons
 from wiretape_proxy.order import NO_CONFIG
 from wiretape_proxy.settings import Upstream
 
@@ -154,9 +155,10 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         "on_overload": given["on_overload"],
         "memory": given["memory"],
     }
-    # mitmproxy takes half a second to import, which `--help` need not wait for.
-    from wiretape_proxy.master import Plan  # noqa: PLC0415
-    from wiretape_proxy.run import Run, run  # noqa: PLC0415
+    # mitmproxy takes long to import, which `--help` need not wait for.
+    with only_needed_addons():
+        from wiretape_proxy.master import Plan  # noqa: PLC0415
+        from wiretape_proxy.run import Run, run  # noqa: PLC0415
 
     with _keys(given["confdir"], regular=regular) as (folder, forget):
         plan = Plan(

@@ -1,0 +1,21 @@
+"""What is imported of mitmproxy, in a process of its own."""
+
+import subprocess
+import sys
+
+
+def test_only_the_addons_that_forwarding_needs_are_imported_and_the_others_can_be_afterwards(start):
+    code = """if True:
+        import sys
+        from wiretape_proxy.needed import only_needed_addons
+        with only_needed_addons():
+            import wiretape_proxy.run
+        assert "mitmproxy.addons.proxyserver" in sys.modules
+        assert not {"flask", "ldap3", "mitmproxy.addons.onboarding", "mitmproxy.addons"} & set(sys.modules)
+        from mitmproxy.addons import default_addons
+        assert len(default_addons()) > 20
+        with only_needed_addons():
+            assert "default_addons" in dir(sys.modules["mitmproxy.addons"])
+    """
+    with start([sys.executable, "-c", code], stderr=subprocess.PIPE, text=True) as process:
+        assert (process.communicate()[1], process.returncode) == ("", 0)
