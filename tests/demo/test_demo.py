@@ -81,6 +81,13 @@ def timeless(body: bytes) -> bytes:
     return re.sub(rb"\d{4}-\d\d-\d\dT[\d:.]+Z", b"TIME", body)
 
 
+def test_it_ends_with_what_the_readme_shows(done):
+    process, _ = done
+    readme = Path(__file__, "../../../README.md").resolve().read_text("utf-8")
+    (sum_up,) = re.findall(r"^```text\n(What you saw:\n.*?)^```", readme, re.DOTALL | re.MULTILINE)
+    assert sum_up in process.stdout
+
+
 def test_everything_goes_as_planned(done):
     process, _ = done
 

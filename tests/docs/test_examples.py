@@ -24,7 +24,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 SERVING = {"proxy", "replay", "serve", "control", "demo", "debug"}
 """Those that go on until somebody ends them, need one that does, or take long: their options are read."""
-SYNOPSIS = re.compile(r"\[\S|\.\.\.")
 COMMAND = re.compile(r"^(?:\$ )?wiretape (?=[a-z-]+\b)")
 BASE = "run.db"
 _S = 1_000_000_000
@@ -32,12 +31,10 @@ _S = 1_000_000_000
 
 def commands(page: Path) -> list[list[str]]:
     """The arguments of each `wiretape` that a page shows in a block for a shell."""
-    fenced = re.findall(r"^```(?:sh|console)?\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    lines = "".join(fenced).replace("\\\n", " ").splitlines()
+    fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    lines = "".join(text for kind, text in fenced if kind in {"sh", "console"}).replace("\\\n", " ").splitlines()
     found = [COMMAND.sub("", line) for line in lines if COMMAND.match(line)]
-    # In some blocks, what is said about a command stands beside it.
-    told = [re.split(r"\s{3,}| [|&>]", line)[0] for line in found if not SYNOPSIS.search(line.partition("#")[0])]
-    return [shlex.split(line, comments=True) for line in told]
+    return [shlex.split(re.split(r" [|&>]", line)[0], comments=True) for line in found]
 
 
 SHOWN = {page.relative_to(ROOT).as_posix(): commands(page) for page in PAGES}

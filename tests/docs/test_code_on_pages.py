@@ -1,0 +1,158 @@
+"""The code of README.md, control.md, recording.md, replay.md, report.md and serve.md, run as it stands there.
+
+Addresses are others, and where an example leaves something to its reader (`...`, a client), that is put in.
+"""
+
+import ast
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+from threading import Thread
+
+import httpx
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape_replay.running import start_scenario
+from wiretape_replay.service.serving import ServeOptions
+
+ROOT = Path(__file__).parents[2]
+STREAM = "/v1/sessions/s1/events/stream"
+TYPES = {1: "run.started", 6: "tool.started", 12: "run.completed"}
+VIRTUAL = ServeOptions(virtual=True)
+
+
+def shown(page: str, kind: str) -> list[str]:
+    return re.findall(rf"^```{kind}\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """Where run.db is a recording of twelve events, two of them in the wrong order, and of two answers."""
+    events = []
+    for number in (1, 2, 3, 5, 4, *range(6, 13)):
+        kind = TYPES.get(number, "message.completed")
+        events.append(f'- data: {{"id": "e{number}", "sequence": {number}, "type": "{kind}", "run_id": "r1"}}')
+    others = ["---\nrequest: GET /v1/other\nanswer-body: {}"] * 2
+    tape = "\n".join(["tape: 1", "---", f"request: GET {STREAM}", "events:", *events, *others, ""])
+    (tmp_path / "run.tape").write_text(tape, "utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(wiretape, ["import", "run.tape", "--output", "run.db"]).exit_code == 0
+    return tmp_path
+
+
+async def my_client(url: str) -> None:
+    """Follows the stream for as long as it lasts."""
+    with contextlib.suppress(httpx.RemoteProtocolError):
+        async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer k"}) as client:
+            await client.get(STREAM)
+
+
+class MyClient:
+    """Asks for everything that was recorded."""
+
+    def __init__(self, base_url: str) -> None:
+        self.base_url = base_url
+
+    async def work(self) -> None:
+        async with httpx.AsyncClient(base_url=self.base_url, headers={"Authorization": "Bearer k"}) as client:
+            async with client.stream("GET", STREAM) as answer:
+                async for line in answer.aiter_lines():
+                    if line == "id: e12":
+                        break
+            for _ in range(2):
+                assert (await client.get("/v1/other")).json() == {}
+
+
+async def run(code: str, **given: object) -> dict[str, object]:
+    """Run code that may await; what it left behind."""
+    scope = dict(given)
+    work = eval(compile(code, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), scope)  # noqa: S307 - the page is ours
+    if work is not None:
+        await work
+    return scope
+
+
+async def test_control_md_moves_a_playhead_beside_a_client(folder, capsys):
+    (code,) = [code for code in shown("docs/control.md", "python") if "async with" in code]
+    left = await run(code, my_client=my_client)
+    await left["task"]
+    assert capsys.readouterr().out == "e6 None\n"
+
+
+def test_control_md_moves_a_playhead_from_another_thread(folder):
+    (code,) = [code for code in shown("docs/control.md", "python") if "start_replay" in code]
+    scope = {"follow": lambda url: asyncio.run(my_client(url)), "Thread": Thread}
+    client = "    client = Thread(target=follow, args=[replay.url])\n    client.start()"
+    exec(code.replace("    ...  # let a client connect", client), scope)  # noqa: S102 - the page is ours
+    scope["client"].join()
+
+
+async def test_replay_md_serves_a_client(folder):
+    (code,) = shown("docs/replay.md", "python")
+    left = await run(code.replace("    ...", "    await client.work()"), MyClient=MyClient)
+    assert left["replay"].served
+
+
+async def test_report_md_judges_a_recording(folder, capsys):
+    (code,) = shown("docs/report.md", "python")
+    await run(code)
+    assert "SEQ001 1 5 Expected a sequence above 5, got 4." in capsys.readouterr().out
+
+
+async def test_serve_md_plays_a_scenario(capsys):
+    (code,) = shown("docs/serve.md", "python")
+    await asyncio.to_thread(exec, code, {})
+    assert re.fullmatch(r"http://127\.0\.0\.1:\d+ wiretape-key\n", capsys.readouterr().out)
+
+
+def test_recording_md_asks_for_what_events_say(folder):
+    (command,) = shown("docs/recording.md", "sh")
+    query = command.partition('"')[2].rpartition('"')[0].replace("exchange_id = 2", "exchange_id = 1")
+    with contextlib.closing(sqlite3.connect("run.db")) as database:
+        assert [row[1] for row in database.execute(query)] == [1, 2, 3, 5, 4, *range(6, 13)]
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/serve.md"])
+def test_curl_creates_a_session_and_a_run_and_reads_the_stream(page):
+    """One terminal, until the stream has told of the end of the run; ids are as shown, since a seed makes them."""
+    (block,) = [block for block in shown(page, "sh") if "/events/stream" in block]
+    with start_scenario("hello", VIRTUAL) as service:
+        said = until("session.status_idle", re.sub(r"http://127\.0\.0\.1:\d+", service.url, block))
+    (session,) = re.findall(r"\bses_\w+", block)[:1]
+    assert f'"id":"{session}"' in said
+    assert '"status":"running"' in said
+    assert "event: run.completed\n" in said
+    assert '"error"' not in said
+
+
+def until(word: str, commands: str) -> str:
+    """What a shell's commands write, up to the line with this word, after which they are ended."""
+    quiet = re.sub(r"^curl ", "curl -s ", commands, flags=re.MULTILINE)
+    with subprocess.Popen(
+        ["sh", "-c", quiet], stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True
+    ) as shell:
+        said = []
+        for line in shell.stdout:
+            said.append(line)
+            if line.startswith("data: ") and f'"type":"{word}"' in line:
+                break
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(shell.pid, signal.SIGTERM)
+    return "".join(said)
+
+
+def test_curl_lets_virtual_time_pass():
+    (command,) = [block for block in shown("docs/serve.md", "sh") if "advance" in block]
+    with start_scenario("hello", VIRTUAL, token="secret") as service:
+        env = {**os.environ, "TOKEN": "secret"}
+        command = command.replace("http://127.0.0.1:8090", service.url)
+        done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env, timeout=30, check=True)
+    assert "error" not in done.stdout
+    assert done.stdout

@@ -1,0 +1,294 @@
+"""Every block of the pages that people read is of a kind that is looked at, and says what there is.
+
+Commands are of programs and options that there are (tests/docs/test_examples.py runs those that look at recordings),
+files are read by what reads them, and code is compiled.  What is run or compared with what is said stands in ELSEWHERE
+with the test that does so, and what nobody tries in NOT_TRIED, with the reason.  A block of another kind fails.
+"""
+
+import ast
+import json
+import re
+import shlex
+import textwrap
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from wiretape.cli import subcommand, wiretape
+from wiretape.config import load_config
+from wiretape.recording import open_recording
+from wiretape_inspect.report import baseline
+from wiretape_proxy.settings import OPTIONS
+from wiretape_replay.faults.reading import read_script
+from wiretape_replay.service.assumptions import load_setup
+from wiretape_replay.service.scenario.reading import read_scenario
+
+ROOT = Path(__file__).parents[2]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "guides").glob("*.md")),
+]
+"""All but those of the rules, which are made from their vectors, with blocks of one kind."""
+
+GUIDES = "tests/docs/test_guides.py"
+CODE = "tests/docs/test_code_on_pages.py"
+TOLD = "tests/docs/test_told_on_pages.py"
+ELSEWHERE = {
+    ("README.md", "curl"): CODE,
+    ("README.md", "text"): "tests/demo/test_demo.py",
+    ("docs/cli.md", "text"): "tests/docs/test_cli_page.py",
+    ("docs/control.md", "curl"): "tests/replay/test_control_page.py",
+    ("docs/control.md", "json"): "tests/replay/test_control_page.py",
+    ("docs/control.md", "python"): CODE,
+    ("docs/datasette.md", "text"): TOLD,
+    ("docs/faults.md", "python"): "tests/replay/test_faults_page.py",
+    ("docs/filter.md", "text"): TOLD,
+    ("docs/guides/judge-your-service.md", "yaml"): GUIDES,
+    ("docs/guides/test-your-client.md", "pytest"): GUIDES,
+    ("docs/guides/test-your-client.md", "python"): GUIDES,
+    ("docs/looks.md", "text"): "tests/inspect/test_looks_page.py",
+    ("docs/merge.md", "text"): TOLD,
+    ("docs/recording.md", "sqlite3"): CODE,
+    ("docs/replay.md", "python"): CODE,
+    ("docs/report.md", "python"): CODE,
+    ("docs/report.md", "text"): TOLD,
+    ("docs/serve.md", "curl"): CODE,
+    ("docs/serve.md", "python"): CODE,
+    ("docs/service.md", "text"): TOLD,
+    ("docs/tape.md", "text"): "tests/formats/test_tapes.py",
+    ("docs/testing.md", "pytest"): "tests/testing/test_testing_page.py",
+    ("docs/testing.md", "python"): "tests/testing/test_testing_page.py",
+}
+"""What runs the blocks of a kind, or the commands of a program, that a page shows."""
+NOT_TRIED = {
+    ("CONTRIBUTING.md", "python"): "a rule without its surroundings; it is compiled",
+    ("docs/proxy.md", "text"): "views that change while somebody looks, and a drawing",
+    ("docs/replay.md", "text"): "said of recordings that nobody has; tests/replay tests the sentences",
+    ("docs/trim.md", "text"): "said of a recording with 61 streams; tests/inspect/parts tests the sentences",
+}
+READERS = {
+    "docs/assumptions.md": load_setup,
+    "docs/faults.md": read_script,
+    "docs/guides/judge-your-service.md": load_config,
+    "docs/report.md": load_config,
+    "docs/scenarios.md": read_scenario,
+    "docs/serve.md": load_setup,
+    "docs/service.md": load_setup,
+}
+"""What reads the TOML of a page."""
+BUILTIN = {".", "export", "head", "trap", "kill"}
+"""Of the shell and of every system."""
+SYNOPSIS = re.compile(r"wiretape [a-z]+ ")
+SPAN = re.compile(r"(?<!`)`wiretape ([a-z]+)\b([^`]*)`")
+OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*\b(?!:)")
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block of a page."""
+
+    page: str
+    line: int
+    kind: str
+    text: str
+
+    def commands(self) -> list[list[str]]:
+        """The words of each simple command: without what connects them, and without variables that are set for one."""
+        lines = self.text.replace("\\\n", " ").splitlines()
+        if self.kind == "console":
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        return [words for line in lines for words in simple(line)]
+
+
+def simple(line: str) -> list[list[str]]:
+    lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    for word in lexer:
+        if set(word) <= set("&|;"):
+            found.append([])
+        elif found[-1] or not re.match(r"[A-Z_]+=", word):
+            found[-1].append(word)
+    return [words for words in found if words]
+
+
+def blocks(path: Path) -> list[Block]:
+    page = path.relative_to(ROOT).as_posix()
+    tokens = MarkdownIt("commonmark").parse(path.read_text("utf-8"))
+    return [Block(page, one.map[0] + 1, one.info, one.content) for one in tokens if one.type in {"fence", "code_block"}]
+
+
+BLOCKS = [block for path in PAGES for block in blocks(path)]
+
+
+def tried(block: Block, what: str) -> None:
+    assert {(block.page, what)} & {*ELSEWHERE, *NOT_TRIED}, f"nothing tries {what} on {block.page}: say what does"
+
+
+def check_shell(block: Block, _folder: Path) -> None:
+    assert block.commands(), "no command"
+    for program, *words in block.commands():
+        check = PROGRAMS.get(program)
+        assert check is not None or program in BUILTIN, f"nothing is known of {program}"
+        if check is not None:
+            check(block, words)
+
+
+def check_wiretape(_block: Block, words: list[str]) -> None:
+    name, *rest = words
+    assert name in wiretape.commands, f"there is no wiretape {name}"
+    unknown = {word for word in rest if OPTION.fullmatch(word)} - options(name)
+    assert not unknown, f"wiretape {name} has no {', '.join(sorted(unknown))}"
+
+
+def options(name: str) -> set[str]:
+    """Of a command, and of all commands within it."""
+    command = subcommand(name)
+    within = command.commands.values() if isinstance(command, click.Group) else ()
+    return {"--help", "-h", *(one for each in (command, *within) for param in each.params for one in param.opts)}
+
+
+def check_make(_block: Block, words: list[str]) -> None:
+    targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    variables = re.findall(r"^([A-Z]+) \?=", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    unknown = [word for word in words if word not in targets and word.partition("=")[0] not in variables]
+    assert words
+    assert unknown == []
+
+
+def check_pip(_block: Block, words: list[str]) -> None:
+    """Of what comes from here, the extras; of others, the tests need them too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    others = {re.split(r"[^\w-]", one)[0] for one in extras["dev"]}
+    command, *names = [word for word in words if not word.startswith("-")]
+    assert command == "install"
+    for name in names:
+        where, extra = re.fullmatch(r"([^\[]*)(?:\[(\w+)\])?", name).groups()
+        assert where in {".", "./wiretape", *others}
+        assert extra in {None, *extras}
+
+
+def check_python(block: Block, words: list[str]) -> None:
+    if words[:2] != ["-m", "venv"]:
+        tried(block, "pytest")
+
+
+def check_mitmdump(_block: Block, words: list[str]) -> None:
+    named = {word.partition("=")[0] for word in words if word.startswith("wiretape_")}
+    assert named
+    assert named <= {f"wiretape_{option.name}" for option in OPTIONS}
+
+
+def check_ours(_block: Block, words: list[str]) -> None:
+    assert [word for word in words if "/" in word and not (ROOT / word).exists()] == []
+
+
+def check_told(block: Block, _folder: Path) -> None:
+    tried(block, "text")
+    if SYNOPSIS.match(block.text):
+        check_wiretape(block, [block.text.split()[1], *OPTION.findall(block.text)])
+
+
+def check_toml(block: Block, folder: Path) -> None:
+    assert block.page in READERS, f"what reads the TOML of {block.page}?"
+    path = folder / "shown.toml"
+    path.write_text(block.text, "utf-8")
+    READERS[block.page](path)
+
+
+def check_json(block: Block, folder: Path) -> None:
+    json.loads(block.text)
+    path = folder / "shown.json"
+    path.write_text(block.text, "utf-8")
+    if (block.page, "json") not in ELSEWHERE:
+        assert baseline.load(path)
+
+
+def check_yaml(block: Block, folder: Path) -> None:
+    """What is no workflow is a tape, its events, or a key of an exchange."""
+    if (block.page, "yaml") in ELSEWHERE:
+        assert yaml.safe_load(block.text)
+        return
+    path = folder / "shown.tape"
+    around = "tape: 1\n---\nrequest: GET /v1/sessions/ses_1/events/stream\n"
+    text = f"events:\n{block.text}" if block.text.startswith("- ") else block.text
+    path.write_text(text if text.startswith("tape:") else around + text, "utf-8")
+    with open_recording(path) as recording:
+        assert list(recording.observations())
+
+
+def check_code(block: Block, _folder: Path) -> None:
+    tried(block, "python")
+    lacks_a_body = r"(\n\"\"\"\S[^\n]*\"\"\"\n)\Z"
+    text = re.sub(lacks_a_body, r"\1", textwrap.dedent(block.text))
+    compile(text, block.page, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+PROGRAMS = {
+    "wiretape": check_wiretape,
+    "make": check_make,
+    "pip": check_pip,
+    "python": check_python,
+    "python3": check_python,
+    "pytest": lambda block, _: tried(block, "pytest"),
+    "curl": lambda block, _: tried(block, "curl"),
+    "sqlite3": lambda block, _: tried(block, "sqlite3"),
+    "mitmdump": check_mitmdump,
+    ".ci/run": check_ours,
+    ".venv/bin/python": check_ours,
+}
+KINDS = {
+    "console": check_shell,
+    "json": check_json,
+    "python": check_code,
+    "sh": check_shell,
+    "text": check_told,
+    "toml": check_toml,
+    "yaml": check_yaml,
+}
+
+
+@pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS}))
+def test_every_block_of_a_page_is_of_a_kind_that_is_looked_at(page, tmp_path):
+    for block in BLOCKS:
+        if block.page == page:
+            assert block.kind in KINDS, (
+                f"{page}, line {block.line}: nothing looks at a block of the kind {block.kind!r}"
+            )
+            try:
+                KINDS[block.kind](block, tmp_path)
+            except (click.ClickException, AssertionError, ValueError, SyntaxError) as error:
+                pytest.fail(f"{page}, line {block.line}: {error}")
+
+
+def test_every_command_that_is_named_in_passing_is_there():
+    named = [(block, *found) for block in map(prose, PAGES) for found in SPAN.findall(block.text)]
+    assert len(named) > 100
+    for block, name, rest in named:
+        try:
+            check_wiretape(block, [name, *OPTION.findall(rest)])
+        except AssertionError as error:
+            pytest.fail(f"{block.page}: `wiretape {name}{rest}`: {error}")
+
+
+def prose(path: Path) -> Block:
+    """A page without its blocks."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return Block(path.relative_to(ROOT).as_posix(), 1, "", text)
+
+
+def test_what_is_tried_elsewhere_is_tried_there_and_nothing_is_listed_in_vain():
+    shown = {(block.page, block.kind) for block in BLOCKS}
+    for block in BLOCKS:
+        if block.kind in {"sh", "console"}:
+            shown |= {(block.page, words[0].replace("python", "pytest")) for words in block.commands()}
+    assert [one for one in (*ELSEWHERE, *NOT_TRIED) if one not in shown] == []
+    for (page, _), test in ELSEWHERE.items():
+        assert Path(page).name in (ROOT / test).read_text("utf-8"), f"{test} does not speak of {page}"

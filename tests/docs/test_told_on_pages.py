@@ -1,0 +1,62 @@
+"""What datasette.md, filter.md, merge.md, report.md and service.md show of what is said, is said."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+
+ROOT = Path(__file__).parents[2]
+VECTOR = ROOT / "core/wiretape/rules/vectors/SEQ001/breaks.toml"
+KEY = "headers:\n- Authorization: Bearer any-key\n"
+
+
+def shown(page: str) -> list[str]:
+    text = (ROOT / "docs" / page).read_text("utf-8")
+    return re.findall(r"^```text\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture
+def say(tmp_path, monkeypatch):
+    """A command in a folder of its own; what it says on both outputs."""
+    monkeypatch.chdir(tmp_path)
+    return lambda *words: CliRunner().invoke(wiretape, words).output
+
+
+def tape(name: str, *exchanges: str, head: str = "") -> None:
+    Path(name).write_text("\n---\n".join([f"tape: 1\n{head}", *exchanges, ""]).removesuffix("---\n"), "utf-8")
+
+
+def test_datasette_md_shows_how_datasette_is_started(say):
+    tape("run.tape", "request: GET /a")
+    say("import", "run.tape", "--output", "run.db")
+    assert [say("datasette", "run.db")] == shown("datasette.md")
+
+
+def test_filter_md_shows_a_mistake(say):
+    tape("run.tape", "request: GET /a")
+    assert [say("show", "run.tape", "tpe:x")] == shown("filter.md")
+
+
+def test_service_md_shows_a_mistake(say):
+    tape("run.tape", "request: GET /a")
+    Path("service.toml").write_text('[[keys]]\nkey = "k"\n\nscope = ["events:read"]\n', "utf-8")
+    assert [say("replay", "run.tape", "--service", "service.toml")] == shown("service.md")
+
+
+def test_merge_md_shows_what_becomes_of_exchanges(say):
+    for name, began in (("eu.db", 0), ("us.db", 1)):
+        exchanges = [f"request: GET /v1/{name}/{number}\nat: {began + 2 * number}\n{KEY}" for number in range(2)]
+        tape(name, *exchanges)
+    (example,) = shown("merge.md")
+    assert say("merge", "eu.db", "us.db", "--output", "both.db").startswith(example)
+
+
+def test_report_md_shows_a_finding(say):
+    """The traffic is that which breaks the rule for the catalogue, too."""
+    body = re.search(r"body = '''\n(.*?)'''", VECTOR.read_text("utf-8"), re.DOTALL)[1]
+    tape("run.db", f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}events:\n- text: {json.dumps(body)}\n")
+    assert say("report", "run.db") == shown("report.md")[1]
