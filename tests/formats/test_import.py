@@ -156,8 +156,8 @@ def test_what_is_wrong_with_what_comes_through_a_pipe_is_said_of_the_pipe(run, p
     path = pipe(TAPE.replace("request", "requst").encode())
     told = run("import", path, "--output", "run.db")
     assert told.stderr == f"Error: {path}, line 4: requst: there is no such key of an exchange, did you mean request?\n"
-    assert run("import", path).stderr.endswith("A pipe has no name to call the recording by: give --output one.\n")
-    assert run("import", "-").stderr.endswith("A pipe has no name to call the recording by: give --output one.\n")
+    assert run("import", path).stderr.endswith("What comes through a pipe has no name: give --output one for the recording.\n")
+    assert run("import", "-").stderr.endswith("What comes through a pipe has no name: give --output one for the recording.\n")
     assert not Path("run.db").exists()
 
 

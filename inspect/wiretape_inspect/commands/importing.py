@@ -77,7 +77,7 @@ def _beside(file: Path) -> Path:
     """What the recording is called where nobody says.  Raises click.UsageError for what has no name of its own."""
     with suppress(OSError):  # who reads it will say what is wrong with it
         if file == _STDIN or is_pipe(file):
-            raise click.UsageError("A pipe has no name to call the recording by: give --output one.")
+            raise click.UsageError("What comes through a pipe has no name: give --output one for the recording.")
     return Path(f"{file.stem}.db")
 
 

@@ -23,7 +23,8 @@ from wiretape_inspect.trimming.bodies import Decoding, Found, found, overwritten
 from wiretape_inspect.trimming.secrets import Literals, Secrets, begun
 
 Head = RequestStarted | ResponseStarted
-_DONE = re.compile(REPLACED)
+_DONE = re.compile(rf"(?:[A-Za-z]+ )?(?:{REPLACED})")
+"""A header's value that was replaced, with the scheme of a credential before it."""
 _FRAMING = {"content-encoding", "content-length"}
 
 

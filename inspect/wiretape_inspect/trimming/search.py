@@ -1,7 +1,7 @@
 """The smallest recording that still shows a finding, found by leaving out and asking the rules again."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from wiretape.contract import operation_of
@@ -9,6 +9,7 @@ from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Observation, RequestStarted
 from wiretape.rules import Checker, Finding
 from wiretape.rules.selection import EVERY, codes_of
+from wiretape.stream import StreamReaders
 from wiretape_inspect.trimming.choice import Observe, until
 from wiretape_inspect.trimming.reducing import Effort, reduced
 from wiretape_inspect.trimming.streams import Apart, Piece, apart
@@ -48,7 +49,7 @@ def smallest(observe: Observe, prefix: str = EVERY) -> Smallest:
     def begun() -> Iterator[Observation]:
         return until(observe(), at_ns)
 
-    numbers, all_numbers = _exchanges(begun, finding)
+    numbers = _exchanges(begun, finding)
     kept = [seen for seen in begun() if seen.exchange in numbers]
     taken = apart(kept)
     pieces = _frames(taken, finding)
@@ -56,7 +57,18 @@ def smallest(observe: Observe, prefix: str = EVERY) -> Smallest:
     if _shown(observations, finding) is None:
         # Putting streams together again changed what matters, such as the times of empty chunks.
         pieces, observations = taken.pieces, kept
-    return Smallest(finding, observations, all_numbers - len(numbers), len(taken.pieces) - len(pieces))
+    exchanges, frames = _counted(observe(), numbers)
+    return Smallest(finding, observations, exchanges - len(numbers), frames - _counted(observations, numbers)[1])
+
+
+def _counted(observations: Iterable[Observation], numbers: Collection[int]) -> tuple[int, int]:
+    """How many exchanges there are, and how many frames in the streams of some of them."""
+    exchanges = frames = 0
+    readers = StreamReaders()
+    for seen in observations:
+        exchanges += isinstance(seen, RequestStarted)
+        frames += len(readers.read(seen).frames) if seen.exchange in numbers else 0
+    return exchanges, frames
 
 
 def _first(observations: Iterable[Observation], prefix: str) -> tuple[Finding, int | None]:
@@ -96,8 +108,8 @@ def _identity(finding: Finding) -> Finding:
     return replace(finding, event=event, byte_offset=None, time_ns=time_ns, message=message)
 
 
-def _exchanges(begun: Observe, finding: Finding) -> tuple[frozenset[int], int]:
-    """The exchanges that the finding needs, and how many there are: those of its session are tried first."""
+def _exchanges(begun: Observe, finding: Finding) -> frozenset[int]:
+    """The exchanges that the finding needs: those of its session are tried first."""
     requests = {seen.exchange: seen for seen in begun() if isinstance(seen, RequestStarted)}
 
     def holds(numbers: Iterable[int]) -> bool:
@@ -110,7 +122,7 @@ def _exchanges(begun: Observe, finding: Finding) -> tuple[frozenset[int], int]:
         if effort.spend(1) and holds(few):
             others = few
             break
-    return frozenset(reduced(others, holds, effort)) | {finding.exchange}, len(requests)
+    return frozenset(reduced(others, holds, effort)) | {finding.exchange}
 
 
 def _related(one: RequestStarted, other: RequestStarted) -> bool:

@@ -56,6 +56,16 @@ def test_what_is_left_is_a_recording_for_every_command(run, failing, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SEQ004.db", "small.db"]
 
 
+def test_what_comes_behind_the_finding_counts_as_left_out(run, tape, message, tmp_path):
+    first, third = (message("run.started", id=f"e{number}", sequence=number) for number in (1, 3))
+    tape.exchange(chunks=[(1, first), (1, third), (1, b": b\n"), (1, b": c\n")])
+    tape.exchange("/v1/other")
+
+    result = run("trim", tape.close(), "--to-first-finding", "SEQ004", "-o", tmp_path / "some.db")
+
+    assert "\nLeft out: 1 exchange and 2 frames of streams." in result.output
+
+
 @given(st.integers(0, 2**32), st.data())
 @settings(max_examples=25)
 def test_what_is_kept_of_exchanges_is_kept_byte_for_byte(parts, run_command, seed, data):
@@ -227,6 +237,17 @@ def test_what_is_nowhere_to_be_redacted_is_said(run, tape, message, tmp_path):
 
     assert result.exit_code == 0
     assert result.stderr == "Nothing was found, and so nothing redacted, of header:x-tenat, json:$.tokn, text:ses….\n"
+
+
+def test_what_was_replaced_already_stays_with_its_scheme(run, tape, message, tmp_path):
+    """Without `Bearer` the rules would hold it against the client."""
+    whole = secretive(tape, message)
+
+    result = redacted(run, whole, tmp_path / "clean.db", "header:authorization")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+    with open_recording(whole) as before, open_recording(tmp_path / "clean.db") as after:
+        assert after.exchange(1).request.headers == before.exchange(1).request.headers
 
 
 def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
