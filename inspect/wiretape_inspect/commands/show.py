@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from wiretape.files import PATH
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect import choosing, following, jsonlines, output, place, sheets, timeline
 from wiretape_inspect.view import filters
@@ -31,7 +32,7 @@ def _filter(_context: click.Context, _parameter: click.Parameter, words: Sequenc
 
 
 @click.command(cls=_WithFilter)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=PATH)
 @click.argument("whole", metavar="[FILTER]...", nargs=-1, callback=_filter)
 @click.option("--session", metavar="ID", help="Only the exchanges of this session.")
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
@@ -69,8 +70,8 @@ def show(
     \b
     Examples:
         wiretape show run.db
-        wiretape show run.db type:tool.* 'gap:>1s'
-        wiretape show run.db rule:SEQ* -type:*.delta
+        wiretape show run.db 'type:tool.* gap:>1s'
+        wiretape show run.db 'rule:SEQ*' '-type:*.delta'
         wiretape show run.db --at 2:57
         wiretape show run.db --resume 2:3
         wiretape show run.db --follow
