@@ -21,7 +21,15 @@ myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
 html_theme = "alabaster"
-html_theme_options = {"description": "Record, judge and replay event streams.", "show_powered_by": False}
+html_theme_options = {
+    "description": "Record, judge and replay event streams.",
+    "show_powered_by": False,
+    # Wide enough for a hundred columns of a terminal.
+    "page_width": "1180px",
+    "body_max_width": "900px",
+    "code_font_size": "0.8em",
+}
+html_static_path = ["static"]
 html_sidebars = {"**": ["about.html", "navigation.html", "searchbox.html"]}
 html_additional_pages = {"index": "to_the_first_page.html"}
 templates_path = ["."]

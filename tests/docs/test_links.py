@@ -81,6 +81,12 @@ def test_the_index_leads_to_every_page():
     assert missing == ["docs/README.md"], "docs/README.md has to link to every page of the documentation"
 
 
+def test_every_page_has_one_title():
+    """The site calls a page by each of its headings of the first rank."""
+    titles = {page: [token.tag for token in tokens(ROOT / page)].count("h1") / 2 for page in PAGES}
+    assert {page: count for page, count in titles.items() if count != 1} == {}
+
+
 def test_every_picture_is_small_and_is_shown_on_a_page():
     pictures = sorted((ROOT / "docs" / "images").iterdir())
     shown = {(ROOT / page).parent.joinpath(link).resolve() for page in PAGES for link in links(ROOT / page)}
