@@ -150,9 +150,21 @@ def detail(
         **row(exchange.number, replace(place.row(seen, since_ns), findings=findings)),
         "fields": [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields],
         "cursor": _decoded(seen.frame.last_event_id),
-        "chunks": came if is_identity(exchange.content_encoding) else None,
+        "chunks": _came(exchange, came),
         "data": _decoded(seen.frame.data),
     }
+
+
+def cut(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
+    """The bytes of a message that was cut off, all but `base64`."""
+    frame = seen.frame
+    came = place.chunks(recording, exchange, frame.start, frame.end)
+    return {"start": frame.start, "end": frame.end, "chunks": _came(exchange, list(came))}
+
+
+def _came(exchange: Exchange, came: Sequence[Chunk]) -> Sequence[Chunk] | None:
+    """Chunks, where they say something about bytes of the decoded body."""
+    return came if is_identity(exchange.content_encoding) else None
 
 
 def _decoded(data: bytes) -> str:

@@ -9,6 +9,7 @@ from wiretape.errors import InputError
 from wiretape.observe import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.sse import FrameKind
 from wiretape.stream import SeenFrame
 from wiretape.text import printable
 from wiretape_inspect import lines, payload, sheets
@@ -64,6 +65,19 @@ def find(recording: Recording, exchange: Exchange, event: int) -> Around:
     number = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
     there = f"they go from 1 to {number}" if number else "it has none"
     raise InputError(f"Exchange {exchange.number} has no event {event}: {there}.")
+
+
+def find_cut(recording: Recording, exchange: Exchange, start: int, event: int = 1) -> SeenFrame:
+    """The bytes of a message that was cut off, which begin at offset `start`, not before message number `event`.
+
+    Raises InputError where there are none.
+    """
+    for seen in recording.frames(exchange.number, event):
+        if seen.frame.start >= start:
+            if (seen.frame.kind, seen.frame.start) == (FrameKind.TAIL, start):
+                return seen
+            break
+    raise InputError(f"Exchange {exchange.number} has no message that begins at byte {start} and was cut off.")
 
 
 def spans(

@@ -14,6 +14,9 @@ JSON is written by `jsonlines.dump`; times are nanoseconds since the recording b
     `view.overview.Overview`.
 `event?exchange=N&event=M`
     `jsonlines.closely`.
+`cut?exchange=N&start=A&event=M`
+    `{start, end, chunks, base64}`: the bytes of a message that was cut off, which begin at offset A, behind the start
+    of message M.
 `bodies?exchange=N`
     `exporting.bodies`: `{request, response}`, each null, `{text}` or `{base64}`, or `{omitted}`: it is too large.
 
@@ -64,10 +67,11 @@ recording that cannot be read (any more).
 **In a file** (`wiretape export --format html`) the page holds one JSON document in
 `<script type="application/json" id="data">`, with `<` written as `\\u003c`:
 
-`{format: 1, start, recording, rows, bodies, overviews, resumes, details, states}`
+`{format: 1, start, recording, rows, cuts, bodies, overviews, resumes, details, states}`
 
 `recording` is the document of that name (`live` false, `replay` and `place` null); `rows` has for each exchange, by its
-number, the objects of `rows?exchange=N`, `bodies` what `bodies?exchange=N` answers of those that are no streams;
+number, the objects of `rows?exchange=N`, `cuts` of streams a list of what `cut` answers for each row `cut` (with `text`
+in place of `base64` where the bytes are UTF-8), `bodies` what `bodies?exchange=N` answers of those that are no streams;
 `overviews` is of streams; `resumes` has, by `A:B`, the objects of
 `resume?first=A&second=B` for each stream and the one before it in its session.
 

@@ -1,5 +1,6 @@
 """What the page asks of the recording, one function for each address."""
 
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any
 
@@ -78,6 +79,19 @@ async def _event(request: web.Request, reader: Reader) -> web.StreamResponse:
     return await document(reader, made)
 
 
+async def _cut(request: web.Request, reader: Reader) -> web.StreamResponse:
+    asked.only(request, ("exchange", "start", "event"))
+    number, start, event = (asked.number(request, name) for name in ("exchange", "start", "event"))
+
+    def made(recording: Recording) -> dict[str, Any]:
+        stream = asked.stream(recording, number)
+        with asked.to_be_there():
+            seen = place.find_cut(recording, stream, start, event)
+        return jsonlines.cut(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
+
+    return await document(reader, made)
+
+
 async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
     asked.only(request, ("first", "second"))
     first, second = asked.number(request, "first"), asked.number(request, "second")
@@ -97,5 +111,6 @@ ANSWERS: Mapping[str, Answer] = {
     "bodies": _bodies,
     "overview": _overview,
     "event": _event,
+    "cut": _cut,
     "resume": _resume,
 }

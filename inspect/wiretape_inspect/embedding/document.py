@@ -12,9 +12,11 @@ from wiretape_inspect.embedding import states
 from wiretape_inspect.embedding.details import LARGE, blocks
 from wiretape_inspect.embedding.near import Near, taker, with_omissions
 from wiretape_inspect.embedding.packing import packed
-from wiretape_inspect.exporting import bodies
+from wiretape_inspect.exporting import bodies, content
 from wiretape_inspect.page import assembled
+from wiretape_inspect.place import find_cut
 from wiretape_inspect.view.overview import Overview, overview
+from wiretape_inspect.view.rows import CutRow, DeltaRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
 _RUNS = 1000
@@ -33,10 +35,22 @@ class Held:
     """How far from them an event may be, to be held; None: all are."""
     told: Mapping[str, Any] = field(default_factory=dict)
     """What the document `recording` says otherwise, or more."""
+    cuts: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
+    """By exchange, where the messages begin that were cut off, and the number of the event before each, or 1."""
 
     def about(self, exchange: Exchange) -> Sequence[Finding]:
         """The findings about an exchange."""
         return self.found.get(exchange.number, ())
+
+    def noting_cuts(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[StreamRow]:
+        """The same rows, of which `cuts` remembers those that have no event of their own to be asked for."""
+        event = 1
+        for row in rows:
+            if isinstance(row, EventRow | DeltaRow):
+                event = row.last_event if isinstance(row, DeltaRow) else row.event
+            elif isinstance(row, CutRow):
+                self.cuts.setdefault(exchange.number, []).append((row.start, event))
+            yield row
 
     def near(self, exchange: Exchange) -> Near | None:
         """The events of an exchange that are held; None for all of them."""
@@ -71,6 +85,7 @@ def document(held: Held, start: str = "") -> _Parts:
     told = {**recording_document(recording, chosen, held.found), "live": False, "replay": None, "place": None}
     yield f'{{"format":1,"start":{jsonlines.dump(start)},"recording":{jsonlines.dump({**told, **held.told})}'.encode()
     yield from _member("rows", chosen, lambda each: _list(_rows(held, each)))
+    yield from _member("cuts", streams, lambda each: _list(_cuts(held, each)))
     yield from _member("bodies", others, lambda each: _one(jsonlines.dump(_bodies(held, each))))
     yield from _member("overviews", streams, lambda each: _one(jsonlines.dump(_overview(held, each))))
     yield from _resumes(recording, streams if held.radius is None else [])
@@ -83,13 +98,22 @@ def document(held: Held, start: str = "") -> _Parts:
 
 def _rows(held: Held, exchange: Exchange) -> Iterator[str]:
     near, findings = held.near(exchange), held.about(exchange)
-    if near is None or not exchange.is_stream:
+    if not exchange.is_stream:
         yield from row_lines(held.recording, exchange, findings)
         return
     yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-    shown = timeline.rows(held.recording, exchange, findings, taker(near))
-    for row in with_omissions(shown, exchange.number):
+    take = None if near is None else taker(near)
+    shown = held.noting_cuts(exchange, timeline.rows(held.recording, exchange, findings, take))
+    for row in shown if near is None else with_omissions(shown, exchange.number):
         yield jsonlines.dump(row) if isinstance(row, dict) else jsonlines.row_text(exchange.number, row)
+
+
+def _cuts(held: Held, exchange: Exchange) -> Iterator[str]:
+    """The bytes of the messages that were cut off."""
+    for start, event in held.cuts.get(exchange.number, ()):
+        seen = find_cut(held.recording, exchange, start, event)
+        if held.radius is None or len(seen.frame.raw) <= LARGE:
+            yield jsonlines.dump(jsonlines.cut(held.recording, exchange, seen) | content(seen.frame.raw, parse=False))
 
 
 def _bodies(held: Held, exchange: Exchange) -> dict[str, dict[str, Any] | None]:

@@ -58,7 +58,7 @@ class Detail {
       this.fill((panel) => showItemFindings(panel, item, this.app));
       return;
     }
-    const event = this.eventOf(item);
+    const asking = this.asking(item, tab);
     let detail = null;
     // Whoever steps fast is shown where they stop.
     const fast = performance.now() - (this.asked || 0) < 120;
@@ -67,9 +67,9 @@ class Detail {
       await new Promise((wake) => { setTimeout(wake, 120); });
       if (this.shown !== name) return;
     }
-    if (event !== null) {
+    if (asking) {
       const wait = setTimeout(() => { if (this.shown === name) byId("panel").setAttribute("aria-busy", "true"); }, 150);
-      detail = await this.get(event).catch((error) => ({ trouble: error.message }));
+      detail = await asking().catch((error) => ({ trouble: error.message }));
       clearTimeout(wait);
       if (this.shown !== name) return;
     }
@@ -88,7 +88,8 @@ class Detail {
     if (tab === "state") {
       if (detail) showKnowledge(panel, detail.state, this.app);
       else panel.append(make("p", { class: "empty", text: "No event came before this, so a client knew nothing from this connection." }));
-    } else if (odd) panel.append(make("p", { class: "empty", text: item.row.row === "cut" ? "No client got this event: it was never finished." : "This is no event: it has no data of its own." }));
+    } else if (odd && detail) showBytes(panel, detail);
+    else if (odd) panel.append(make("p", { class: "empty", text: item.row.row === "cut" ? "No client got this event: it was never finished. Bytes shows what came of it." : "This is no event: it has no data of its own." }));
     else if (item.kind === "row" && item.row.row === "deltas") this.run(panel, item.row, tab, detail);
     else if (tab === "bytes") showBytes(panel, detail);
     else showPayload(panel, detail);
@@ -122,6 +123,15 @@ class Detail {
   showRule(rule) {
     this.shown = null;
     this.fill((panel) => panel.append(ruleCard(rule, this.app)));
+  }
+
+  /** What has to be asked for to show an item; null where nothing is. */
+  asking(item, tab) {
+    if (item.row.row === "cut" && tab === "bytes") {
+      return () => this.app.source.cut(this.app.view.now.x, item.row.start, this.app.timeline.eventBefore(item.at) || 1);
+    }
+    const event = this.eventOf(item);
+    return event === null ? null : () => this.get(event);
   }
 
   eventOf(item) {

@@ -52,7 +52,12 @@ function embeddedSource() {
       const { block, at } = await detailsOf(exchange, event);
       const detail = block[at];
       const state = { ...(await stateOf(exchange, event)), time_ns: detail.time_ns };
-      return detail.base64 === undefined ? { ...detail, state, bytes: new TextEncoder().encode(detail.text) } : { ...detail, state };
+      return withBytes({ ...detail, state });
+    },
+    cut: async (exchange, start) => {
+      const found = (data.cuts[exchange] || []).find((cut) => cut.start === start);
+      if (!found) throw new SourceWrong(`What was cut off at byte ${start} of exchange ${exchange} ${LEFT_OUT}`);
+      return withBytes(found);
     },
     bodies: async (exchange) => (data.bodies || {})[exchange] || { request: null, response: null },
     taken: async (exchange, _filter, take) => {
@@ -72,6 +77,11 @@ function embeddedSource() {
       return found;
     },
   };
+}
+
+/** Bytes that are UTF-8 stand in a file as text. */
+function withBytes(detail) {
+  return detail.base64 === undefined ? { ...detail, bytes: new TextEncoder().encode(detail.text) } : detail;
 }
 
 /** What was packed as JSON, gzip and base64. */

@@ -16,6 +16,7 @@ function serverSource() {
     },
     overview: (exchange) => askJson(`/api/overview?exchange=${exchange}`),
     event: (exchange, event) => askJson(`/api/event?exchange=${exchange}&event=${event}`),
+    cut: (exchange, start, event) => askJson(`/api/cut?exchange=${exchange}&start=${start}&event=${event}`),
     bodies: (exchange) => askJson(`/api/bodies?exchange=${exchange}`),
     taken: async (exchange, filter) => {
       const found = [];

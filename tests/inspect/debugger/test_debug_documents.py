@@ -5,6 +5,7 @@ import json
 import sqlite3
 import sys
 import threading
+from base64 import b64decode
 from contextlib import closing
 
 import pytest
@@ -68,6 +69,14 @@ async def test_one_event_is_told_closely(session, looker, run):
     assert told["state"]["text"] == {"text": "word word", "characters": 9, "final": True}
 
 
+async def test_what_was_cut_off_is_told_byte_for_byte(looker):
+    (row,) = [row for row in await looker.lines("/api/rows?exchange=2") if row["row"] == "cut"]
+    _, told = await looker.get(f"/api/cut?exchange=2&start={row['start']}&event=40")
+
+    assert (told["start"], told["end"], len(told["chunks"])) == (row["start"], row["end"], 1)
+    assert b64decode(told["base64"]) == b"event: run.comp"
+
+
 async def test_a_stream_is_told_at_a_glance(looker):
     _, told = await looker.get("/api/overview?exchange=2")
 
@@ -99,6 +108,9 @@ async def test_two_connections_are_told_side_by_side(session, looker, run):
         ("event?exchange=2&event=0", 404, "Exchange 2 has no event 0: they go from 1 to 40."),
         ("event?exchange=2&event=41", 404, "Exchange 2 has no event 41: they go from 1 to 40."),
         ("event?exchange=2&event=999999999999999999", 404, "they go from 1 to 40."),
+        ("cut?exchange=1&start=0&event=1", 404, NO_STREAM),
+        ("cut?exchange=2&start=1&event=1", 404, "Exchange 2 has no message that begins at byte 1 and was cut off."),
+        ("cut?exchange=2&start=999999999999999999&event=999999999999999999", 404, "has no message that begins at"),
         ("resume?first=3&second=2", 400, "Name the earlier connection first: 2:3."),
         ("resume?first=1&second=2", 400, "Exchange 1 is no event stream, so nothing was resumed on it."),
         ("live?exchange=9", 404, "has no exchange 9"),

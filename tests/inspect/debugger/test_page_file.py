@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Ending
+from wiretape.observe import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import jsonlines, place, timeline
@@ -186,6 +186,28 @@ def test_chunks_are_those_of_the_event_whatever_they_cut(tape, message):
     tape.exchange(chunks=[(1, data[at : at + 7]) for at in range(0, len(data), 7)])
 
     assert_the_same(tape.close())
+
+
+def test_what_was_cut_off_is_held_byte_for_byte_and_told_where_it_begins(tape, message):
+    one, two = message("run.started", id="e1"), message("run.completed", id="e2")
+    number = tape.exchange(
+        chunks=[
+            (1, one + b"event: ha"),
+            (1, b"lf"),
+            BytesLost(0, 0, Side.RESPONSE, 0, 9, "why"),
+            (1, b"x\n\n" + two + b"data: \xff"),
+        ]
+    )
+    compressed = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
+    tape.exchange(chunks=[(1, gzip.compress(one + b"id: e2\nda"))], headers=compressed)
+    path = tape.close()
+    first, second = embedded(path)["cuts"].values()
+    rows = [row for row in embedded(path)["rows"][str(number)] if row["row"] == "cut"]
+
+    assert [(cut["start"], cut["end"]) for cut in first] == [(row["start"], row["end"]) for row in rows]
+    assert (first[0]["text"], len(first[0]["chunks"])) == ("event: half", 2)
+    assert b64decode(first[-1]["base64"]) == b"data: \xff"
+    assert (second[0]["text"], second[0]["chunks"]) == ("id: e2\nda", None)
 
 
 def test_a_stream_that_came_compressed_is_held_as_it_reads(tape, message):

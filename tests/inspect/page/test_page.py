@@ -121,6 +121,15 @@ async def test_the_bytes_tab_shows_the_bytes_where_they_stand(debugging, session
         await shown.has_hash("x=2", "e=1")
 
 
+async def test_the_bytes_tab_shows_what_came_of_a_message_that_was_cut_off(debugging, session):
+    async with debugging(session, "#x=2&r=5") as shown:
+        await expect(shown.chosen().locator(".n")).to_have_text("cut")
+        await expect(shown.panel()).to_contain_text("No client got this event: it was never finished. Bytes shows")
+        await shown.keys("2")
+        await expect(shown.panel()).to_contain_text("1 chunk")
+        await expect(shown.page.locator("#hex .list-rows .row:visible .text")).to_have_text(["event:\u00a0run.comp"])
+
+
 async def test_a_link_shows_the_same_again_and_back_goes_back(debugging, session):
     async with debugging(session, "#x=2&e=40&q=type:message.*&tab=state") as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("40")

@@ -36,6 +36,9 @@ async def test_a_file_shows_rows_payload_bytes_and_state_without_a_server(window
         await expect(shown.page.locator("#hex .list-rows .row:visible").first.locator(".text")).to_contain_text(
             "event:"
         )
+        await shown.go("#x=2&r=5&tab=bytes")
+        await expect(shown.page.locator("#hex .list-rows .row:visible .text")).to_have_text(["event:\u00a0run.comp"])
+        await shown.go("#x=2&e=4&open=e3&q=kind:delta")
         await shown.keys("4")
         await expect(shown.panel().locator(".spoken")).to_have_text("word word ")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
