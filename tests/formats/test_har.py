@@ -259,10 +259,14 @@ def test_a_body_that_is_decoded_comes_without_its_encoding(tmp_path):
 
 def test_entries_that_are_no_exchanges_are_counted(tmp_path):
     document = har(text="data: 1\n\n")
-    document["log"]["entries"] += [{**document["log"]["entries"][0], "request": {"url": "data:text/plain,x"}}]
+    (first,) = document["log"]["entries"]
+    document["log"]["entries"] += [
+        {**first, "request": {"url": "data:text/plain,x"}},
+        {**first, "_resourceType": "websocket"},
+    ]
     said, recording = imported(tmp_path, b"\xef\xbb\xbf" + json.dumps(document).encode())
 
-    assert "1 entry is no HTTP request, and left out." in said
+    assert "2 entries are no HTTP request, and left out." in said
     assert len(list(recording.exchanges())) == 1
 
 

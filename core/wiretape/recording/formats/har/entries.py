@@ -10,6 +10,7 @@ from wiretape.encoding import is_identity
 from wiretape.observe import (
     Ending,
     ExchangeEnded,
+    Headers,
     Observation,
     RequestEnded,
     RequestStarted,
@@ -40,6 +41,8 @@ _BEFORE = ("blocked", "dns", "connect", "send")
 _CODING = frozenset({"content-encoding", "content-length"})
 """Headers that are not true of a decoded body."""
 _LONGEST_ERROR = 500
+_BOM_BYTES = 3
+"""Browsers leave a byte order mark out of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Entry:
         if header(head, "content-type") is None and kind not in {"", "x-unknown"}:
             head = (*head, ("Content-Type", kind))
         body = _content(content, number_, notes)
+        if content is not None and _is_cut(content, head, body):
+            notes.add("cut", number_)
         chunks = [(course.ended_ns, body)] if body else []
         if is_event_stream(kind):
             chunks = list(self._stream(body, number_, course, notes))
@@ -134,7 +139,9 @@ class Entry:
 
 
 def entry(table: Table, *, by_chromium: bool) -> Entry | None:
-    """An entry, or None where it is no request over HTTP.  Raises InputError."""
+    """An entry, or None where it is no request over HTTP, or one that became a WebSocket.  Raises InputError."""
+    if table.values.get("_resourceType") == "websocket" or table.values.get("_webSocketMessages") is not None:
+        return None
     address = web_address(needed(table, "request"))
     return Entry(table, unix_ns(table, "startedDateTime"), *address, by_chromium) if address else None
 
@@ -190,6 +197,13 @@ def _content(content: Table | None, number_: int, notes: Notes) -> bytes | None:
         return b64decode(said, validate=True)
     except ValueError:
         raise content.wrong("text", "it is no base64") from None
+
+
+def _is_cut(content: Table, head: Headers, body: bytes | None) -> bool:
+    """Whether a body is shorter than it is said to be.  Of one that was compressed, some say how long that was."""
+    if not body or not is_identity(header(head, "content-encoding")):
+        return False
+    return number(content, "size") > len(body) + _BOM_BYTES
 
 
 def _is_empty(content: Table | None, response: Table) -> bool:

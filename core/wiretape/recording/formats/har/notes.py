@@ -19,6 +19,10 @@ _SENTENCES = {
     "astray": "The events that the HAR lists do not fit the body of {}: from there on all come at once",
     "mended": "Chromium had read the UTF-8 of {} as windows-1252: that is undone",
     "absent": "The body of {} is not in the HAR",
+    "cut": (
+        "The body of {} is shorter than the HAR says that it was: "
+        "Firefox keeps 1 MiB of each (devtools.netmonitor.responseBodyLimit)"
+    ),
     "elsewhere": "The body of {} is in a file of its own, which is not read: record with the content embedded",
     "decoded": "The body of {} was compressed on the wire: it comes decoded, without its Content-Encoding and length",
     "form": "The request body of {} was put together from the fields of a form",
