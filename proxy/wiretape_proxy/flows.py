@@ -88,7 +88,8 @@ def _flows(path: Path) -> "Iterator[HTTPFlow | None]":
         raise InputError(unreadable(path, error)) from None
     except Exception as error:  # noqa: BLE001 - mitmproxy raises many kinds of them where a file is damaged
         raise InputError(
-            f"{said(path)} is damaged, or of another version of mitmproxy: {printable(str(error)[:200])}."
+            f"{said(path)} is damaged, cut short, or of another version of mitmproxy: "
+            f"{printable(str(error)[:200]).rstrip('.')}."
         ) from None
 
 

@@ -88,7 +88,10 @@ def test_a_damaged_flow_file_is_one_sentence(tmp_path, change):
     path = tmp_path / "x.flows"
     path.write_bytes(change((WRITTEN / "mitmproxy-12.flows").read_bytes()))
 
-    assert "x.flows is " in refused(tmp_path, path, "--format", "flows")
+    said = refused(tmp_path, path, "--format", "flows")
+    assert "x.flows is " in said
+    assert said.endswith(".\n")
+    assert not said.endswith("..\n")
 
 
 @pytest.mark.parametrize("at", range(40, 2100, 97))
