@@ -112,6 +112,7 @@ class Detail {
   /** A finding of the list of all findings. */
   showFound(found) {
     this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
     this.fill((panel) => {
       if (!found) return;
       panel.append(findingCard(found, this.app));
@@ -122,6 +123,7 @@ class Detail {
   /** A rule of the list of all rules. */
   showRule(rule) {
     this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
     this.fill((panel) => panel.append(ruleCard(rule, this.app)));
   }
 

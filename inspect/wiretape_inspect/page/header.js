@@ -10,6 +10,7 @@ function exchangeFacts(head, timeline) {
   if (timeline && head.stream) parts.push(counted(timeline.events, "event"));
   const end = timeline && timeline.rows.at(-1);
   if (end && end.row === "end") parts.push(`${grouped(end.durable)} durable`);
+  if (timeline && timeline.findings) parts.push(counted(timeline.findings, "finding"));
   parts.push(amount(head.response_bytes));
   if (head.lost_bytes) parts.push(`${amount(head.lost_bytes)} not recorded`);
   if (head.ended_ns !== null) parts.push(duration(head.ended_ns - head.time_ns));
@@ -59,7 +60,7 @@ function showHeader(app) {
     make("span", { class: endClass(head), text: end }),
     ` · ${exchangeFacts(head, timeline)}`,
   );
-  if (cursorOf(head) !== null) facts.append(make("span", { class: "dim", text: ` · after ${shown(cursorOf(head), 60)}` }));
+  if (cursorOf(head) !== null) facts.append(make("span", { class: "dim", text: ` · after ${briefId(shown(cursorOf(head), 200), [7, 6])}` }));
 }
 
 function endWords(head, timeline) {
@@ -70,7 +71,7 @@ function endWords(head, timeline) {
 function showFound(app) {
   const button = byId("found");
   const numbers = app.recording.report ? app.recording.report.severities : severitiesOf(app.recording.findings);
-  button.replaceChildren(...severityNumbers(numbers));
+  button.replaceChildren(...severityNumbers(numbers), " in the recording");
   button.setAttribute("aria-pressed", app.view.now.findings);
 }
 

@@ -55,6 +55,7 @@ class VirtualList {
 
   measure() {
     this.seen = this.scroller.clientHeight;
+    this.wide = this.root.clientWidth;
     const whole = this.items.length * this.height;
     this.tall = Math.min(whole, TALLEST);
     this.scale = whole > this.tall ? (whole - this.seen) / (this.tall - this.seen) : 1;

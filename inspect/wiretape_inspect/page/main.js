@@ -110,9 +110,9 @@ class App extends Reading {
       if (host) host.hidden = one !== name;
     }
     byId("bar").classList.toggle("away", name !== "timeline");
-    byId("tabs").classList.toggle("away", now.findings);
+    byId("tabs").hidden = now.findings;
     // A report says beneath what stands there.
-    for (const id of ["bar", "tabs"]) byId(id).hidden = now.findings && Boolean(this.recording.report);
+    byId("bar").hidden = now.findings && Boolean(this.recording.report);
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = make("div", { id: `${name}-pane`, class: "pane other" });
@@ -124,7 +124,7 @@ class App extends Reading {
   }
 
   fill(cells, item, node) {
-    fillRow(cells, item, node, this.timeline);
+    fillRow(cells, item, node, this.timeline, this.list.wide);
     const next = this.next && this.next.exchange === this.timeline.head.exchange && item.row.event === this.next.event && item.kind !== "delta";
     node.classList.toggle("next", Boolean(next));
   }

@@ -11,11 +11,16 @@ const ROW_COLUMNS = [
   { name: "marks", label: "" },
 ];
 const TEXT_LONGEST = 400;
+/** How many characters of an id's beginning and end there is room for in a list that is so many pixels wide. */
+const ID_ROOM = [{ until: 620, ends: [4, 4] }, { until: 900, ends: [7, 6] }];
 const GOOD_ENDINGS = ["complete", "service-closed", "client-closed", "open"];
 
 /** Fill the cells of a row of the list. */
-function fillRow(cells, item, node, timeline) {
+function fillRow(cells, item, node, timeline, wide) {
   const told = rowTexts(item, timeline);
+  const room = ID_ROOM.find(({ until }) => wide <= until);
+  if (room && told.id) told.tag = briefId(told.tag, room.ends);
+  if (room && told.call) told.call = briefId(told.call, room.ends);
   for (const name of ["n", "seq", "time", "gap", "type"]) setText(cells[name], told[name] || "");
   fillWhat(cells.what, told);
   fillMarks(cells.marks, findingsOf(item, timeline));
@@ -90,6 +95,7 @@ function eventTexts(row) {
     seq: sequence ? digits(row.sequence) : row.standing === "delta" ? "Δ" : "·",
     ...timesOf(row),
     type: row.type ? shown(row.type, 80) : "(no type)",
+    id: Boolean(row.id),
     tag: row.id === null ? "" : row.id ? shown(row.id, 60) : "(empty id)",
     call: row.tool_call_id === null ? "" : shown(row.tool_call_id, 40),
     note: row.note ? printable(row.note) : "",

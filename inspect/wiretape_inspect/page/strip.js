@@ -1,6 +1,7 @@
 // The time strip: how dense events are, idle time folded, tool calls as bars, findings as marks, and the cursor.
 
-const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12 };
+const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 12 };
+const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: how far apart they should be, have to be, and how wide a letter is
 
 /** A stream of which pauses and tool calls are still being looked for: from its request to its end, or to the last row. */
 function overviewOf({ head, rows }) {
@@ -76,12 +77,12 @@ class Strip {
   drawNow() {
     if (!this.overview || this.host.hidden || !this.host.clientWidth) return;
     const bars = this.bars();
-    this.tall = Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least);
+    this.tall = Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least) + STRIP.times;
     this.svg.setAttribute("width", this.host.clientWidth);
     this.svg.setAttribute("height", this.tall);
     this.svg.setAttribute("aria-label", this.words());
-    this.line = draw("line", { class: "cursor", y1: 0, y2: this.tall });
-    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), this.line);
+    this.line = draw("line", { class: "cursor", y1: 0, y2: this.tall - STRIP.times });
+    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.times(), ...this.marks(), this.line);
     this.placeLine();
     this.drawn = true;
   }
@@ -106,6 +107,43 @@ class Strip {
       parts.push(text);
     }
     return parts;
+  }
+
+  /** When it began and ended, and round times between, where there is room for them. */
+  times() {
+    const { began_ns, ended_ns } = this.overview;
+    const [first, last] = [STRIP.side, STRIP.side + this.width];
+    const parts = [...this.tick(first, moment(began_ns), "start"), ...this.tick(last, moment(ended_ns), "end")];
+    let free = first + moment(began_ns).length * TICK.letter + TICK.gap;
+    const until = last - moment(ended_ns).length * TICK.letter - TICK.gap;
+    for (const [timeNs, words] of this.roundTimes()) {
+      const [x, half] = [this.place(timeNs), (words.length * TICK.letter) / 2];
+      if (x - half < free || x + half > until) continue;
+      parts.push(...this.tick(x, words, "middle"));
+      free = x + half + TICK.gap;
+    }
+    return parts;
+  }
+
+  tick(x, words, anchor) {
+    const text = draw("text", { class: "tick-text", x, y: this.tall - 3, "text-anchor": anchor });
+    text.textContent = words;
+    const at = Math.round(x) + 0.5;
+    return [draw("line", { class: "tick", x1: at, x2: at, y1: this.tall - STRIP.times - 4, y2: this.tall - STRIP.times }), text];
+  }
+
+  /** Times of 1, 2 or 5 in the decimal system that lie in what is not folded, each with its words. */
+  roundTimes() {
+    const pieces = this.overview.axis.filter((piece) => !piece.folded);
+    const least = pieces.reduce((sum, piece) => sum + piece.until_ns - piece.since_ns, 0) / Math.max(this.width / TICK.apart, 1);
+    const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
+    const step = power * [1, 2, 5, 10].find((factor) => factor * power >= least);
+    const digits = Math.max(0, 9 - Math.floor(Math.log10(step)));
+    const found = [];
+    for (const piece of pieces) {
+      for (let time = Math.ceil(piece.since_ns / step) * step; time <= piece.until_ns; time += step) found.push([time, `${(time / 1e9).toFixed(digits)}s`]);
+    }
+    return found;
   }
 
   density() {

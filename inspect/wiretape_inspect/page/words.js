@@ -39,6 +39,11 @@ function shown(text, longest) {
   return said.length <= longest ? said : `${cutAt(said, longest)}…`;
 }
 
+/** An id by its beginning and its end, which tell it from others, as on the terminal: `evt_400…7783e9`. */
+function briefId(id, [begin, end]) {
+  return id.length > begin + end + 1 ? `${id.slice(0, begin)}…${id.slice(-end)}` : id;
+}
+
 function duration(nanoseconds) {
   const seconds = Number(nanoseconds) / 1e9;
   if (seconds < 0.0095) return `${(seconds * 1e3).toFixed(1)} ms`;

@@ -1,11 +1,17 @@
 """The page with an ordinary session: what it shows, and what its keys do."""
 
 import re
+from itertools import pairwise
 
 import pytest
 from playwright.async_api import expect
 
 from wiretape.rules import Finding, Party, Severity
+
+_PLACES = """texts => texts.map(text => {
+    const { left, right } = text.getBoundingClientRect();
+    return [left, right, text.textContent];
+})"""
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -140,6 +146,52 @@ async def test_a_link_shows_the_same_again_and_back_goes_back(debugging, session
         await shown.page.go_back()
         await expect(shown.page.locator("#picker")).to_contain_text("#2")
         await expect(shown.chosen().locator(".n")).to_have_text("40")
+
+
+async def test_the_strip_says_when_things_were_and_no_time_covers_another(debugging, session):
+    async with debugging(session) as shown:
+        for width in (1280, 1024, 500):
+            await shown.page.set_viewport_size({"width": width, "height": 700})
+            await expect(shown.page.locator("#strip svg")).to_have_attribute("width", str(width))
+            texts = shown.page.locator("#strip .tick-text")
+            await expect(texts.first).to_have_text("0.008s")
+            boxes = await texts.evaluate_all(_PLACES)
+            assert (boxes[0][2], boxes[1][2]) == ("0.008s", "16.487s")
+            assert len(boxes) > 2
+            assert all(re.fullmatch(r"\d+(\.\d+)?s", words) for _, _, words in boxes)
+            boxes.sort()
+            assert all(one[1] < two[0] for one, two in pairwise(boxes))
+            assert (boxes[0][0], boxes[-1][1]) == pytest.approx((12, width - 12), abs=1)
+
+
+async def test_ids_are_cut_in_the_middle_as_on_a_terminal_where_there_is_no_room(debugging, tape, message):
+    call = {"tool_call_id": "call_0123456789abcdef"}
+    tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", sequence=1, content=call))])
+    path = tape.close()
+    async with debugging(path) as shown:
+        for width, tag, name in (
+            (1800, "evt_0123456789abcdef", "call_0123456789abcdef"),
+            (1280, "evt_012…abcdef", "call_01…abcdef"),
+            (1000, "evt_…cdef", "call…cdef"),
+        ):
+            await shown.page.set_viewport_size({"width": width, "height": 700})
+            await expect(shown.rows().first.locator(".tag")).to_have_text(tag)
+            await expect(shown.rows().first.locator(".call")).to_have_text(name)
+
+
+async def test_findings_are_counted_for_the_exchange_and_for_the_recording_and_listed_without_tabs(
+    debugging, tape, message
+):
+    numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
+    tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
+    async with debugging(tape.close(), "#x=2") as shown:
+        await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
+        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors in the recording")
+        await shown.keys("f")
+        await expect(shown.page.locator("#findings-pane .list-rows .row:visible")).to_have_count(2)
+        await expect(shown.page.locator("#tabs")).to_be_hidden()
+        await shown.keys("f")
+        await expect(shown.page.locator("#tabs")).to_be_visible()
 
 
 async def test_an_exchange_is_chosen_by_what_it_is_called(debugging, session):

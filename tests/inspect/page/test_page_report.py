@@ -51,7 +51,7 @@ async def test_it_opens_on_the_findings_and_leads_to_where_they_are(window, repo
         await expect(shown.panel()).to_contain_text("a sequence above 2")
         await expect(shown.panel()).to_contain_text("wiretape show runs/run.db --at 1:3")
         await expect(shown.panel().locator(".evidence")).to_contain_text("event: run.queued")
-        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors")
+        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors in the recording")
         await shown.keys("Enter")
         await shown.has_hash("x=1", "e=3", "tab=findings")
         await expect(shown.chosen().locator(".n")).to_have_text("3")
