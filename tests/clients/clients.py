@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
 KEY = "sk_test_clients"
 SESSION = "ses_1"
-PATIENCE_S = 20.0
+PATIENCE_S = 45
 SILENCE = "nothing more for too long"
 HEAD = (
     ("Content-Type", "text/event-stream"),

@@ -30,7 +30,7 @@ from wiretape.observe import Ending, Side
 from wiretape.recording import Exchange, open_recording
 
 ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "proxy", "replay", "inspect")]
-PATIENCE_S = 15
+PATIENCE_S = 45
 _T = TypeVar("_T")
 _P = TypeVar("_P", bound="Peer")
 

@@ -17,7 +17,7 @@ import pytest
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n"
-PATIENCE_S = 15
+PATIENCE_S = 45
 ESCAPE = chr(0x1B)
 TURN = chr(0x202E)
 

@@ -119,7 +119,7 @@ def proxying(program, url, name, **options):
 
 def ask(port):
     """Open the stream and read the two events; returns the connection."""
-    client = socket.create_connection(("127.0.0.1", port), timeout=15)
+    client = socket.create_connection(("127.0.0.1", port), timeout=45)
     client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     data = b""
     while data.count(EVENT) < 2:

@@ -24,7 +24,7 @@ def regular(start_module_proxy, tls_service, tmp_path_factory):
 
 def curl(proxy, *arguments):
     done = subprocess.run(
-        ["curl", "-sS", "--proxy", f"http://{proxy.address}", *arguments], capture_output=True, timeout=20, check=False
+        ["curl", "-sS", "--proxy", f"http://{proxy.address}", *arguments], capture_output=True, timeout=45, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

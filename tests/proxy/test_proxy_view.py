@@ -18,7 +18,7 @@ from wiretape_proxy.stderr import is_for_people
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-PATIENCE_S = 15
+PATIENCE_S = 45
 
 
 def event(number: int) -> bytes:

@@ -142,7 +142,7 @@ def replay(start):
     yield start_it
     for process in processes:
         process.send_signal(signal.SIGINT)
-        said = process.communicate(timeout=15)[1]
+        said = process.communicate(timeout=45)[1]
         assert process.returncode == 0, said
 
 

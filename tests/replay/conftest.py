@@ -31,6 +31,8 @@ from wiretape_replay import Options, Replay, serve_replay
 from wiretape_replay.pace import Pace
 
 MS = 1_000_000
+_PATIENCE_S = 45
+_SILENCE_S = 0.3
 STREAM = "/v1/sessions/s1/events/stream"
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
 
@@ -127,7 +129,7 @@ class Caller:
     def __init__(self, url: str, *, receive_buffer: int | None = None) -> None:
         where = urlsplit(url)
         self.socket = socket.socket()
-        self.socket.settimeout(20)
+        self.socket.settimeout(_PATIENCE_S)
         if receive_buffer:
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
         self.socket.connect((where.hostname, where.port))
@@ -140,12 +142,15 @@ class Caller:
         if body:  # after the head alone the answer may be there already, and be a reset
             self.socket.sendall(body)
 
-    def read(self, *, patience: float = 20) -> Seen:
-        """Everything until the connection ends, or `patience` seconds of silence."""
-        self.socket.settimeout(patience)
+    def read(self, staying: bytes | tuple[bytes, ...] | None = None) -> Seen:
+        """Everything until the connection ends, or until a silence after what ends in `staying`."""
         data = bytearray()
         try:
-            while piece := self.socket.recv(65536):
+            while True:
+                stays = staying is not None and data.endswith(staying)
+                self.socket.settimeout(_SILENCE_S if stays else _PATIENCE_S)
+                if not (piece := self.socket.recv(65536)):
+                    break
                 data += piece
         except ConnectionResetError:
             return Seen(bytes(data), "reset")

@@ -28,7 +28,7 @@ from wiretape_replay.tape.player import TapePlayer
 MS = 1_000_000
 TOKEN = "let-me-in"
 HEAD = Head(200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), Framing.CHUNKED)
-_PATIENCE_S = 20
+_PATIENCE_S = 45
 
 
 def event(number: int, at_ms: float, type_: str = "tool.started", **more: object) -> Entry:

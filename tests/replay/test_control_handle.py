@@ -145,7 +145,7 @@ def test_who_follows_or_waits_over_http_is_let_go_in_an_orderly_way_when_the_blo
 
 
 async def _waited_for(changes: Changes) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(45):
         while changes.waiting < 2:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0)
 

@@ -458,7 +458,7 @@ async def test_the_feed_ends_with_the_replay_and_does_not_hold_it_up(play, entri
         feed = await stage.ask("/_wiretape/events", _asked(b""))
         await feed.begun()
         await _message(feed)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(45):
             stage.operations.changes.close()
             while await feed.chunk():
                 pass

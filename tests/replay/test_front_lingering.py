@@ -13,7 +13,7 @@ from wiretape_replay.front import lingering, server
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.server import Front
 
-_PATIENCE_S = 30
+_PATIENCE_S = 45
 _MORE = bytes(16 * 1024 * 1024)
 
 _LAST = b"GET /last HTTP/1.1\r\nHost: x\r\n\r\n"

@@ -61,7 +61,7 @@ async def judged(path, judge, **options):
     """A client of a replay that is judged."""
     async with (
         serve_replay(path, Options(**options), judge=judge) as playing,
-        httpx.AsyncClient(base_url=playing.url, headers=KEY, timeout=20) as client,
+        httpx.AsyncClient(base_url=playing.url, headers=KEY, timeout=45) as client,
     ):
         yield client
 
@@ -300,7 +300,7 @@ def replaying(*args):
 def break_a_rule(url):
     """Reconnect without a cursor."""
     for _ in range(2):
-        with httpx.stream("GET", url + STREAM, headers=KEY, timeout=20) as response:
+        with httpx.stream("GET", url + STREAM, headers=KEY, timeout=45) as response:
             text = ""
             for part in response.iter_text():
                 text += part
@@ -353,10 +353,10 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--service", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--report", "nothing"], "is no report to write"),
         (["--record", "{run}"], "exists"),
-        (["--config", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--config", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--config", "nowhere.toml", "--no-config"], "not both"),
     ],
 )

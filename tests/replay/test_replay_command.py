@@ -63,7 +63,7 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(reco
         assert httpx.get(url + STREAM).content == b"data: 1\n\n"
         assert httpx.get(url + "/v1/nothing?api_key=sk-secret").status_code == 501
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=45)
 
     assert line == f"Replaying {recording} (3 exchanges) on {url} at its own speed; Ctrl-C to stop.\n"
     assert err.splitlines() == [
@@ -86,7 +86,7 @@ def test_it_stops_with_streams_open(recording):
         with httpx.stream("GET", url + STREAM) as response:
             next(response.iter_raw())
             process.send_signal(signal.SIGTERM)
-            out, err = process.communicate(timeout=20)
+            out, err = process.communicate(timeout=45)
 
     assert f"GET {STREAM} → exchange 3, 200, client-closed\n" in err
     assert (out, process.returncode) == ("", 0)
@@ -97,7 +97,7 @@ def test_it_says_when_everything_was_asked_for(reel):
     with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, url):
         httpx.get(url + "/v1")
         process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=20)[1]
+        err = process.communicate(timeout=45)[1]
 
     assert err.splitlines()[1:] == [
         "Served 1 request; 0 requests had no match.",
@@ -111,7 +111,7 @@ def test_a_long_list_of_what_was_never_asked_for_is_cut(reel):
         reel.exchange([b"{}"], target=f"/v1/{number}", headers=JSON)
     with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, _):
         process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=20)[1]
+        err = process.communicate(timeout=45)[1]
 
     assert err.splitlines()[-3:] == ["     20  GET /v1/19", "  and 5 more.", "The client broke no rule."]
 
@@ -120,7 +120,7 @@ def test_recorded_text_cannot_steer_the_terminal(reel):
     reel.exchange([b"{}"], target="/v1/\x1b[2J\u009b", headers=JSON)
     with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, _):
         process.send_signal(signal.SIGINT)
-        err = process.communicate(timeout=20)[1]
+        err = process.communicate(timeout=45)[1]
 
     assert "GET /v1/\\x1b[2J\\x9b" in err
 

@@ -37,7 +37,7 @@ class Running:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGINT)
-        self.said = self.process.communicate(timeout=20)[1]
+        self.said = self.process.communicate(timeout=45)[1]
         return self.process.returncode
 
 

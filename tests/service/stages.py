@@ -21,7 +21,7 @@ from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import default_setup
 from wiretape_replay.service.serving import ServeOptions, serve_scenario
 
-PATIENCE_S = 20
+PATIENCE_S = 45
 _numbers = itertools.count(1)
 KEYS = {
     "alice": Key("acme", "wks_a"),

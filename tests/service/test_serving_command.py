@@ -56,7 +56,7 @@ def test_the_command_serves_a_file_says_where_and_ends_with_a_verdict(tmp_path):
 
 def _post(url, key=DEFAULT_KEY):
     request = urllib.request.Request(url, b"{}", {"Authorization": f"Bearer {key}"})  # noqa: S310 - our own server
-    with urllib.request.urlopen(request, timeout=20) as response:  # noqa: S310
+    with urllib.request.urlopen(request, timeout=45) as response:  # noqa: S310
         return json.load(response)
 
 
@@ -70,12 +70,12 @@ def test_the_list_names_every_scenario_that_ships():
     ("args", "words"),
     [
         (["helo"], "There is no scenario helo, did you mean hello?"),
-        (["nowhere.toml"], "nowhere.toml cannot be read"),
+        (["nowhere.toml"], "There is no file nowhere.toml"),
         (["--listen", "here"], "is no address to listen on"),
-        (["--service", "nowhere.toml"], "nowhere.toml cannot be read"),
-        (["--faults", "nowhere.toml"], "nowhere.toml cannot be read"),
+        (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
+        (["--faults", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--seed", str(2**63)], "A seed has to be a whole number, from -2^63 to 2^63 - 1."),
-        (["--data", "no/such/folder/x.db"], "cannot be made"),
+        (["--data", "no/such/folder/x.db"], "cannot be written: there is no folder no/such/folder"),
         (["--report", "junit"], "is no report to write"),
     ],
 )

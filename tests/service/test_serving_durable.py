@@ -27,7 +27,7 @@ pace = 0.002
 steps = [{ repeat = 12, steps = [{ say = "One two three." }, { tool = "count", output = { counted = 3 } }] }]
 """
 _FORKED = multiprocessing.get_context("forkserver")
-_PATIENCE_S = 30
+_PATIENCE_S = 45
 
 
 class Killed:

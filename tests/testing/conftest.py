@@ -33,7 +33,7 @@ KEY = {"Authorization": "Bearer key-1"}
 
 def get(url, target="/v1/other", headers=KEY):
     where = urlsplit(url)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     try:
         connection.request("GET", target, headers=headers)
         answer = connection.getresponse()
@@ -45,7 +45,7 @@ def get(url, target="/v1/other", headers=KEY):
 def read(url, events=3, cursor=None, deltas=False):
     "Read so many durable events of the stream, and leave; returns their ids."
     where = urlsplit(url)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     ids = []
     try:
         cursor = {"Last-Event-ID": cursor} if cursor else {}

@@ -20,7 +20,7 @@ STREAM = "/v1/sessions/s1/events/stream"
 
 def read(url: str) -> bytes:
     """Read the stream to its end, without a cursor."""
-    with urlopen(Question(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=20) as answer:  # noqa: S310
+    with urlopen(Question(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=45) as answer:  # noqa: S310
         return b"".join(answer.readline() for _ in range(12))
 
 
@@ -61,7 +61,7 @@ def test_findings_are_an_assertion_that_failed(recording, folders):
 
 def test_an_exception_of_the_blocks_own_is_told_what_the_client_did(recording, folders):
     with pytest.raises(HTTPError) as error, replay(recording) as service:
-        urlopen(f"{service.url}/v1/other", timeout=20)  # noqa: S310 - and without a key
+        urlopen(f"{service.url}/v1/other", timeout=45)  # noqa: S310 - and without a key
     error.value.close()
     (note,) = error.value.__notes__
     assert note.startswith("The client broke CLI001 (1 finding).")

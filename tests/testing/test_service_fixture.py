@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 def ask(service, method, path, body=None, **headers):
     where = urlsplit(service.url)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, service.headers | headers)
@@ -20,7 +20,7 @@ def ask(service, method, path, body=None, **headers):
 def follow(service, session, cursor=None):
     "Read a session until it is idle; the types of its events, and the last cursor."
     where = urlsplit(service.url)
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     types = []
     try:
         cursor = {"Last-Event-ID": cursor} if cursor else {}

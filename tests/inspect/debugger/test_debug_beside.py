@@ -22,7 +22,7 @@ def beside(*args):
         try:
             said = next(filter(None, map(_SAID.fullmatch, process.stderr)))
             where = urlsplit(said[1])
-            with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
+            with socket.create_connection((where.hostname, where.port), timeout=45) as connection:
                 cookie = re.search(r"Set-Cookie: ([^;]+)", get(connection, f"/?{where.query}"))[1]
                 yield process, connection, lambda path: body(get(connection, path, cookie))
         finally:

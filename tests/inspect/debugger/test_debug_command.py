@@ -35,7 +35,7 @@ def debugging(*args, **options):
 
 def asked(where, path, cookie=""):
     """An open connection, and what it answered."""
-    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=20)
+    connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     connection.request("GET", path, headers={"Cookie": cookie} if cookie else {})
     return connection, connection.getresponse()
 

@@ -15,7 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from wiretape_inspect.debugging.serving import serve_debugger
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE_MS = 20_000
+PATIENCE_MS = 45_000
 expect.set_options(timeout=PATIENCE_MS)
 
 
