@@ -1,5 +1,6 @@
 """What a project sets for itself: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
+import os
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
@@ -49,6 +50,8 @@ class Config:
 def find_config(start: Path) -> Config:
     """What the nearest file at or above the folder `start` sets; nothing when there is none.  Raises InputError."""
     for folder in (start, *start.parents):
+        if not os.access(folder, os.X_OK):
+            continue
         for path in (folder / OWN_FILE, folder / PROJECT_FILE):
             if path.name == OWN_FILE and (path.exists() or path.is_symlink()) and not path.is_file():
                 raise InputError(f"{said(path)} is no file, so no configuration can be read from it.")

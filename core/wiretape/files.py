@@ -3,6 +3,8 @@
 What is said is a sentence for an `InputError`, which makes it safe to print.
 """
 
+import errno
+import os
 import shutil
 import stat
 import tempfile
@@ -27,19 +29,54 @@ def unreadable(path: Path, error: OSError) -> str:
     return f"{path} cannot be read: {error.strerror or error}."
 
 
-def unwritable(path: Path, error: OSError) -> str:
+def unwritable(path: Path, error: Exception) -> str:
     """That a file cannot be written."""
-    return f"{path} cannot be written: {error.strerror or error}."
+    if isinstance(error, FileNotFoundError):
+        return f"{path} cannot be written: there is no folder {path.parent}."
+    return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
 def taken(path: Path, option: str = "--output", otherwise: str = "") -> str:
     """That a file which was to be made is there; `otherwise` is what can be done but giving `option` another name."""
+    if path.is_dir():
+        return f"{path} is a directory: give {option} another name."
     return f"{path} exists: give {option} another name{otherwise and f', or {otherwise}'}."
 
 
 def is_read(path: Path, option: str = "--output") -> str:
     """That a file which was to be written is one of those that are read."""
     return f"{path} is what is read: give {option} another name."
+
+
+def there(path: Path) -> bool:
+    """Whether something is there, as far as anybody may look."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
+
+
+def same(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one file that is there."""
+    return there(one) and there(other) and one.samefile(other)
+
+
+def hindrance(path: Path) -> OSError | None:
+    """What can be seen, without touching anything, to keep a file from being made or written at `path`."""
+    try:
+        if path.is_dir():
+            return _error(errno.EISDIR)
+        if path.exists():
+            return None if os.access(path, os.W_OK) else _error(errno.EACCES)
+        if not path.parent.is_dir():
+            return _error(errno.ENOTDIR if path.parent.exists() else errno.ENOENT)
+        return None if os.access(path.parent, os.W_OK | os.X_OK) else _error(errno.EACCES)
+    except OSError as error:
+        return error
+
+
+def _error(number: int) -> OSError:
+    return OSError(number, os.strerror(number))
 
 
 def is_pipe(path: Path) -> bool:

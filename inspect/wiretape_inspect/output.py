@@ -12,7 +12,7 @@ from typing import BinaryIO
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import FORCE, is_read, taken, unwritable
+from wiretape.files import FORCE, hindrance, is_read, same, taken, there, unwritable
 from wiretape_inspect.lines import Paper
 
 
@@ -84,15 +84,13 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
 
 def check(path: Path, *, force: bool, recording: Path) -> None:
     """Raises InputError where it can be seen, without touching anything, that `opened` would refuse `path`."""
-    try:
-        there = path.exists()
-        itself = there and path.samefile(recording)
-    except OSError as error:
-        raise InputError(unwritable(path, error)) from None
-    if itself:
+    if same(path, recording):
         raise InputError(is_read(path))
-    if there and not force:
+    if there(path) and not force:
         raise InputError(taken(path, otherwise=FORCE))
+    error = hindrance(path)
+    if error is not None:
+        raise InputError(unwritable(path, error))
 
 
 def _create(path: Path, *, force: bool, recording: Path) -> int:

@@ -2,11 +2,11 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.files import FORCE, is_read, taken, unwritable
+from wiretape.files import FORCE, is_read, same, taken, there, unwritable
 from wiretape.recording import Recording, check_output, open_recording
 from wiretape.recording.file import claim_writing, remove, remove_beside
 from wiretape.recording.formats import Incoming, store
@@ -16,10 +16,10 @@ from wiretape.text import printable
 
 def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
     """Raises InputError where `to` is one of the files that are read, exists (unless `force`) or cannot be made."""
-    if not to.exists():
+    if not there(to):
         check_output(to, append=False)
         return
-    if any(source.exists() and to.samefile(source) for source in sources):
+    if any(same(to, source) for source in sources):
         raise InputError(is_read(to))
     if not force:
         raise InputError(taken(to, otherwise=FORCE))
@@ -45,13 +45,14 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
     except OSError as error:
         raise InputError(unwritable(to, error)) from None
     finally:
-        remove(made)
+        with suppress(OSError):
+            remove(made)
 
 
 @contextmanager
 def _nobody_writing(to: Path) -> Iterator[None]:
     """Raises RecordingError where a recorder is at work on the recording that is to be replaced, and OSError."""
-    if not (to.exists() and begins_like_sqlite(to)):
+    if not (there(to) and begins_like_sqlite(to)):
         yield
         return
     descriptor = claim_writing(to)

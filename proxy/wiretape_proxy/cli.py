@@ -14,7 +14,7 @@ import click
 
 from wiretape import local
 from wiretape.errors import InputError
-from wiretape.files import PATH, unreadable
+from wiretape.files import PATH, there, unreadable
 from wiretape.text import printable
 from wiretape_proxy import settings, stderr
 from wiretape_proxy.needed import only_needed_addons
@@ -184,7 +184,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
 
 def _check_output(path: Path, *, append: bool) -> None:
     """Complain of what can be seen to be wrong before anything is started.  Raises InputError."""
-    if (path.exists() and not append) or not os.access(path.parent, os.W_OK | os.X_OK):
+    if (there(path) and not append) or not os.access(path.parent, os.W_OK | os.X_OK):
         from wiretape.recording import check_output  # noqa: PLC0415 - slow to import, and usually not needed
 
         check_output(path, append=append)

@@ -7,6 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
+from wiretape.config import find_config
 
 COMMANDS = [
     *("report {}", "show {}", "sessions {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
@@ -47,3 +48,48 @@ def test_a_file_that_must_not_be_read_is_told_alike(told, command, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, *how, **more: path != "run.db" and may(path, *how, **more))
     monkeypatch.setattr(Path, "open", denied)
     assert told(command) == "Error: run.db cannot be read: Permission denied.\n"
+
+
+OUTPUTS = [
+    *("trim run.tape --exchange 1 -o {}", "merge run.tape b.tape -o {}", "import run.tape -o {}", "demo -o {}"),
+    *("export run.tape --format har -o {}", "report run.tape --no-config -o {}", "replay run.tape --record {}"),
+    "report run.tape --no-config --write-baseline {}",
+    *("replay run.tape --report text:{}", "proxy http://127.0.0.1:9 --output {}", "serve hello --data {}"),
+]
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_a_file_that_cannot_be_made_is_told_alike(told, command):
+    for name in ("run.tape", "b.tape"):
+        Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
+    assert told(command.format("none/x")) == "Error: none/x cannot be written: there is no folder none.\n"
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+def test_a_folder_that_nobody_may_look_into_is_told_alike(told, command, monkeypatch):
+    """Whoever runs the tests may look into everything, so that looking has to be denied in another way."""
+    for name in ("run.tape", "b.tape"):
+        Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
+    Path("dark").mkdir()
+    stat, make, may = os.stat, os.open, os.access
+
+    def denied(do):
+        def done(path, *args, **more):
+            if str(path) == "dark/x":
+                raise PermissionError(13, "Permission denied")
+            return do(path, *args, **more)
+
+        return done
+
+    monkeypatch.setattr(os, "stat", denied(stat))
+    monkeypatch.setattr(os, "open", denied(make))
+    monkeypatch.setattr(os, "access", lambda path, *how, **more: str(path) != "dark" and may(path, *how, **more))
+    assert told(command.format("dark/x")) == "Error: dark/x cannot be written: Permission denied.\n"
+
+
+def test_settings_above_a_folder_that_nobody_may_look_into_are_not_looked_for(tmp_path, monkeypatch):
+    (tmp_path / "dark" / "here").mkdir(parents=True)
+    (tmp_path / "dark" / "wiretape.toml").write_text("[report]\nselect = ['SEQ']\n", "utf-8")
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, *how: Path(path) != tmp_path / "dark" and may(path, *how))
+    assert find_config(tmp_path / "dark" / "here").file is None

@@ -108,7 +108,7 @@ def test_findings_that_came_along_are_not_found_twice(run):
         (["odd.txt", "--format", "jsonl"], "odd.txt, line 1: it is no JSON"),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
         (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
-        (["run.tape", "-o", "missing/run.db"], "Cannot record to missing/run.db: No such file or directory."),
+        (["run.tape", "-o", "missing/run.db"], "missing/run.db cannot be written: there is no folder missing."),
         (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: it has to be a method"),
     ],
 )
@@ -156,8 +156,12 @@ def test_what_is_wrong_with_what_comes_through_a_pipe_is_said_of_the_pipe(run, p
     path = pipe(TAPE.replace("request", "requst").encode())
     told = run("import", path, "--output", "run.db")
     assert told.stderr == f"Error: {path}, line 4: requst: there is no such key of an exchange, did you mean request?\n"
-    assert run("import", path).stderr.endswith("What comes through a pipe has no name: give --output one for the recording.\n")
-    assert run("import", "-").stderr.endswith("What comes through a pipe has no name: give --output one for the recording.\n")
+    assert run("import", path).stderr.endswith(
+        "What comes through a pipe has no name: give --output one for the recording.\n"
+    )
+    assert run("import", "-").stderr.endswith(
+        "What comes through a pipe has no name: give --output one for the recording.\n"
+    )
     assert not Path("run.db").exists()
 
 

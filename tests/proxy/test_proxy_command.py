@@ -305,7 +305,7 @@ def test_a_service_that_does_not_answer_is_said(tmp_path):
 def test_an_output_in_a_folder_that_does_not_exist_is_said_before_the_service_is_asked_for(tmp_path):
     line = refused("http://no-such-host.invalid:80", "--output", str(tmp_path / "none" / "run.db"))
 
-    assert line == f"Error: Cannot record to {tmp_path}/none/run.db: No such file or directory.\n"
+    assert line == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
 
 
 def test_an_upstream_is_needed_in_reverse_mode_only():

@@ -153,7 +153,7 @@ def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service
         ("wiretape_upstream=service", "wiretape_upstream: 'service' names no service"),
         ("wiretape_ouptut=run.db", "There is no option wiretape_ouptut; those of wiretape are wiretape_output, "),
         ("wiretape_config=none.toml", "There is no file none.toml."),
-        ("wiretape_output=none/run.db", "Cannot record to none/run.db: No such file or directory."),
+        ("wiretape_output=none/run.db", "none/run.db cannot be written: there is no folder none."),
     ],
 )
 def test_mitmdump_says_in_one_sentence_which_option_makes_no_sense_and_ends(program, service, option, part, tmp_path):

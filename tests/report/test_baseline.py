@@ -113,7 +113,7 @@ def test_a_project_can_name_a_baseline_that_is_still_to_be_made(run, record, tmp
     (tmp_path / "wiretape.toml").write_text('baseline = "project.json"\nselect = ["SEQ001"]\n')
     path = record(many(1))
     missing = run("report", path)
-    assert (missing.exit_code, "make it with --write-baseline" in missing.stderr) == (2, True)
+    assert (missing.exit_code, "Make it with --write-baseline" in missing.stderr) == (2, True)
     assert run("report", path, "--write-baseline", "project.json").exit_code == 0
     assert run("report", path).exit_code == 0
 

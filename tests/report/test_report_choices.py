@@ -75,7 +75,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--prune-baseline", "--prune-baseline needs a --baseline."),
         ("--baseline nowhere.json", "There is no file nowhere.json. Make it with"),
         ("--config a --no-config", "not both"),
-        ("--config nowhere.toml", "nowhere.toml cannot be read"),
+        ("--config nowhere.toml", "There is no file nowhere.toml"),
     ],
 )
 def test_what_does_not_fit_together_is_told(run, path, tmp_path, arguments, said):

@@ -233,7 +233,7 @@ async def test_the_file_is_for_its_owner_and_one_service_only(serve, tmp_path):
     [
         (lambda path: path.write_bytes(b"no database at all, but long enough" * 20), "no data of wiretape serve"),
         (lambda path: _database(path, "CREATE TABLE other (x)"), "no data of wiretape serve"),
-        (lambda path: path.mkdir(), "cannot be opened"),
+        (lambda path: path.mkdir(), "cannot be written: Is a directory"),
     ],
 )
 async def test_other_files_are_refused_in_one_sentence(tmp_path, make, words):

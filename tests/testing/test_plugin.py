@@ -170,7 +170,7 @@ def test_findings_are_told_when_they_cannot_be_recorded(project):
         [
             "The client broke CLI002 (1 finding).",
             "error CLI002 (exchange 2): Expected `e3` as Last-Event-ID, got none.",
-            "Cannot record to *replayed.db: *",
+            "*replayed.db cannot be written: *",
         ]
     )
     assert "Traceback" not in text_of(result)
@@ -398,7 +398,7 @@ def test_what_was_asked_can_be_looked_at(project):
             replay = wiretape_replay("run.db", mode="tape", allow_misses=True)
             assert [entry.target for entry in replay.unconsumed] == [STREAM, "/v1/other"]
             get(replay.url, "/v1/other")
-            connection = http.client.HTTPConnection(urlsplit(replay.url).netloc, timeout=20)
+            connection = http.client.HTTPConnection(urlsplit(replay.url).netloc, timeout=45)
             connection.request("POST", "/v1/runs?a=1", body=json.dumps({"n": 1}), headers=KEY)
             connection.getresponse().read()
             connection.close()

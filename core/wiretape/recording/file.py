@@ -1,6 +1,5 @@
 """The SQLite file under a recording that is being written."""
 
-import errno
 import fcntl
 import os
 import secrets
@@ -17,7 +16,7 @@ from sqlite_utils import Database
 
 from wiretape import __version__
 from wiretape.errors import RecordingError
-from wiretape.files import taken
+from wiretape.files import hindrance, taken, there, unwritable
 from wiretape.recording import schema
 from wiretape.recording.model import Capture
 from wiretape.recording.reader import open_database
@@ -65,7 +64,7 @@ class OpenFile:
             if fresh:
                 remove(path)
             if isinstance(error, sqlite3.Error | OSError):
-                raise RecordingError(f"Cannot record to {path}: {error}.") from None
+                raise RecordingError(unwritable(path, error)) from None
             raise
 
     @property
@@ -166,14 +165,10 @@ def _iso(unix_ns: int) -> str:
 
 def check_output(path: Path, *, append: bool) -> None:
     """Raises RecordingError when it can be seen, without touching anything, that no recording can begin at `path`."""
-    if path.exists():
-        if not append and not (path.is_file() and path.stat().st_size == 0):
-            raise RecordingError(_taken(path))
-    elif not path.parent.is_dir():
-        reason = errno.ENOTDIR if path.parent.exists() else errno.ENOENT
-        raise RecordingError(f"Cannot record to {path}: {os.strerror(reason)}.")
-    elif not os.access(path.parent, os.W_OK | os.X_OK):
-        raise RecordingError(f"Cannot record to {path}: {os.strerror(errno.EACCES)}.")
+    if there(path) and not append and not (path.is_file() and path.stat().st_size == 0):
+        raise RecordingError(_taken(path))
+    if (error := hindrance(path)) is not None:
+        raise RecordingError(unwritable(path, error))
 
 
 def _claim(path: Path, *, append: bool) -> bool:
@@ -188,7 +183,7 @@ def _claim(path: Path, *, append: bool) -> bool:
             return False
         raise RecordingError(_taken(path)) from None
     except OSError as error:
-        raise RecordingError(f"Cannot record to {path}: {error.strerror or error}.") from None
+        raise RecordingError(unwritable(path, error)) from None
     return True
 
 

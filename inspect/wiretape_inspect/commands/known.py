@@ -9,7 +9,7 @@ import click
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.files import PATH, unwritable
+from wiretape.files import PATH, hindrance, there, unwritable
 from wiretape.text import printable
 from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
@@ -50,7 +50,7 @@ def known_of(given: Mapping[str, Any], config: Config) -> Known:
         raise click.UsageError("Give --prune-baseline or --strict-baseline: what is pruned is needed.")
     if known.write and (known.prune or known.strict):
         raise click.UsageError("--write-baseline writes a baseline that fits; give it alone.")
-    if known.write and known.file and not known.file.exists() and known.file.resolve() == known.write.resolve():
+    if known.write and known.file and not there(known.file) and known.file.resolve() == known.write.resolve():
         # It is only now being made.
         return Known(None, known.write, prune=False, strict=False)
     return known
@@ -71,9 +71,11 @@ def load(known: Known) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
 
     Raises InputError; what is to be written is looked at first, for only a baseline may be replaced.
     """
-    older = known.write if known.write is not None and known.write.exists() else None
+    older = known.write if known.write is not None and there(known.write) else None
     if older is not None and not older.is_file():
         raise InputError(f"{printable(str(older))} is no regular file: give --write-baseline another name.")
+    if known.write is not None and (error := hindrance(known.write)) is not None:
+        raise InputError(unwritable(known.write, error))
     earlier = baseline.load(older, replacing=True) if older is not None else []
     return baseline.load(known.file) if known.file is not None else [], earlier
 

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import combinations
 from pathlib import Path
 
 import click
 
-from wiretape.files import PATH
+from wiretape.files import PATH, same
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Incoming
 from wiretape.text import printable
@@ -36,9 +37,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """
     if len(files) < 2:
         raise click.UsageError("Give two recordings or more.")
-    if any(
-        one.exists() and other.exists() and one.samefile(other) for i, one in enumerate(files) for other in files[:i]
-    ):
+    if any(same(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("One recording is given twice.")
     placing.check(to, files, force=force)
     with ExitStack() as opened:

@@ -11,7 +11,7 @@ import click
 
 from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
-from wiretape.files import PATH, is_read
+from wiretape.files import PATH, is_read, same, there
 from wiretape.recording import Recording, open_recording
 from wiretape.rules import Severity
 from wiretape.text import printable
@@ -150,11 +150,11 @@ def _listed(option: str, values: Sequence[str]) -> list[str]:
 def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequence[Path]) -> None:
     """A report replaces an older one, but a slip of the hand must not replace a recording.  Raises InputError."""
     for path in paths:
-        if path is None or not path.is_file():
+        if path is None or not there(path) or not path.is_file():
             continue
         if _begins(path) == _SQLITE:
             raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
-        if any(file.is_file() and path.samefile(file) for file in judged):
+        if any(same(path, file) for file in judged):
             raise InputError(is_read(path, option))
 
 

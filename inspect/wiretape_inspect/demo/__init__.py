@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import PATH, unwritable
+from wiretape.files import PATH, there, unwritable
 from wiretape.observe import header
 from wiretape.recording import check_output, open_recording
 from wiretape.recording.file import remove
@@ -47,7 +47,7 @@ def demo(ctx: click.Context, output: Path) -> None:
 
 def _make_room(path: Path) -> None:
     """Remove the recording of an earlier demo.  Raises InputError for any other file, and where none can be made."""
-    if not path.exists():
+    if not there(path):
         check_output(path, append=False)
         return
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
-from wiretape.files import taken
+from wiretape.files import taken, there
 from wiretape.observe import Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings
@@ -191,6 +191,6 @@ class Judge:
 
 def _check(record: Path) -> None:
     """Raises RecordingError when a file cannot be a new recording."""
-    if record.exists():
+    if there(record):
         raise RecordingError(taken(record, "--record"))
     check_output(record, append=False)

@@ -11,6 +11,7 @@ import click
 from wiretape.cli import subcommand
 from wiretape.config import NEVER
 from wiretape.errors import InputError
+from wiretape.files import hindrance, unwritable
 from wiretape.rules import CATALOGUE, Party
 from wiretape.text import nearest, printable
 
@@ -38,9 +39,8 @@ class Wanted:
             similar = nearest(form, forms)
             guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
             raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
-        folder = Path(file).parent
-        if not folder.is_dir():
-            raise InputError(f"{printable(file)} cannot be written: there is no folder {printable(str(folder))}.")
+        if file != _STDOUT and (error := hindrance(Path(file))) is not None:
+            raise InputError(unwritable(Path(file), error))
         return cls(form, file)
 
 

@@ -240,7 +240,7 @@ def _locked(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
-        raise InputError(f"{printable(str(path))} cannot be opened: {error.strerror or error}.") from None
+        raise InputError(unwritable(path, error)) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
