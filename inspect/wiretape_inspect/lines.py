@@ -89,8 +89,12 @@ PLAIN = Paper()
 def _brief(span: Span) -> Span:
     """An id by its beginning and its end, which tell it from others: `evt_400…7783e9`."""
     text, style = span
-    brief = style in _IDS and len(text) > _BEGIN + _END + 1
-    return (f"{text[:_BEGIN]}…{text[-_END:]}", style) if brief else span
+    room = _BEGIN + 1 + _END
+    if style not in _IDS or len(text) <= room:
+        return span
+    # In a column, where it is padded, all of the others are as long.
+    said = text.rstrip(" ")
+    return (f"{said[:_BEGIN]}…{said[-_END:]}" if len(said) > room else said.ljust(room)), style
 
 
 def head(exchange: Exchange) -> list[Span]:

@@ -13,7 +13,8 @@ from wiretape.rules.explained import explained
 from wiretape.rules.vectors import vectors_of
 from wiretape_inspect.examples import Example
 
-_WIDTH = 100
+WIDTH = 100
+"""How many columns the text for a terminal has, unless there are fewer."""
 _BASES = {
     "stated": "the specification says so",
     "inferred": "it follows from what the specification says, or is plainly meant",
@@ -69,21 +70,22 @@ def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"{rule.code:<8} {rule.name:<{wide}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
 
 
-def text_lines(explanation: Explanation, *, everything: bool = False) -> Iterator[str]:
-    """A rule for a terminal."""
+def text_lines(explanation: Explanation, *, everything: bool = False, width: int = WIDTH) -> Iterator[str]:
+    """A rule for a terminal that has so many columns."""
     rule = explanation.rule
     yield f"{rule.code} {rule.name}"
     yield ""
     for paragraph in about(rule):
-        yield from [*_wrapped(paragraph), ""]
+        yield from [*_wrapped(paragraph, width), ""]
     for name, value in _facts(rule):
-        yield from _hanging(f"{name + ':':<11} ", value)
+        yield from _hanging(f"{name + ':':<11} ", value, width)
     for head, text in _sections(explanation):
-        yield from ["", head, *_wrapped(text, "  ")]
+        yield from ["", head, *_wrapped(text, width, "  ")]
     for example in explanation.examples if everything else explanation.main():
-        yield from ["", f"{_verb(example)}: {example.shows}", ""]
+        yield from ["", *_wrapped(f"{_verb(example)}: {example.shows}", width), ""]
         yield from (f"    {line}".rstrip() for line in example.traffic)
-        yield from (f"  => {line}" for line in example.found)
+        for line in example.found:
+            yield from _hanging("  => ", line, width)
 
 
 def markdown_lines(explanation: Explanation) -> Iterator[str]:
@@ -176,9 +178,9 @@ def _verb(example: Example) -> str:
     return "This breaks it" if example.breaks else "This keeps it"
 
 
-def _wrapped(text: str, indent: str = "") -> list[str]:
-    return wrap(text, _WIDTH, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
+def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
+    return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
 
 
-def _hanging(head: str, text: str) -> list[str]:
-    return wrap(text, _WIDTH, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
+def _hanging(head: str, text: str, width: int) -> list[str]:
+    return wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)

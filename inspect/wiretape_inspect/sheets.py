@@ -77,7 +77,8 @@ def _line(name: str, stretch: Stretch, wide: int) -> list[Span]:
     outcome = "open" if stretch.open else stretch.outcome
     return [
         (f"{name:>8}  ", "dim"),
-        (f"{stretch.id:<{wide}}  ", ""),
+        (f"{stretch.id:<{wide}}", "call" if name == "tool" else "id"),
+        ("  ", ""),
         (f"{places:<15} {lasted:>9}  ", "dim"),
         (f"{outcome:<14}  ", style),
         (f"{count(stretch.events, 'event')}  {stretch.name}", ""),
@@ -120,7 +121,8 @@ def _joined(row: Joined, first: int, second: int) -> list[Span]:
     return [
         (f"{row.status:>8}  ", style),
         (f"{_here(row.first):<{first}}  {_here(row.second):<{second}}  ", style),
-        (f"{row.id}  ", ""),
+        (row.id, "id"),
+        ("  ", ""),
         (preview, "dim"),
     ]
 

@@ -7,6 +7,9 @@ from rich.cells import cell_len, set_cell_size
 Span = tuple[str, str]
 """A text and the name of its style."""
 
+_SEAMS = ("  ", " ", "?", "&", "/")
+"""Before what a line that is too long is best broken, the best first."""
+
 
 def text_of(spans: Iterable[Span]) -> str:
     """The text of a line."""
@@ -29,11 +32,11 @@ def wrapped(spans: Sequence[Span], width: int) -> Iterator[list[Span]]:
 
 
 def _breaks(text: str, width: int, indent: int) -> Iterator[tuple[int, int]]:
-    """Where lines begin and end: at two blanks, or one, if there are any in the second half of a line."""
+    """Where lines begin and end: at blanks, or the parts of an address, if any are in the second half of a line."""
     start, room = 0, width
     while (end := start + _fitting(text[start:], room)) < len(text):
-        blanks = (text.rfind(blank, start + room // 2, end + len(blank)) for blank in ("  ", " "))
-        end = next((at for at in blanks if at >= 0), end)
+        seams = (text.rfind(seam, start + room // 2, end + len(seam)) for seam in _SEAMS)
+        end = next((at for at in seams if at >= 0), end)
         yield start, end
         start = len(text) - len(text[end:].lstrip(" "))
         room = width - indent

@@ -43,6 +43,11 @@ def test_a_rule_is_explained_with_both_examples(run):
         assert part in output
 
 
+def test_what_is_explained_is_no_wider_than_the_terminal():
+    lines = rulebook.text_lines(rulebook.Explanation.of(CATALOGUE["SEQ001"]), width=50)
+    assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
+
+
 @pytest.mark.parametrize("code", ["seq001", "sequence-not-increasing", " SEQ001"])
 def test_a_rule_is_found_by_its_code_in_any_case_and_by_its_name(run, code):
     assert run("rule", code).output == run("rule", "SEQ001").output

@@ -171,8 +171,16 @@ def test_an_unknown_exchange_is_one_sentence_that_names_the_range(run, session):
     assert "from 1 to 4" in result.stderr
 
 
-def test_an_empty_recording_shows_nothing(tape, run):
-    assert run("show", tape.close()).output == ""
+def test_an_empty_recording_says_so_beside_the_output(tape, run):
+    result = run("show", tape.close())
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Nothing was recorded.\n")
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_a_filter_that_takes_nothing_says_so_beside_the_output(run, session, form):
+    result = run("show", session, "type:nothing", *form)
+
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "The filter takes nothing of this recording.\n")
 
 
 @pytest.mark.parametrize("command", [["show"], ["sessions"], ["export", "--format", "sse"]])
@@ -338,6 +346,25 @@ def test_long_ids_leave_room_for_what_an_event_holds_on_a_terminal(tape, message
         row = the_line(output, "tool.started")
         assert shown in row.split()
         assert "hello" in row
+
+
+def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
+    for name, run_id in (("evt_0123456789abcdef", "r1"), ("evt_1123456789abcdef0", "run_0123456789abcdef")):
+        tape.exchange(chunks=[(1, message("run.started", id=name, sequence=1, run_id=run_id))])
+    output = on_terminal(wiretape("show", tape.close(), "--calls"), PAGER="cat", NO_COLOR="1")
+
+    assert [line.split()[1] for line in output.splitlines()[1:]] == ["r1", "run_012…abcdef"]
+    assert [line.index(place) for line, place in zip(output.splitlines()[1:], ("1:1-?", "2:1-?"), strict=True)] == [
+        26
+    ] * 2
+
+
+def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
+    tape.exchange("/v1/sessions/" + "s" * 50 + "/events/stream?event_deltas=true")
+    output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1").splitlines()
+
+    assert output[0].endswith("/events")
+    assert output[1].startswith("      /stream?event_deltas=true  200")
 
 
 @pytest.mark.parametrize("no_color", [False, True])

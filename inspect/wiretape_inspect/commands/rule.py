@@ -69,7 +69,8 @@ def _lines(rules: list[Rule], form: str, *, one: bool, everything: bool) -> Iter
         explanation = rulebook.Explanation.of(each)
         yield from [""] if number else []
         if form == "text":
-            yield from rulebook.text_lines(explanation, everything=everything)
+            width = min(output.paper().width or rulebook.WIDTH, rulebook.WIDTH)
+            yield from rulebook.text_lines(explanation, everything=everything, width=width)
         else:
             yield from rulebook.markdown_lines(explanation)
 

@@ -95,7 +95,7 @@ def show(
             output.write_lines(_calls(recording, chosen, as_json=as_json), page=page)
         else:
             chosen = choosing.exchanges(recording, session=session, number=number)
-            output.write_lines(lines(recording, chosen, whole, as_json=as_json), page=page)
+            output.write_lines(_or_why(lines(recording, chosen, whole, as_json=as_json), whole), page=page)
 
 
 def _check(
@@ -110,6 +110,16 @@ def _check(
         raise click.UsageError("--resume names two streams: give it without a filter, and with no option but --json.")
     if follow and (session is not None or number is not None):
         raise click.UsageError("With --follow, choose with a filter: session:ID, or exchange:N.")
+
+
+def _or_why(found: Iterable[str], whole: Filter) -> Iterator[str]:
+    """The lines; where there are none, standard error says why."""
+    nothing = True
+    for line in found:
+        nothing = False
+        yield line
+    if nothing:
+        click.echo("The filter takes nothing of this recording." if whole.groups else "Nothing was recorded.", err=True)
 
 
 def _closely(recording: Recording, at: str, *, as_json: bool) -> Iterable[str]:
