@@ -45,8 +45,10 @@ def openings(path: Path | str) -> Iterator[Callable[[], Recording]]:
 def _other_form(path: Path) -> Format | None:
     """What `path` is where it is not a recording's own file, or that neither.  Raises RecordingError and InputError."""
     try:
-        if not path.is_file() or path.stat().st_size == 0 or begins_like_sqlite(path):
+        if not path.is_file() or begins_like_sqlite(path):
             return None
+        if path.stat().st_size == 0:
+            raise RecordingError(f"{path} is empty, so it is not a wiretape recording.")
         kind = format_of(path)
         text = kind is None and is_text(path)
     except OSError as error:

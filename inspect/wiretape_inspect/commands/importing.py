@@ -97,7 +97,7 @@ def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
     if url is None:
         return chosen.reader().read(file)
     if chosen.name != "sse":
-        raise click.UsageError(f"--url goes with sse, and this is {chosen.name}.")
+        raise click.UsageError(f"--url goes with sse, and this is {chosen.called}.")
     return sse.read(file, url)
 
 

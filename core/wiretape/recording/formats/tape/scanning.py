@@ -17,6 +17,7 @@ from wiretape.toml import said
 LISTS = ("events", "body", "answer-body")
 """Entries that may hold a list of observations."""
 _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)[ \t]*:(?:[ \t\n]|$)")
+_UNSPACED = re.compile(r"[A-Za-z][A-Za-z0-9_-]*:\S")
 _LIST = re.compile(r"[a-z-]+[ \t]*:[ \t]*(?:#.*)?\n?$")
 _DASH = re.compile(r"( *)-(?:[ \t\n]|$)")
 _IDLE = re.compile(r"[ \t]*(?:#.*)?\n?$")
@@ -150,6 +151,8 @@ class _Entries:
             self._go_on(text)
         elif not _IDLE.match(text):
             what = "here a key has to stand, at the beginning of the line, as in request: GET /"
+            if _UNSPACED.match(text):
+                what = "a space has to stand behind the colon"
             raise self._scanner.wrong(line.line, what)
 
     def finished(self, document: Document, offset: int) -> Document:
