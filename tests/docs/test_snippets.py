@@ -12,6 +12,7 @@ import shlex
 import textwrap
 import tomllib
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import click
@@ -187,7 +188,12 @@ def check_mitmdump(_block: Block, words: list[str]) -> None:
 
 
 def check_ours(_block: Block, words: list[str]) -> None:
-    assert [word for word in words if "/" in word and not (ROOT / word).exists()] == []
+    """Paths are there, and tests that are chosen, too."""
+    paths = [ROOT / word for word in words if "/" in word]
+    assert [path for path in paths if not path.exists()] == []
+    chosen = [word for before, word in pairwise(words) if before == "-k"]
+    tests = [path for folder in paths for path in folder.rglob("test_*.py")]
+    assert all(any(word in path.name for path in tests) for word in chosen), "no test is chosen"
 
 
 def check_told(block: Block, _folder: Path) -> None:
