@@ -3,10 +3,14 @@
 Where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run.  No property is timed: a busy machine
 is slow, and speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time,
 so that a change is judged by what it changes; without it, and in `make fuzz`, every run tries others.
+
+Temporary files are kept in memory where there is room: a recording waits for the disk whenever it is created,
+closed or derived from, thousands of times in all.  `--basetemp` or PYTEST_DEBUG_TEMPROOT say otherwise.
 """
 
 import os
 import signal
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +18,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("wiretape", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("wiretape"), derandomize=True)
 settings.load_profile("wiretape")
+
+IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that is this user's alone
+ROOM = 1 << 30
+"""Bytes; a few tests at a time take a tenth of it."""
 
 
 class _NoSkips:
@@ -49,5 +57,14 @@ class _NoSkips:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background deaf to Ctrl-C, and so would be the programs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _has_room(IN_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
     if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
         config.pluginmanager.register(_NoSkips(), "no-skips")
+
+
+def _has_room(folder: Path) -> bool:
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        return False
+    room = os.statvfs(folder)
+    return room.f_bavail * room.f_frsize >= ROOM
