@@ -87,17 +87,24 @@ def extreme(record, traffic):
 
 
 @pytest.fixture(scope="session")
-def all_vectors():
-    """The traffic of all vectors, one after the other: as many services, each with clients of its own.
+def together():
+    """The traffic of vectors, one after the other: as many services, each with clients of its own."""
 
-    It breaks every rule.
-    """
-    seen, exchange, time_ns = [], 0, 0
-    for number, vector in enumerate(vectors()):
-        seen += [_elsewhere(_moved(item, exchange, time_ns), number) for item in vector.observations()]
-        exchange = max(item.exchange for item in seen)
-        time_ns = max(chain.from_iterable(item.times if _is_bytes(item) else [item.time_ns] for item in seen))
-    return seen
+    def join(some, piece=None):
+        seen, exchange, time_ns = [], 0, 0
+        for number, vector in enumerate(some):
+            seen += [_elsewhere(_moved(item, exchange, time_ns), number) for item in vector.observations(piece)]
+            exchange = max(item.exchange for item in seen)
+            time_ns = max(chain.from_iterable(item.times if _is_bytes(item) else [item.time_ns] for item in seen))
+        return seen
+
+    return join
+
+
+@pytest.fixture(scope="session")
+def all_vectors(together):
+    """The traffic of all vectors.  It breaks every rule."""
+    return together(vectors())
 
 
 @pytest.fixture

@@ -32,8 +32,12 @@ def live(seen):
     return found, checker.verdicts()
 
 
+def place(f):
+    return f.exchange, f.event or 0, f.byte_offset or 0, f.code, f.time_ns, f.message
+
+
 def places(findings):
-    return sorted((f.exchange, f.event or 0, f.byte_offset or 0, f.code, f.time_ns, f.message) for f in findings)
+    return sorted(place(f) for f in findings)
 
 
 def recorded(path):
@@ -42,10 +46,14 @@ def recorded(path):
     return list(report.findings), {code: tally.verdict for code, tally in report.tallies.items()}
 
 
-@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
-def test_each_vector_gives_the_same_live_and_recorded(record, vector):
-    findings, verdicts = live(vector.observations(5))
-    assert recorded(record(vector.observations(5))) == (findings, verdicts)
+@pytest.mark.parametrize("family", sorted({vector.code[:3] for vector in vectors()}))
+def test_the_vectors_of_a_family_give_the_same_live_and_recorded(record, together, family):
+    """In their order; that each gives the same by itself is tested with the rules."""
+    seen = together([vector for vector in vectors() if vector.code.startswith(family)], piece=5)
+    live_findings, live_verdicts = live(seen)
+    findings, verdicts = recorded(record(seen))
+    assert sorted(findings, key=place) == sorted(live_findings, key=place)
+    assert verdicts == live_verdicts
 
 
 def test_all_vectors_in_one_recording_give_the_same_live_and_recorded(record, all_vectors):
