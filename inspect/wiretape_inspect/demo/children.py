@@ -63,7 +63,9 @@ class Child:
         """End it, whatever it does, and at once when this is interrupted, too."""
         try:
             if self._process.returncode is None:
-                self._process.terminate()
+                # One that says nothing more is ending; a signal could take its status before it is waited for.
+                if not self._stderr.at_eof():
+                    self._process.terminate()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(_STOP_SECONDS):
                         await self._process.wait()
