@@ -1,6 +1,6 @@
 // The bytes of an event, in hexadecimal and as text, with their places in the body and where chunks began.
 
-const BYTES_A_LINE = 16;
+const HEX_WIDE = 512; // pixels that sixteen bytes a line need
 
 function bytesOf(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
@@ -23,23 +23,38 @@ function showBytes(panel, detail) {
   tools.append(make("span", { class: "dim", text: `bytes ${grouped(detail.start)}–${grouped(detail.end)} of the body · ${said}` }));
   const host = make("div", { id: "hex", class: "pane" });
   panel.append(tools, host);
+  let across = 0;
+  const draw = () => {
+    const now = host.clientWidth < HEX_WIDE ? 8 : 16;
+    if (now === across) return;
+    across = now;
+    host.replaceChildren();
+    host.classList.toggle("narrow", now === 8);
+    showLines(host, bytes, across, detail.start, begins);
+  };
+  draw();
+  new ResizeObserver(draw).observe(host);
+}
+
+/** The bytes, so many `across` a line. */
+function showLines(host, bytes, across, start, begins) {
   const list = new VirtualList(host, {
     label: "Bytes", height: 20,
     columns: [{ name: "offset", label: "offset" }, { name: "hex", label: "bytes" }, { name: "text", label: "text" }],
-    fill: (cells, line, node) => fillBytes(cells, line, node, bytes, detail.start, begins),
+    fill: (cells, line, node) => fillBytes(cells, line, node, bytes, across, start, begins),
     chosen: (index) => list.select(index),
   });
-  list.show(Array.from({ length: Math.ceil(bytes.length / BYTES_A_LINE) }, (_, at) => at), -1);
+  list.show(Array.from({ length: Math.ceil(bytes.length / across) }, (_, at) => at), -1);
 }
 
-function fillBytes(cells, line, node, bytes, start, begins) {
+function fillBytes(cells, line, node, bytes, across, start, begins) {
   setClass(node, "row");
   if (node.line === line) return;
   node.line = line;
-  setText(cells.offset, String(start + line * BYTES_A_LINE));
-  if (!cells.hex.firstChild) fillBytesSpans(cells);
-  for (let at = 0; at < BYTES_A_LINE; at += 1) {
-    const place = line * BYTES_A_LINE + at;
+  setText(cells.offset, String(start + line * across));
+  if (!cells.hex.firstChild) fillBytesSpans(cells, across);
+  for (let at = 0; at < across; at += 1) {
+    const place = line * across + at;
     const byte = bytes[place];
     const name = `${byte === undefined ? "none" : byteClass(byte)}${begins.has(start + place) && place ? " begins" : ""}`;
     const [hex, text] = [cells.hex.children[at], cells.text.children[at]];
@@ -50,9 +65,9 @@ function fillBytes(cells, line, node, bytes, start, begins) {
   }
 }
 
-function fillBytesSpans(cells) {
+function fillBytesSpans(cells, across) {
   for (const cell of [cells.hex, cells.text]) {
-    for (let at = 0; at < BYTES_A_LINE; at += 1) cell.append(make("span"));
+    for (let at = 0; at < across; at += 1) cell.append(make("span"));
   }
 }
 

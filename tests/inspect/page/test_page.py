@@ -122,6 +122,9 @@ async def test_the_bytes_tab_shows_the_bytes_where_they_stand(debugging, session
         line = shown.page.locator("#hex .list-rows .row:visible").first
         await expect(line.locator(".offset")).to_have_text("0")
         await expect(line.locator(".hex")).to_have_text("6576656e743a2072756e2e7374617274")
+        await shown.page.set_viewport_size({"width": 1024, "height": 700})
+        await expect(line.locator(".hex")).to_have_text("6576656e743a2072")
+        await expect(line.locator(".text")).to_have_text("event:\u00a0r")
         await expect(shown.panel()).to_contain_text("1 chunk")
         await shown.keys("r")
         await shown.has_hash("x=2", "e=1")
