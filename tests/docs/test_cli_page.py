@@ -1,10 +1,14 @@
 """docs/cli.md is made from the commands, and what they can do stands in a page that somebody wrote, too."""
 
 import re
+import shlex
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
+import click
 import pytest
+
+from wiretape.cli import wiretape
 
 ROOT = Path(__file__).parents[2]
 SPEC = spec_from_file_location("cli_page", ROOT / ".ci" / "cli_page.py")
@@ -33,3 +37,32 @@ def test_every_option_of_a_command_stands_on_a_page_about_it(typed):
     longest = [max(option.opts, key=len) for option in cli_page.options(COMMANDS[typed])]
     missing = [one for one in longest if not any(re.search(rf"{one}(?![\w-])", text) for text in pages)]
     assert missing == [], f"no page in docs/ about {program} {name} has these options of {typed}"
+
+
+@pytest.mark.parametrize("name", wiretape.commands)
+def test_every_command_stands_in_the_index_or_in_the_readme(name):
+    """Those are where people look first."""
+    first = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/README.md")]
+    assert any(re.search(rf"`(?:wiretape )?{name}\b", text) for text in first)
+
+
+@pytest.mark.parametrize("typed", COMMANDS)
+def test_the_examples_of_the_help_are_commands_that_there_are(typed):
+    command = COMMANDS[typed]
+    shown = re.findall(r"^ {4,}(wiretape .*)$", command.help or "", re.MULTILINE)
+    shown += re.findall(r"Example: (wiretape [^,]*)", command.epilog or "")
+    for example in shown:
+        _, name, *words = shlex.split(example.partition(" > ")[0])
+        known = {one for option in _options(name) for one in (*option.opts, "--help")}
+        assert {word for word in words if re.fullmatch(r"--[a-z-]+|-[a-z]", word)} <= known, example
+
+
+def _options(name: str) -> list[click.Option]:
+    """Of a command, and of those within it."""
+    return [one for typed, command in COMMANDS.items() if typed.split()[1] == name for one in cli_page.options(command)]
+
+
+@pytest.mark.parametrize("typed", COMMANDS)
+def test_every_variable_that_an_option_is_taken_from_stands_on_a_page(typed):
+    named = {option.envvar for option in cli_page.options(COMMANDS[typed]) if option.envvar}
+    assert [name for name in named if not any(name in text for text in WRITTEN)] == []
