@@ -131,7 +131,7 @@ def test_a_second_signal_exits_at_once_and_the_recording_opens_all_the_same(star
     proxy.process.send_signal(signal.SIGTERM)
     proxy.process.send_signal(signal.SIGCONT)
 
-    assert proxy.process.wait(10) == 130
+    assert proxy.process.wait(45) == 130
     eventually(lambda: not list(proxy.file.parent.glob("*-wal")), "the recorder to tidy up")
     with open_recording(proxy.file) as recording:
         assert recording.info.ended_ns is None
@@ -438,7 +438,7 @@ def test_traffic_passes_and_the_recording_is_closed_whatever_happens_to_standard
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
 
-    assert process.wait(15) == 0
+    assert process.wait(45) == 0
     with open_recording(tmp_path / "run.db") as recording:
         assert [exchange.request.target for exchange in recording.exchanges()] == [path]
 

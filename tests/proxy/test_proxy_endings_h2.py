@@ -67,7 +67,7 @@ def test_a_service_that_ends_its_connection_ends_the_one_stream(proxy, service, 
 
     def behave(peer):
         peer.send(CHUNKED + b"7\r\n" + ONE + b"\r\n")
-        now.wait(10)
+        now.wait(45)
         getattr(peer, end)()
 
     path = service.on(f"/h2-to-h1-{end}", behave)

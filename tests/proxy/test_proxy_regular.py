@@ -62,7 +62,7 @@ def other(certificate):
         thread = threading.Thread(target=answer, args=(listener,), daemon=True)
         thread.start()
         yield f"https://127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(10)
+        thread.join(45)
 
 
 def test_tls_to_others_passes_through_untouched(regular, other, certificate):

@@ -64,7 +64,7 @@ class Program:
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
-        return self.process.wait(15)
+        return self.process.wait(45)
 
 
 @pytest.fixture
@@ -160,7 +160,7 @@ def test_mitmdump_says_in_one_sentence_which_option_makes_no_sense_and_ends(prog
     """Of a mistyped option, mitmproxy itself says nothing."""
     mitmdump = program("mitmdump", service.url, "--set", option)
 
-    assert mitmdump.process.wait(15) == 1
+    assert mitmdump.process.wait(45) == 1
     assert part in mitmdump.said
     assert "Traceback" not in mitmdump.said
     assert not list(tmp_path.glob("*.db"))
@@ -170,7 +170,7 @@ def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
     Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
 
-    assert mitmdump.process.wait(15) == 1
+    assert mitmdump.process.wait(45) == 1
     sentence = "run.db exists: give wiretape_output another name, or go on in it with wiretape_append."
     assert sentence in mitmdump.said
 
@@ -200,7 +200,7 @@ def test_mitmweb_records_and_shows_a_stream_and_its_findings_while_it_is_open(pr
 
     def ask(path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{web}{path}?token=open", timeout=5) as answer:
+            with urllib.request.urlopen(f"http://127.0.0.1:{web}{path}?token=open", timeout=45) as answer:
                 return answer.read()
         except urllib.error.HTTPError as error:  # what mitmweb says of a body that is not there
             error.close()

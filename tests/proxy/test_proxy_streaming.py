@@ -46,7 +46,7 @@ def uvicorn_url():
     thread.start()
     yield f"http://127.0.0.1:{sock.getsockname()[1]}"
     server.should_exit = True
-    thread.join(10)
+    thread.join(45)
     sock.close()
 
 

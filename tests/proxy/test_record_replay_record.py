@@ -80,7 +80,7 @@ class Script:
         def behave(peer) -> None:
             peer.send(data)
             if then == "reset":
-                self.seen.wait(10)  # a reset overtakes what the proxy has not read yet
+                self.seen.wait(45)  # a reset overtakes what the proxy has not read yet
             if then in {"close", "reset"}:
                 getattr(peer, then)()
 
