@@ -35,7 +35,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "to",
     type=PATH,
     metavar="FILE",
-    help="The recording.  [default: what FILE is called, with .db, here]",
+    help="The recording.  [default: the name of what is imported, with .db, here]",
 )
 @click.option(
     "--url",
@@ -54,7 +54,7 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
         wiretape import run.tape
         wiretape import run.jsonl --output run.db
         wiretape import devtools.har
-        curl -N "$URL" | wiretape import - --output run.db
+        gunzip -c run.har.gz | wiretape import - --output run.db
         wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream
     """
     file = _STDIN if file == Path("-") else file

@@ -42,7 +42,7 @@ def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequen
 @click.command()
 @click.argument("file", type=PATH)
 @click.option("--session", metavar="ID", help="Only the exchanges of this session.")
-@click.option("--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this one. Repeatable.")
+@click.option("--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this exchange. Repeatable.")
 @click.option(
     "--since", callback=time_like("90s"), metavar="TIME", help="Only exchanges that still went on then: 90s, 2min."
 )
