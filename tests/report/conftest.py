@@ -45,7 +45,7 @@ body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
 """What could turn a terminal, XML, HTML, Markdown or a workflow command into something else."""
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def traffic():
     """The observations of traffic in the form of `wiretape.rules.vectors`."""
     return lambda text: observations(tomllib.loads(text), None)
@@ -54,16 +54,7 @@ def traffic():
 @pytest.fixture
 def record(tmp_path, traffic):
     """Writes a recording of traffic and returns its path."""
-
-    def write(seen, name="run.db"):
-        seen = traffic(seen) if isinstance(seen, str) else list(seen)
-        writer = Writer.create(tmp_path / name, upstream="http://service.test")
-        writer.feed(seen)
-        last = seen[-1].times[-1] if isinstance(seen[-1], BytesArrived) else seen[-1].time_ns
-        writer.close(last + 1)
-        return tmp_path / name
-
-    return write
+    return lambda seen, name="run.db": _written(tmp_path / name, traffic(seen) if isinstance(seen, str) else seen)
 
 
 @pytest.fixture
@@ -72,8 +63,8 @@ def hostile(record):
     return record(HOSTILE, name="it's <b>%0A`x`,y::z.db")
 
 
-@pytest.fixture
-def extreme(record, traffic):
+@pytest.fixture(scope="session")
+def extreme(tmp_path_factory, traffic):
     """A recording of an event of 10 MB, JSON nested 100,000 deep, half a surrogate pair, numbers of many digits."""
     deep = '{"type":"tool.started","content":' + "[" * 100_000 + "]" * 100_000 + "}"
     large = '{"type":"message.completed","content":"' + "é" * 5_000_000 + '"}'
@@ -81,9 +72,9 @@ def extreme(record, traffic):
     data = (deep, large, odd.replace("DIGITS", "0" * 5_000), odd.replace("DIGITS", "0" * 30))
     body = b"".join(f"event: tool.started\nid: e{len(one)}\ndata: {one}\n\n".encode() for one in data)
     seen = traffic('[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream"\nbody = "x"\n')
-    chunk = next(item for item in seen if isinstance(item, BytesArrived))
+    chunk = next(item for item in seen if _is_bytes(item))
     seen[seen.index(chunk)] = replace(chunk, data=body, ends=(len(body),))
-    return record(seen)
+    return _written(tmp_path_factory.mktemp("extreme") / "run.db", seen)
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +129,14 @@ def _read(terminal):
         return os.read(terminal, 65536)
     except OSError:  # nobody has the other side any more
         return b""
+
+
+def _written(path, seen):
+    seen = list(seen)
+    writer = Writer.create(path, upstream="http://service.test")
+    writer.feed(seen)
+    writer.close((seen[-1].times[-1] if _is_bytes(seen[-1]) else seen[-1].time_ns) + 1)
+    return path
 
 
 def _is_bytes(item):
