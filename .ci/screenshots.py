@@ -33,7 +33,7 @@ _HERE = "#x=2&e=21&tab=state"
 """What the page shows: the delta that has an id, and the cursor that a client has from it."""
 _TERMINALS = {
     "show": (112, ("show", RECORDING, "--exchange", "2")),
-    "report": (122, ("report", RECORDING, "--select", "DUR,SEQ001")),
+    "report": (120, ("report", RECORDING, "--select", "DUR,SEQ001")),
 }
 """How many columns the terminal has, and what is typed after `wiretape`."""
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--disable-background-networking")
