@@ -1,4 +1,4 @@
-"""What datasette.md, filter.md, merge.md, report.md and service.md show of what is said, is said."""
+"""What datasette.md, filter.md, merge.md, recording.md, report.md and service.md show of what is said, is said."""
 
 import json
 import re
@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from wiretape.cli import wiretape
+from wiretape.cli import subcommand, wiretape
+from wiretape.recording.formats.registry import FORMATS
 
 ROOT = Path(__file__).parents[2]
 VECTOR = ROOT / "core/wiretape/rules/vectors/SEQ001/breaks.toml"
@@ -60,3 +61,12 @@ def test_report_md_shows_a_finding(say):
     body = re.search(r"body = '''\n(.*?)'''", VECTOR.read_text("utf-8"), re.DOTALL)[1]
     tape("run.db", f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}events:\n- text: {json.dumps(body)}\n")
     assert say("report", "run.db") == shown("report.md")[1]
+
+
+def test_recording_md_has_every_form():
+    text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other forms")[2]
+    rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
+    told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
+    (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
+    there = {form.name: (form.name in choice.choices, form.reads is not None, form.opens) for form in FORMATS}
+    assert told == {**{name: (True, False, False) for name in choice.choices}, **there}
