@@ -69,4 +69,4 @@ def test_recording_md_has_every_form():
     told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
     (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
     there = {form.name: (form.name in choice.choices, form.reads is not None, form.opens) for form in FORMATS}
-    assert told == {**{name: (True, False, False) for name in choice.choices}, **there}
+    assert told == {**dict.fromkeys(choice.choices, (True, False, False)), **there}
