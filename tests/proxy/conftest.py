@@ -30,6 +30,7 @@ from wiretape.observe import Ending, Side
 from wiretape.recording import Exchange, open_recording
 
 ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "proxy", "replay", "inspect")]
+_STARTED: list[subprocess.Popen] = []
 PATIENCE_S = 45
 _T = TypeVar("_T")
 _P = TypeVar("_P", bound="Peer")
@@ -255,7 +256,11 @@ class Proxy:
         )
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
-        self.wait_line("Listening on ")
+        try:
+            self.wait_line("Listening on ")
+        except BaseException:
+            self.kill()
+            raise
         self.address = self.lines[0].split("http://", 1)[1].split(",", 1)[0]
         self.port = int(self.address.rsplit(":", 1)[1])
 
@@ -327,9 +332,7 @@ class Proxy:
         """Whatever it does, end it."""
         for peer in self._peers:
             peer.sock.close()
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
+        _end(self.process)
         self._reading.join(PATIENCE_S)
         self.process.stderr.close()
 
@@ -338,7 +341,29 @@ def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType(
     """Start a program that finds wiretape."""
     path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
     options = {"stdin": subprocess.DEVNULL, **options}
-    return subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, **options)
+    _STARTED.append(subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, **options))
+    return _STARTED[-1]
+
+
+def _end(process: subprocess.Popen) -> None:
+    """Kill a program and what it has started: a recorder that a test has stopped would wait for ever."""
+    if process.poll() is None:
+        children: list[str] = []
+        with contextlib.suppress(OSError):
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        process.kill()
+        for child in children:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+    process.wait()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left_behind() -> Iterator[None]:
+    """Whatever the tests of a module started ends with them, also what failed before a test had hold of it."""
+    yield
+    while _STARTED:
+        _end(_STARTED.pop())
 
 
 @pytest.fixture(scope="session")
