@@ -17,7 +17,7 @@ from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from wiretape.errors import InputError
 from wiretape.text import printable
-from wiretape_proxy import internals, lines
+from wiretape_proxy import internals, lines, patches
 from wiretape_proxy.capture import Capture
 from wiretape_proxy.drain import drain
 from wiretape_proxy.feed import Feed
@@ -60,7 +60,7 @@ class Wiretape:
         self._capture = Capture(loader.master, notes, put_base_before=self._command)
         self.feed = Feed(notes, self._capture.slow_down)
         self.addons = (self._capture,)
-        internals.install(self._capture.trailers_dropped)
+        patches.install(self._capture.trailers_dropped)
 
     def configure(self, updated: set[str]) -> None:
         """Take the options in.  Raises OptionsError, in one sentence, for what makes no sense."""

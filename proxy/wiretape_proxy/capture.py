@@ -5,17 +5,16 @@ import time
 from functools import partial
 
 from mitmproxy.connection import Client
-from mitmproxy.http import Headers as HttpHeaders
-from mitmproxy.http import HTTPFlow, Response
+from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
-from mitmproxy.net.http.url import hostport
 from mitmproxy.proxy.mode_specs import ReverseMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from wiretape.observe import ExchangeEnded, Headers, RequestEnded, RequestStarted, ResponseStarted, Side
-from wiretape_proxy import internals
+from wiretape.observe import ExchangeEnded, RequestEnded, Side
+from wiretape_proxy import internals, patches
 from wiretape_proxy.endings import Facts, Origin, Verdict, classify
 from wiretape_proxy.exchanges import Exchanges, OpenExchange, Visitor
+from wiretape_proxy.heads import request_started, response_started
 from wiretape_proxy.notes import Notes, Tap
 from wiretape_proxy.settings import Settings
 from wiretape_proxy.views import Views
@@ -88,7 +87,7 @@ class Capture:
         exchange = self._exchanges.begin(flow)
         if self.views is not None:
             self.views.watch(self._number(exchange), flow)
-        self._notes.put(_request_started(exchange.number, flow))
+        self._notes.put(request_started(exchange.number, flow))
         flow.request.stream = self._tap(exchange, Side.REQUEST)
         if self.settings.identity:
             flow.request.headers["accept-encoding"] = "identity"
@@ -112,7 +111,7 @@ class Capture:
         exchange = self._exchanges.get(flow)
         if exchange is None:
             return
-        self._notes.put(_response_started(exchange.number, response))
+        self._notes.put(response_started(exchange.number, response))
         if response.raw_content is None:
             response.stream = self._tap(exchange, Side.RESPONSE)
         else:  # another addon answered
@@ -186,10 +185,10 @@ class Capture:
         flow = exchange.flow
         return Facts(
             error,
-            origin=internals.origin_of(flow),
+            origin=patches.origin_of(flow),
             stopping=self.stopping,
             timed_out=exchange.visitor.timed_out,
-            connecting=internals.is_connecting(flow),
+            connecting=patches.is_connecting(flow),
             client_open=flow.client_conn.connected,
             service_open=flow.server_conn.connected,
             service_fault=exchange.visitor.fault_of(flow.server_conn),
@@ -219,35 +218,3 @@ class Capture:
 
 def _is_reverse(flow: HTTPFlow) -> bool:
     return isinstance(flow.client_conn.proxy_mode, ReverseMode)
-
-
-def _request_started(number: int, flow: HTTPFlow) -> RequestStarted:
-    request = flow.request
-    # mitmproxy tells us of a request that it refuses before it knows where that was to go.
-    host, port = (request.host, request.port) if request.host else (flow.server_conn.address or ("", 0))[:2]
-    return RequestStarted(
-        exchange=number,
-        time_ns=0,
-        client=flow.client_conn.peername[0],
-        method=request.data.method.decode("latin-1"),
-        scheme=request.scheme,
-        authority=hostport(request.scheme, host, port),
-        target=request.data.path.decode("latin-1"),
-        http_version=request.http_version,
-        headers=_headers(request.headers),
-    )
-
-
-def _response_started(number: int, response: Response) -> ResponseStarted:
-    return ResponseStarted(
-        exchange=number,
-        time_ns=0,
-        status=response.status_code,
-        reason=response.data.reason.decode("latin-1"),
-        http_version=response.http_version,
-        headers=_headers(response.headers),
-    )
-
-
-def _headers(headers: HttpHeaders) -> Headers:
-    return tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers.fields)
