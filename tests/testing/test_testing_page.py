@@ -11,14 +11,13 @@ PAGE = (Path(__file__).parents[2] / "docs/testing.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)
 FILES = {code.partition("\n")[0].removeprefix("# "): code for kind, code in BLOCKS if code.startswith("# ")}
 (FIX,) = [code for kind, code in BLOCKS if kind == "python" and not code.startswith("# ")]
-FAULTS = '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\noperation = "stream"\n'
 
 
 @pytest.fixture
 def page(project):
+    """Every file that the page shows, its recording too."""
     for name, text in FILES.items():
         (project.path / name).write_text(text, "utf-8")
-    project.file("faults.toml", FAULTS)
     return project
 
 
@@ -42,9 +41,10 @@ def test_the_client_fails_as_the_page_shows_and_passes_when_it_is_put_right(page
     page.pytest("test_client.py", subprocess=True).assert_outcomes(passed=1)
 
 
-@pytest.mark.parametrize(("name", "passed"), [("test_marked.py", 2), ("test_by_hand.py", 1), ("test_async.py", 1)])
-def test_the_other_examples_pass(page, name, passed):
-    page.pytest(name, subprocess=True).assert_outcomes(passed=passed)
+def test_the_other_examples_pass(page):
+    others = [name for name in FILES if name.startswith("test_") and name != "test_client.py"]
+    assert len(others) == 4
+    page.pytest(*others, subprocess=True).assert_outcomes(passed=5)
 
 
 def test_the_example_for_other_runners_passes(page):
