@@ -1,15 +1,16 @@
 """The bytes of an event stream and when they came, from the text and the events that a HAR has of it."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from wiretape.recording.formats.har.values import members, number, plain, text
+from wiretape.recording.formats.har.values import members, number, text
 from wiretape.recording.formats.ordering import Chunk
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape.toml import Table
 
 _TOGETHER = frozenset({FrameKind.BLANK, FrameKind.BOM})
-"""Kinds of frames that go with the one before, or behind."""
+"""Kinds of frames that go with the one before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,10 @@ class Course:
 
     def timed(self, body: bytes, events: Sequence[Listed]) -> Iterator[Chunk]:
         """A body that is known, cut behind each event; what stands between two events is spread over the time."""
-        parser = Parser()
-        frames = [*parser.feed(body), *parser.close()]
         left = iter(events)
         at, units = self.began_ns, list[bytes]()
-        for frame in frames:
-            _append(units, frame)
+        for unit, frame in _units(body):
+            units.append(unit)
             if not frame.dispatched or self.astray:
                 continue
             event = next(left, None)
@@ -103,14 +102,25 @@ class Course:
         return min(max(at, unix_ns), latest)
 
 
+_LINE_END = re.compile(r"\r\n?|\n")
+"""What ends a line of an event stream; `str.splitlines` knows more."""
 _LATEST_NS = 366 * 24 * 3600 * 1_000_000_000
 
 
-def _append(units: list[bytes], frame: Frame) -> None:
-    if units and frame.kind in _TOGETHER:
-        units[-1] += frame.raw
-    else:
-        units.append(frame.raw)
+def _units(body: bytes) -> Iterator[tuple[bytes, Frame]]:
+    """What comes in a chunk, with the frame that it begins with: blank lines go with what they stand behind.
+
+    Those behind an event do not: it came when it did, and nobody knows when they came.
+    """
+    parser = Parser()
+    unit, first = b"", None
+    for frame in (*parser.feed(body), *parser.close()):
+        if first is not None and (first.dispatched or frame.kind not in _TOGETHER):
+            yield unit, first
+            unit, first = b"", None
+        unit, first = unit + frame.raw, first or frame
+    if first is not None:
+        yield unit, first
 
 
 def _spread(units: Sequence[bytes], after: int, until: int) -> Iterator[Chunk]:
@@ -120,7 +130,11 @@ def _spread(units: Sequence[bytes], after: int, until: int) -> Iterator[Chunk]:
 
 
 def _written(event: Listed, id_: str) -> bytes:
-    lines = [f"event: {plain(event.name)}"] if event.name not in {"", "message"} else []
-    lines += [f"id: {plain(id_)}"] if id_ else []
-    lines += [f"data: {line}" for line in (event.data or "").replace("\r\n", "\n").replace("\r", "\n").split("\n")]
+    lines = [f"event: {_one_line(event.name)}"] if event.name not in {"", "message"} else []
+    lines += [f"id: {_one_line(id_)}"] if id_ else []
+    lines += [f"data: {line}" for line in _LINE_END.split(event.data or "")]
     return ("\n".join(lines) + "\n\n").encode()
+
+
+def _one_line(text: str) -> str:
+    return _LINE_END.sub(" ", text)

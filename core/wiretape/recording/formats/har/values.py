@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote, urlsplit
 
 from wiretape.errors import InputError
@@ -125,8 +124,3 @@ def _bytes(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode().decode("latin-1")
     return text
-
-
-def plain(value: Any) -> str:
-    """A text as one line."""
-    return " ".join(str(value).splitlines())
