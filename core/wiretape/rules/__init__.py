@@ -9,6 +9,7 @@ from wiretape.rules import (  # noqa: F401 - they fill the catalogue
     durability,
     envelope,
     envelope_edges,
+    event_fields,
     events,
     keepalive,
     rate,
