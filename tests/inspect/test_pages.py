@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from wiretape.observe import Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.view import folding
+from wiretape_inspect.view import folder, folding
 from wiretape_inspect.view.filters import parse
 from wiretape_inspect.view.matching import taker
 from wiretape_inspect.view.pages import Pages, last_event
@@ -47,7 +47,7 @@ def test_a_page_is_a_slice_of_all_rows(new_tape, message, kinds, asked, findings
     tape = new_tape()
     tape.exchange(chunks=[piece(message, kind, number) for number, kind in enumerate(kinds)])
     with pytest.MonkeyPatch.context() as patch, open_recording(tape.close()) as recording:
-        patch.setattr(folding, "EVERY_ROWS", 2)
+        patch.setattr(folder, "EVERY_ROWS", 2)
         exchange, take = recording.exchange(1), taker(parse(written))
         every = list(folding.stream_rows(exchange, recording.body(1, Side.RESPONSE), findings, take))
         pages = Pages(recording, exchange, findings, take)
@@ -102,7 +102,7 @@ def test_an_encoded_stream_has_the_same_pages(tape, message):
 )
 def test_findings_everywhere_are_shown_once(monkeypatch, tape, message, piece_of):
     """However late a page begins, what stands before it is not told again, and no line end is taken for another."""
-    monkeypatch.setattr(folding, "EVERY_ROWS", 1)
+    monkeypatch.setattr(folder, "EVERY_ROWS", 1)
     tape.exchange(chunks=[(1, piece_of(message)) for _ in range(8)])
     findings = [finding(event=event) for event in range(1, 9)]
     with open_recording(tape.close()) as recording:

@@ -9,7 +9,8 @@ from wiretape.observe import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import jsonlines
-from wiretape_inspect.view.folding import Checkpoint, StreamFold
+from wiretape_inspect.view.folder import Checkpoint
+from wiretape_inspect.view.folding import StreamFold
 from wiretape_inspect.view.rows import StreamRow
 
 _ROWS, _CHARACTERS = 500, 64 * 1024

@@ -7,7 +7,8 @@ from itertools import islice
 from wiretape.observe import Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect.view.folding import Checkpoint, StreamFold
+from wiretape_inspect.view.folder import Checkpoint
+from wiretape_inspect.view.folding import StreamFold
 from wiretape_inspect.view.matching import Take
 from wiretape_inspect.view.rows import DeltaRow, EventRow, StreamRow
 
