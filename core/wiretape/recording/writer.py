@@ -15,19 +15,17 @@ from wiretape.observe import (
     BytesLost,
     ExchangeEnded,
     Observation,
-    RequestEnded,
-    RequestStarted,
-    ResponseStarted,
     Side,
 )
-from wiretape.recording.exchanges import OpenExchange, store
+from wiretape.recording.collected import Collected
+from wiretape.recording.exchanges import store
 from wiretape.recording.file import OpenFile
 from wiretape.recording.index import Indexer
 from wiretape.recording.mask import Masker
 from wiretape.recording.merge import Bounds
 from wiretape.recording.model import Capture
 from wiretape.recording.pending import AT_LENGTH, Pending, Slice
-from wiretape.recording.segments import Segment, lay, row
+from wiretape.recording.segments import row
 from wiretape.rules.finding import Finding
 from wiretape.stream import Read, StreamReaders
 
@@ -46,12 +44,7 @@ class Writer:
     def __init__(self, file: OpenFile) -> None:
         self._file = file
         self._connection = file.connection
-        self._exchanges: dict[int, OpenExchange] = {}
-        self._changed: set[int] = set()
-        self._segments: list[Segment] = []
-        self._filling: dict[tuple[int, Side], Segment] = {}
-        self._losses: list[BytesLost] = []
-        self._marks: list[Observation] = []
+        self._collected = Collected(file.redactor)
         self._masker = Masker(file.redactor)
         self._indexer = Indexer(self._connection)
         self._pending = Pending(self._connection)
@@ -60,8 +53,6 @@ class Writer:
         self._closed = False
         self.readers = StreamReaders()
         """Those that read what `derive` returns."""
-        self.lost_bytes = 0
-        """Bytes that could not be stored, in this run of the writer."""
         self.trouble: str | None = None
         """What SQLite said the last time that something could not be stored."""
 
@@ -99,6 +90,11 @@ class Writer:
         return self._file.in_place
 
     @property
+    def lost_bytes(self) -> int:
+        """Bytes that were lost, or could not be stored, in this run of the writer."""
+        return self._collected.lost_bytes
+
+    @property
     def redacted(self) -> int:
         """How many secrets were redacted in this run of the writer."""
         return self._file.redactor.count
@@ -114,30 +110,30 @@ class Writer:
                 self._advance(seen)
                 run = self._masker.arrive(seen)
                 if run is not None:
-                    self._collect_bytes(run)
+                    self._collected.add_bytes(run)
                 continue
             if isinstance(seen, ExchangeEnded | BytesLost):
                 self._collect_held(self._masker.release(seen.exchange, self._last_ns))
             self._advance(seen)
-            self._marks.append(self._collect(seen))
+            self._collected.add_mark(seen)
 
     def commit(self) -> None:
         """Store everything collected.  Where the disk refuses, the bytes are counted as lost and life goes on."""
-        if not (self._marks or self._segments or self._losses or self._changed):
+        collected = self._collected
+        if not collected:
             return
-        runs = [segment.run() for segment in sorted(self._segments, key=lambda segment: segment.times[0])]
+        runs = collected.runs()
         before_segment = self._segment_id
         error = self._store(runs)
         if error is not None:
-            self._give_up(error)
+            collected.give_up(str(error))
             runs = []
-        bounds = Bounds(self._stored_ns, self._last_ns, before_segment, self._segment_id, tuple(self._changed))
-        self._pending.add(bounds, self._marks, runs, on_disk=error is None)
+        bounds = Bounds(self._stored_ns, self._last_ns, before_segment, self._segment_id, tuple(collected.changed))
+        self._pending.add(bounds, collected.marks, runs, on_disk=error is None)
         self._stored_ns = self._last_ns
-        self._marks, self._segments = [], []
-        self._filling.clear()
+        collected.begin_anew()
         if error is None:
-            self._settle()
+            collected.forget()
 
     @property
     def behind(self) -> bool:
@@ -205,79 +201,27 @@ class Writer:
             raise ValueError(f"time {first} does not come after {self._last_ns}")
         self._last_ns = last
 
-    def _collect(self, seen: Observation) -> Observation:
-        """Take a head, an end or a loss in, and return it redacted."""
-        if isinstance(seen, RequestStarted):
-            seen = self._file.redactor.request(seen)
-            self._exchanges[seen.exchange] = OpenExchange(seen)
-        else:
-            seen = self._take_in(self._exchanges[seen.exchange], seen)
-        self._changed.add(seen.exchange)
-        return seen
-
-    def _take_in(self, exchange: OpenExchange, seen: Observation) -> Observation:
-        if isinstance(seen, ResponseStarted):
-            seen = exchange.response = self._file.redactor.response(seen)
-        elif isinstance(seen, RequestEnded):
-            exchange.request_ended_ns = seen.time_ns
-        elif isinstance(seen, ExchangeEnded):
-            exchange.ended = seen
-        elif isinstance(seen, BytesLost):
-            self._lose(exchange, seen)
-        return seen
-
     def _collect_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:
             self._advance(run)
-            self._collect_bytes(run)
-
-    def _collect_bytes(self, run: BytesArrived) -> None:
-        place = (run.exchange, run.side)
-        for segment in lay(run, self._filling.get(place)):
-            self._filling[place] = segment
-            self._segments.append(segment)
-        self._exchanges[run.exchange].stored[run.side] += len(run.data)
-        self._changed.add(run.exchange)
+            self._collected.add_bytes(run)
 
     def _store(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """One transaction; when it fails, nothing is stored."""
         rows = [(number, *row(run)) for number, run in enumerate(runs, self._segment_id + 1)]
 
         def insert() -> None:
-            store(self._connection, [self._exchanges[number] for number in self._changed])
+            store(self._connection, self._collected.exchanges)
             self._connection.executemany(_INSERT_SEGMENT, rows)
-            self._connection.executemany(_INSERT_LOST, [_lost_row(lost) for lost in self._losses])
+            self._connection.executemany(_INSERT_LOST, [_lost_row(lost) for lost in self._collected.losses])
 
         error = self._attempt(insert)
         if error is None:
             self._segment_id += len(rows)
-            for segment in self._segments:
+            for segment in self._collected.segments:
                 if segment.side is Side.RESPONSE:
                     self._indexer.segment_stored(segment.exchange, segment.start)
         return error
-
-    def _settle(self) -> None:
-        """What is stored need not be kept."""
-        self._losses.clear()
-        for number in self._changed:
-            if self._exchanges[number].ended:
-                del self._exchanges[number]
-        self._changed.clear()
-
-    def _give_up(self, error: sqlite3.Error) -> None:
-        """Count what was collected as lost; heads, ends and losses are tried again with the next commit."""
-        for segment in self._segments:
-            exchange = self._exchanges[segment.exchange]
-            count = segment.end - segment.start
-            lost = BytesLost(segment.exchange, segment.times[0], segment.side, segment.start, count, str(error))
-            exchange.stored[segment.side] -= count
-            self._lose(exchange, lost)
-            self._marks.append(lost)
-
-    def _lose(self, exchange: OpenExchange, lost: BytesLost) -> None:
-        exchange.lost += lost.count
-        self.lost_bytes += lost.count
-        self._losses.append(lost)
 
 
 def _lost_row(lost: BytesLost) -> tuple[object, ...]:
