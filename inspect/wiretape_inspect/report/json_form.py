@@ -5,7 +5,7 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, timedelta
 from hashlib import file_digest
@@ -16,6 +16,7 @@ from typing import Any
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, Severity, Tally
 from wiretape.text import printable
+from wiretape_inspect.report.ascii_json import dump, listed
 from wiretape_inspect.report.details import At, Detail, details
 from wiretape_inspect.report.fingerprint import expectation
 from wiretape_inspect.report.judging import Report
@@ -39,7 +40,7 @@ def json_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
     """
     yield "{"
     yield f'"format": {FORMAT},'
-    yield f'"tool": {_dump(_TOOL)},'
+    yield f'"tool": {dump(_TOOL)},'
     if len(reports) == 1:
         yield from _report(reports[0], options)
         yield "}"
@@ -50,50 +51,34 @@ def json_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
         yield from _report(report, options)
         yield "}," if number < len(reports) else "}"
     yield "],"
-    yield f'"summary": {_dump(_total(reports))}'
+    yield f'"summary": {dump(_total(reports))}'
     yield "}"
 
 
 def ndjson_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
     """A JSON object a line; `kind` says whether it is a recording, a rule, a finding or a summary."""
     for report in reports:
-        yield _dump({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
+        yield dump({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
         file = {"file": _file(report)}
         for rule in CATALOGUE.values():
-            yield _dump({"kind": "rule", **file, **rule_of(report, rule, options)})
+            yield dump({"kind": "rule", **file, **rule_of(report, rule, options)})
         for detail in details(report):
-            yield _dump({"kind": "finding", **file, **finding(report, detail)})
-        yield _dump({"kind": "summary", **file, **_summary(report)})
+            yield dump({"kind": "finding", **file, **finding(report, detail)})
+        yield dump({"kind": "summary", **file, **_summary(report)})
 
 
 _TOOL = {"name": "wiretape", "version": __version__}
 
 
 def _report(report: Report, options: Options) -> Iterator[str]:
-    yield f'"recording": {_dump(_recording(report))},'
+    yield f'"recording": {dump(_recording(report))},'
     yield '"rules": ['
-    yield from _listed(rule_of(report, rule, options) for rule in CATALOGUE.values())
+    yield from listed(rule_of(report, rule, options) for rule in CATALOGUE.values())
     yield "],"
     yield '"findings": ['
-    yield from _listed(finding(report, detail) for detail in details(report))
+    yield from listed(finding(report, detail) for detail in details(report))
     yield "],"
-    yield f'"summary": {_dump(_summary(report))}'
-
-
-def _dump(value: Any) -> str:
-    # ASCII, so that what is recorded can hold nothing that a terminal or an encoding minds.
-    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
-
-
-def _listed(values: Iterable[Any]) -> Iterator[str]:
-    """The items of a JSON array, each on a line of its own."""
-    last = None
-    for value in values:
-        if last is not None:
-            yield f"{last},"
-        last = _dump(value)
-    if last is not None:
-        yield last
+    yield f'"summary": {dump(_summary(report))}'
 
 
 def _file(report: Report) -> str:

@@ -4,7 +4,6 @@ A recording is a database, and what stands at an offset of a stream stands elsew
 is an artifact of its own, with the name and the bytes that `wiretape export --format sse` would give it.
 """
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Any
@@ -13,6 +12,7 @@ from urllib.parse import quote
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.text import printable
+from wiretape_inspect.report.ascii_json import dump, listed
 from wiretape_inspect.report.details import Detail, details
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
@@ -27,33 +27,20 @@ _INDEX = {code: place for place, code in enumerate(CATALOGUE)}
 def sarif_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
     """The lines of the log: one run, a line for each rule and each result."""
     yield "{"
-    yield f'"$schema": {_dump(SCHEMA)},'
+    yield f'"$schema": {dump(SCHEMA)},'
     yield '"version": "2.1.0",'
     yield '"runs": [{'
     yield '"tool": {"driver": {'
-    yield f'"name": "wiretape", "version": {_dump(__version__)}, "semanticVersion": {_dump(__version__)}, "rules": ['
-    last = len(CATALOGUE) - 1
-    for place, rule in enumerate(CATALOGUE.values()):
-        yield _dump(_rule(rule, options)) + ("," if place < last else "")
+    yield f'"name": "wiretape", "version": {dump(__version__)}, "semanticVersion": {dump(__version__)}, "rules": ['
+    yield from listed(_rule(rule, options) for rule in CATALOGUE.values())
     yield "]}},"
     yield '"columnKind": "unicodeCodePoints",'
     # Event streams may end their lines with a carriage return alone.
-    yield f'"newlineSequences": {_dump(_LINE_ENDS)},'
+    yield f'"newlineSequences": {dump(_LINE_ENDS)},'
     yield '"results": ['
-    before = None
-    for report in reports:
-        for detail in details(report):
-            if before is not None:
-                yield f"{before},"
-            before = _dump(_result(report, detail))
-    if before is not None:
-        yield before
+    yield from listed(_result(report, detail) for report in reports for detail in details(report))
     yield "]"
     yield "}]}"
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
 
 
 def _rule(rule: Rule, options: Options) -> dict[str, Any]:

@@ -143,7 +143,6 @@ TOOL_STARTED = SCHEMAS["tool-started"]
 EPHEMERAL_EVENT = SCHEMAS["ephemeral-event"]
 MESSAGE_DELTA = SCHEMAS["message-delta"]
 ERROR_ENVELOPE = SCHEMAS["error-envelope"]
-VALIDATION_DETAILS = SCHEMAS["validation-details"]
 
 EVENT_SCHEMAS = {schema.document["properties"]["type"]["const"]: schema for schema in (TOOL_STARTED, MESSAGE_DELTA)}
 """The schemas of single event types, by the type."""
