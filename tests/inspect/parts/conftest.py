@@ -19,7 +19,8 @@ from wiretape.rules.vectors import Vector, vectors_of
 RULES = Path(__file__).parents[2] / "rules"
 STARTED = 1_700_000_000_000_000_000
 DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_9","delta":{"text":"%s"}}\n\n'
-WORDS = b"some of the many words that an agent says before anything of interest happens at all; "
+WORDS = random.Random(5).randbytes(1000).hex().encode()
+"""What an agent says before anything of interest happens at all, and nothing makes much smaller."""
 
 
 def load_world():
@@ -70,7 +71,7 @@ def buried(vector: Vector, before: list[Observation], deltas: int) -> list[Obser
             continue
         made.append(seen)
         if isinstance(seen, ResponseStarted) and header(seen.headers, "content-type") == "text/event-stream":
-            data = [DELTA % WORDS] * deltas
+            data = [DELTA % (WORDS[place:] + WORDS[:place]) for place in range(deltas)]
             ends = [len(data[0]) * (place + 1) for place in range(deltas)]
             times = [seen.time_ns + 1 + place for place in range(deltas)]
             made.append(BytesArrived(seen.exchange, Side.RESPONSE, 0, b"".join(data), ends, times))
@@ -134,7 +135,7 @@ def before() -> list[Observation]:
 @pytest.fixture
 def failing(tmp_path: Path, before: list[Observation]) -> Callable[[str], Path]:
     """Makes a big recording that breaks a rule somewhere near its end."""
-    return lambda code: stored(buried(Parts.vector(code), before, 3000), tmp_path / f"{code}.db")
+    return lambda code: stored(buried(Parts.vector(code), before, 400), tmp_path / f"{code}.db")
 
 
 @pytest.fixture(scope="session")
