@@ -18,6 +18,7 @@ from wiretape.observe import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import store
 from wiretape_proxy.flows import READS
+from wiretape_proxy.settings import OPTIONS, read
 
 # It makes its filters when it is first imported, in a way of which a library that it uses warns.
 with warnings.catch_warnings(action="ignore"):
@@ -147,10 +148,6 @@ def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service
     ("option", "part"),
     [
         ("wiretape_memory=much", "wiretape_memory: 'much' is no size such as 64M or 1G."),
-        ("wiretape_append=maybe", "wiretape_append: 'maybe' is neither true nor false."),
-        ("wiretape_idle_timeout=soon", "wiretape_idle_timeout: 'soon' is no number of seconds."),
-        ("wiretape_on_overload=crash", "wiretape_on_overload: 'crash' is neither slow nor drop."),
-        ("wiretape_upstream=service", "wiretape_upstream: 'service' names no service"),
         ("wiretape_ouptut=run.db", "There is no option wiretape_ouptut; those of wiretape are wiretape_output, "),
         ("wiretape_config=none.toml", "There is no file none.toml."),
         ("wiretape_output=none/run.db", "none/run.db cannot be written: there is no folder none."),
@@ -164,6 +161,22 @@ def test_mitmdump_says_in_one_sentence_which_option_makes_no_sense_and_ends(prog
     assert part in mitmdump.said
     assert "Traceback" not in mitmdump.said
     assert not list(tmp_path.glob("*.db"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "said"),
+    [
+        ("append", "maybe", "wiretape_append: 'maybe' is neither true nor false."),
+        ("idle_timeout", "soon", "wiretape_idle_timeout: 'soon' is no number of seconds."),
+        ("on_overload", "crash", "wiretape_on_overload: 'crash' is neither slow nor drop."),
+        ("upstream", "service", "wiretape_upstream: 'service' names no service"),
+    ],
+)
+def test_each_option_says_in_one_sentence_what_makes_no_sense(option, value, said):
+    given = {option.name: option.default for option in OPTIONS}
+    assert read(given)
+    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
+        read(given | {option: value})
 
 
 def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
