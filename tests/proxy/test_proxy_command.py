@@ -160,7 +160,6 @@ def finds(peer):
 @pytest.mark.parametrize(
     ("arguments", "config", "status"),
     [
-        (["--fail-on", "error"], "", 1),
         (["--fail-on", "error"], '[severity]\nALL = "warning"\n', 0),
         (["--fail-on", "error", "--no-config"], 'ignore = ["ALL"]\n', 1),
         (["--fail-on", "note", "--config", "own.toml"], "", 0),
