@@ -303,7 +303,7 @@ def wiretape(*args):
 def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, message):
     """A reader that leaves after the first line ends the command at once, and quietly."""
     one = message("run.started", id="e1", sequence=1)
-    tape.exchange(chunks=[(1, one * 500) for _ in range(200)])
+    tape.exchange(chunks=[(1, one * 500) for _ in range(60)])
     process = subprocess.Popen(wiretape("show", tape.close()), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     first = process.stdout.readline()
     process.stdout.close()
