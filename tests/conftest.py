@@ -5,11 +5,12 @@ is slow, and speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tr
 so that a change is judged by what it changes; without it, and in `make fuzz`, every run tries others.
 
 Temporary files are kept in memory where there is room: a recording waits for the disk whenever it is created,
-closed or derived from, thousands of times in all.  `--basetemp` or PYTEST_DEBUG_TEMPROOT say otherwise.
+closed or derived from, thousands of times in all.  `--basetemp` or TMPDIR say otherwise.
 """
 
 import os
 import signal
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -57,8 +58,8 @@ class _NoSkips:
 def pytest_configure(config: pytest.Config) -> None:
     # A shell starts what runs in the background deaf to Ctrl-C, and so would be the programs that the tests interrupt.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if _has_room(IN_MEMORY):
-        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(IN_MEMORY))
+    if "TMPDIR" not in os.environ and _has_room(IN_MEMORY):
+        tempfile.tempdir = str(IN_MEMORY)
     if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
         config.pluginmanager.register(_NoSkips(), "no-skips")
 
