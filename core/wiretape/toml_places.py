@@ -1,12 +1,13 @@
 """Where things stand in a text that is good TOML: tomllib does not tell."""
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 
 Place = tuple[str | int, ...]
 """Where a value stands: keys, and indices into arrays of tables, from the outside in."""
 
-_NAME = r"""(?:[A-Za-z0-9_-]+|"[^"\\\n]*"|'[^'\n]*')"""
+_NAME = r"""(?:[A-Za-z0-9_-]+|"(?:\\.|[^"\\\n])*"|'[^'\n]*')"""
 NAMES = rf"\s*({_NAME}(?:\s*\.\s*{_NAME})*)\s*"
 _HEADER = re.compile(rf"\s*(\[\[?){NAMES}\]\]?")
 _KEY = re.compile(rf"{NAMES}=")
@@ -126,4 +127,8 @@ def _resolved(names: Place, counts: dict[Place, int], *, is_array: bool) -> Plac
 
 
 def _split(names: str) -> Place:
-    return tuple(name.strip("\"'") for name in re.findall(_NAME, names))
+    return tuple(_unquoted(name) for name in re.findall(_NAME, names))
+
+
+def _unquoted(name: str) -> str:
+    return str(tomllib.loads(f"name = {name}")["name"]) if name[0] in "\"'" else name

@@ -1,5 +1,6 @@
 """TOML files that people write: what is wrong is told with the line where it stands."""
 
+import tomllib
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -65,6 +66,17 @@ def toml(tmp_path):
 def test_the_line_of_a_place_is_told(toml, place, line):
     keys = ".".join(step for step in place if isinstance(step, str))
     assert toml(DOCUMENT).file.wrong(place, "no").message.endswith(f"file.toml, line {line}: {keys}: no.")
+
+
+@pytest.mark.parametrize("key", [r'"a\"b"', r'"\u0061\\"', "'a\\'", '"a\'b"'])
+@pytest.mark.parametrize("text", ["x = 1\n{} = 2\n", "[t]\nx = {{ {} = 2 }}\n", "[t]\n[x.{}]\n"])
+def test_the_line_of_a_key_with_escapes_and_quotes_is_told(toml, key, text):
+    """Such a key in an inline table was a traceback, and elsewhere took the lines from all that came after it."""
+    table = toml(text.format(key) + "[end]\n")
+    (name,) = tomllib.loads(f"{key} = 1")
+    place = (name,) if text[0] == "x" else ("x", name) if "[x" in text else ("t", "x", name)
+    assert ", line 2: " in table.file.wrong(place, "no").message
+    assert ", line 3: " in table.file.wrong(("end",), "no").message
 
 
 def test_a_file_may_begin_with_a_byte_order_mark_and_end_lines_as_windows_does(tmp_path):
