@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -20,6 +21,8 @@ PATH = click.Path(path_type=Path, readable=False)
 """A file or folder on a command line.  Who opens it says what is wrong with it, not click."""
 
 FORCE = "--force to replace it"
+
+CANNOT_PRINT = "Standard output cannot be written"
 
 
 def unreadable(path: Path, error: OSError) -> str:
@@ -82,6 +85,29 @@ def _error(number: int) -> OSError:
 def is_pipe(path: Path) -> bool:
     """Whether what is there can be read only once, from its beginning.  Raises OSError where nothing is there."""
     return stat.S_ISFIFO(path.stat().st_mode)
+
+
+@contextmanager
+def in_place_of(path: Path, mode: int) -> Iterator[BinaryIO]:
+    """A file that takes the place of `path` in one step when the block has ended well; else what was there stays.
+
+    `mode` is that of a new file, of which the umask takes its share.  What is no regular file, or stands where none can
+    be made beside it, is written as it is.  Raises OSError.
+    """
+    if (path.exists() and not path.is_file()) or not os.access(path.resolve().parent, os.W_OK | os.X_OK):
+        with path.open("wb") as file:
+            yield file
+        return
+    # What a link leads to is replaced, not the link.
+    path = path.resolve()
+    made = path.with_name(f".{path.name}.{os.getpid()}")
+    made.unlink(missing_ok=True)  # what a process of the same number left that was killed
+    try:
+        with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
+            yield file
+        made.replace(path)
+    finally:
+        made.unlink(missing_ok=True)
 
 
 @contextmanager

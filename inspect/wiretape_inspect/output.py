@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import FORCE, hindrance, is_read, same, taken, there, unwritable
+from wiretape.files import CANNOT_PRINT, FORCE, hindrance, in_place_of, is_read, same, taken, there, unwritable
 from wiretape_inspect.lines import Paper
 
 
@@ -59,12 +58,12 @@ def _stdout_trouble() -> Iterator[None]:
     except OSError as error:
         # What is still buffered must not raise again when the interpreter flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise InputError(f"Standard output cannot be written: {error.strerror}.") from None
+        raise InputError(f"{CANNOT_PRINT}: {error.strerror}.") from None
 
 
 @contextmanager
 def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
-    """A file to write to, readable by its owner only; standard output for None.
+    """A file to write to, readable by its owner only, that is there when all is written; standard output for None.
 
     Raises InputError where `path` exists (`force` replaces it), is the recording that is read or cannot be written.
     """
@@ -73,11 +72,10 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
             yield sys.stdout.buffer
             sys.stdout.buffer.flush()
         return
+    check(path, force=force, recording=recording)
     try:
-        with os.fdopen(_create(path, force=force, recording=recording), "wb") as file:
+        with in_place_of(path, 0o600) as file:
             yield file
-    except FileExistsError:
-        raise InputError(taken(path, otherwise=FORCE)) from None
     except OSError as error:
         raise InputError(unwritable(path, error)) from None
 
@@ -91,15 +89,6 @@ def check(path: Path, *, force: bool, recording: Path) -> None:
     error = hindrance(path)
     if error is not None:
         raise InputError(unwritable(path, error))
-
-
-def _create(path: Path, *, force: bool, recording: Path) -> int:
-    check(path, force=force, recording=recording)
-    how = os.O_TRUNC if force else os.O_EXCL
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | how, 0o600)
-    if stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.fchmod(descriptor, 0o600)
-    return descriptor
 
 
 def _encodable(line: str) -> str:

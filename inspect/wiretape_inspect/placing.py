@@ -42,6 +42,8 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
         with _nobody_writing(to):
             remove_beside(to)
             made.replace(to)
+    except InputError as error:
+        raise type(error)(error.message.replace(str(made), str(to))) from None
     except OSError as error:
         raise InputError(unwritable(to, error)) from None
     finally:

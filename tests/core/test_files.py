@@ -1,6 +1,7 @@
 """Files on the command line: what is wrong with one is said in one sentence, the same by every command."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.config import find_config
+from wiretape.files import in_place_of
 
 COMMANDS = [
     *("report {}", "show {}", "sessions {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
@@ -85,6 +87,34 @@ def test_a_folder_that_nobody_may_look_into_is_told_alike(told, command, monkeyp
     monkeypatch.setattr(os, "open", denied(make))
     monkeypatch.setattr(os, "access", lambda path, *how, **more: str(path) != "dark" and may(path, *how, **more))
     assert told(command.format("dark/x")) == "Error: dark/x cannot be written: Permission denied.\n"
+
+
+class _FailedError(Exception):
+    """What goes wrong while a file is written."""
+
+
+@pytest.mark.parametrize("before", [None, "old"])
+def test_a_file_that_was_not_written_to_its_end_leaves_what_was_there(tmp_path, before):
+    """Half a tape can be read like a whole one, and half a baseline has lost the reasons of people."""
+    path = tmp_path / "run.tape"
+    if before:
+        path.write_text(before, "utf-8")
+    with suppress(_FailedError), in_place_of(path, 0o600) as file:
+        file.write(b"half of")
+        file.flush()
+        raise _FailedError
+    assert [one.read_text("utf-8") for one in tmp_path.iterdir()] == ([before] if before else [])
+
+
+def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_link_leads(tmp_path):
+    (tmp_path / "run.tape").write_text("old and longer", "utf-8")
+    (tmp_path / "link").symlink_to("run.tape")
+    with in_place_of(tmp_path / "link", 0o600) as file:
+        file.write(b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "run.tape").read_bytes() == b"new"
+    assert (tmp_path / "run.tape").stat().st_mode & 0o777 == 0o600
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_settings_above_a_folder_that_nobody_may_look_into_are_not_looked_for(tmp_path, monkeypatch):

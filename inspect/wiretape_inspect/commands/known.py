@@ -1,5 +1,6 @@
 """The options of `wiretape report` about baselines, and what they do."""
 
+import stat
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,7 @@ import click
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.files import PATH, hindrance, there, unwritable
+from wiretape.files import PATH, hindrance, in_place_of, there, unwritable
 from wiretape.text import printable
 from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
@@ -101,7 +102,10 @@ def keep(known: Known, entries: list[baseline.Entry], earlier: list[baseline.Ent
 
 
 def _save(path: Path, entries: Sequence[baseline.Entry]) -> None:
+    """Write what is kept beside the code, for everybody to read; reasons that people wrote are never lost half-way."""
     try:
-        path.write_bytes(baseline.dumped(entries).encode("utf-8", "replace"))
+        mode = stat.S_IMODE(path.stat().st_mode) if there(path) else 0o666
+        with in_place_of(path, mode) as file:
+            file.write(baseline.dumped(entries).encode("utf-8", "replace"))
     except OSError as error:
         raise InputError(unwritable(path, error)) from None
