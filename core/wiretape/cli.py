@@ -1,21 +1,24 @@
 """The `wiretape` command: finds the subcommand that was asked for, and loads nothing else."""
 
+import errno
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 import click
 
 from wiretape import __version__
 from wiretape.errors import InputError
+from wiretape.files import CANNOT_PRINT
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it (128 + SIGINT)."""
 NOBODY_READS = 141
 """Exit status when the reader of our output went away, as shells count it (128 + SIGPIPE)."""
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _Entry(click.Command):
@@ -108,26 +111,27 @@ def _in_plain_words(ctx: click.Context) -> Iterator[None]:
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
-        _stop_writing()
+        _stop_writing(sys.stdout)
         ctx.exit(NOBODY_READS)
     except SystemExit as end:
         # rich ends the program with status 1 on a broken pipe; 1 means findings here.
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        _stop_writing()
+        _stop_writing(sys.stdout)
         ctx.exit(NOBODY_READS)
 
 
-def _stop_writing() -> None:
-    """Let the interpreter's last flush of standard output go nowhere, instead of failing once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _stop_writing(stream: TextIO) -> None:
+    """Let the interpreter's last flush of a standard stream go nowhere, instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(
     cls=_Programs,
     commands=_ENTRIES,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 all is well, 1 there are findings, 2 the command could not do what was asked.",
+    epilog="Exit status: 0 all is well, 1 there are findings or differences, 2 the command could not do what was "
+    "asked, 130 it was interrupted.",
 )
 @click.version_option(__version__, prog_name="wiretape")
 def wiretape() -> None:
@@ -136,4 +140,22 @@ def wiretape() -> None:
 
 def main(args: Sequence[str] | None = None) -> NoReturn:
     """Run the command with `args` (those of the process by default) and exit with its status."""
-    wiretape.main(args=args, prog_name="wiretape")
+    try:
+        wiretape.main(args=args, prog_name="wiretape")
+    except OSError as error:
+        # Of a file that has a name, whoever writes it says what is wrong with it.
+        if error.filename is not None or error.errno not in _FULL:
+            raise
+        _end_unsaid(error)
+
+
+def _end_unsaid(error: OSError) -> NoReturn:
+    """End as for any file that cannot be written, where it is standard output or standard error that is full."""
+    with suppress(OSError):
+        click.echo(f"Error: {CANNOT_PRINT}: {error.strerror}.", err=True)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:
+            _stop_writing(stream)
+    sys.exit(InputError.exit_code)

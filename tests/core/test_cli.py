@@ -225,6 +225,25 @@ def test_a_closed_standard_stream_goes_nowhere(closed, tmp_path):
     assert written.read_text("utf-8") == "whole"
 
 
+@pytest.mark.parametrize("buffered", ["", "1"])
+@pytest.mark.parametrize(
+    ("arguments", "full", "said"),
+    [
+        ("--help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
+        ("rule --help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
+        ("--nope", "stderr", ""),
+    ],
+)
+def test_a_stream_that_is_full_is_told_where_there_is_room(arguments, full, said, buffered, monkeypatch):
+    """Status 1 would be findings; with PYTHONUNBUFFERED a write fails at once, without it when all is flushed."""
+    monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
+    with open("/dev/full", "wb") as nowhere:  # noqa: PTH123 - a device
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {full: nowhere}
+        command = [sys.executable, "-m", "wiretape", *arguments.split()]
+        done = subprocess.run(command, **streams, text=True, check=False, timeout=50)
+    assert (done.returncode, done.stderr or "") == (2, said)
+
+
 @pytest.mark.parametrize("status", [0, 1, 2])
 def test_the_status_of_a_subcommand_is_kept(program, status):
     def does():
