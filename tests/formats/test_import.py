@@ -105,7 +105,10 @@ def test_findings_that_came_along_are_not_found_twice(run):
         (["run.db"], "run.db is a recording already, or another database."),
         (["odd.txt"], "odd.txt looks like nothing that can be imported ("),
         (["empty.txt"], "empty.txt is empty."),
-        (["odd.txt", "--format", "jsonl"], "odd.txt, line 1: it is no JSON"),
+        (
+            ["odd.txt", "--format", "jsonl"],
+            "odd.txt, line 1: it is no JSON: unexpected character, expected a JSON value (column 1).",
+        ),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
         (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
         (["run.tape", "-o", "missing/run.db"], "missing/run.db cannot be written: there is no folder missing."),

@@ -84,7 +84,7 @@ def _object(line: _Line, text: bytes) -> Table:
     try:
         values = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise line.wrong((), f"it is no JSON: {printable(str(error))}") from None
+        raise line.wrong((), f"it is no JSON: {printable(error.msg)} (column {error.colno})") from None
     if not isinstance(values, dict):
         raise line.wrong((), "it has to be a JSON object")
     table = Table(line, values)
