@@ -83,7 +83,7 @@ class Faulted(RuleBasedStateMachine):
         self.playhead = Playhead(self.log, speed=speed, paused=True)
         self.faults = Faults(script_in(TomlFile.of(toml(chosen), Path("faults.toml")).table()))
         self.open, self.asked = [], 0
-        self.done = [0] * len(chosen)
+        self.done, self.before = [0] * len(chosen), [0] * len(chosen)
 
     def hits(self, do, matches):
         """Whether the fault that does this, if there is one, is done once more."""
@@ -92,6 +92,10 @@ class Faulted(RuleBasedStateMachine):
                 self.done[number] += 1
                 return True
         return False
+
+    def in_all(self):
+        """How often each fault was done, before resets too."""
+        return [before + done for before, done in zip(self.before, self.done, strict=True)]
 
     @rule(cursor=st.none() | st.integers(0, 15))
     def connect(self, cursor):
@@ -125,6 +129,7 @@ class Faulted(RuleBasedStateMachine):
         self.faults.rewind()
         self.playhead.reset(0, paused=True)
         self.open.clear()
+        self.before = self.in_all()
         self.asked, self.done = 0, [0] * len(self.chosen)
 
     @precondition(lambda self: self.open)
@@ -173,7 +178,7 @@ class Faulted(RuleBasedStateMachine):
     @invariant()
     def faults_are_counted(self):
         if hasattr(self, "faults"):
-            assert list(self.faults.done.values()) == self.done
+            assert list(self.faults.done.values()) == self.in_all()
 
 
 TestFaulted = Faulted.TestCase

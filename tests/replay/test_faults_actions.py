@@ -198,6 +198,7 @@ def test_a_rewound_server_does_the_same_again():
     assert played(faults) == writes(LOG)
     faults.rewind()
     assert played(faults) == first == [*writes(LOG[:1]), Drop()]
+    assert list(faults.done.values()) == [2], "what was done before counts, too"
 
 
 def test_the_first_hits_can_be_skipped_and_the_rest_limited():

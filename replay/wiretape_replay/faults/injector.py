@@ -38,11 +38,11 @@ class Faults:
 
     @property
     def done(self) -> dict[str, int]:
-        """How often each fault was done so far, by its name, in the order of the script."""
+        """How often each fault was done so far, before a `rewind` too, by its name, in the order of the script."""
         return {fault.name: self._tally.done[fault.name] for fault in self.script.faults}
 
     def rewind(self) -> None:
-        """Forget everything that was done, so that the same happens again."""
+        """Begin anew, so that the same happens again."""
         self._tally.rewind()
         self._connections.clear()
         self._requests = 0

@@ -15,13 +15,15 @@ class Tally:
 
     def __init__(self, seed: int) -> None:
         self.done: Counter[str] = Counter()
-        """How often each fault was done, by its name."""
+        """How often each fault was done in all, by its name."""
+        self._again: Counter[str] = Counter()
+        """How often each was done since all began anew, which is what `times` counts."""
         self._fitted: Counter[str] = Counter()
         self._seed = seed
 
     def rewind(self) -> None:
-        """Forget everything."""
-        self.done.clear()
+        """Begin anew with `skip` and `times`; what was done remains done."""
+        self._again.clear()
         self._fitted.clear()
 
     def allows(self, fault: Fault, *where: object) -> bool:
@@ -32,11 +34,12 @@ class Tally:
         if fault.probability < 1 and self.chance(fault, "whether", *where).random() >= fault.probability:
             return False
         self.done[fault.name] += 1
+        self._again[fault.name] += 1
         return True
 
     def is_spent(self, fault: Fault) -> bool:
         """Whether a fault was done as often as it may be."""
-        return fault.times is not None and self.done[fault.name] >= fault.times
+        return fault.times is not None and self._again[fault.name] >= fault.times
 
     def chance(self, fault: Fault, *where: object) -> Random:
         """Chance that is the same for the same place."""
