@@ -175,7 +175,7 @@ def replay(
         playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token, debug=debug))
         for line in hearing.verdict(recording):
             say(line)
-        hearing.report()
+        hearing.report(fail_on)
     failed = strict and bool(playing.misses or playing.unconsumed or playing.unfollowed)
     ctx.exit(int(failed or fails(hearing.judge.blame, fail_on)))
 

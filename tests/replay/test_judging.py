@@ -282,6 +282,13 @@ def test_a_report_that_cannot_be_made_is_told_before_anything_is_served(text, sa
     assert said in caught.value.message
 
 
+def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(run):
+    before = run.read_bytes()
+    with pytest.raises(InputError, match=r"is a recording or another database: give --report another name\."):
+        Wanted.of(f"junit:{run}")
+    assert run.read_bytes() == before
+
+
 FORMS = ["text", "concise", "json", "ndjson", "junit", "github", "sarif", "markdown", "html"]
 
 
@@ -320,6 +327,7 @@ def test_the_command_tells_reports_keeps_and_fails(run, tmp_path):
     assert "The client broke 1 rule (1 finding):\n  error CLI002 (exchange 2): " in err
     for form in FORMS:
         assert "CLI002" in (tmp_path / form).read_text()
+    assert 'tests="9" failures="1"' in (tmp_path / "junit").read_text(), "a finding that --fail-on names is a failure"
     document = json.loads((tmp_path / "json").read_text())
     assert {rule["side"] for rule in document["rules"] if rule["selected"]} == {"client"}
     assert [finding["code"] for finding in document["findings"]] == ["CLI002"]

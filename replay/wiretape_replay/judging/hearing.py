@@ -38,10 +38,10 @@ class Hearing:
         if self.judge.failed is not None:
             yield f"The checks failed ({printable(self.judge.failed)}): there may be more to find."
 
-    def report(self) -> None:
-        """Write the reports.  Raises InputError when one cannot be written."""
+    def report(self, fail_on: str) -> None:
+        """Write the reports, a finding as bad as `fail_on` being a failure in them.  Raises InputError."""
         if self._recording is not None and self._wanted:
-            write(self._wanted, self._recording, self._config)
+            write(self._wanted, self._recording, self._config, fail_on=fail_on)
 
 
 def _config(path: Path | None, *, without: bool) -> Config:

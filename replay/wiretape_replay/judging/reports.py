@@ -1,5 +1,6 @@
 """Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
 
+import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,7 @@ from wiretape.cli import subcommand
 from wiretape.config import NEVER
 from wiretape.errors import InputError
 from wiretape.files import hindrance, unwritable
+from wiretape.recording.schema import begins_like_sqlite
 from wiretape.rules import CATALOGUE, Party
 from wiretape.text import nearest, printable
 
@@ -39,9 +41,17 @@ class Wanted:
             similar = nearest(form, forms)
             guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
             raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
-        if file != _STDOUT and (error := hindrance(Path(file))) is not None:
-            raise InputError(unwritable(Path(file), error))
+        if file != _STDOUT:
+            _spare(Path(file))
         return cls(form, file)
+
+
+def _spare(path: Path) -> None:
+    """Refuse what cannot be written, or must not be: a slip of the hand would replace a recording."""
+    if (error := hindrance(path)) is not None:
+        raise InputError(unwritable(path, error))
+    if os.access(path, os.R_OK) and path.is_file() and begins_like_sqlite(path):
+        raise InputError(f"{printable(str(path))} is a recording or another database: give --report another name.")
 
 
 @contextmanager

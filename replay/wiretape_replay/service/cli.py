@@ -121,7 +121,7 @@ def serve(
         served = asyncio.run(_serve(scenario, options, host, port, hearing.judge, token=control_token))
         for line in hearing.verdict(record or Path(scenario)):
             say(line)
-        hearing.report()
+        hearing.report(fail_on)
     if served.sessions.failed is not None:
         raise served.sessions.failed
     ctx.exit(int(fails(hearing.judge.blame, fail_on)))
