@@ -224,6 +224,19 @@ def test_what_is_not_http_gets_a_400_and_a_line_in_the_log(reel, serve, call, no
     assert lines[0].startswith("A client sent what is not HTTP → 400: ")
 
 
+@pytest.mark.parametrize("head", [b"Authorization: Bearer hush\xff\x1b\r\n\r\n", b"a: b\nX-API-KEY:hush\n\n"])
+def test_the_line_about_what_is_not_http_has_no_secret(reel, serve, call, head):
+    lines = []
+    caller = call(serve(reel.close(), log=lines.append).url)
+    caller.socket.sendall(b"GET / HTTP/1.1" + (b"\n" if b"\r" not in head else b"\r\n") + head)
+
+    caller.read()
+
+    (line,) = lines
+    assert line.endswith(": …")
+    assert "hush" not in line
+
+
 def test_a_post_is_matched_by_its_body_however_it_is_framed(reel, serve, call):
     """Also with `Expect: 100-continue`, which asks for an answer before the answer."""
     for number in (1, 2):

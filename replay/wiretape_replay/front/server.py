@@ -1,6 +1,7 @@
 """The HTTP front: connections, requests and their answers."""
 
 import logging
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from aiohttp.typedefs import Handler
 
 from wiretape.errors import InputError
 from wiretape.local import cannot_listen, origin_of
+from wiretape.recording.redact import Policy
 from wiretape.text import shown
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
@@ -46,6 +48,10 @@ class _Written(web.StreamResponse):
         """Nothing: the end is written."""
 
 
+_SECRET = re.compile(rf"({'|'.join((*Policy().credential_headers, *Policy().secret_headers))})\s*:.*", re.IGNORECASE)
+"""A header with a secret, and all behind it, in a message that quotes what a client sent."""
+
+
 class _HttpLog(logging.LoggerAdapter[logging.Logger]):
     """What aiohttp logs to: one line instead of a traceback, which is for those who look for a fault of ours."""
 
@@ -57,7 +63,8 @@ class _HttpLog(logging.LoggerAdapter[logging.Logger]):
         """See logging.LoggerAdapter."""
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            self._tell(shown(f"A client sent what is not HTTP → 400: {' '.join(error.message.split())}"))
+            told = _SECRET.sub(r"\1: …", " ".join(error.message.split()))
+            self._tell(shown(f"A client sent what is not HTTP → 400: {told}"))
         elif isinstance(error, Exception):
             told = shown(f"{type(error).__name__}: {' '.join(str(error).split())}")
             super().log(level, "A request could not be answered, by a fault of wiretape: %s", told)
