@@ -247,7 +247,7 @@ with start_replay(sys.argv[1], Options(paused=True)) as replay:
         (lambda session: session.wait("never"), "one of standing, breakpoint, end, connected, not 'never'"),
         (lambda session: session.wait(timeout_s="1"), "a number, not '1'"),
         (lambda session: session.add_breakpoint(), "has to say a type"),
-        (lambda session: session.add_breakpoint(type="tool.startd"), "'tool.startd', did you mean tool.started"),
+        (lambda session: session.add_breakpoint(type="tool.startd"), r"'tool.startd', did you mean tool.started\?$"),
         (lambda session: session.add_breakpoint(type=""), "There is no event type ''"),
         (lambda session: session.add_breakpoint(sequence="1"), "a whole number, not '1'"),
         (lambda session: session.add_breakpoint(Breakpoint(sequence=1), sequence=2), "but not both"),

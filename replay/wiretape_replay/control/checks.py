@@ -54,7 +54,8 @@ def point(given: Breakpoint) -> None:
 def event_type(wanted: str | None, recorded: Collection[str]) -> None:
     """Refuse a type that neither the service nor the log has; one with `*` may stand for what is to come."""
     if wanted is not None and "*" not in wanted and wanted not in EVENT_TYPES and wanted not in recorded:
-        raise InputError(f"There is no event type {_quoted(wanted)}{hint(wanted, EVENT_TYPES)}.")
+        guess = hint(wanted, EVENT_TYPES)
+        raise InputError(f"There is no event type {_quoted(wanted)}{guess}{'' if guess.endswith('?') else '.'}")
 
 
 def _quoted(value: object) -> str:
