@@ -56,6 +56,7 @@ _CUT_SHORT = (
     "HTTP/1 protocol error: peer closed connection",
 )
 _CLIENT_LEFT = ("Client disconnected.", "client disconnected", "peer closed connection")
+_TUNNEL = "mitmproxy received an HTTP CONNECT request"
 _UNEXPECTED = "unexpected server response: b"
 _OURS = {
     "Connection killed.": "mitmproxy was told to end this exchange.",
@@ -89,7 +90,7 @@ def classify(facts: Facts) -> Verdict:
 def _origin(facts: Facts, error: str) -> Origin:
     if facts.origin is not None:
         return facts.origin
-    if " from client, refusing" in error or error.startswith("Invalid request scheme"):
+    if " from client, refusing" in error or error.startswith(("Invalid request scheme", _TUNNEL)):
         return Origin.CLIENT
     if " from server, refusing" in error:
         return Origin.SERVICE
@@ -108,6 +109,8 @@ def _client_detail(error: str) -> str:
         return f"The client ended the HTTP/2 connection ({_code(goaway[1])})."
     if error in _CLIENT_LEFT:
         return "The client closed the connection."
+    if error.startswith(_TUNNEL):
+        return "The client asked for a tunnel (CONNECT), as of a proxy: those come with --mode regular."
     if error.startswith(_CUT_SHORT):
         return f"The client closed the connection within its request{_counts(error)}."
     return f"The client sent what is not HTTP: {_without_content(error)}."

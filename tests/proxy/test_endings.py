@@ -39,6 +39,7 @@ ROWS = [
     (Facts("Response body exceeds mitmproxy's body_size_limit."), Ending.PROXY_STOPPED),
     (Facts("Received invalid header name: b'x' from client, refusing to prevent x."), Ending.CLIENT_CLOSED),
     (Facts("Received invalid header name: b'x' from server, refusing to prevent x."), Ending.SERVICE_INVALID),
+    (Facts("mitmproxy received an HTTP CONNECT request even though it is not running in x"), Ending.CLIENT_CLOSED),
 ]
 
 
