@@ -1,6 +1,9 @@
 """Files on the command line: what is wrong with one is said in one sentence, the same by every command."""
 
 import os
+import re
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -115,6 +118,22 @@ def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_lin
     assert (tmp_path / "run.tape").read_bytes() == b"new"
     assert (tmp_path / "run.tape").stat().st_mode & 0o777 == 0o600
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_recording_that_does_not_fit_is_told_by_the_name_that_was_asked_for_and_leaves_nothing(tmp_path):
+    """Not by that of the file that would have been put in its place."""
+    (tmp_path / "run.tape").write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
+    done = subprocess.run(
+        ["sh", "-c", 'ulimit -f 8 && exec "$0" -m wiretape import run.tape -o made', sys.executable],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=50,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"Error: made cannot be written: .+\n", done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.tape"]
 
 
 def test_settings_above_a_folder_that_nobody_may_look_into_are_not_looked_for(tmp_path, monkeypatch):
