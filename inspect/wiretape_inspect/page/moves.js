@@ -10,13 +10,18 @@ class Moves {
     this.view.go(placeOf(item, this.timeline));
   }
 
-  step(by, wanted, name) {
-    const { list, timeline } = this;
+  step(by, wanted, name = "row") {
+    const { list } = this;
     if (this.view.now.findings || this.view.now.resume !== null) { this.stepOther(by); return; }
     const from = list.selected >= 0 ? list.selected : by > 0 ? -1 : list.items.length;
-    const index = wanted ? timeline.seek(from, by, wanted) : Math.min(Math.max(from + by, 0), list.items.length - 1);
+    const index = wanted ? this.sought(from, by, wanted) : Math.min(Math.max(from + by, 0), list.items.length - 1);
     if (index >= 0) this.choose(index);
     else say(`There is no ${by > 0 ? "later" : "earlier"} ${name}.`);
+  }
+
+  /** Where the next of these stands; -1 where there is none, as in a recording without exchanges. */
+  sought(from, by, wanted) {
+    return this.timeline ? this.timeline.seek(from, by, wanted) : -1;
   }
 
   stepOther(by) {
@@ -29,7 +34,7 @@ class Moves {
   stepFinding(by, found) {
     if (this.view.now.findings || this.view.now.resume !== null) { this.stepOther(by); return; }
     const from = this.list.selected >= 0 ? this.list.selected : by > 0 ? -1 : this.list.items.length;
-    const index = this.timeline.seek(from, by, found);
+    const index = this.sought(from, by, found);
     if (index >= 0) {
       this.choose(index);
       say(findingsOf(this.list.items[index], this.timeline).map((one) => `${one.severity} ${one.code}: ${one.message}`).join(" "));

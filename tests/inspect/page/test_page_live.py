@@ -43,6 +43,7 @@ async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_
     async with debugging(tape.path) as shown:
         await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchange yet.")
         await expect(shown.page.locator("#no-rows")).to_contain_text("Nothing has come yet.")
+        await shown.keys(*"jkJKnpdtr1234ycY[]o", "Enter", "ArrowRight", "f", "f")
         tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
         tape.save()
         await expect(shown.page.locator("#picker")).to_contain_text("#1")
