@@ -249,6 +249,12 @@ with start_replay(sys.argv[1], Options(paused=True)) as replay:
         (lambda session: session.add_breakpoint(), "has to say a type"),
         (lambda session: session.add_breakpoint(type="tool.startd"), r"'tool.startd', did you mean tool.started\?$"),
         (lambda session: session.add_breakpoint(type=""), "There is no event type ''"),
+        (
+            lambda session: session.add_breakpoint(finding="seq"),
+            r"code begins with 'seq', did you mean SEQ\?$",
+        ),
+        (lambda session: session.add_breakpoint(finding="SEQ00l"), r"'SEQ00l', did you mean SEQ00\d\?$"),
+        (lambda session: session.add_breakpoint(finding="XYZ"), r"begins with 'XYZ'\.$"),
         (lambda session: session.add_breakpoint(sequence="1"), "a whole number, not '1'"),
         (lambda session: session.add_breakpoint(Breakpoint(sequence=1), sequence=2), "but not both"),
         (lambda session: session.remove_breakpoint(type="tool.*"), "There is no such breakpoint"),

@@ -6,7 +6,8 @@ from typing import TypeVar
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.rules import CATALOGUE
+from wiretape.text import nearest, shown
 from wiretape.toml import hint
 from wiretape_replay.session.breakpoints import Breakpoint
 
@@ -56,6 +57,15 @@ def event_type(wanted: str | None, recorded: Collection[str]) -> None:
     if wanted is not None and "*" not in wanted and wanted not in EVENT_TYPES and wanted not in recorded:
         guess = hint(wanted, EVENT_TYPES)
         raise InputError(f"There is no event type {_quoted(wanted)}{guess}{'' if guess.endswith('?') else '.'}")
+
+
+def finding(wanted: str | None, recorded: Collection[str]) -> None:
+    """Refuse the beginning of a code that no rule has, and no finding of the log."""
+    if not wanted or any(code.startswith(wanted) for code in (*CATALOGUE, *recorded)):
+        return
+    large = wanted.upper()
+    similar = large if any(code.startswith(large) for code in CATALOGUE) else nearest(large, CATALOGUE)
+    raise InputError(f"No rule's code begins with {_quoted(wanted)}{f', did you mean {similar}?' if similar else '.'}")
 
 
 def _quoted(value: object) -> str:

@@ -146,8 +146,9 @@ class Operations:
         if point.is_empty:
             raise InputError("A breakpoint has to say a type, a sequence, a tool call or a finding.")
         checks.point(point)
-        types = {entry.type for log in self._every(session_id) for entry in log.entries if entry.type is not None}
-        checks.event_type(point.type, types)
+        entries = [entry for log in self._every(session_id) for entry in log.entries]
+        checks.event_type(point.type, {entry.type for entry in entries if entry.type is not None})
+        checks.finding(point.finding, {code for entry in entries for code in entry.findings})
         self._change(session_id, lambda points: [*points, point] if point not in points else points)
 
     def remove_breakpoint(self, point: Breakpoint | None = None, session_id: str | None = None) -> None:
