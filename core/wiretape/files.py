@@ -34,7 +34,7 @@ def unreadable(path: Path, error: OSError) -> str:
 
 def unwritable(path: Path, error: Exception) -> str:
     """That a file cannot be written."""
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and not there(path.parent):
         return f"{path} cannot be written: there is no folder {path.parent}."
     return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.config import find_config
-from wiretape.files import in_place_of
+from wiretape.files import in_place_of, unwritable
 
 COMMANDS = [
     *("report {}", "show {}", "sessions {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
@@ -53,6 +53,12 @@ def test_a_file_that_must_not_be_read_is_told_alike(told, command, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, *how, **more: path != "run.db" and may(path, *how, **more))
     monkeypatch.setattr(Path, "open", denied)
     assert told(command) == "Error: run.db cannot be read: Permission denied.\n"
+
+
+def test_a_folder_that_takes_no_files_is_not_said_to_be_missing(tmp_path):
+    """As /proc."""
+    told = unwritable(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))
+    assert told == f"{tmp_path}/run.db cannot be written: No such file or directory."
 
 
 OUTPUTS = [
