@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import shutil
+import ssl
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -144,7 +145,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     service, address = _upstream(upstream) if upstream is not None else None, local.address(given["listen"])
     output = given["output"] or settings.dated_name()
     _check_output(Path(output), append=given["append"])
-    _check_input(given["ca"])
+    _check_authorities(given["ca"])
     recording = {
         "output": output,
         "append": str(given["append"]).lower(),
@@ -190,12 +191,15 @@ def _check_output(path: Path, *, append: bool) -> None:
         check_output(path, append=append)
 
 
-def _check_input(path: Path | None) -> None:
-    """Raises InputError where a file cannot be read."""
+def _check_authorities(path: Path | None) -> None:
+    """Raises InputError where a file holds no certificates, which mitmproxy would only see at the first connection."""
     if path is None:
         return
     try:
         path.open("rb").close()
+        ssl.create_default_context(cafile=path)
+    except ssl.SSLError:
+        raise InputError(f"{path} holds no certificates in PEM: give --ca another file.") from None
     except OSError as error:
         raise InputError(unreadable(path, error)) from None
 

@@ -307,6 +307,15 @@ def test_an_output_in_a_folder_that_does_not_exist_is_said_before_the_service_is
     assert line == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
 
 
+def test_authorities_that_are_none_are_said_before_the_service_is_asked_for(tmp_path):
+    file = tmp_path / "ca.pem"
+    file.write_text("rubbish", "ascii")
+
+    line = refused("https://no-such-host.invalid", "--ca", str(file))
+
+    assert line == f"Error: {file} holds no certificates in PEM: give --ca another file.\n"
+
+
 def test_an_upstream_is_needed_in_reverse_mode_only():
     assert "Missing argument 'UPSTREAM'" in refused()
 
