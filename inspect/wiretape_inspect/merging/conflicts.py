@@ -16,6 +16,9 @@ _COARSE_NS = 2_000_000_000
 """A `Date` is told in seconds, so by it two clocks are only seen to differ from two seconds on."""
 _TOGETHER_NS = 5_000_000_000
 """A request that passes two proxies reaches both within this time."""
+_DAY_NS = 86_400_000_000_000
+_DAYS_APART = 365
+"""What is merged tells of one time; from here on, some clock was never set, or a date never said."""
 _COMPARED = 4096
 """How many bytes of two bodies are looked at to see whether they are one."""
 _SAME = ("user-agent", "last-event-id", "idempotency-key", "content-length")
@@ -38,6 +41,7 @@ def conflicts(joined: Joined) -> Iterator[str]:
     """Each conflict as a sentence; file names and recorded text in it are not yet escaped."""
     yield from _unclosed(joined)
     yield from _upstreams(joined)
+    yield from _years(joined)
     yield from _fingerprints(joined)
     yield from _clocks(joined)
     yield from _same_traffic(joined)
@@ -47,6 +51,18 @@ def _unclosed(joined: Joined) -> Iterator[str]:
     for recording in joined.recordings:
         if recording.info.ended_ns is None:
             yield f"{recording.path} was never closed: it is still being recorded, or its end may be missing."
+
+
+def _years(joined: Joined) -> Iterator[str]:
+    """Most likely a tape written by hand, and everything else comes decades behind it."""
+    ordered = sorted(joined.recordings, key=lambda recording: recording.info.started_unix_ns)
+    first, last = ordered[0], ordered[-1]
+    days = (last.info.started_unix_ns - first.info.started_unix_ns) // _DAY_NS
+    if days >= _DAYS_APART:
+        yield (
+            f"{last.path} began {days:,} days after {first.path}, and stands that far behind it "
+            "(a tape that does not say when it `started` began in 1970)."
+        )
 
 
 def _upstreams(joined: Joined) -> Iterator[str]:

@@ -140,6 +140,17 @@ def test_the_date_of_one_service_shows_that_clocks_contradict_each_other(merged,
     assert "by the Date of svc, that of one.db is about 7.0 s ahead of that of two.db" in said
 
 
+@pytest.mark.parametrize(("days", "told"), [(364, False), (365, True), (20_000, True)])
+def test_recordings_that_are_years_apart_are_named(merged, parts, tmp_path, days, told):
+    """As of a tape without a date, which makes the merged recording half a century long."""
+    one = parts.stored(exchange(1, 1), tmp_path / "one.db")
+    Writer.create(tmp_path / "two.db", upstream="http://a", started_unix_ns=STARTED + days * 86_400 * SECOND).close(0)
+
+    said, _ = merged(tmp_path / "two.db", one)
+
+    assert (f"two.db began {days:,} days after {one}, and stands that far behind it" in said) == told
+
+
 def test_differing_upstreams_and_recordings_that_nobody_closed_are_named(merged, parts, tmp_path):
     one = parts.stored(exchange(1, 1), tmp_path / "one.db")
     writer = Writer.create(tmp_path / "two.db", upstream="http://b", started_unix_ns=STARTED + SECOND)
