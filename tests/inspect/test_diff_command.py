@@ -65,7 +65,7 @@ def test_recordings_of_two_sessions_are_equal_where_ids_are_normalized(run, two,
     files = two(visit("a"), visit("b"))
     equal = run("diff", *files, "--normalize", "ids")
     assert (equal.exit_code, lines_of(equal)) == (0, [])
-    assert equal.output.splitlines()[-1] == "No difference  (7 exchanges and 2 events compared)"
+    assert equal.output.splitlines()[-1] == "No difference  (compared: 7 pairs of exchanges, 2 events of both)"
 
     strict = run("diff", *files)
     assert strict.exit_code == 1

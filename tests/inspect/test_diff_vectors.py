@@ -35,7 +35,7 @@ def test_what_differs_is_told_and_nothing_else(run, new_tape, message, case):
 
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
     assert lines[3:-1] == case["told"]
-    assert lines[-1].startswith("No difference (1 exchange" if not case["told"] else str(found(case["told"])))
+    assert lines[-1].startswith("No difference (compared: 1 pair of exchanges, " if not case["told"] else str(found(case["told"])))
     assert result.exit_code == bool(case["told"])
 
 

@@ -87,7 +87,7 @@ def summary(total: Total, *, ids: bool) -> Iterator[list[Span]]:
     said = f"{count(total.counts.total(), 'difference')}: {told}" if told else "No difference"
     yield [
         (said, "head"),
-        (f"  ({count(total.exchanges, 'exchange')} and {count(total.events, 'event')} compared)", ""),
+        (f"  (compared: {count(total.exchanges, 'pair')} of exchanges, {count(total.events, 'event')} of both)", ""),
     ]
     if not ids and total.alone["missing"] and total.alone["added"]:
         yield [("--normalize ids pairs exchanges whose sessions and runs have other ids.", "finding")]
