@@ -126,11 +126,20 @@ def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_lin
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_a_recording_that_does_not_fit_is_told_by_the_name_that_was_asked_for_and_leaves_nothing(tmp_path):
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("import run.tape -o made", "made cannot be written: .+"),
+        ("show run.tape", "The temporary recording that run.tape is read into cannot be written: .+: set TMPDIR"),
+    ],
+)
+def test_a_recording_that_does_not_fit_is_told_by_a_name_that_means_something_and_leaves_nothing(
+    tmp_path, command, said
+):
     """Not by that of the file that would have been put in its place."""
     (tmp_path / "run.tape").write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
     done = subprocess.run(
-        ["sh", "-c", 'ulimit -f 8 && exec "$0" -m wiretape import run.tape -o made', sys.executable],
+        ["sh", "-c", 'ulimit -f 8 && exec "$0" -m wiretape "$@"', sys.executable, *command.split()],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -138,7 +147,7 @@ def test_a_recording_that_does_not_fit_is_told_by_the_name_that_was_asked_for_an
         timeout=50,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(r"Error: made cannot be written: .+\n", done.stderr)
+    assert re.fullmatch(rf"Error: {said}\.\n", done.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["run.tape"]
 
 

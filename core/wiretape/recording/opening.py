@@ -1,6 +1,5 @@
 """Opening what holds a recording, whatever its form."""
 
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +7,7 @@ from pathlib import Path
 from wiretape.errors import RecordingError
 from wiretape.files import unreadable
 from wiretape.recording.formats.registry import Format, format_of, is_text
-from wiretape.recording.formats.storing import opened, store
+from wiretape.recording.formats.storing import opened, stored
 from wiretape.recording.reader import Recording, open_database
 from wiretape.recording.schema import begins_like_sqlite
 
@@ -36,9 +35,7 @@ def openings(path: Path | str) -> Iterator[Callable[[], Recording]]:
         open_database(path).close()
         yield lambda: open_database(path)
         return
-    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
-        made = Path(folder, "run.db")
-        store(kind.reader().read(path), made)
+    with stored(kind, path) as made:
         yield lambda: open_database(made, called=path)
 
 

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 
@@ -56,11 +56,24 @@ def opened(kind: Format, path: Path) -> Recording:
 
     Raises InputError where the file is wrong.
     """
-    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
-        made = Path(folder, "run.db")
-        store(kind.reader().read(path), made)
+    with stored(kind, path) as made:
         # The file is open: that its name is gone does not matter to who reads it, and it goes with them.
         return open_database(made, called=path)
+
+
+@contextmanager
+def stored(kind: Format, path: Path) -> Iterator[Path]:
+    """A recording of what a file holds, which is gone after the block.  Raises InputError where the file is wrong."""
+    with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
+        made = Path(folder, "run.db")
+        try:
+            store(kind.reader().read(path), made)
+        except InputError as error:
+            if str(made) not in error.message:
+                raise
+            said = error.message.replace(str(made), f"The temporary recording that {path} is read into")
+            raise InputError(f"{said.removesuffix('.')}: set TMPDIR.") from None
+        yield made
 
 
 def _write(incoming: Incoming, writer: Writer) -> None:
