@@ -167,6 +167,8 @@ class Capture:
             await visitor.handler.on_timeout()
 
     def _is_wanted(self, flow: HTTPFlow) -> bool:
+        if flow.request.method == "PRI":  # how HTTP/2 begins, which mitmproxy then closes: no request of a client
+            return False
         upstream = self.settings.upstream
         if upstream is None or _is_reverse(flow):
             return True

@@ -128,6 +128,20 @@ def test_a_request_that_is_no_http_ends_as_the_clients_doing(proxy, service):
     assert proxy.ended("/both-framings").ending is Ending.CLIENT_CLOSED
 
 
+def test_a_client_that_begins_with_http2_is_closed_and_no_exchange_of_its_own(proxy, service):
+    """It was one, with the finding that it had no key."""
+    path = service.on("/after", lambda peer: peer.send(OK))
+    client = proxy.connect()
+    client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    assert client.rest() == b""
+    client = proxy.connect()
+    client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    client.rest()
+    proxy.ended(path)
+
+    assert proxy.find("*") is None
+
+
 def test_a_response_that_comes_before_its_request_is_whole_ends_with_the_later_of_them(proxy, service):
     def behave(peer):
         peer.send(OK)
