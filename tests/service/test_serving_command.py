@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from wiretape.errors import InputError
 from wiretape_replay.answers.settings import TENANT
+from wiretape_replay.control.commands import control
 from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
 from wiretape_replay.service.cli import serve
@@ -83,6 +84,13 @@ def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
     result = CliRunner().invoke(serve, [*args, "--no-config"])
     assert (result.exit_code, words in result.output) == (2, True), result.output
     assert "Traceback" not in result.output
+
+
+def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_answers():
+    """No `0 other requests`, where all of them were answered."""
+    with start_scenario("hello", ServeOptions(virtual=True)) as service:
+        told = CliRunner().invoke(control, [service.url, "state"], env={"WIRETAPE_TOKEN": service.service.token})
+        assert told.output == "no playhead: no session so far\nserved: 0 streams\n"
 
 
 def test_a_service_is_served_to_programs_without_an_event_loop():

@@ -108,8 +108,8 @@ class Requests:
     """Given by a playhead."""
     refused: int = 0
     """Streams that were answered with an error."""
-    recorded: int = 0
-    """Requests that were given a recorded answer."""
+    recorded: int | None = 0
+    """Requests that were given a recorded answer; None where none is recorded, as by `wiretape serve`."""
     misses: Sequence[Miss] = ()
 
 

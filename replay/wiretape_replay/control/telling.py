@@ -12,11 +12,13 @@ def lines(state: Document) -> Iterator[str]:
     """All of it."""
     for session in state["sessions"]:
         yield from session_lines(session)
-    if not state["sessions"]:
-        yield "no playhead: tape mode, or no recorded streams"
     asked = state["requests"]
+    is_replay = asked["recorded"] is not None
+    if not state["sessions"]:
+        yield "no playhead: tape mode, or no recorded streams" if is_replay else "no playhead: no session so far"
     refused = f" and {asked['refused']} refused" if asked["refused"] else ""
-    yield f"served: {_many(asked['streams'], 'stream')}{refused}, {_many(asked['recorded'], 'other request')}"
+    others = f", {_many(asked['recorded'], 'other request')}" if is_replay else ""
+    yield f"served: {_many(asked['streams'], 'stream')}{refused}{others}"
     for miss in asked["misses"]:
         yield f"no match: {shown(miss['method'])} {shown(miss['path'])}: {shown(miss['message'], 600)}"
 

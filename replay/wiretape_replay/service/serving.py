@@ -212,7 +212,7 @@ def _control(sessions: Sessions, streams: Streams, faults: Faults, guard: Guard)
 
     def requests() -> Requests:
         refused = sum(stream.refusal is not None for stream in streams.streamed)
-        return Requests(len(streams.streamed) - refused, refused, 0, [])
+        return Requests(len(streams.streamed) - refused, refused, None, [])
 
     def start() -> None:
         for live in sessions.by_id.values():
