@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx
 import pytest
@@ -21,6 +22,7 @@ from wiretape_replay import Options, serve_replay
 from wiretape_replay.answers.settings import Service
 from wiretape_replay.cli import replay
 from wiretape_replay.faults.reading import read_script
+from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.reports import Wanted
 from wiretape_replay.judging.telling import fails, verdict
@@ -287,6 +289,15 @@ def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(r
     with pytest.raises(InputError, match=r"is a recording or another database: give --report another name\."):
         Wanted.of(f"junit:{run}")
     assert run.read_bytes() == before
+
+
+@pytest.mark.parametrize("reports", [("junit:a.x", "html:./a.x"), ("text:-", "json:-"), ("text:kept.db",)])
+def test_reports_that_would_be_one_file_are_told_before_anything_is_served(reports):
+    with (
+        pytest.raises(InputError, match="^Two things would be written to .*: give --report another name"),
+        Hearing.of(reports, Path("kept.db"), None, no_config=True),
+    ):
+        pass
 
 
 FORMS = ["text", "concise", "json", "ndjson", "junit", "github", "sarif", "markdown", "html"]

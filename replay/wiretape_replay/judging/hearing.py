@@ -9,7 +9,7 @@ from wiretape.config import Config, find_config, load_config
 from wiretape.errors import InputError
 from wiretape.text import printable
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.reports import Wanted, recorded, write
+from wiretape_replay.judging.reports import Wanted, check_apart, recorded, write
 from wiretape_replay.judging.telling import verdict
 
 
@@ -28,6 +28,7 @@ class Hearing:
         """From the options.  What is recorded for reports alone is gone when the block is left.  Raises InputError."""
         settings = _config(config, without=no_config).settings
         wanted = [Wanted.of(text) for text in reports]
+        check_apart(wanted, record)
         named = ["--no-config"] if no_config else ["--config", str(config)] if config is not None else []
         with recorded(record, wanted) as path:
             yield Hearing(Judge(settings, record=path), wanted, path, named)

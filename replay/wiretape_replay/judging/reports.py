@@ -54,6 +54,16 @@ def _spare(path: Path) -> None:
         raise InputError(f"{printable(str(path))} is a recording or another database: give --report another name.")
 
 
+def check_apart(wanted: Sequence[Wanted], record: Path | None) -> None:
+    """Raises InputError where two of the files that are to be written in the end would be one."""
+    written = {record.absolute()} if record is not None else set()
+    for report in wanted:
+        file = Path(report.file).absolute()
+        if file in written:
+            raise InputError(f"Two things would be written to {printable(report.file)}: give --report another name.")
+        written.add(file)
+
+
 @contextmanager
 def recorded(record: Path | None, wanted: Sequence[Wanted]) -> Iterator[Path | None]:
     """Where to record what passes: where it is to be kept, or for reports alone, until the block is left."""
