@@ -294,7 +294,7 @@ def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(r
 @pytest.mark.parametrize("reports", [("junit:a.x", "html:./a.x"), ("text:-", "json:-"), ("text:kept.db",)])
 def test_reports_that_would_be_one_file_are_told_before_anything_is_served(reports):
     with (
-        pytest.raises(InputError, match="^Two things would be written to .*: give --report another name"),
+        pytest.raises(InputError, match=r"^Two things would be written to .*: give --report another name"),
         Hearing.of(reports, Path("kept.db"), None, no_config=True),
     ):
         pass
