@@ -58,7 +58,8 @@ class Edit:
     """Those beneath the head of the exchange."""
 
 
-SAID = st.one_of(st.none(), st.floats(allow_nan=False), st.text(max_size=4), st.lists(st.booleans(), max_size=2))
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+SAID = st.one_of(st.none(), NUMBERS, st.text(max_size=4), st.lists(st.booleans(), max_size=2))
 ITEMS = st.lists(
     st.text('ab \u00e9"', min_size=1, max_size=5)
     | st.builds(Event, st.just(0), st.sampled_from(["run.started", "tool.started", "tool.completed"]), SAID),
