@@ -1,18 +1,17 @@
 """The `wiretape` command: finds the subcommand that was asked for, and loads nothing else."""
 
 import errno
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import Any, NoReturn, TextIO
+from typing import Any, NoReturn
 
 import click
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.files import CANNOT_PRINT
+from wiretape.files import CANNOT_PRINT, stop_writing
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it (128 + SIGINT)."""
@@ -111,19 +110,14 @@ def _in_plain_words(ctx: click.Context) -> Iterator[None]:
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
-        _stop_writing(sys.stdout)
+        stop_writing(sys.stdout)
         ctx.exit(NOBODY_READS)
     except SystemExit as end:
         # rich ends the program with status 1 on a broken pipe; 1 means findings here.
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        _stop_writing(sys.stdout)
+        stop_writing(sys.stdout)
         ctx.exit(NOBODY_READS)
-
-
-def _stop_writing(stream: TextIO) -> None:
-    """Let the interpreter's last flush of a standard stream go nowhere, instead of failing once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 @click.group(
@@ -157,5 +151,5 @@ def _end_unsaid(error: OSError) -> NoReturn:
         try:
             stream.flush()
         except OSError:
-            _stop_writing(stream)
+            stop_writing(stream)
     sys.exit(InputError.exit_code)

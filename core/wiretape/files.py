@@ -8,10 +8,10 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TextIO
 
 import click
 
@@ -20,7 +20,7 @@ from wiretape.errors import InputError
 PATH = click.Path(path_type=Path, readable=False)
 """A file or folder on a command line.  Who opens it says what is wrong with it, not click."""
 
-FORCE = "--force to replace it"
+_FORCE = "--force to replace it"
 
 CANNOT_PRINT = "Standard output cannot be written"
 
@@ -64,8 +64,21 @@ def same(one: Path, other: Path) -> bool:
     return there(one) and there(other) and one.samefile(other)
 
 
-def hindrance(path: Path) -> OSError | None:
-    """What can be seen, without touching anything, to keep a file from being made or written at `path`."""
+def check_free(path: Path, read: Iterable[Path], *, force: bool) -> None:
+    """Raises InputError where `path` is one of the files that are read, or is there without being forced away."""
+    if any(same(path, each) for each in read):
+        raise InputError(is_read(path))
+    if there(path) and not force:
+        raise InputError(taken(path, otherwise=_FORCE))
+
+
+def check_writable(path: Path, kind: type[InputError] = InputError) -> None:
+    """Raises `kind` where it can be seen, without touching anything, that no file can be made or written at `path`."""
+    if (error := _hindrance(path)) is not None:
+        raise kind(unwritable(path, error))
+
+
+def _hindrance(path: Path) -> OSError | None:
     try:
         if path.is_dir():
             return _error(errno.EISDIR)
@@ -82,9 +95,22 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+def stop_writing(stream: TextIO) -> None:
+    """Let the interpreter's last flush of a standard stream go nowhere, instead of failing once more."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
 def is_pipe(path: Path) -> bool:
     """Whether what is there can be read only once, from its beginning.  Raises OSError where nothing is there."""
     return stat.S_ISFIFO(path.stat().st_mode)
+
+
+def beside(path: Path) -> Path:
+    """Where a file is made that takes the place of `path` when it is whole.
+
+    A process of the same number may have left one there, that was killed.
+    """
+    return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 @contextmanager
@@ -100,8 +126,8 @@ def in_place_of(path: Path, mode: int) -> Iterator[BinaryIO]:
         return
     # What a link leads to is replaced, not the link.
     path = path.resolve()
-    made = path.with_name(f".{path.name}.{os.getpid()}")
-    made.unlink(missing_ok=True)  # what a process of the same number left that was killed
+    made = beside(path)
+    made.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
             yield file

@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import CANNOT_PRINT, FORCE, hindrance, in_place_of, is_read, same, taken, there, unwritable
+from wiretape.files import CANNOT_PRINT, check_free, check_writable, in_place_of, stop_writing, unwritable
 from wiretape_inspect.lines import Paper
 
 
@@ -57,7 +57,7 @@ def _stdout_trouble() -> Iterator[None]:
         raise
     except OSError as error:
         # What is still buffered must not raise again when the interpreter flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        stop_writing(sys.stdout)
         raise InputError(f"{CANNOT_PRINT}: {error.strerror}.") from None
 
 
@@ -82,13 +82,8 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
 
 def check(path: Path, *, force: bool, recording: Path) -> None:
     """Raises InputError where it can be seen, without touching anything, that `opened` would refuse `path`."""
-    if same(path, recording):
-        raise InputError(is_read(path))
-    if there(path) and not force:
-        raise InputError(taken(path, otherwise=FORCE))
-    error = hindrance(path)
-    if error is not None:
-        raise InputError(unwritable(path, error))
+    check_free(path, [recording], force=force)
+    check_writable(path)
 
 
 def _encodable(line: str) -> str:

@@ -6,8 +6,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.files import FORCE, is_read, same, taken, there, unwritable
-from wiretape.recording import Recording, check_output, open_recording
+from wiretape.files import beside, check_free, check_writable, there, unwritable
+from wiretape.recording import Recording, open_recording
 from wiretape.recording.file import claim_writing, remove, remove_beside
 from wiretape.recording.formats import Incoming, store
 from wiretape.recording.schema import begins_like_sqlite
@@ -16,14 +16,10 @@ from wiretape.text import printable
 
 def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
     """Raises InputError where `to` is one of the files that are read, exists (unless `force`) or cannot be made."""
+    check_free(to, sources, force=force)
     if not there(to):
-        check_output(to, append=False)
-        return
-    if any(same(to, source) for source in sources):
-        raise InputError(is_read(to))
-    if not force:
-        raise InputError(taken(to, otherwise=FORCE))
-    if not to.is_file():
+        check_writable(to)
+    elif not to.is_file():
         raise InputError(f"{printable(str(to))} is no regular file: give --output another name.")
 
 
@@ -32,9 +28,9 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
 
     `look` is shown it before; what it raises, and an interruption, leaves nothing behind and what was there as it was.
     """
-    made = to.with_name(f".{to.name}.{os.getpid()}")
+    made = beside(to)
     try:
-        remove(made)  # what a process of the same number left that was killed
+        remove(made)
         store(incoming, made)
         if look is not None:
             with open_recording(made) as recording:

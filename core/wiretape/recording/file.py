@@ -15,12 +15,13 @@ import orjson
 from sqlite_utils import Database
 
 from wiretape import __version__
-from wiretape.errors import RecordingError
-from wiretape.files import hindrance, taken, there, unwritable
+from wiretape.errors import InputError, RecordingError
+from wiretape.files import check_writable, taken, there, unwritable
 from wiretape.recording import schema
 from wiretape.recording.model import Capture
 from wiretape.recording.reader import open_database
 from wiretape.recording.redact import Policy, Redactor
+from wiretape.text import printable
 
 _LAST_TIMES = """
 SELECT max(t) FROM (
@@ -167,8 +168,15 @@ def check_output(path: Path, *, append: bool) -> None:
     """Raises RecordingError when it can be seen, without touching anything, that no recording can begin at `path`."""
     if there(path) and not append and not (path.is_file() and path.stat().st_size == 0):
         raise RecordingError(_taken(path))
-    if (error := hindrance(path)) is not None:
-        raise RecordingError(unwritable(path, error))
+    check_writable(path, RecordingError)
+
+
+def spare_recording(path: Path, option: str) -> None:
+    """Raises InputError where what `option` writes would replace a recording, by a slip of the hand."""
+    with suppress(OSError):  # who writes there will say what is wrong with it
+        if path.is_file() and schema.begins_like_sqlite(path):
+            said = printable(str(path))
+            raise InputError(f"{said} is a recording or another database: give {option} another name.")
 
 
 def _claim(path: Path, *, append: bool) -> bool:

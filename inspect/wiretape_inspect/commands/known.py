@@ -10,7 +10,7 @@ import click
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.files import PATH, hindrance, in_place_of, there, unwritable
+from wiretape.files import PATH, check_writable, in_place_of, there, unwritable
 from wiretape.text import printable
 from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
@@ -75,8 +75,8 @@ def load(known: Known) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
     older = known.write if known.write is not None and there(known.write) else None
     if older is not None and not older.is_file():
         raise InputError(f"{printable(str(older))} is no regular file: give --write-baseline another name.")
-    if known.write is not None and (error := hindrance(known.write)) is not None:
-        raise InputError(unwritable(known.write, error))
+    if known.write is not None:
+        check_writable(known.write)
     earlier = baseline.load(older, replacing=True) if older is not None else []
     return baseline.load(known.file) if known.file is not None else [], earlier
 

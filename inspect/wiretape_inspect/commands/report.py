@@ -13,8 +13,8 @@ from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_read, same, there
 from wiretape.recording import Recording, open_recording
+from wiretape.recording.file import spare_recording
 from wiretape.rules import Severity
-from wiretape.text import printable
 from wiretape_inspect import output
 from wiretape_inspect.commands import known
 from wiretape_inspect.commands.pairs import Pair, PairingCommand, pairs
@@ -22,7 +22,6 @@ from wiretape_inspect.lines import PLAIN
 from wiretape_inspect.report import FORMS, Options, Report, baseline, judge
 from wiretape_inspect.report.progress import watched
 
-_SQLITE = b"SQLite format 3\0"
 _FORMS = (
     "text: for people. concise: a line for each finding. json, ndjson: everything, for programs. "
     "junit, github, sarif: for CI. markdown: for a comment. html: one file. Repeatable."
@@ -30,12 +29,11 @@ _FORMS = (
 
 
 def _config_options(command: Callable[..., None]) -> Callable[..., None]:
-    where = PATH
     for option in (
         click.option("--no-config", is_flag=True, help="Read no configuration."),
         click.option(
             "--config",
-            type=where,
+            type=PATH,
             metavar="FILE",
             help="Configuration to read, instead of wiretape.toml or [tool.wiretape] in pyproject.toml, here or above.",
         ),
@@ -152,19 +150,9 @@ def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequenc
     for path in paths:
         if path is None or not there(path) or not path.is_file():
             continue
-        if _begins(path) == _SQLITE:
-            raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
+        spare_recording(path, option)
         if any(same(path, file) for file in judged):
             raise InputError(is_read(path, option))
-
-
-def _begins(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(_SQLITE))
-    except OSError:
-        # Whoever writes to it will say why that cannot be.
-        return b""
 
 
 def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:

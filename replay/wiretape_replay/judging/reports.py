@@ -1,6 +1,5 @@
 """Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
 
-import os
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -12,8 +11,8 @@ import click
 from wiretape.cli import subcommand
 from wiretape.config import NEVER
 from wiretape.errors import InputError
-from wiretape.files import hindrance, unwritable
-from wiretape.recording.schema import begins_like_sqlite
+from wiretape.files import check_writable
+from wiretape.recording.file import spare_recording
 from wiretape.rules import CATALOGUE, Party
 from wiretape.text import nearest, printable
 
@@ -42,16 +41,9 @@ class Wanted:
             guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
             raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
         if file != _STDOUT:
-            _spare(Path(file))
+            check_writable(Path(file))
+            spare_recording(Path(file), "--report")
         return cls(form, file)
-
-
-def _spare(path: Path) -> None:
-    """Refuse what cannot be written, or must not be: a slip of the hand would replace a recording."""
-    if (error := hindrance(path)) is not None:
-        raise InputError(unwritable(path, error))
-    if os.access(path, os.R_OK) and path.is_file() and begins_like_sqlite(path):
-        raise InputError(f"{printable(str(path))} is a recording or another database: give --report another name.")
 
 
 def check_apart(wanted: Sequence[Wanted], record: Path | None) -> None:
