@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from wiretape.errors import InputError
 from wiretape.files import unreadable
 from wiretape.text import nearest, printable, shown
-from wiretape.toml_places import NAMES, Place, lines_of, outwards
+from wiretape.toml_places import NAMES, Place, line_of, lines_of
 from wiretape.toml_syntax import plainly
 
 _MOST = 2**63 - 1
@@ -53,10 +53,14 @@ class TomlFile:
 
     def wrong(self, place: Place, what: str) -> InputError:
         """An error that names the file, the line where that can be told, and the keys that lead to the place."""
-        line = next((self._lines[outer] for outer in outwards(place) if outer in self._lines), None)
-        parts = [said(self.path) + (f", line {line}" if line is not None else "")]
-        parts += [printable(".".join(str(step) for step in place if isinstance(step, str)))] if place else []
-        return InputError(": ".join([*parts, what]) + ("" if what.endswith("?") else "."))
+        return wrong_at(self.path, line_of(place, self._lines), place, what)
+
+
+def wrong_at(path: Path, line: int | None, place: Place, what: str) -> InputError:
+    """An error that names a file, a line of it if that is known, and the keys that lead to a place."""
+    where = said(path) + (f", line {line}" if line is not None else "")
+    keys = printable(".".join(step for step in place if isinstance(step, str)))
+    return InputError(": ".join(part for part in (where, keys, what) if part) + ("" if what.endswith("?") else "."))
 
 
 class Told(Protocol):

@@ -18,7 +18,12 @@ _LONG_LITERAL = r"'{3}.*?'{3,5}(?!')"
 _SCALAR = re.compile(rf"""{_LONG_BASIC}|{_LONG_LITERAL}|"(?:\\.|[^"\\])*"|'[^']*'|[^,\]}}\n#]*""", re.DOTALL)
 
 
-def outwards(place: Place) -> Iterator[Place]:
+def line_of(place: Place, lines: Mapping[Place, int]) -> int | None:
+    """The line of a place, or else of the innermost that it is in and whose line is known."""
+    return next((lines[outer] for outer in _outwards(place) if outer in lines), None)
+
+
+def _outwards(place: Place) -> Iterator[Place]:
     """A place, and all that it is in, from the inside out."""
     return (place[:length] for length in range(len(place), 0, -1))
 
@@ -28,7 +33,7 @@ def lines_of(text: str) -> Mapping[Place, int]:
     places = list(_places(text))
     lines = dict(places)
     for place, line in places:
-        for outer in outwards(place):
+        for outer in _outwards(place):
             lines.setdefault(outer, line)
     return lines
 

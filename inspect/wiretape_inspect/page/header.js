@@ -60,7 +60,7 @@ function showHeader(app) {
     make("span", { class: endClass(head), text: end }),
     ` · ${exchangeFacts(head, timeline)}`,
   );
-  if (cursorOf(head) !== null) facts.append(make("span", { class: "dim", text: ` · after ${briefId(shown(cursorOf(head), 200), [7, 6])}` }));
+  if (cursorOf(head) !== null) facts.append(make("span", { class: "dim", text: ` · after ${briefId(shown(cursorOf(head), 200))}` }));
 }
 
 function endWords(head, timeline) {

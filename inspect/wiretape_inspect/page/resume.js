@@ -74,7 +74,7 @@ class ResumePane {
   fillRow(cells, row, node) {
     setClass(node, `row joined-row ${row.status}`);
     setText(cells.status, `${STATUS_SIGNS[row.status] || ""} ${printable(row.status)}`);
-    setText(cells.tag, briefId(shown(row.id, 100), [7, 6]));
+    setText(cells.tag, briefId(shown(row.id, 100)));
     setText(cells.first, this.side(row.first));
     setText(cells.second, this.side(row.second));
   }

@@ -11,8 +11,8 @@ const ROW_COLUMNS = [
   { name: "marks", label: "" },
 ];
 const TEXT_LONGEST = 400;
-/** How many characters of an id's beginning and end there is room for in a list that is so many pixels wide. */
-const ID_ROOM = [{ until: 620, ends: [4, 4] }, { until: 900, ends: [7, 6] }];
+/** How many characters of an id's beginning and end there is room for in a list that is so many pixels wide, if fewer than usual. */
+const ID_ROOM = [{ until: 620, ends: [4, 4] }, { until: 900 }];
 const GOOD_ENDINGS = ["complete", "service-closed", "client-closed", "open"];
 
 /** Fill the cells of a row of the list. */

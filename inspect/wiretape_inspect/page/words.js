@@ -40,7 +40,7 @@ function shown(text, longest) {
 }
 
 /** An id by its beginning and its end, which tell it from others, as on the terminal: `evt_400…7783e9`. */
-function briefId(id, [begin, end]) {
+function briefId(id, [begin, end] = [7, 6]) {
   return id.length > begin + end + 1 ? `${id.slice(0, begin)}…${id.slice(-end)}` : id;
 }
 

@@ -27,7 +27,7 @@ from wiretape.recording.formats.model import LAST_STATUS, MOST_HELD, MOST_REDACT
 from wiretape.recording.model import Capture
 from wiretape.rules.finding import Finding, Party, Severity
 from wiretape.text import printable
-from wiretape.toml import Table, hint, said
+from wiretape.toml import Table, hint, wrong_at
 from wiretape.toml_places import Place
 
 KIND = "recording"
@@ -63,8 +63,7 @@ class _Line:
 
     def wrong(self, place: Place, what: str) -> InputError:
         """See `wiretape.toml.Told`."""
-        keys = "".join(f": {printable(str(step))}" for step in place if isinstance(step, str))
-        return InputError(f"{said(self.path)}, line {self.number}{keys}: {what}" + ("" if what.endswith("?") else "."))
+        return wrong_at(self.path, self.number, place, what)
 
 
 def _objects(path: Path) -> Iterator[Table]:

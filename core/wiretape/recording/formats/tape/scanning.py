@@ -12,7 +12,7 @@ from pathlib import Path
 
 from wiretape.errors import InputError
 from wiretape.recording.formats.model import MOST_HELD
-from wiretape.toml import said
+from wiretape.toml import wrong_at
 
 LISTS = ("events", "body", "answer-body")
 """Entries that may hold a list of observations."""
@@ -65,7 +65,7 @@ class Scanner:
 
     def wrong(self, line: int, what: str) -> InputError:
         """An error that names the line."""
-        return InputError(f"{said(self.path)}, line {line}: {what}" + ("" if what.endswith("?") else "."))
+        return wrong_at(self.path, line, (), what)
 
     def documents(self) -> Iterator[Document]:
         """The head of the tape, and its exchanges.  Lists may be read later, in any order."""

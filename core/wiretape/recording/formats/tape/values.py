@@ -14,9 +14,9 @@ import yaml
 
 from wiretape.errors import InputError
 from wiretape.recording.formats.tape.scanning import Piece
-from wiretape.text import printable, shown
-from wiretape.toml import Table, said
-from wiretape.toml_places import Place, outwards
+from wiretape.text import shown
+from wiretape.toml import Table, wrong_at
+from wiretape.toml_places import Place, line_of
 
 # The parser in C is ten times as fast, and there wherever PyYAML comes as a wheel.
 _LOADER = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
@@ -38,10 +38,7 @@ class Told:
 
     def wrong(self, place: Place, what: str) -> InputError:
         """See `wiretape.toml.Told`."""
-        line = next((self.lines[outer] for outer in outwards(place) if outer in self.lines), self.line)
-        keys = ".".join(printable(str(step)) for step in place if isinstance(step, str))
-        parts = [f"{said(self.path)}, line {line}", *([keys] if keys else []), what]
-        return InputError(": ".join(parts) + ("" if what.endswith("?") else "."))
+        return wrong_at(self.path, line_of(place, self.lines) or self.line, place, what)
 
 
 def load(path: Path, piece: Piece, place: Place = ()) -> tuple[Any, Told]:
