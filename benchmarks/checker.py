@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import orjson
 
-from wiretape.observe import BytesArrived, RequestStarted, ResponseStarted, Side
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
 from wiretape.rules import Checker
-from wiretape.stream import FrameReader, SeenFrame
 
 _CHUNK_EVENTS = 50
 _REPEATS = 3

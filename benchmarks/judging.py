@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from wiretape.contract.schemas import DURABLE_EVENT, MESSAGE_DELTA
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     Ending,
     ExchangeEnded,

@@ -23,7 +23,15 @@ from playwright.sync_api import Page, sync_playwright
 from rich.console import Console
 from rich.table import Table
 
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Writer
 
 SCREEN = 40

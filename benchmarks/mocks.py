@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.table import Table
 from ways import HERE, free_port, running
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 PEERS = HERE / "peers"
 INSTALL = "npm install --prefix benchmarks/peers --no-package-lock"

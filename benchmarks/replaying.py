@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from ways import BIN, HERE, free_port, running
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     Ending,
     ExchangeEnded,

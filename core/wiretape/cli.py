@@ -11,7 +11,7 @@ import click
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.files import CANNOT_PRINT, stop_writing
+from wiretape.files import STDOUT_ERROR, discard_output
 
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it (128 + SIGINT)."""
@@ -110,13 +110,13 @@ def _in_plain_words(ctx: click.Context) -> Iterator[None]:
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
-        stop_writing(sys.stdout)
+        discard_output(sys.stdout)
         ctx.exit(NOBODY_READS)
     except SystemExit as end:
         # rich ends the program with status 1 on a broken pipe; 1 means findings here.
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        stop_writing(sys.stdout)
+        discard_output(sys.stdout)
         ctx.exit(NOBODY_READS)
 
 
@@ -146,10 +146,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
 def _end_unsaid(error: OSError) -> NoReturn:
     """End as for any file that cannot be written, where it is standard output or standard error that is full."""
     with suppress(OSError):
-        click.echo(f"Error: {CANNOT_PRINT}: {error.strerror}.", err=True)
+        click.echo(f"Error: {STDOUT_ERROR}: {error.strerror}.", err=True)
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:
-            stop_writing(stream)
+            discard_output(stream)
     sys.exit(InputError.exit_code)

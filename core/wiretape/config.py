@@ -10,7 +10,7 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.rules import Settings, Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of, selected, weight
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape.toml import Table, TomlFile, said
 
 OWN_FILE = "wiretape.toml"

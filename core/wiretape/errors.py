@@ -2,7 +2,7 @@
 
 import click
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 
 class InputError(click.ClickException):

@@ -22,36 +22,36 @@ PATH = click.Path(path_type=Path, readable=False)
 
 _FORCE = "--force to replace it"
 
-CANNOT_PRINT = "Standard output cannot be written"
+STDOUT_ERROR = "Standard output cannot be written"
 
 
-def unreadable(path: Path, error: OSError) -> str:
+def read_error(path: Path, error: OSError) -> str:
     """That a file cannot be read, or is not there."""
     if isinstance(error, FileNotFoundError):
         return f"There is no file {path}."
     return f"{path} cannot be read: {error.strerror or error}."
 
 
-def unwritable(path: Path, error: Exception) -> str:
+def write_error(path: Path, error: Exception) -> str:
     """That a file cannot be written."""
-    if isinstance(error, FileNotFoundError) and not there(path.parent):
+    if isinstance(error, FileNotFoundError) and not path_exists(path.parent):
         return f"{path} cannot be written: there is no folder {path.parent}."
     return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
-def taken(path: Path, option: str = "--output", otherwise: str = "") -> str:
+def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> str:
     """That a file which was to be made is there; `otherwise` is what can be done but giving `option` another name."""
     if path.is_dir():
         return f"{path} is a directory: give {option} another name."
     return f"{path} exists: give {option} another name{otherwise and f', or {otherwise}'}."
 
 
-def is_read(path: Path, option: str = "--output") -> str:
+def is_input_error(path: Path, option: str = "--output") -> str:
     """That a file which was to be written is one of those that are read."""
     return f"{path} is what is read: give {option} another name."
 
 
-def there(path: Path) -> bool:
+def path_exists(path: Path) -> bool:
     """Whether something is there, as far as anybody may look."""
     try:
         return path.exists()
@@ -59,23 +59,23 @@ def there(path: Path) -> bool:
         return False
 
 
-def same(one: Path, other: Path) -> bool:
+def is_same_file(one: Path, other: Path) -> bool:
     """Whether two paths lead to one file that is there."""
-    return there(one) and there(other) and one.samefile(other)
+    return path_exists(one) and path_exists(other) and one.samefile(other)
 
 
 def check_free(path: Path, read: Iterable[Path], *, force: bool) -> None:
     """Raises InputError where `path` is one of the files that are read, or is there without being forced away."""
-    if any(same(path, each) for each in read):
-        raise InputError(is_read(path))
-    if there(path) and not force:
-        raise InputError(taken(path, otherwise=_FORCE))
+    if any(is_same_file(path, each) for each in read):
+        raise InputError(is_input_error(path))
+    if path_exists(path) and not force:
+        raise InputError(exists_error(path, otherwise=_FORCE))
 
 
 def check_writable(path: Path, kind: type[InputError] = InputError) -> None:
     """Raises `kind` where it can be seen, without touching anything, that no file can be made or written at `path`."""
     if (error := _hindrance(path)) is not None:
-        raise kind(unwritable(path, error))
+        raise kind(write_error(path, error))
 
 
 def _hindrance(path: Path) -> OSError | None:
@@ -95,7 +95,7 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
-def stop_writing(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Let the interpreter's last flush of a standard stream go nowhere, instead of failing once more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
@@ -105,7 +105,7 @@ def is_pipe(path: Path) -> bool:
     return stat.S_ISFIFO(path.stat().st_mode)
 
 
-def beside(path: Path) -> Path:
+def temporary_name(path: Path) -> Path:
     """Where a file is made that takes the place of `path` when it is whole.
 
     A process of the same number may have left one there, that was killed.
@@ -114,7 +114,7 @@ def beside(path: Path) -> Path:
 
 
 @contextmanager
-def in_place_of(path: Path, mode: int) -> Iterator[BinaryIO]:
+def replace_atomically(path: Path, mode: int) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` in one step when the block has ended well; else what was there stays.
 
     `mode` is that of a new file, of which the umask takes its share.  What is no regular file, or stands where none can
@@ -126,7 +126,7 @@ def in_place_of(path: Path, mode: int) -> Iterator[BinaryIO]:
         return
     # What a link leads to is replaced, not the link.
     path = path.resolve()
-    made = beside(path)
+    made = temporary_name(path)
     made.unlink(missing_ok=True)
     try:
         with os.fdopen(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
@@ -137,7 +137,7 @@ def in_place_of(path: Path, mode: int) -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def kept(path: Path) -> Iterator[Path]:
+def seekable(path: Path) -> Iterator[Path]:
     """A file that can be read again and again: of a pipe, one of all that came, which is gone after the block.
 
     Raises OSError.  An InputError of the block speaks of `path`.

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.text import nearest, printable, shown
+from wiretape.files import read_error
+from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_places import NAMES, Place, line_of, lines_of
 from wiretape.toml_syntax import plainly
 
@@ -32,7 +32,7 @@ class TomlFile:
         try:
             text = path.read_text("utf-8-sig")  # some editors begin a file with a mark of its encoding
         except OSError as error:
-            raise InputError(unreadable(path, error)) from None
+            raise InputError(read_error(path, error)) from None
         except UnicodeDecodeError:
             raise InputError(f"{said(path)} is not UTF-8, so it is no TOML.") from None
         return cls.of(text, path)
@@ -110,9 +110,9 @@ class Table:
             return default
         value = self._value(key)
         if value not in words:
-            similar = nearest(value, words) if isinstance(value, str) else None
+            similar = closest_match(value, words) if isinstance(value, str) else None
             guess = f"; did you mean {similar}?" if similar else ""
-            raise self.wrong(key, f"it has to be one of {', '.join(words)}, not {shown(_written(value), 60)}{guess}")
+            raise self.wrong(key, f"it has to be one of {', '.join(words)}, not {shorten(_written(value), 60)}{guess}")
         return str(value)
 
     def flag(self, key: str, *, default: bool | None = None) -> bool:
@@ -186,7 +186,7 @@ def said(path: Path) -> str:
 
 def hint(word: str, words: Iterable[str]) -> str:
     """What to say after a word that is none of `words`."""
-    similar = nearest(word, words)
+    similar = closest_match(word, words)
     return f", did you mean {similar}?" if similar else f"; there are {', '.join(words)}"
 
 

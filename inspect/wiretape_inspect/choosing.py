@@ -5,7 +5,7 @@ from itertools import chain, islice
 
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _NAMED = 5
 """How many of the things there are an error names."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,
@@ -16,7 +16,7 @@ from wiretape.observe import (
 )
 from wiretape.rules import Checker
 from wiretape.rules.vectors import Vector
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.words import duration, moment
 
 _LONGEST = 600

@@ -7,13 +7,13 @@ from typing import Any
 
 import orjson
 
-from wiretape.encoding import DecodingError, decoder
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Side, header
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.jsontext import Unread, read
 from wiretape.sse import FrameKind
-from wiretape.stream import FrameReader, SeenFrame
 from wiretape_inspect import jsonlines
 from wiretape_inspect.facts import facts_of, is_utf8
 

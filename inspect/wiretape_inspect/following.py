@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.contract import is_event_stream
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,

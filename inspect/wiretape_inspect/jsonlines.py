@@ -9,19 +9,19 @@ from typing import Any
 
 import orjson
 
-from wiretape.encoding import is_identity
-from wiretape.observe import Headers
+from wiretape.content_encoding import is_identity
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape.stream import SeenFrame
-from wiretape.text import escaped_json
+from wiretape.safe_text import escape_json
 from wiretape_inspect import place, timeline
 from wiretape_inspect.place import Around, Chunk
 from wiretape_inspect.view.matching import Take
 from wiretape_inspect.view.resume import Resume
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
 from wiretape_inspect.view.state import State
-from wiretape_inspect.words import ending
+from wiretape_inspect.words import ending_label
 
 _LONE = re.compile("[\ud800-\udfff]")
 _NAMES: dict[type, str] = {
@@ -42,7 +42,7 @@ def dump(value: Any, *, indent: bool = False) -> str:
         text = orjson.dumps(value, option=option)
     except orjson.JSONEncodeError:
         text = orjson.dumps(_spelt(value), option=option)
-    return escaped_json(text.decode())
+    return escape_json(text.decode())
 
 
 def _spelt(value: Any) -> Any:
@@ -79,7 +79,7 @@ def head(exchange: Exchange) -> dict[str, Any]:
         "session_id": exchange.session_id,
         "run_id": exchange.run_id,
         "ending": exchange.ending,
-        "ending_words": ending(exchange.ending, stream=exchange.is_stream),
+        "ending_words": ending_label(exchange.ending, stream=exchange.is_stream),
         "detail": exchange.detail,
         "request_bytes": exchange.request_bytes,
         "response_bytes": exchange.response_bytes,
@@ -99,7 +99,7 @@ def row_text(exchange: int, shown: StreamRow) -> str:
         held = orjson.dumps(shown)
     except orjson.JSONEncodeError:
         return dump(row(exchange, shown))
-    return escaped_json(f'{{"row":"{_NAMES[type(shown)]}","exchange":{exchange},{held[1:].decode()}')
+    return escape_json(f'{{"row":"{_NAMES[type(shown)]}","exchange":{exchange},{held[1:].decode()}')
 
 
 def rows(

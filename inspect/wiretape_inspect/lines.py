@@ -6,13 +6,13 @@ from typing import Any
 
 import click
 
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.spans import Span, cut, wrapped
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
-from wiretape_inspect.words import amount, count, digits, duration, ending, moment
+from wiretape_inspect.words import amount, count, digits, duration, ending_label, moment
 
 STYLES: dict[str, dict[str, Any]] = {
     "": {},
@@ -102,7 +102,7 @@ def head(exchange: Exchange) -> list[Span]:
     response, request = exchange.response, exchange.request
     size = f"{amount(exchange.response_bytes)}"
     about = ["stream"] if exchange.is_stream else []
-    about += [ending(exchange.ending, stream=exchange.is_stream), size]
+    about += [ending_label(exchange.ending, stream=exchange.is_stream), size]
     if exchange.ended_ns is not None:
         about.append(duration(exchange.ended_ns - request.time_ns))
     if exchange.lost_bytes:

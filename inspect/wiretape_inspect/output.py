@@ -11,7 +11,7 @@ from typing import BinaryIO
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import CANNOT_PRINT, check_free, check_writable, in_place_of, stop_writing, unwritable
+from wiretape.files import STDOUT_ERROR, check_free, check_writable, discard_output, replace_atomically, write_error
 from wiretape_inspect.lines import Paper
 
 
@@ -57,8 +57,8 @@ def _stdout_trouble() -> Iterator[None]:
         raise
     except OSError as error:
         # What is still buffered must not raise again when the interpreter flushes at exit.
-        stop_writing(sys.stdout)
-        raise InputError(f"{CANNOT_PRINT}: {error.strerror}.") from None
+        discard_output(sys.stdout)
+        raise InputError(f"{STDOUT_ERROR}: {error.strerror}.") from None
 
 
 @contextmanager
@@ -74,10 +74,10 @@ def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[Binar
         return
     check(path, force=force, recording=recording)
     try:
-        with in_place_of(path, 0o600) as file:
+        with replace_atomically(path, 0o600) as file:
             yield file
     except OSError as error:
-        raise InputError(unwritable(path, error)) from None
+        raise InputError(write_error(path, error)) from None
 
 
 def check(path: Path, *, force: bool, recording: Path) -> None:

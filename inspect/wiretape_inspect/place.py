@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Side
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
-from wiretape.stream import SeenFrame
-from wiretape.text import printable
 from wiretape_inspect import lines, payload, sheets
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.sheets import fact

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
-from wiretape.observe import Ending
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording, RecordingInfo
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import place_of
-from wiretape_inspect.words import ending
+from wiretape_inspect.words import ending_label
 
 FORMAT = 1
 """The version of the JSON that `wiretape sessions --json` writes."""
@@ -58,7 +58,9 @@ class Session:
         for seen in frames:
             cut = seen.frame.kind is FrameKind.TAIL
             self._count(seen)
-        self.endings[ending(exchange.ending, stream=True, in_event=cut and exchange.ending is not Ending.OPEN)] += 1
+        self.endings[
+            ending_label(exchange.ending, stream=True, in_event=cut and exchange.ending is not Ending.OPEN)
+        ] += 1
 
     def _count(self, seen: SeenFrame) -> None:
         self.last_ns = max(self.last_ns, seen.time_ns)

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.lines import Paper
 from wiretape_inspect.spans import Span
 from wiretape_inspect.summary import Session, Summary

@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-from wiretape.encoding import DecodingError, decoder
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import RecordingError
-from wiretape.observe import BytesArrived, BytesLost, Side, header
+from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Progress, Recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import facts, lines

@@ -1,8 +1,8 @@
 """Durations, amounts and endings in the words that people read."""
 
-from wiretape.words import ending
+from wiretape.labels import ending_label
 
-__all__ = ["amount", "count", "digits", "duration", "ending", "moment"]
+__all__ = ["amount", "count", "digits", "duration", "ending_label", "moment"]
 _DIGITS = 20
 """How many digits of a number are shown: as many as 64 bits may have."""
 

@@ -16,7 +16,7 @@ from mitmproxy.master import Master
 from mitmproxy.proxy.mode_specs import ProxyMode, ReverseMode
 
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_proxy import internals, lines, patches
 from wiretape_proxy.capture import Capture
 from wiretape_proxy.drain import drain

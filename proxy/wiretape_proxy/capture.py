@@ -10,7 +10,7 @@ from mitmproxy.master import Master
 from mitmproxy.proxy.mode_specs import ReverseMode
 from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
-from wiretape.observe import ExchangeEnded, RequestEnded, Side
+from wiretape.observations import ExchangeEnded, RequestEnded, Side
 from wiretape_proxy import internals, patches
 from wiretape_proxy.endings import Facts, Origin, Verdict, classify
 from wiretape_proxy.exchanges import Exchanges, OpenExchange, Visitor

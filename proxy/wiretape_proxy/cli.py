@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from wiretape import local
+from wiretape import addresses
 from wiretape.errors import InputError
-from wiretape.files import PATH, there, unreadable
-from wiretape.text import printable
+from wiretape.files import PATH, path_exists, read_error
+from wiretape.safe_text import printable
 from wiretape_proxy import settings, stderr
 from wiretape_proxy.needed import only_needed_addons
 from wiretape_proxy.order import NO_CONFIG
@@ -142,7 +142,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("Give --config or --no-config, not both.")
-    service, address = _upstream(upstream) if upstream is not None else None, local.address(given["listen"])
+    service, address = _upstream(upstream) if upstream is not None else None, addresses.parse_address(given["listen"])
     output = given["output"] or settings.dated_name()
     _check_output(Path(output), append=given["append"])
     _check_authorities(given["ca"])
@@ -185,7 +185,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
 
 def _check_output(path: Path, *, append: bool) -> None:
     """Complain of what can be seen to be wrong before anything is started.  Raises InputError."""
-    if (there(path) and not append) or not os.access(path.parent, os.W_OK | os.X_OK):
+    if (path_exists(path) and not append) or not os.access(path.parent, os.W_OK | os.X_OK):
         from wiretape.recording import check_output  # noqa: PLC0415 - slow to import, and usually not needed
 
         check_output(path, append=append)
@@ -201,7 +201,7 @@ def _check_authorities(path: Path | None) -> None:
     except ssl.SSLError:
         raise InputError(f"{path} holds no certificates in PEM: give --ca another file.") from None
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
 
 
 def _upstream(text: str) -> Upstream:

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from h2.errors import ErrorCodes
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 
 class Origin(StrEnum):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_proxy import lines, stderr
 from wiretape_proxy.notes import Notes, volume, without_chunks
 from wiretape_proxy.order import Order

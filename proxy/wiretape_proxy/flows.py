@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from wiretape.contract import is_event_stream
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.observe import (
+from wiretape.files import read_error
+from wiretape.observations import (
     Ending,
     ExchangeEnded,
     Headers,
@@ -23,7 +23,7 @@ from wiretape.observe import (
 )
 from wiretape.recording.formats.model import LAST_STATUS, Head, Incoming, Reads
 from wiretape.recording.formats.ordering import arrived, exchanges_said, in_order
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape.toml import said
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _flows(path: Path) -> "Iterator[HTTPFlow | None]":
     except InputError:
         raise
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
     except Exception as error:  # noqa: BLE001 - mitmproxy raises many kinds of them where a file is damaged
         raise InputError(
             f"{said(path)} is damaged, cut short, or of another version of mitmproxy: "

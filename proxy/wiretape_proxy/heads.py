@@ -4,7 +4,7 @@ from mitmproxy.http import Headers as HttpHeaders
 from mitmproxy.http import HTTPFlow, Response
 from mitmproxy.net.http.url import hostport
 
-from wiretape.observe import Headers, RequestStarted, ResponseStarted
+from wiretape.observations import Headers, RequestStarted, ResponseStarted
 
 
 def request_started(number: int, flow: HTTPFlow) -> RequestStarted:

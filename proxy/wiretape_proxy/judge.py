@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.contract import is_event_stream, operation_of
-from wiretape.observe import (
+from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.labels import ending_label
+from wiretape.observations import (
     BytesArrived,
     ExchangeEnded,
     Observation,
@@ -17,8 +19,6 @@ from wiretape.observe import (
     header,
 )
 from wiretape.rules import Checker, Finding, Settings
-from wiretape.stream import Read, StreamReaders
-from wiretape.words import ending
 from wiretape_proxy.reports import Ended, Found, Mark, OpenStream, Progress
 
 SHOWN = 3
@@ -54,7 +54,7 @@ class _Account:
             path=self.request.target.partition("?")[0],
             status=self.response.status if self.response is not None else None,
             ending=ended.ending,
-            words=ending(ended.ending, stream=self.is_stream),
+            words=ending_label(ended.ending, stream=self.is_stream),
             detail=ended.detail,
             seconds=(ended.time_ns - self.request.time_ns) / 1e9,
             bytes=self.bytes,
@@ -116,7 +116,7 @@ class Judge:
             silence=max(0.0, (now_ns - account.last_ns) / 1e9),
         )
 
-    def feed(self, read: Read) -> list[Finding]:
+    def feed(self, read: ReadObservation) -> list[Finding]:
         """The findings that the observation makes certain."""
         seen = read.seen
         if isinstance(seen, RequestStarted):

@@ -1,23 +1,23 @@
 """One line of text for each thing worth saying.  Recorded text is made safe to show."""
 
-from wiretape import words
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape import labels
+from wiretape.labels import count_of
+from wiretape.safe_text import printable
 from wiretape_proxy.reports import CatchingUp, Closed, Ended, Found
 
 
 def finding(found: Found) -> str:
     """A finding."""
     more = " (more of these in this exchange are recorded, but not shown here)" if found.more else ""
-    return words.finding(found.severity, found.code, found.exchange, found.event, found.message) + more
+    return labels.finding_line(found.severity, found.code, found.exchange, found.event, found.message) + more
 
 
 def ending(ended: Ended) -> str:
     """How an exchange ended."""
     status = f" {ended.status}" if ended.status is not None else ""
-    events = f"{counted(ended.events, 'event')}, " if ended.events else ""
+    events = f"{count_of(ended.events, 'event')}, " if ended.events else ""
     what = f"{ended.method} {ended.path}{status}: {events}{volume(ended.bytes)} in {duration(ended.seconds)}"
-    findings = f", {counted(ended.findings, 'finding')}" if ended.findings else ""
+    findings = f", {count_of(ended.findings, 'finding')}" if ended.findings else ""
     detail = f". {ended.detail}" if ended.detail else ""
     return printable(f"exchange {ended.exchange}: {what}, {ended.words}{findings}{detail}")
 
@@ -25,10 +25,10 @@ def ending(ended: Ended) -> str:
 def summary(closed: Closed, path: str) -> str:
     """What a recording holds."""
     parts = (
-        counted(closed.exchanges, "exchange"),
-        counted(closed.streams, "stream"),
-        counted(closed.events, "event"),
-        counted(closed.findings, "finding"),
+        count_of(closed.exchanges, "exchange"),
+        count_of(closed.streams, "stream"),
+        count_of(closed.events, "event"),
+        count_of(closed.findings, "finding"),
     )
     if closed.misplaced:
         return printable(f"{path} was deleted or replaced meanwhile: {', '.join(parts)} are not in it.")
@@ -47,7 +47,7 @@ def unchecked(number: int) -> str:
 
 def volume(number: int) -> str:
     """A number of bytes."""
-    return counted(number, "byte")
+    return count_of(number, "byte")
 
 
 def duration(seconds: float) -> str:

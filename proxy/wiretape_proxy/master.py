@@ -13,7 +13,7 @@ from mitmproxy.master import Master
 from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.reports import Progress
 from wiretape_proxy.settings import PREFIX

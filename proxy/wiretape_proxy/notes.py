@@ -4,7 +4,7 @@ from collections.abc import Callable
 from time import monotonic_ns
 from typing import Any
 
-from wiretape.observe import BytesLost, Observation, Side
+from wiretape.observations import BytesLost, Observation, Side
 from wiretape_proxy.wire import WORD, body_of, put, subject
 
 Tap = Callable[[bytes], bytes | list[bytes]]

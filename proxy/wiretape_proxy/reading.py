@@ -4,9 +4,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from wiretape.encoding import Decoder, DecodingError, Identity, decoder
+from wiretape.content_encoding import Decoder, DecodingError, Identity, decoder
+from wiretape.frame_reader import STREAM_START, StreamPosition
 from wiretape.sse import Frame, FrameKind, Parser
-from wiretape.stream import BEGINNING, Place
 from wiretape_proxy.rows import Row, row_of
 from wiretape_proxy.tail import Tail
 
@@ -20,7 +20,7 @@ _DECODED_FRAMES = 100_000
 _STEP = 64 * 1024
 _SKIPPED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 
-Find = Callable[[int], Place | None]
+Find = Callable[[int], StreamPosition | None]
 """Tells the first place between two messages at or behind an offset in the body; None where it is not known."""
 
 
@@ -44,7 +44,7 @@ class Reading:
         self._timed = timed
         self._read = 0
         self._decoder: Decoder = Identity()
-        self._begin(BEGINNING, tail.began_ns)
+        self._begin(STREAM_START, tail.began_ns)
 
     @property
     def whole(self) -> bool:
@@ -84,10 +84,10 @@ class Reading:
             self._begin(place, None)
         elif self.events is None or self._read < self._tail.start:
             self.rows.clear()
-            self._begin(Place(start), None)
+            self._begin(StreamPosition(start), None)
             self.events, self._parser = None, Parser(start=start, midstream=True)
 
-    def _begin(self, place: Place, before_ns: int | None) -> None:
+    def _begin(self, place: StreamPosition, before_ns: int | None) -> None:
         self.events = place.events
         self._begun = self._read = self._fed = self._framed = place.start
         self._before_ns = before_ns

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from wiretape.config import find_config, load_config
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, ExchangeEnded
+from wiretape.observations import BytesArrived, ExchangeEnded
 from wiretape.recording import Writer
 from wiretape.recording.pending import AT_LENGTH, Slice
 from wiretape.rules import CATALOGUE, Finding, Settings

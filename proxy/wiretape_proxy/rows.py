@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from wiretape.labels import count_of
 from wiretape.rules.jsontext import read, sequence_in
+from wiretape.safe_text import shorten
 from wiretape.sse import Frame, FrameKind
-from wiretape.text import shown
-from wiretape.words import counted
 
 HEAD = f"{'event':>7}  {'seq':>6}  {'gap':>10}  type"
 INDENT = " " * 17
@@ -50,11 +50,11 @@ def row_of(frame: Frame, event: int | None, gap_ns: int | None) -> Row:
     sequence = sequence_in(said, data) if said else None
     name = said.get("type")
     cells = (
-        f"{shown(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
-        shown(frame.id or "", _LONGEST_NAME),
+        f"{shorten(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
+        shorten(frame.id or "", _LONGEST_NAME),
         _text(data) if frame.dispatched else "no data line: no client is handed it",
     )
-    mark = shown(str(sequence), _LONGEST_NAME) if type(sequence) is int else "·"
+    mark = shorten(str(sequence), _LONGEST_NAME) if type(sequence) is int else "·"
     return Row(frame.kind, event, mark, gap, "  ".join(filter(None, cells)))
 
 
@@ -63,11 +63,11 @@ def lines_of(rows: Iterable[Row]) -> Iterator[tuple[int | None, str]]:
     for is_comment, group in groupby(rows, lambda row: row.kind is FrameKind.COMMENT):
         if is_comment:
             *before, last = group
-            yield None, f"{INDENT}╌╌ {counted(len(before) + 1, 'comment')} ╌╌  {last.text}"
+            yield None, f"{INDENT}╌╌ {count_of(len(before) + 1, 'comment')} ╌╌  {last.text}"
         else:
             yield from ((row.event, row.line) for row in group)
 
 
 def _text(data: bytes) -> str:
     """How bytes begin; four make at most a character."""
-    return shown(data[: 4 * _LONGEST + 4].decode("utf-8", "replace").rstrip("\r\n"), _LONGEST)
+    return shorten(data[: 4 * _LONGEST + 4].decode("utf-8", "replace").rstrip("\r\n"), _LONGEST)

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from wiretape.companion import Companion
+from wiretape.addresses import is_loopback, origin_of
+from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
-from wiretape.local import is_loopback, origin_of
 from wiretape_proxy import stderr
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.feed import Feed
@@ -58,7 +58,7 @@ async def _run(what: Run, says: stderr.Stderr) -> int:
     if what.check and what.service is not None:
         await _knock(what.service)
 
-    companion = Companion(says.say)
+    companion = DebuggerProcess(says.say)
 
     def ready(address: tuple[str, int], addon: Wiretape) -> None:
         what.forget_keys()

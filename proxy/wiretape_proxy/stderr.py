@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_proxy.reports import Progress
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from shlex import quote
 
-from wiretape import words
+from wiretape import labels
 from wiretape.errors import InputError
-from wiretape.observe import Ending
+from wiretape.frame_reader import StreamPosition
+from wiretape.labels import count_of
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
-from wiretape.stream import Place
-from wiretape.text import printable, shown
-from wiretape.words import counted
+from wiretape.safe_text import printable, shorten
 from wiretape_proxy.reading import Reading
 from wiretape_proxy.reports import Found
 from wiretape_proxy.rows import HEAD, INDENT, lines_of
@@ -34,7 +34,7 @@ class Stream:
         """Its last events, with findings beside them, safe to show."""
         self._reading.catch_up(self._find)
         ended = self.ending is not Ending.OPEN
-        standing = words.ending(self.ending, stream=True, in_event=ended and self._reading.unfinished > 0)
+        standing = labels.ending_label(self.ending, stream=True, in_event=ended and self._reading.unfinished > 0)
         beside: dict[int | None, list[Found]] = {}
         for found in findings:
             beside.setdefault(found.event, []).append(found)
@@ -42,7 +42,7 @@ class Stream:
         about_all = map(_finding, beside.pop(None, ()))
         return [first, *about_all, *self._hints(), *_table(self._reading, beside, ended=ended)]
 
-    def _find(self, offset: int) -> Place | None:
+    def _find(self, offset: int) -> StreamPosition | None:
         with suppress(InputError), open_recording(self._recording) as recording:
             return recording.place_from(self._exchange, offset)
         return None
@@ -50,7 +50,7 @@ class Stream:
     def _hints(self) -> Iterator[str]:
         all_of_it = f"wiretape show {quote(printable(self._recording))} --exchange {self._exchange}"
         if self.tail.size > self.tail.end:
-            yield f"Encoded: {counted(self.tail.end, 'byte')} are kept here; what came after shows {all_of_it}"
+            yield f"Encoded: {count_of(self.tail.end, 'byte')} are kept here; what came after shows {all_of_it}"
         elif not self._reading.whole:
             yield f"The last events are shown here, all of them by {all_of_it}"
 
@@ -65,8 +65,8 @@ def lines_of_body(body: bytes, content_encoding: str | None) -> list[str]:
 
 
 def _sum(reading: Reading, tail: Tail) -> str:
-    parts = [] if reading.events is None else [counted(reading.events, "event")]
-    return ", ".join((*parts, counted(tail.size, "byte")))
+    parts = [] if reading.events is None else [count_of(reading.events, "event")]
+    return ", ".join((*parts, count_of(tail.size, "byte")))
 
 
 def _table(reading: Reading, beside: dict[int | None, list[Found]], *, ended: bool) -> Iterator[str]:
@@ -77,13 +77,13 @@ def _table(reading: Reading, beside: dict[int | None, list[Found]], *, ended: bo
         if event is not None:
             yield from map(_finding, beside.get(event, ()))
     if reading.unfinished:
-        yield f"{'cut' if ended else '…':>7}  {counted(reading.unfinished, 'byte')} of an unfinished event"
+        yield f"{'cut' if ended else '…':>7}  {count_of(reading.unfinished, 'byte')} of an unfinished event"
     elsewhere = sum(map(len, beside.values())) - sum(len(beside.get(row.event, ())) for row in reading.rows)
     if elsewhere:
-        yield f"{INDENT}└ {counted(elsewhere, 'finding')} about events that are not shown"
+        yield f"{INDENT}└ {count_of(elsewhere, 'finding')} about events that are not shown"
     if reading.trouble is not None:
-        yield f"Not read on: {shown(reading.trouble)}."
+        yield f"Not read on: {shorten(reading.trouble)}."
 
 
 def _finding(found: Found) -> str:
-    return f"{INDENT}└ {found.code} {found.severity}  {shown(found.message, _LONGEST_MESSAGE)}"
+    return f"{INDENT}└ {found.code} {found.severity}  {shorten(found.message, _LONGEST_MESSAGE)}"

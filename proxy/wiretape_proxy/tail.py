@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from time import monotonic_ns
 
-from wiretape.encoding import is_identity
+from wiretape.content_encoding import is_identity
 
 MOST_BYTES = 1 << 20
 """How much of a body is kept."""

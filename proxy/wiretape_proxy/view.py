@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape.labels import count_of
+from wiretape.safe_text import printable
 from wiretape_proxy.lines import unchecked
 from wiretape_proxy.reports import OpenStream, Progress
 
@@ -107,10 +107,10 @@ class View:
 def _title(progress: Progress, shown: int) -> str:
     left_out = progress.open - shown
     parts = [
-        counted(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
-        counted(progress.requests, "request"),
-        counted(progress.events, "event"),
-        counted(progress.findings, "finding"),
+        count_of(progress.open, "open stream") + (f" ({left_out:,} not shown)" if left_out else ""),
+        count_of(progress.requests, "request"),
+        count_of(progress.events, "event"),
+        count_of(progress.findings, "finding"),
     ]
     if progress.unchecked >= _WORTH_TELLING:
         parts.append(unchecked(progress.unchecked))

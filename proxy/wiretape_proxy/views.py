@@ -9,7 +9,7 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 
 from wiretape.contract import is_event_stream
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape_proxy import contentview, internals
 from wiretape_proxy.marks import Marks
 from wiretape_proxy.notes import Tap

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 import orjson
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

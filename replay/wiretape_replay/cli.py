@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from wiretape.companion import Companion
+from wiretape.addresses import parse_address
+from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
 from wiretape.files import PATH
-from wiretape.local import address
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.settings import load_service, treatment_of
 from wiretape_replay.common_options import (
     clients,
@@ -153,7 +153,7 @@ def replay(
         for line in told_faults.dry_run(recording, script, mode):
             click.echo(line)
         return
-    host, port = address(listen)
+    host, port = parse_address(listen)
     if mode == "tape" and (paused or playhead != "session"):
         raise InputError("Tape mode has no playhead: leave --paused and --playhead out, or choose --mode session.")
     matching = Matching.of(
@@ -203,12 +203,12 @@ async def _replay(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with serve_replay(recording, options, host=host, port=port, log=say, judge=judge, token=token) as playing:
-        say(f"Replaying {shown(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
+        say(f"Replaying {shorten(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         if playing.player is not None:
             say(how_to_control(playing.url, playing.token, chosen=token is not None))
         for sentence in playing.odd:
             say(sentence)
-        companion = Companion(say)
+        companion = DebuggerProcess(say)
         if debug:
             driven = loopback_url(playing.url) if playing.player is not None else None
             companion.start(recording, replay=driven, token=playing.token)
@@ -234,8 +234,8 @@ def _summarise(playing: Replay) -> None:
     say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
     for line in told_faults.summary(playing.faults):
         say(line)
-    streams = [f"  stream of session {shown(session_id)}" for session_id in playing.unfollowed]
-    exchanges = [f"  {entry.number:>5}  {shown(f'{entry.method} {entry.target}')}" for entry in playing.unconsumed]
+    streams = [f"  stream of session {shorten(session_id)}" for session_id in playing.unfollowed]
+    exchanges = [f"  {entry.number:>5}  {shorten(f'{entry.method} {entry.target}')}" for entry in playing.unconsumed]
     if not streams and not exchanges:
         say("Everything recorded was asked for.")
     _list("the stream of {}", "session", streams)

@@ -8,7 +8,7 @@ from pathlib import Path
 from wiretape.contract import STREAM
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
@@ -60,7 +60,7 @@ class Options:
     def __post_init__(self) -> None:
         """Raises InputError for a mode that there is not, and for a playhead where there is none."""
         if self.mode not in _MODES:
-            raise InputError(f"The mode {shown(repr(self.mode), 60)} is none of these: {', '.join(_MODES)}.")
+            raise InputError(f"The mode {shorten(repr(self.mode), 60)} is none of these: {', '.join(_MODES)}.")
         if self.mode == "tape" and (self.paused or self.own_playhead):
             raise InputError("Tape mode has no playhead, to be paused or of one's own: choose the mode session.")
 

@@ -16,7 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.contract import EVENT_TYPES
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Writer
 from wiretape_replay import Options, Replay, serve_replay
 from wiretape_replay.answers.settings import Service

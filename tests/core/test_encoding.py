@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.encoding import MOST_DECODED, DecodingError, Identity, decoder
+from wiretape.content_encoding import MOST_DECODED, DecodingError, Identity, decoder
 
 
 def _zlib(data, wbits):

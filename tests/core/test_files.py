@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.config import find_config
-from wiretape.files import in_place_of, unwritable
+from wiretape.files import replace_atomically, write_error
 
 COMMANDS = [
     *("report {}", "show {}", "sessions {}", "debug {}", "diff {} {}", "export {} --format tape", "datasette {}"),
@@ -57,7 +57,7 @@ def test_a_file_that_must_not_be_read_is_told_alike(told, command, monkeypatch):
 
 def test_a_folder_that_takes_no_files_is_not_said_to_be_missing(tmp_path):
     """As /proc."""
-    told = unwritable(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))
+    told = write_error(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))
     assert told == f"{tmp_path}/run.db cannot be written: No such file or directory."
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_was_not_written_to_its_end_leaves_what_was_there(tmp_path, 
     path = tmp_path / "run.tape"
     if before:
         path.write_text(before, "utf-8")
-    with suppress(_FailedError), in_place_of(path, 0o600) as file:
+    with suppress(_FailedError), replace_atomically(path, 0o600) as file:
         file.write(b"half of")
         file.flush()
         raise _FailedError
@@ -118,7 +118,7 @@ def test_a_file_that_was_not_written_to_its_end_leaves_what_was_there(tmp_path, 
 def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_link_leads(tmp_path):
     (tmp_path / "run.tape").write_text("old and longer", "utf-8")
     (tmp_path / "link").symlink_to("run.tape")
-    with in_place_of(tmp_path / "link", 0o600) as file:
+    with replace_atomically(tmp_path / "link", 0o600) as file:
         file.write(b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "run.tape").read_bytes() == b"new"

@@ -10,9 +10,9 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wiretape.observe import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
+from wiretape.frame_reader import FrameReader, StreamReaders, read_frames
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
 from wiretape.sse import FrameKind
-from wiretape.stream import FrameReader, StreamReaders, frames_of
 
 
 def arrived(*chunks, start=0):
@@ -41,7 +41,7 @@ def rows(seen):
 
 def test_a_frame_has_the_time_of_its_last_byte_and_messages_are_numbered():
     chunks = [(10, b"data: a\n"), (20, b"\ndata: b\n\n"), (30, b": ping\n\nid: 1\n"), (40, b"\n\n"), (50, b"data")]
-    assert rows(frames_of(None, [arrived(*chunks)])) == [
+    assert rows(read_frames(None, [arrived(*chunks)])) == [
         ("message", b"data: a\n\n", 20, 1),
         ("message", b"data: b\n\n", 20, 2),
         ("comment", b": ping\n", 30, None),
@@ -55,14 +55,14 @@ def test_a_frame_has_the_time_of_its_last_byte_and_messages_are_numbered():
 def test_a_frame_given_out_with_the_byte_after_it_has_the_time_of_its_own_last_byte():
     """A last CR needs a look at the next byte, which may come much later, or never."""
     expected = [("message", b"data: a\n\r", 10, 1), ("comment", b":\r", 20, None), ("blank", b"\n\r", 30, None)]
-    assert rows(frames_of(None, runs([(10, b"data: a\n\r")], [(20, b":\r")], [(30, b"\n\r")])))[0] == expected[0]
-    assert rows(frames_of(None, runs([(10, b"data: a\n\r"), (20, b":\r")])))[0] == expected[0]
-    assert rows(frames_of(None, runs([(10, b"data: a\n\r")]))) == expected[:1]
+    assert rows(read_frames(None, runs([(10, b"data: a\n\r")], [(20, b":\r")], [(30, b"\n\r")])))[0] == expected[0]
+    assert rows(read_frames(None, runs([(10, b"data: a\n\r"), (20, b":\r")])))[0] == expected[0]
+    assert rows(read_frames(None, runs([(10, b"data: a\n\r")]))) == expected[:1]
 
 
 def test_chunks_without_bytes_move_no_time():
     groups = [(10, b"data: a\n\r"), (15, b"")], [(20, b"")], [(30, b"data: b")], [(40, b"")]
-    assert rows(frames_of(None, runs(*groups))) == [
+    assert rows(read_frames(None, runs(*groups))) == [
         ("message", b"data: a\n\r", 10, 1),
         ("tail", b"data: b", 30, None),
     ]
@@ -86,7 +86,7 @@ def test_how_chunks_are_grouped_into_runs_carries_no_meaning(pieces, cuts, encod
     chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, pieces), 1)]
     bounds = sorted({0, len(chunks), *(cut for cut in cuts if cut < len(chunks))})
     groups = [chunks[begin:end] for begin, end in itertools.pairwise(bounds)]
-    assert rows(frames_of(encoding, runs(*groups))) == rows(frames_of(encoding, runs(chunks)))
+    assert rows(read_frames(encoding, runs(*groups))) == rows(read_frames(encoding, runs(chunks)))
 
 
 def encoded(encoding, pieces):
@@ -116,8 +116,8 @@ EXPECTED = [
 @pytest.mark.parametrize("encoding", [None, "gzip", "br", "zstd"])
 def test_an_encoded_stream_gives_the_frames_of_the_plain_one(encoding):
     chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, EVENTS), 1)]
-    assert rows(frames_of(encoding, runs(*([chunk] for chunk in chunks)))) == EXPECTED
-    starts = [found.frame.start for found in frames_of(encoding, [arrived(*chunks)])]
+    assert rows(read_frames(encoding, runs(*([chunk] for chunk in chunks)))) == EXPECTED
+    starts = [found.frame.start for found in read_frames(encoding, [arrived(*chunks)])]
     assert starts == [0, 15, 23, 25, 42]
 
 
@@ -127,14 +127,14 @@ def test_an_encoded_stream_gives_the_frames_of_the_plain_one(encoding):
 )
 def test_each_event_may_be_a_member_of_its_own(encoding, encode):
     chunks = [(10 * number, encode(piece)) for number, piece in enumerate(EVENTS, 1)]
-    assert rows(frames_of(encoding, [arrived(*chunks)])) == EXPECTED
+    assert rows(read_frames(encoding, [arrived(*chunks)])) == EXPECTED
 
 
 @pytest.mark.parametrize(("encoding", "encode"), [("gzip", gzip.compress), ("br", brotli.compress)])
 def test_an_encoded_body_may_come_byte_by_byte(encoding, encode):
     body = encode(b"".join(EVENTS))
     chunks = [(number, body[number : number + 1]) for number in range(len(body))]
-    found = rows(frames_of(encoding, runs(*([chunk] for chunk in chunks))))
+    found = rows(read_frames(encoding, runs(*([chunk] for chunk in chunks))))
     assert [(kind, raw, event) for kind, raw, _, event in found] == [(row[0], row[1], row[3]) for row in EXPECTED]
 
 
@@ -142,7 +142,7 @@ def test_the_time_of_a_frame_is_not_that_of_a_later_chunk_that_decodes_to_nothin
     """A gzip trailer, for instance."""
     compressor = zlib.compressobj(wbits=31)
     flushed = compressor.compress(b"data: a\n\ndata: b") + compressor.flush(zlib.Z_SYNC_FLUSH)
-    seen = rows(frames_of("gzip", runs([(10, flushed)], [(20, compressor.flush())])))
+    seen = rows(read_frames("gzip", runs([(10, flushed)], [(20, compressor.flush())])))
     assert seen == [("message", b"data: a\n\n", 10, 1), ("tail", b"data: b", 10, None)]
 
 
@@ -187,7 +187,7 @@ def test_behind_a_gap_reading_goes_on_at_the_next_blank_line():
     after = b' {"b"}\n\n: ping\ndata: c\n\n'
     start = len(before) + 50
     body = [arrived((10, before)), lost(len(before), 50), arrived((100, after), start=start)]
-    seen = list(frames_of(None, body))
+    seen = list(read_frames(None, body))
     assert rows(seen) == [
         ("message", b"id: 1\ndata: a\n\n", 10, 1),
         ("tail", b"id: 2\ndata:", 10, None),
@@ -201,19 +201,19 @@ def test_behind_a_gap_reading_goes_on_at_the_next_blank_line():
 
 def test_a_gap_between_frames_keeps_the_last_event_id():
     body = [arrived((10, b"id: 1\ndata: a\n\n")), lost(15, 5), arrived((100, b"\n\ndata: c\n\n"), start=20)]
-    seen = list(frames_of(None, body))
+    seen = list(read_frames(None, body))
     assert [kind for kind, *_ in rows(seen)] == ["message", "tail", "message"]
     assert seen[-1].frame.last_event_id == b"1"
 
 
 def test_two_gaps_with_nothing_between_them_are_one():
     body = [arrived((10, b"data: a\n\n")), lost(9, 5), lost(14, 5), arrived((100, b"x\n\ndata: c\n\n"), start=19)]
-    assert [raw for _, raw, *_ in rows(frames_of(None, body))] == [b"data: a\n\n", b"x\n\n", b"data: c\n\n"]
+    assert [raw for _, raw, *_ in rows(read_frames(None, body))] == [b"data: a\n\n", b"x\n\n", b"data: c\n\n"]
 
 
 def test_a_gap_may_be_first_and_last():
     body = [lost(0, 5, 1), arrived((100, b"x\n\ndata: c"), start=5), lost(15, 3)]
-    assert rows(frames_of(None, body)) == [("tail", b"x\n\n", 100, None), ("tail", b"data: c", 100, None)]
+    assert rows(read_frames(None, body)) == [("tail", b"x\n\n", 100, None), ("tail", b"data: c", 100, None)]
 
 
 def test_a_gap_in_an_encoded_body_makes_the_rest_undecodable():

@@ -4,7 +4,7 @@ import unicodedata
 
 import pytest
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _BREAKS = {"Cc", "Cs", "Zl", "Zp"}
 _REORDERS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}

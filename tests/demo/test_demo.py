@@ -17,8 +17,8 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.observe import Ending as How
+from wiretape.observations import BytesArrived, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import Ending as How
 from wiretape.recording import Writer, open_recording
 from wiretape_inspect.demo import children, planted, steps
 from wiretape_inspect.demo.children import DemoError

@@ -17,7 +17,15 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import subcommand, wiretape
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Writer
 
 ROOT = Path(__file__).parents[2]

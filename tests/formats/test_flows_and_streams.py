@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 
 # It makes its filters when it is first imported, in a way of which a library that it uses warns.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import named
 

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -11,7 +11,15 @@ import pytest_asyncio
 from aiohttp import web
 from playwright.async_api import BrowserContext, Page, async_playwright
 
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Recording, Writer, open_recording
 from wiretape.recording.formats import named, store
 from wiretape_inspect import archive

@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 
 STREAM = 'event: run.started\nid: evt_1\ndata: {"text": "\u00e9\u2026"}\n\n: keep-alive\n\ndata: 2\n\n'

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.encoding import DecodingError, decoder
-from wiretape.observe import (
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import RequestStarted
+from wiretape.observations import RequestStarted
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import FORMATS, named
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from wiretape.cli import wiretape
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -23,7 +23,7 @@ from urllib.request import ProxyHandler, build_opener
 import pytest
 import yaml
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording, views
 from wiretape.rules import Finding, Party, Severity
 

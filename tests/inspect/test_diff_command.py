@@ -6,7 +6,7 @@ import json
 import click
 import pytest
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_inspect.comparing import telling
 from wiretape_inspect.comparing.recordings import Comparison

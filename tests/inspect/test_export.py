@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wiretape.observe import BytesLost, Side
+from wiretape.observations import BytesLost, Side
 
 STREAM = b"\xef\xbb\xbfdata: \xff\r\n\r\n: ping\r\n\r\nevent: x\rdata: {}\r\rdata: cut \x1b[2J\x00"
 GZIP = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))

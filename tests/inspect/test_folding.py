@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from wiretape.observe import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
+from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.view.folding import stream_rows

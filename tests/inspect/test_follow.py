@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules import Finding, Party, Severity
 
 

@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.rules.message import Message
+from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind
-from wiretape.stream import SeenFrame
-from wiretape.text import printable
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.jsonlines import dump
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import Silence, open_recording
 from wiretape_inspect import jsonlines
 from wiretape_inspect.view.overview import SHOWN, axis, overview

@@ -11,9 +11,9 @@ import click
 import pytest
 from rich.cells import cell_len
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.rules import Finding, Party, Severity
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x00\x9b31m\r\u2028"
 """Sets the title, clears the screen, reverses the text, is NUL, colours, overwrites and breaks the line."""

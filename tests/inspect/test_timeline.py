@@ -2,7 +2,7 @@
 
 import gzip
 
-from wiretape.observe import BytesArrived, BytesLost, Side
+from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape_inspect.timeline import begin
 
 

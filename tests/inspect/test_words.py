@@ -1,7 +1,7 @@
 import pytest
 
-from wiretape.observe import Ending
-from wiretape_inspect.words import amount, count, duration, ending, moment
+from wiretape.observations import Ending
+from wiretape_inspect.words import amount, count, duration, ending_label, moment
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_times_and_counts_read_well():
 
 
 def test_every_ending_has_words_of_its_own_for_a_stream_but_the_two_that_are_one_to_its_reader():
-    words = {how: ending(how, stream=True) for how in Ending}
+    words = {how: ending_label(how, stream=True) for how in Ending}
 
     assert words[Ending.COMPLETE] == words[Ending.SERVICE_CLOSED] == "service closed"
     assert len(set(words.values())) == len(Ending) - 1
 
 
 def test_an_ending_says_that_it_came_in_mid_event():
-    assert ending(Ending.SERVICE_RESET, stream=True, in_event=True) == "service reset in mid-event"
+    assert ending_label(Ending.SERVICE_RESET, stream=True, in_event=True) == "service reset in mid-event"
 
 
 def test_an_ordinary_answer_that_is_whole_is_complete():
-    assert ending(Ending.COMPLETE, stream=False) == "complete"
-    assert ending(Ending.SERVICE_CLOSED, stream=False) == "service closed early"
+    assert ending_label(Ending.COMPLETE, stream=False) == "complete"
+    assert ending_label(Ending.SERVICE_CLOSED, stream=False) == "service closed early"

@@ -26,7 +26,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import Exchange, open_recording
 
 ROOTS = [str(Path(__file__).parents[2] / root) for root in ("core", "proxy", "replay", "inspect")]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_proxy.endings import Facts, Origin, classify
 
 CUT = "HTTP/1 protocol error: peer closed connection without sending complete message body (incomplete chunked read)"

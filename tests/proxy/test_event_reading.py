@@ -6,8 +6,8 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wiretape.frame_reader import StreamPosition
 from wiretape.sse import FrameKind, Parser
-from wiretape.stream import Place
 from wiretape_proxy.reading import SHOWN, Reading
 from wiretape_proxy.reports import Found
 from wiretape_proxy.streams import Stream, lines_of_body
@@ -34,7 +34,7 @@ def places(body):
     def find(offset):
         for before, frame in enumerate(messages):
             if frame.start >= offset:
-                return Place(frame.start, before)
+                return StreamPosition(frame.start, before)
         return None
 
     return find

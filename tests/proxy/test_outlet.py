@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from wiretape.observe import Side
+from wiretape.observations import Side
 from wiretape_proxy.notes import Notes
 from wiretape_proxy.outlet import Outlet
 

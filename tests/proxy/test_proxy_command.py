@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.config import load_config
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.report import judge

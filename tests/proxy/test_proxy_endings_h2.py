@@ -6,7 +6,7 @@ import h2.errors
 import h2.events
 import pytest
 
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 ONE = b"data: 1"

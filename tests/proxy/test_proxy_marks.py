@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 
 SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"

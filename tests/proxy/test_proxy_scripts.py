@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import store
 from wiretape_proxy.flows import READS

@@ -17,7 +17,7 @@ import uvicorn
 import zstandard
 from sse_starlette.sse import EventSourceResponse
 
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 
 STREAM = "/v1/sessions/s1/events/stream"

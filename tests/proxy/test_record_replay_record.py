@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.observe import Ending, Side, header
+from wiretape.observations import Ending, Side, header
 from wiretape.recording import open_recording
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nX-Trace: a\r\nx-trace: b\r\n"

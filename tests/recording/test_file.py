@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.errors import RecordingError
-from wiretape.observe import BytesArrived, BytesLost, Ending, Side
+from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Checker
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from wiretape.observe import Side
+from wiretape.observations import Side
 from wiretape.recording import open_recording, pending
 from wiretape.rules.finding import Finding, Party, Severity
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Side
+from wiretape.observations import Side
 from wiretape.recording import Writer, open_recording
 
 KEY = "sk-live-0123456789abcdef"

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.control.operations import Operations

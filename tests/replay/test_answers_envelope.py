@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 
 from wiretape.contract import ERROR_CODES, LIMITS, Limit
 from wiretape.contract.schemas import ERROR_ENVELOPE, ERROR_SCHEMAS
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.rules import Checker, Party
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.reasons import ActiveRun, Reason

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 STATE = "/_wiretape/state"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.answers.requests import Requests
 from wiretape_replay.faults.actions import Drop, Mark, Reply, Reset, Wait, Write, ends

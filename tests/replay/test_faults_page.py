@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.faults.kinds import KINDS
 from wiretape_replay.faults.reading import read_script
 

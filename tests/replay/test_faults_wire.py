@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.cli import replay as command
 from wiretape_replay.faults.reading import read_script
 

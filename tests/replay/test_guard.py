@@ -9,7 +9,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from wiretape.contract import LIMITS, Limit
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.answers.settings import Key, Service

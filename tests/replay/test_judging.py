@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from wiretape.contract import Limit
 from wiretape.errors import InputError, RecordingError
-from wiretape.observe import Ending, Side
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import Options, serve_replay

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.front.asked import NO_BODY, Asked
 from wiretape_replay.front.head import Framing, Head

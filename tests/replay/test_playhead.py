@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.playhead import Playhead, Step

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.cli import replay
 
 JSON = (("Content-Type", "application/json"), ("Content-Length", "2"))

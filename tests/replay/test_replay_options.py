@@ -12,7 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape_replay.cli import replay
 
 JSON = (("Content-Type", "application/json"), ("Content-Length", "1"))

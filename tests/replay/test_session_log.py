@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     Ending,
     ExchangeEnded,

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse.parser import DEFAULT_LIMIT
 from wiretape_replay.session.building import sessions_of

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.log import Entry, EntryKind, Log

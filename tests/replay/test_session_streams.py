@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
 

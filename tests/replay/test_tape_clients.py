@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from wiretape.errors import InputError, RecordingError
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay import Options, serve_replay
 
 JSON = (("Content-Type", "application/json"),)

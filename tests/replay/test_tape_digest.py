@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 STREAM = "/v1/sessions/s1/events/stream"
 CHUNKED = (("Content-Type", "text/event-stream"), ("X-b", "2"), ("x-A", "1"), ("Transfer-Encoding", "chunked"))

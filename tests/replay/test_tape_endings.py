@@ -5,7 +5,7 @@ import sqlite3
 
 import pytest
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 
 STREAM = "/v1/sessions/s1/events/stream"
 EVENTS = [b"id: 1\r\n", b"data: one\r\n\r\n", b"data: tw"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from wiretape.documents.paths import JsonPath
 from wiretape.errors import InputError
+from wiretape.json_path import JsonPath
 from wiretape_replay.front.asked import LARGEST_COMPARED, Asked, body_of
 from wiretape_replay.tape.bodypath import without
 from wiretape_replay.tape.matching import Matching

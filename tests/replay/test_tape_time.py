@@ -6,7 +6,7 @@ import time
 import pytest
 
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Ending, Side
+from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.pace import Pace
 from wiretape_replay.tape.plan import plan_of

@@ -8,7 +8,7 @@ from contextlib import closing
 
 import pytest
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.tap import Deaf

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.front.server import Front
 from wiretape_replay.pace import Pace

@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import BytesArrived, RequestStarted
+from wiretape.observations import BytesArrived, RequestStarted
 from wiretape.recording import Writer
 from wiretape.rules.vectors import vectors
 from wiretape.rules.vectors.traffic import observations

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from wiretape.contract import ERROR_CODES, LIMITS
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules import CATALOGUE, Severity, Verdict
 from wiretape.rules.request_ids import RequestIds
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Severity, Verdict
 from wiretape.rules.vectors import vectors

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import CATALOGUE, Checker, asking
 from wiretape.rules.vectors import vectors
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 TEXT = st.text(max_size=6) | st.sampled_from(["evt_1", "run_1", "ses_1", "ws_1", "call_1", "ping"])
 JSON = st.recursive(

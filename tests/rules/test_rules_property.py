@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.contract import ERROR_CODES, EVENT_TYPES, Durability
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
 
 FAMILIES = {"SSE", "DUR", "SEQ", "ERR"}

@@ -3,7 +3,7 @@
 import pytest
 
 from wiretape.rules import CATALOGUE
-from wiretape.rules.selection import UnknownCodeError, codes_of, families, nearest, selected
+from wiretape.rules.selection import UnknownCodeError, closest_match, codes_of, families, selected
 
 SEQUENCE = frozenset(code for code in CATALOGUE if code.startswith("SEQ"))
 
@@ -61,4 +61,4 @@ def test_families_are_what_stands_before_the_number():
 
 
 def test_nothing_is_near_to_what_looks_like_nothing():
-    assert nearest("qqqq", ["SEQ001"]) is None
+    assert closest_match("qqqq", ["SEQ001"]) is None

@@ -5,7 +5,7 @@ import zlib
 
 import pytest
 
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, Side
+from wiretape.observations import BytesArrived, Ending, ExchangeEnded, Side
 from wiretape.rules import Checker, Settings, Verdict
 
 FAMILIES = {"KAL"}

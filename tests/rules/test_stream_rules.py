@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules import Verdict
 
 FAMILIES = {"SSE", "DUR", "SEQ"}

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from wiretape.contract import ERROR_CODES, EVENT_TYPES, STORED_TYPES
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     Ending,
     ExchangeEnded,

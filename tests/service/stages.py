@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import aiohttp
 
-from wiretape.observe import BytesArrived
+from wiretape.observations import BytesArrived
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser

@@ -9,7 +9,15 @@ from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
 from wiretape.contract import CANCEL, RESUME, STREAM, TERMINAL_RUN_TYPES
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.rules import Checker, Party
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.front.answer import Answer

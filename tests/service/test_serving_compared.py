@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import BytesArrived, Side
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Writer, open_recording
 
 NORMALIZED = ("--normalize", "ids,times")

@@ -13,7 +13,15 @@ import wiretape_inspect.commands.report  # noqa: F401
 import wiretape_replay.session.building
 import wiretape_replay.testing.bench
 import wiretape_replay.testing.runners  # noqa: F401
-from wiretape.observe import BytesArrived, Ending, ExchangeEnded, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording import Writer
 
 _MS = 1_000_000

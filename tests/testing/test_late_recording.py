@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape.observe import BytesArrived, RequestStarted, Side
+from wiretape.observations import BytesArrived, RequestStarted, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.judging.late import LateWriter

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import orjson
 
 from wiretape.contract import operation_of
-from wiretape.observe import (
+from wiretape.observations import (
     Ending,
     ExchangeEnded,
     Headers,

@@ -16,12 +16,12 @@ from sqlite_utils import Database
 
 from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
-from wiretape.files import check_writable, taken, there, unwritable
+from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
 from wiretape.recording.model import Capture
 from wiretape.recording.reader import open_database
 from wiretape.recording.redact import Policy, Redactor
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _LAST_TIMES = """
 SELECT max(t) FROM (
@@ -65,7 +65,7 @@ class OpenFile:
             if fresh:
                 remove(path)
             if isinstance(error, sqlite3.Error | OSError):
-                raise RecordingError(unwritable(path, error)) from None
+                raise RecordingError(write_error(path, error)) from None
             raise
 
     @property
@@ -166,7 +166,7 @@ def _iso(unix_ns: int) -> str:
 
 def check_output(path: Path, *, append: bool) -> None:
     """Raises RecordingError when it can be seen, without touching anything, that no recording can begin at `path`."""
-    if there(path) and not append and not (path.is_file() and path.stat().st_size == 0):
+    if path_exists(path) and not append and not (path.is_file() and path.stat().st_size == 0):
         raise RecordingError(_taken(path))
     check_writable(path, RecordingError)
 
@@ -191,7 +191,7 @@ def _claim(path: Path, *, append: bool) -> bool:
             return False
         raise RecordingError(_taken(path)) from None
     except OSError as error:
-        raise RecordingError(unwritable(path, error)) from None
+        raise RecordingError(write_error(path, error)) from None
     return True
 
 
@@ -199,8 +199,8 @@ def _taken(path: Path) -> str:
     try:
         open_database(path).close()
     except RecordingError:
-        return taken(path)
-    return taken(path, otherwise="go on in it with --append")
+        return exists_error(path)
+    return exists_error(path, otherwise="go on in it with --append")
 
 
 def claim_writing(path: Path) -> int:

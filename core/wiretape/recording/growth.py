@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wiretape.observe import Observation
+from wiretape.observations import Observation
 from wiretape.recording.merge import Bounds, observations
 
 # One statement sees one state of the file, between two commits.

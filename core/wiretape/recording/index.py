@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import orjson
 
-from wiretape.observe import ExchangeEnded, ResponseStarted, header
+from wiretape.frame_reader import ReadObservation, SeenFrame
+from wiretape.observations import ExchangeEnded, ResponseStarted, header
 from wiretape.sse import Frame, FrameKind
-from wiretape.stream import Read, SeenFrame
 
 _INSERT = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LARGEST = 2**63
@@ -37,7 +37,7 @@ class Indexer:
         """A segment of a response body begins at `start`.  Called before its bytes are fed."""
         self._starts.setdefault(exchange, []).append(start)
 
-    def feed(self, read: Read) -> None:
+    def feed(self, read: ReadObservation) -> None:
         """Index what the observation completes.  Raises sqlite3.Error."""
         seen = read.seen
         if isinstance(seen, ResponseStarted):

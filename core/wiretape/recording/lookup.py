@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import orjson
 
-from wiretape.stream import Place
+from wiretape.frame_reader import StreamPosition
 
 _FROM = """
 SELECT start, event FROM frame WHERE exchange_id = ? AND start >= ? AND event IS NOT NULL ORDER BY start LIMIT 1
@@ -64,7 +64,7 @@ class IndexedEvent(NamedTuple):
     tool_call_id: str | None
 
 
-def place(connection: sqlite3.Connection, exchange: int, event: int) -> Place | None:
+def place(connection: sqlite3.Connection, exchange: int, event: int) -> StreamPosition | None:
     """The place just before a message; None where the index does not have it."""
     (last,) = connection.execute("SELECT max(start) FROM frame WHERE exchange_id = ?", (exchange,)).fetchone()
     low, high = 0, last if last is not None else -1
@@ -80,7 +80,7 @@ def place(connection: sqlite3.Connection, exchange: int, event: int) -> Place | 
     return found if found is not None and found.events + 1 == event else None
 
 
-def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> Place | None:
+def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> StreamPosition | None:
     """The place just before the first message at or behind an offset; None where the index has none there."""
     row = connection.execute(_FROM, (exchange, offset)).fetchone()
     if row is None:
@@ -88,7 +88,7 @@ def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> Pl
     start = row["start"]
     before = connection.execute(_BEFORE, (exchange, start)).fetchone()
     cursor = connection.execute(_ID_BEFORE, (exchange, start)).fetchone()
-    return Place(
+    return StreamPosition(
         start=start,
         events=before["event"] if before else 0,
         last_event_id=cursor["sse_id"].encode() if cursor else b"",

@@ -1,6 +1,6 @@
 """Credentials that come again in a body are overwritten there, wherever chunks and commits cut them."""
 
-from wiretape.observe import BytesArrived, Side
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording.redact import Redactor
 
 Place = tuple[int, Side]

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 import orjson
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

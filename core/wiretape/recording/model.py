@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from wiretape.contract import is_event_stream
-from wiretape.observe import Ending, RequestStarted, ResponseStarted, header
+from wiretape.observations import Ending, RequestStarted, ResponseStarted, header
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.files import unreadable
+from wiretape.files import read_error
 from wiretape.recording.formats.registry import Format, format_of, is_text
 from wiretape.recording.formats.storing import opened, stored
 from wiretape.recording.reader import Recording, open_database
@@ -49,7 +49,7 @@ def _other_form(path: Path) -> Format | None:
         kind = format_of(path)
         text = kind is None and is_text(path)
     except OSError as error:
-        raise RecordingError(unreadable(path, error)) from None
+        raise RecordingError(read_error(path, error)) from None
     if text:
         raise RecordingError(f"{path} is not a wiretape recording: one that is text begins with a line tape: 1.")
     if kind is not None and not kind.opens:

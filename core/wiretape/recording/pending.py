@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording.merge import Bounds, interleave, observations
 
 MEMORY_BYTES = 32 * 1024 * 1024

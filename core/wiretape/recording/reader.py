@@ -11,16 +11,16 @@ from typing import Any, Self
 
 from sqlite_utils import Database
 
-from wiretape.encoding import is_identity
+from wiretape.content_encoding import is_identity
 from wiretape.errors import RecordingError
-from wiretape.files import is_pipe, unreadable
-from wiretape.observe import BytesArrived, BytesLost, Ending, Observation, Side
+from wiretape.files import is_pipe, read_error
+from wiretape.frame_reader import SeenFrame, StreamPosition, read_frames
+from wiretape.observations import BytesArrived, BytesLost, Ending, Observation, Side
 from wiretape.recording import growth, lookup, merge, schema
 from wiretape.recording.growth import Progress
 from wiretape.recording.lookup import IndexedEvent, Silence
 from wiretape.recording.model import Capture, Exchange, RecordingInfo
 from wiretape.recording.segments import COLUMNS, unpack
-from wiretape.stream import Place, SeenFrame, frames_of
 
 _WHERE = "WHERE exchange_id = :exchange AND response = :response"
 _BODY = (
@@ -54,7 +54,7 @@ def _must_be_a_file(path: Path) -> None:
                 f"{path} is a pipe, and a recording is not read from end to end: save it to a file, and give that."
             )
     except OSError as error:
-        raise RecordingError(unreadable(path, error)) from None
+        raise RecordingError(read_error(path, error)) from None
     if not path.is_file():
         raise RecordingError(
             f"{path} is {'a directory, not' if path.is_dir() else 'no regular file, so not'} a recording."
@@ -137,22 +137,22 @@ class Recording:
         encoding = self.exchange(number).content_encoding
         place = self.place(number, event) if event > 1 and is_identity(encoding) else None
         if place is not None:
-            found = frames_of(encoding, self.body(number, Side.RESPONSE, place.start), place)
+            found = read_frames(encoding, self.body(number, Side.RESPONSE, place.start), place)
             first = next(found, None)
             # Bytes are the truth: where the index says something else than they do, it is of no use.
             if first is not None and (first.event, first.frame.start) == (event, place.start):
                 yield first
                 yield from found
                 return
-        every = frames_of(encoding, self.body(number, Side.RESPONSE))
+        every = read_frames(encoding, self.body(number, Side.RESPONSE))
         yield from every if event <= 1 else dropwhile(lambda seen: (seen.event or 0) < event, every)
 
-    def place(self, number: int, event: int) -> Place | None:
+    def place(self, number: int, event: int) -> StreamPosition | None:
         """The place just before a message of a stream, by the index; None where the index does not have it."""
         with _damage(self.path):
             return lookup.place(self._connection, number, min(max(event, 0), 2**62))
 
-    def place_from(self, number: int, offset: int) -> Place | None:
+    def place_from(self, number: int, offset: int) -> StreamPosition | None:
         """The place just before the first message of a stream at or behind an offset, by the index; None without."""
         with _damage(self.path):
             return lookup.place_from(self._connection, number, offset)

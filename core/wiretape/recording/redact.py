@@ -13,8 +13,8 @@ import hmac
 import re
 from dataclasses import dataclass, replace
 
-from wiretape.credentials import CREDENTIAL_PARAMETERS
-from wiretape.observe import Headers, RequestStarted, ResponseStarted
+from wiretape.credential_names import CREDENTIAL_PARAMETERS
+from wiretape.observations import Headers, RequestStarted, ResponseStarted
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
 _REDACTED = re.compile(_FINGERPRINT)

@@ -5,7 +5,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wiretape.errors import RecordingError
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 
 APPLICATION_ID = 0x77726574
 """Marks a SQLite file as a recording (`PRAGMA application_id`): the letters "wret"."""
@@ -58,7 +58,7 @@ def _check_head(connection: sqlite3.Connection, path: Path) -> None:
         raise RecordingError(f"{path} is damaged: {error}.") from None
     for (version,) in heads:
         if not isinstance(version, int) or version < 1:
-            raise RecordingError(f"{path} is damaged: there is no recording format {shown(str(version), 60)}.")
+            raise RecordingError(f"{path} is damaged: there is no recording format {shorten(str(version), 60)}.")
         _refuse_newer(version, path)
 
 

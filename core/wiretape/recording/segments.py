@@ -8,7 +8,7 @@ from itertools import accumulate
 
 import orjson
 
-from wiretape.observe import BytesArrived, Side
+from wiretape.observations import BytesArrived, Side
 
 SEGMENT_BYTES = 48 * 1024
 """A segment is closed once it holds this much: large enough that rows cost nothing, small enough that

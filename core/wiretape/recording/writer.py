@@ -10,7 +10,8 @@ import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from wiretape.observe import (
+from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,
@@ -27,7 +28,6 @@ from wiretape.recording.model import Capture
 from wiretape.recording.pending import AT_LENGTH, Pending, Slice
 from wiretape.recording.segments import row
 from wiretape.rules.finding import Finding
-from wiretape.stream import Read, StreamReaders
 
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
@@ -145,7 +145,7 @@ class Writer:
         """How many bytes of bodies are stored but not yet derived."""
         return self._pending.volume
 
-    def derive(self, most: Slice = AT_LENGTH) -> Sequence[Read]:
+    def derive(self, most: Slice = AT_LENGTH) -> Sequence[ReadObservation]:
         """Index the next few stored observations and return them, to be judged; empty when there are none.
 
         `most` is how many at most: fewer where the caller expects something more urgent.

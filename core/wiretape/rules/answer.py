@@ -3,9 +3,9 @@
 from functools import cached_property
 from typing import Any
 
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import ENVELOPE_KEY
-from wiretape.encoding import DecodingError, decoder
-from wiretape.observe import BytesArrived, Ending, ResponseStarted, header
+from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
 from wiretape.rules.jsontext import Unread, read
 
 _LARGEST_BODY = 1 << 20

@@ -1,7 +1,7 @@
 """AUTH: what the service answers to requests without a key, whatever their path."""
 
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys, is_preflight
-from wiretape.observe import RequestStarted
+from wiretape.observations import RequestStarted
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ANY_RESPONSE, ERROR_ANSWER, HELD, Outcome, Scope, problem, rule
 from wiretape.rules.doubts import CUT

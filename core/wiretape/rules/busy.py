@@ -4,13 +4,13 @@ from urllib.parse import quote
 
 from wiretape.contract import CANCEL, ENVELOPE_KEY, RESUME, SESSION_BUSY, Operation, session_in
 from wiretape.contract.schemas import ERROR_SCHEMAS
+from wiretape.labels import count_of
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.doubts import CUT
 from wiretape.rules.finding import Severity
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import quoted, sentence
-from wiretape.words import counted
 
 _SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
@@ -59,7 +59,7 @@ def recovery_missing(answer: Answer, exchange: ExchangeState) -> Outcome:
         return HELD
     paths = " and ".join(quoted("…".join(path)) for path in missing)
     wanted = f"a hint in `{ENVELOPE_KEY}.{_RECOVERY}` that names the path {paths} of the active run"
-    return problem(f"Expected {wanted}, got {counted(len(hints), 'hint')} without it.")
+    return problem(f"Expected {wanted}, got {count_of(len(hints), 'hint')} without it.")
 
 
 def _path(operation: Operation, session: str | None, run: object) -> list[str]:

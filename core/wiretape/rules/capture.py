@@ -1,6 +1,6 @@
 """REC: where the recording itself falls short.  Never an error of either side."""
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     EXCHANGE_END,
     HELD,
@@ -17,7 +17,7 @@ from wiretape.rules.finding import Party, Place, Severity
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.state import ExchangeState, Stream
 from wiretape.rules.words import number
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 
 @rule(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Generic, ParamSpec
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.answer import Answer, GoodAnswer
 from wiretape.rules.doubts import Inconclusive
 from wiretape.rules.finding import Party, Place, Severity

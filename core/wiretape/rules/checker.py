@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, operation_of
-from wiretape.observe import (
+from wiretape.frame_reader import ReadObservation, SeenFrame, StreamReaders
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,
@@ -40,7 +41,6 @@ from wiretape.rules.sessions import Sessions
 from wiretape.rules.settings import DEFAULT, Settings
 from wiretape.rules.state import ExchangeState, Stream, StreamEnd
 from wiretape.sse import Frame, FrameKind
-from wiretape.stream import Read, SeenFrame, StreamReaders
 
 # Python 3.11 takes 50 ns to look up the member of an enumeration.
 _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
@@ -72,7 +72,7 @@ class Checker:
         """The findings that the observation makes certain, in the order of the stream."""
         return self.take(self._readers.read(observation))
 
-    def take(self, read: Read) -> list[Finding]:
+    def take(self, read: ReadObservation) -> list[Finding]:
         """The same, for an observation that was read already, by the readers that the checker was made with."""
         seen = read.seen
         if isinstance(seen, BytesArrived):
@@ -147,7 +147,7 @@ class Checker:
             state.stream = Stream(state, session, reader, Hearing(place.time_ns, self._pause_ns))
             session.courses.append(state.stream.course)
 
-    def _bytes_arrived(self, run: BytesArrived, read: Read) -> None:
+    def _bytes_arrived(self, run: BytesArrived, read: ReadObservation) -> None:
         state = self._open.get(run.exchange)
         if state is None or run.side is not Side.RESPONSE:
             return
@@ -158,7 +158,7 @@ class Checker:
         elif state.answer is not None:
             state.answer.feed(run)
 
-    def _bytes_lost(self, lost: BytesLost, read: Read) -> None:
+    def _bytes_lost(self, lost: BytesLost, read: ReadObservation) -> None:
         state = self._open.get(lost.exchange)
         if state is None:
             return
@@ -172,7 +172,7 @@ class Checker:
         elif state.answer is not None:
             state.answer.miss()
 
-    def _exchange_ended(self, ended: ExchangeEnded, read: Read) -> None:
+    def _exchange_ended(self, ended: ExchangeEnded, read: ReadObservation) -> None:
         state = self._open.pop(ended.exchange, None)
         if state is None:
             return

@@ -14,8 +14,8 @@ from wiretape.contract import (
     RESUME,
     RETRY_AFTER,
 )
-from wiretape.credentials import CREDENTIAL_PARAMETERS
-from wiretape.observe import Ending
+from wiretape.credential_names import CREDENTIAL_PARAMETERS
+from wiretape.observations import Ending
 from wiretape.rules.auth import is_keyless
 from wiretape.rules.catalogue import EXCHANGE_END, HELD, REQUEST, Basis, Outcome, Scope, problem, rule
 from wiretape.rules.doubts import OTHER_CALL, OTHER_KEY

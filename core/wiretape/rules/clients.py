@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wiretape.observe import RequestStarted, header
+from wiretape.observations import RequestStarted, header
 from wiretape.rules.forgetting import put
 from wiretape.rules.readers import MOST_CLIENTS
 from wiretape.rules.work import ClientKey

@@ -10,7 +10,7 @@ from wiretape.contract import (
     STREAM,
     is_event_stream,
 )
-from wiretape.observe import BytesLost, Ending
+from wiretape.observations import BytesLost, Ending
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Refusal, Wait
 from wiretape.rules.course import Course

@@ -12,7 +12,7 @@ from wiretape.contract import (
     TERMINAL_RUN_TYPES,
     TOOL_TYPES,
 )
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.facts import OUTPUT_TYPES, run_of
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.past import Past

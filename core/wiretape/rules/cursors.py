@@ -1,7 +1,7 @@
 """CLI: what the client owes with its cursor.  Who is one client is said in `wiretape.rules.clients`."""
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM_RESYNC
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,

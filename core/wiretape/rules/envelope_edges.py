@@ -2,7 +2,7 @@
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.contract.schemas import ERROR_ENVELOPE, error_fields, has_own_details, is_closed
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape.rules.answer import Answer, GoodAnswer
 from wiretape.rules.catalogue import (
     ERROR_ANSWER,

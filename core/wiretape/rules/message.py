@@ -7,11 +7,11 @@ from typing import Any
 import orjson
 
 from wiretape.contract import DELTA_TYPES
+from wiretape.frame_reader import SeenFrame
 from wiretape.rules.finding import Place
 from wiretape.rules.flaws import Flaws, flaws_of
 from wiretape.rules.jsontext import read, sequence_in
 from wiretape.sse import Frame
-from wiretape.stream import SeenFrame
 
 _NO_OFFSET = timedelta(0)
 _STORABLE = 2**63

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from wiretape.observe import BytesArrived
+from wiretape.observations import BytesArrived
 
 
 @dataclass(frozen=True, slots=True)

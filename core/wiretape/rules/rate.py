@@ -4,7 +4,7 @@ import re
 
 from wiretape.contract import ENVELOPE_KEY, ERROR_CODES, LIMITS, RATE_LIMITED, RETRY_AFTER
 from wiretape.contract.schemas import ERROR_SCHEMAS
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.doubts import CUT

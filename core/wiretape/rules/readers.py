@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass, field
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.forgetting import put
 from wiretape.rules.work import ClientKey
 

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterable
 
 from wiretape.rules.catalogue import CATALOGUE
-from wiretape.text import nearest
+from wiretape.safe_text import closest_match
 
-__all__ = ["EVERY", "UnknownCodeError", "codes_of", "families", "nearest", "selected", "weight"]
+__all__ = ["EVERY", "UnknownCodeError", "closest_match", "codes_of", "families", "selected", "weight"]
 
 EVERY = "ALL"
 
@@ -71,4 +71,4 @@ def _hint(wanted: str) -> str:
 def _family(letters: str) -> str | None:
     """The family that letters are most likely a slip of; letters in another order before other letters."""
     swapped = [family for family in families() if sorted(family) == sorted(letters)]
-    return swapped[0] if swapped else nearest(letters, families())
+    return swapped[0] if swapped else closest_match(letters, families())

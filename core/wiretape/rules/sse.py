@@ -1,7 +1,7 @@
 """SSE: the framing of the stream.  "WHATWG" is the HTML standard, part "Server-sent events"."""
 
 from wiretape.contract import EVENT_STREAM, is_event_stream
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     HELD,
     MESSAGE,

@@ -10,7 +10,8 @@ from datetime import datetime
 from itertools import islice
 
 from wiretape.contract import CURSOR_HEADER, Match, cursor_in, deltas_requested
-from wiretape.observe import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.answer import Answer
 from wiretape.rules.clients import Client, RequestKey
 from wiretape.rules.course import Course
@@ -21,7 +22,6 @@ from wiretape.rules.readers import Reader
 from wiretape.rules.request_ids import RequestIds
 from wiretape.rules.sessions import Session, Sessions
 from wiretape.sse import Frame
-from wiretape.stream import SeenFrame
 
 _MOST_IDS = 50_000
 """How many ids of one connection are remembered."""

@@ -1,7 +1,7 @@
 """Recorded values put into sentences: cut short, and safe to print."""
 
 from wiretape.contract.schemas import Violation
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _LONGEST = 60
 

@@ -6,10 +6,10 @@ from typing import Any
 import orjson
 
 from wiretape import __version__
-from wiretape.observe import Side, header
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import SeenFrame
-from wiretape.text import escaped_json
+from wiretape.safe_text import escape_json
 from wiretape_inspect import jsonlines
 from wiretape_inspect.archive import heads
 from wiretape_inspect.archive.texts import Body, body
@@ -109,4 +109,4 @@ def _listed(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
 
 def _begun(members: dict[str, Any]) -> bytes:
     """A JSON object that is not closed yet."""
-    return escaped_json(orjson.dumps(members)[:-1].decode()).encode()
+    return escape_json(orjson.dumps(members)[:-1].decode()).encode()

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote
 
-from wiretape.observe import Ending, Headers, RequestStarted, header
+from wiretape.observations import Ending, Headers, RequestStarted, header
 from wiretape.recording import Exchange, Recording
 from wiretape.recording.redact import Policy
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import orjson
 
-from wiretape.encoding import DecodingError, decoder
-from wiretape.observe import BytesArrived, Side, header
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.text import escaped_json
+from wiretape.safe_text import escape_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ def body(recording: Recording, exchange: Exchange, side: Side) -> Body:
 
 def string(text: str) -> bytes:
     """The inside of a JSON string."""
-    return escaped_json(orjson.dumps(text)[1:-1].decode()).encode()
+    return escape_json(orjson.dumps(text)[1:-1].decode()).encode()
 
 
 def _decoded(recording: Recording, exchange: Exchange, side: Side, encoding: str | None) -> Iterator[bytes]:

@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.recording import open_recording, views
 from wiretape.recording.schema import begins_like_sqlite
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect import output
 from wiretape_inspect.datasette import documents
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import click
 
-from wiretape.companion import TOKEN_VARIABLE
+from wiretape.addresses import parse_address
+from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.files import PATH
-from wiretape.local import address
 from wiretape.recording import openings
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_inspect.debugging.forwarding import Replay
 from wiretape_inspect.debugging.serving import Debugger, serve_debugger
 
@@ -39,7 +39,7 @@ def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_par
         wiretape debug run.db --open
         WIRETAPE_TOKEN=7bd0c3… wiretape debug run.db --replay http://127.0.0.1:8090
     """
-    host, port = address(listen)
+    host, port = parse_address(listen)
     driven = Replay.at(replay, os.environ.get(TOKEN_VARIABLE)) if replay is not None else None
     with openings(file) as opening:
         serving = serve_debugger(file, host=host, port=port, replay=driven, opening=opening)
@@ -56,7 +56,7 @@ async def _debug(
         loop.add_reader(sys.stdin.fileno(), stop.set)
     async with serving as running:
         how = "" if with_parent else " ; Ctrl-C to stop."
-        click.echo(f"Debugging {shown(str(file))} on {running.address}{how}", err=True)
+        click.echo(f"Debugging {shorten(str(file))} on {running.address}{how}", err=True)
         if browse:
             # It may wait for the browser to end.
             threading.Thread(target=webbrowser.open, args=[running.address], daemon=True).start()

@@ -8,10 +8,10 @@ from typing import get_args
 
 import click
 
-from wiretape.documents.paths import JsonPath
 from wiretape.files import PATH
+from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect import jsonlines, output
 from wiretape_inspect.commands.times import time_like
 from wiretape_inspect.comparing import telling

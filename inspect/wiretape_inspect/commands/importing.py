@@ -7,13 +7,13 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import PATH, is_pipe, kept, unreadable
+from wiretape.files import PATH, is_pipe, read_error, seekable
+from wiretape.labels import count_of
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse
 from wiretape.recording.formats.sse import ADDRESS
 from wiretape.recording.schema import begins_like_sqlite
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape.safe_text import printable
 from wiretape_inspect import placing
 
 _STDIN = Path("/dev/stdin")
@@ -85,12 +85,12 @@ def _beside(file: Path) -> Path:
 def _whole(file: Path) -> Iterator[Path]:
     """All of the file, also of a pipe.  Raises InputError where there is nothing to be read."""
     try:
-        with kept(file) as whole:
+        with seekable(file) as whole:
             if whole.is_file() and whole.stat().st_size == 0:
                 raise InputError(f"{file} is empty.")
             yield whole
     except OSError as error:
-        raise InputError(unreadable(file, error)) from None
+        raise InputError(read_error(file, error)) from None
 
 
 def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
@@ -118,6 +118,6 @@ def _told(recording: Recording) -> Iterator[str]:
     for exchange in recording.exchanges():
         exchanges += 1
         streams += exchange.is_stream
-    yield counted(exchanges, "exchange")
-    yield counted(streams, "stream")
-    yield counted(sum(1 for _ in recording.findings()), "finding")
+    yield count_of(exchanges, "exchange")
+    yield count_of(streams, "stream")
+    yield count_of(sum(1 for _ in recording.findings()), "finding")

@@ -10,8 +10,8 @@ import click
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.files import PATH, check_writable, in_place_of, there, unwritable
-from wiretape.text import printable
+from wiretape.files import PATH, check_writable, path_exists, replace_atomically, write_error
+from wiretape.safe_text import printable
 from wiretape_inspect.commands.pairs import Pair
 from wiretape_inspect.report import baseline
 from wiretape_inspect.words import count
@@ -51,7 +51,7 @@ def known_of(given: Mapping[str, Any], config: Config) -> Known:
         raise click.UsageError("Give --prune-baseline or --strict-baseline: what is pruned is needed.")
     if known.write and (known.prune or known.strict):
         raise click.UsageError("--write-baseline writes a baseline that fits; give it alone.")
-    if known.write and known.file and not there(known.file) and known.file.resolve() == known.write.resolve():
+    if known.write and known.file and not path_exists(known.file) and known.file.resolve() == known.write.resolve():
         # It is only now being made.
         return Known(None, known.write, prune=False, strict=False)
     return known
@@ -72,7 +72,7 @@ def load(known: Known) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
 
     Raises InputError; what is to be written is looked at first, for only a baseline may be replaced.
     """
-    older = known.write if known.write is not None and there(known.write) else None
+    older = known.write if known.write is not None and path_exists(known.write) else None
     if older is not None and not older.is_file():
         raise InputError(f"{printable(str(older))} is no regular file: give --write-baseline another name.")
     if known.write is not None:
@@ -104,8 +104,8 @@ def keep(known: Known, entries: list[baseline.Entry], earlier: list[baseline.Ent
 def _save(path: Path, entries: Sequence[baseline.Entry]) -> None:
     """Write what is kept beside the code, for everybody to read; reasons that people wrote are never lost half-way."""
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if there(path) else 0o666
-        with in_place_of(path, mode) as file:
+        mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
+        with replace_atomically(path, mode) as file:
             file.write(baseline.dumped(entries).encode("utf-8", "replace"))
     except OSError as error:
-        raise InputError(unwritable(path, error)) from None
+        raise InputError(write_error(path, error)) from None

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import click
 
-from wiretape.files import PATH, same
+from wiretape.files import PATH, is_same_file
+from wiretape.labels import count_of
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Incoming
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape.safe_text import printable
 from wiretape_inspect import placing
 from wiretape_inspect.merging import Joined, conflicts, joined
 
@@ -37,7 +37,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     """
     if len(files) < 2:
         raise click.UsageError("Give two recordings or more.")
-    if any(same(one, other) for one, other in combinations(files, 2)):
+    if any(is_same_file(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("One recording is given twice.")
     placing.check(to, files, force=force)
     with ExitStack() as opened:
@@ -57,7 +57,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
 def _say(together: Joined, made: Recording, to: Path) -> None:
     total = sum(map(len, together.numbers))
     found = sum(1 for _ in made.findings())
-    click.echo(f"{printable(str(to))}: {counted(total, 'exchange')}, {counted(found, 'finding')}.")
+    click.echo(f"{printable(str(to))}: {count_of(total, 'exchange')}, {count_of(found, 'finding')}.")
     for recording, numbers in zip(together.recordings, together.numbers, strict=True):
         pairs = ", ".join(_runs(numbers)) or "no exchange"
         click.echo(f"  {printable(str(recording.path))}: {pairs}")
@@ -85,9 +85,9 @@ def _findings(together: Joined, made: Recording) -> Iterator[str]:
     after = Counter(_keys(made, None))
     gone, new = (before - after).total(), (after - before).total()
     if gone:
-        yield f"{counted(gone, 'live finding')} of the recordings alone did not come up in the whole."
+        yield f"{count_of(gone, 'live finding')} of the recordings alone did not come up in the whole."
     if new:
-        yield f"{counted(new, 'finding')} came up only in the whole."
+        yield f"{count_of(new, 'finding')} came up only in the whole."
 
 
 def _keys(recording: Recording, numbers: dict[int, int] | None) -> Iterable[tuple[object, ...]]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _ORDER = "wiretape.order"
 

@@ -11,7 +11,7 @@ import click
 
 from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
-from wiretape.files import PATH, is_read, same, there
+from wiretape.files import PATH, is_input_error, is_same_file, path_exists
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.file import spare_recording
 from wiretape.rules import Severity
@@ -148,11 +148,11 @@ def _listed(option: str, values: Sequence[str]) -> list[str]:
 def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequence[Path]) -> None:
     """A report replaces an older one, but a slip of the hand must not replace a recording.  Raises InputError."""
     for path in paths:
-        if path is None or not there(path) or not path.is_file():
+        if path is None or not path_exists(path) or not path.is_file():
             continue
         spare_recording(path, option)
-        if any(same(path, file) for file in judged):
-            raise InputError(is_read(path, option))
+        if any(is_same_file(path, file) for file in judged):
+            raise InputError(is_input_error(path, option))
 
 
 def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:

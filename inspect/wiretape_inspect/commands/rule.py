@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import PATH, unwritable
+from wiretape.files import PATH, write_error
 from wiretape.rules import CATALOGUE, Rule
-from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of, nearest
-from wiretape.text import printable
+from wiretape.rules.selection import EVERY, UnknownCodeError, closest_match, codes_of
+from wiretape.safe_text import printable
 from wiretape_inspect import jsonlines, output, rulebook
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
@@ -84,7 +84,7 @@ def _named(code: str | None) -> list[Rule]:
     try:
         codes = codes_of(wanted)
     except UnknownCodeError as error:
-        name = nearest(wanted.lower(), by_name) if "-" in wanted else None
+        name = closest_match(wanted.lower(), by_name) if "-" in wanted else None
         said = f"There is no rule {wanted!r}; did you mean {name}?" if name else str(error)
         raise InputError(printable(said)) from None
     return [each for each in CATALOGUE.values() if each.code in codes]
@@ -100,5 +100,5 @@ def _write_pages(folder: Path) -> None:
         for name, text in pages.items():
             (folder / name).write_text(text, "utf-8")
     except OSError as error:
-        raise InputError(unwritable(folder, error)) from None
+        raise InputError(write_error(folder, error)) from None
     click.echo(f"{len(pages)} pages in {printable(str(folder))}", err=True)

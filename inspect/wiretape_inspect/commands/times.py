@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import click
 
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.view.ranges import RangeError, nanoseconds
 
 

@@ -8,12 +8,12 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import PATH
-from wiretape.observe import Observation
+from wiretape.labels import count_of, finding_line
+from wiretape.observations import Observation
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Head, Incoming
 from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of
-from wiretape.text import printable
-from wiretape.words import counted, finding
+from wiretape.safe_text import printable
 from wiretape_inspect import placing
 from wiretape_inspect.commands.times import time_like
 from wiretape_inspect.merging.joining import closed_captures
@@ -150,13 +150,13 @@ def _look(made: Recording, fewest: Smallest | None) -> Iterator[str]:
         now = fewest.shown_in(made.observations())
         if now is None:
             raise InputError("The finding does not come up in what would be kept: nothing was written.")
-        yield finding(now.severity, now.code, now.exchange, now.event, now.message)
+        yield finding_line(now.severity, now.code, now.exchange, now.event, now.message)
         was = fewest.finding.event
         if was != now.event:
             yield f"It is about event {now.event} here, which is event {was} of the whole recording."
-        left_out = [counted(fewest.exchanges, "exchange"), f"{counted(fewest.frames, 'frame')} of streams"]
+        left_out = [count_of(fewest.exchanges, "exchange"), f"{count_of(fewest.frames, 'frame')} of streams"]
         yield f"Left out: {' and '.join(left_out)}. Streams are kept as if what is left out had never been sent."
-    yield f"{counted(exchanges, 'exchange')}, {counted(found, 'finding')}."
+    yield f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."
 
 
 def _sizes(file: Path, to: Path) -> str:

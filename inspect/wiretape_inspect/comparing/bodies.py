@@ -3,9 +3,9 @@
 from hashlib import sha256
 from typing import Any
 
-from wiretape.documents.paths import JsonPath
-from wiretape.encoding import DecodingError, decoder
-from wiretape.observe import BytesArrived, Side, header
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.json_path import JsonPath
+from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.comparing.units import document_of
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from wiretape.documents.paths import JsonPath
+from wiretape.json_path import JsonPath
 
 Deltas = Literal["text", "pieces", "none"]
 """text: what they join to.  pieces: also how they cut it.  none: not at all."""

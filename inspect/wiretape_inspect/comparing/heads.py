@@ -6,8 +6,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl, unquote
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
-from wiretape.documents.differences import MISSING, Difference
-from wiretape.observe import Headers, RequestStarted, Side
+from wiretape.json_diff import MISSING, Difference
+from wiretape.observations import Headers, RequestStarted, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.comparing.bodies import body_document
 from wiretape_inspect.comparing.ids import is_id, may_be_id

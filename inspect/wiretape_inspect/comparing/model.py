@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Literal
 
-from wiretape.documents.differences import Difference
+from wiretape.json_diff import Difference
 from wiretape.recording import Exchange
 
 Kind = Literal["missing", "added", "changed", "moved", "time"]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from wiretape.contract import session_in
-from wiretape.observe import RequestStarted
+from wiretape.observations import RequestStarted
 from wiretape.recording import Exchange
 from wiretape_inspect.comparing.aligning import Key, joined
 from wiretape_inspect.comparing.heads import query, segments

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from wiretape.documents.differences import Difference
+from wiretape.json_diff import Difference
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.comparing.choices import STRICT, Choices
 from wiretape_inspect.comparing.heads import Heads

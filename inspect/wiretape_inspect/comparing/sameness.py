@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from wiretape.contract import RETRY_AFTER
-from wiretape.documents.differences import Difference, differences
+from wiretape.json_diff import Difference, differences
 from wiretape.recording.redact import REPLACED
 from wiretape_inspect.comparing.choices import Choices
 from wiretape_inspect.comparing.ids import Partners, is_id

@@ -4,7 +4,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from wiretape.documents.differences import Difference
+from wiretape.json_diff import Difference
 from wiretape_inspect.comparing.aligning import Key, joined
 from wiretape_inspect.comparing.model import Compared, Found, Place
 from wiretape_inspect.comparing.sameness import Sameness, parting

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from wiretape.documents.differences import Difference
+from wiretape.json_diff import Difference
 from wiretape_inspect.comparing.aligning import Key, joined
 from wiretape_inspect.comparing.choices import Choices
 from wiretape_inspect.comparing.model import Compared, Found, Kind, Place

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from wiretape.documents.differences import MISSING, Difference
+from wiretape.json_diff import MISSING, Difference
 from wiretape.recording import Exchange
 from wiretape_inspect.comparing.model import KINDS, Compared, Found, Kind, Place
 from wiretape_inspect.comparing.recordings import Total

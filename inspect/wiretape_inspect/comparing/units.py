@@ -4,12 +4,12 @@ from array import array
 from collections.abc import Iterator
 from typing import Any
 
-from wiretape.documents.paths import JsonPath
-from wiretape.observe import BytesArrived, Side
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_path import JsonPath
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.jsontext import Unread, read
 from wiretape.sse import Frame, FrameKind
-from wiretape.stream import FrameReader, SeenFrame
 from wiretape_inspect.comparing.choices import Choices
 from wiretape_inspect.comparing.masks import Mask
 from wiretape_inspect.comparing.spool import Spool

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from wiretape.local import is_loopback, names_loopback
+from wiretape.addresses import is_loopback, is_loopback_host
 
 MARK = "X-Wiretape-Debug"
 """The header without which nothing is changed: no form can send it, and no page of another origin."""
@@ -60,7 +60,7 @@ def foreign(request: web.Request) -> tuple[int, str] | None:
     hosts, origins = request.headers.getall("Host", []), request.headers.getall("Origin", [])
     if not is_loopback(request.remote or ""):
         return 403, "The debugger serves this machine only."
-    if len(hosts) != 1 or not names_loopback(hosts[0]):
+    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
         return 403, "The debugger answers to loopback names only, such as 127.0.0.1 or localhost."
     if origins and origins != [f"http://{hosts[0]}"]:
         return 403, "The debugger serves no pages of other origins."

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -21,7 +21,7 @@ def only(request: web.Request, known: Iterable[str]) -> None:
     """Refuse every other parameter, and any that comes twice.  Raises InputError."""
     for name in request.query:
         if name not in known or len(request.query.getall(name)) > 1:
-            raise InputError(f"There is no parameter {shown(name, 60)} here, or it came twice.")
+            raise InputError(f"There is no parameter {shorten(name, 60)} here, or it came twice.")
 
 
 def number(request: web.Request, name: str) -> int:
@@ -30,7 +30,9 @@ def number(request: web.Request, name: str) -> int:
     if text is None:
         raise InputError(f"The parameter {name} is missing.")
     if _NUMBER.fullmatch(text) is None:
-        raise InputError(f"The parameter {name} has to be a whole number of at most 18 digits, not {shown(text, 60)}.")
+        raise InputError(
+            f"The parameter {name} has to be a whole number of at most 18 digits, not {shorten(text, 60)}."
+        )
     return int(text)
 
 

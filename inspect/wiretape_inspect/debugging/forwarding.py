@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
-from wiretape.control import ROOT, TOKEN_HEADER, no_replay
+from wiretape.addresses import is_loopback_host
+from wiretape.control_protocol import ROOT, TOKEN_HEADER, no_replay_error
 from wiretape.errors import InputError
-from wiretape.local import names_loopback
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 
 NAMES: Mapping[str, frozenset[str]] = {
     "state": frozenset({"GET"}),
@@ -41,9 +41,9 @@ class Replay:
         try:
             where = urlsplit(url)
         except ValueError:
-            raise no_replay(url) from None
-        if where.scheme != "http" or not names_loopback(where.netloc) or where.path not in {"", "/"} or where.query:
-            raise no_replay(url)
+            raise no_replay_error(url) from None
+        if where.scheme != "http" or not is_loopback_host(where.netloc) or where.path not in {"", "/"} or where.query:
+            raise no_replay_error(url)
         if not token or not token.isascii() or not token.isprintable():
             raise InputError("The replay wants its token, which it said when it began: put it in $WIRETAPE_TOKEN.")
         return cls(f"http://{where.netloc}", token)
@@ -83,7 +83,7 @@ class Forwarder:
         except (ClientError, TimeoutError) as error:
             if response is None:
                 raise UnreachableError(
-                    f"The replay at {self.replay.url} cannot be reached: {shown(str(error))}."
+                    f"The replay at {self.replay.url} cannot be reached: {shorten(str(error))}."
                 ) from None
         return response or web.Response(status=502)
 

@@ -7,7 +7,7 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Progress, Recording
 from wiretape.rules import Finding
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_inspect import jsonlines, timeline
 from wiretape_inspect.debugging import documents
 from wiretape_inspect.debugging.growing import GrowingRows
@@ -25,7 +25,7 @@ def place_of(text: str) -> tuple[Progress, int | None]:
     """The place that a text means, and the number of rows where it is the id of a message.  Raises InputError."""
     match = _PLACE.fullmatch(text)
     if match is None:
-        raise InputError(f"{shown(text, 60)} is no place in a recording: give one that `recording` told.")
+        raise InputError(f"{shorten(text, 60)} is no place in a recording: give one that `recording` told.")
     rows = int(match[4]) if match[4] is not None else None
     return Progress(int(match[1]), int(match[2]), int(match[3])), rows
 

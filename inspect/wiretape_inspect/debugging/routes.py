@@ -7,7 +7,7 @@ from aiohttp import web
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.recording import Recording
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_inspect.debugging import answers, asked, documents, pagetext
 from wiretape_inspect.debugging.access import Access, foreign
 from wiretape_inspect.debugging.asked import NotThereError
@@ -104,7 +104,7 @@ class Routes:
         name = request.match_info["name"]
         methods = NAMES.get(name)
         if methods is None:
-            raise NotThereError(f"There is no {shown(name, 60)}; there is {', '.join(NAMES)}.")
+            raise NotThereError(f"There is no {shorten(name, 60)}; there is {', '.join(NAMES)}.")
         if request.method not in methods:
             return answers.error(405, f"{name} takes {' and '.join(sorted(methods))}.")
         return await self._forwarder.answer(request)

@@ -10,8 +10,8 @@ from pathlib import Path
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from wiretape.addresses import is_loopback, listen_error, origin_of
 from wiretape.errors import InputError
-from wiretape.local import cannot_listen, is_loopback, origin_of
 from wiretape.recording import Recording, open_recording
 from wiretape_inspect.debugging.access import Access
 from wiretape_inspect.debugging.forwarding import Replay
@@ -84,4 +84,4 @@ async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
     try:
         await web.TCPSite(runner, host, port).start()
     except OSError as error:
-        raise InputError(cannot_listen(host, port, error)) from None
+        raise InputError(listen_error(host, port, error)) from None

@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import PATH, there, unwritable
-from wiretape.observe import header
+from wiretape.files import PATH, path_exists, write_error
+from wiretape.observations import header
 from wiretape.recording import check_output, open_recording
 from wiretape.recording.file import remove
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.demo.client import AGENT
 from wiretape_inspect.demo.steps import perform
 
@@ -47,7 +47,7 @@ def demo(ctx: click.Context, output: Path) -> None:
 
 def _make_room(path: Path) -> None:
     """Remove the recording of an earlier demo.  Raises InputError for any other file, and where none can be made."""
-    if not there(path):
+    if not path_exists(path):
         check_output(path, append=False)
         return
     try:
@@ -62,7 +62,7 @@ def _make_room(path: Path) -> None:
     try:
         remove(path)
     except OSError as error:
-        raise InputError(unwritable(path, error)) from None
+        raise InputError(write_error(path, error)) from None
 
 
 async def _stoppable(output: Path) -> list[int]:

@@ -7,8 +7,8 @@ import aiohttp
 import orjson
 
 from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, EVENT_DELTAS, RUN_STARTED, STATUS_IDLE, STREAM
+from wiretape.safe_text import printable
 from wiretape.sse import Frame, Parser
-from wiretape.text import printable
 from wiretape_inspect.demo.children import DemoError
 
 AGENT = "wiretape-demo"

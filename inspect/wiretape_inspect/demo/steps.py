@@ -12,9 +12,9 @@ from pathlib import Path
 import aiohttp
 import click
 
-from wiretape.observe import BytesArrived, Side
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Recording, open_recording
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect import output, timeline
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import lines

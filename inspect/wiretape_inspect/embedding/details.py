@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wiretape.observe import BytesArrived, BytesLost, Side
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape.stream import FrameReader, SeenFrame
 from wiretape_inspect import jsonlines
 from wiretape_inspect.embedding.near import Near
 from wiretape_inspect.embedding.packing import packed

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import SeenFrame
 from wiretape_inspect import jsonlines
 from wiretape_inspect.embedding.near import Near
 from wiretape_inspect.facts import Facts

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
 
-from wiretape.observe import BytesLost, Side, header
+from wiretape.observations import BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.merging.joining import Joined
 from wiretape_inspect.words import duration
 

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Capture, Recording
 from wiretape.recording.formats import Head
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
-from wiretape.files import unreadable
+from wiretape.files import read_error
 from wiretape.rules import Severity
-from wiretape.rules.selection import nearest
-from wiretape.text import printable
+from wiretape.rules.selection import closest_match
+from wiretape.safe_text import printable
 from wiretape_inspect.report.details import details
 from wiretape_inspect.report.fingerprint import Kind
 from wiretape_inspect.report.judging import Report
@@ -66,7 +66,7 @@ def load(path: Path, *, replacing: bool = False) -> list[Entry]:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
         make = " Make it with --write-baseline." if isinstance(error, FileNotFoundError) else ""
-        raise InputError(unreadable(path, error) + make) from None
+        raise InputError(read_error(path, error) + make) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"{said} is no baseline ({printable(str(error))}){hint}.") from None
     if not isinstance(document, dict) or not isinstance(document.get("findings"), list):
@@ -88,7 +88,7 @@ def _entry(said: str, number: int, item: Any) -> Entry:
     known = [*_TEXTS, "count"]
     for key in item:
         if key not in known:
-            similar = nearest(key, known)
+            similar = closest_match(key, known)
             hint = f"; did you mean `{similar}`?" if similar else "."
             raise InputError(f"{where}: there is no key `{printable(key)}`{hint}")
     for key in _TEXTS:

@@ -3,12 +3,12 @@
 import re
 from dataclasses import dataclass
 
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
-from wiretape.encoding import DecodingError, decoder
-from wiretape.observe import BytesArrived, Side, header
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import SeenFrame
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.report.places import Placed
 from wiretape_inspect.words import digits, duration

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import see, summary

@@ -15,7 +15,7 @@ from typing import Any
 
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, Severity, Tally
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.report.ascii_json import dump, listed
 from wiretape_inspect.report.details import At, Detail, details
 from wiretape_inspect.report.fingerprint import expectation

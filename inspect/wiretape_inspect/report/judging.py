@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from wiretape.observe import Observation
+from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingInfo
 from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.store import Findings

@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.report.doubts import doubts
 from wiretape_inspect.report.judging import Report, as_bad
 from wiretape_inspect.report.options import Options

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity, Verdict
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.text_form import findings_said, see

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape.stream import SeenFrame
 
 _LINE_END = re.compile(rb"\r\n|\r|\n")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording
 
 PATIENCE_S = 1.0

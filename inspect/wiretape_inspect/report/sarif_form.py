@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.report.ascii_json import dump, listed
 from wiretape_inspect.report.details import Detail, details
 from wiretape_inspect.report.judging import Report

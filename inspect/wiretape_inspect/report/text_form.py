@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Party, Severity, Verdict
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.lines import NARROW, Paper
 from wiretape_inspect.report.doubts import doubt_lines
 from wiretape_inspect.report.evidence import ROOM, Evidence, asked, evidence

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
-from wiretape.documents.paths import JsonPath
-from wiretape.encoding import Decoder, DecodingError, decoder, is_identity
-from wiretape.observe import BytesArrived, BytesLost, Side, header
+from wiretape.content_encoding import Decoder, DecodingError, decoder, is_identity
+from wiretape.frame_reader import read_frames
+from wiretape.json_path import JsonPath
+from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import frames_of
 from wiretape_inspect.trimming.scalars import blanked, scalars
 from wiretape_inspect.trimming.secrets import Literals, Secrets
 
@@ -176,7 +176,7 @@ def _texts(
 ) -> Iterator[tuple[int, bytes, Places]]:
     """The JSON texts in a body: that of each event, or the whole."""
     if side is Side.RESPONSE and exchange.is_stream:
-        for seen in frames_of(None, parts):
+        for seen in read_frames(None, parts):
             if seen.event is not None and seen.frame.data:
                 yield (seen.frame.start, *_data(seen.frame.raw))
         return

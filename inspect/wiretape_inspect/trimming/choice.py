@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Observation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect import choosing
 

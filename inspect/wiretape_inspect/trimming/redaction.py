@@ -5,7 +5,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from secrets import token_bytes
 
-from wiretape.observe import (
+from wiretape.labels import count_of
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,
@@ -17,8 +18,7 @@ from wiretape.observe import (
 )
 from wiretape.recording import Exchange, Recording
 from wiretape.recording.redact import REPLACED, Redactor
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape.safe_text import printable
 from wiretape_inspect.trimming.bodies import Decoding, Found, found, overwritten
 from wiretape_inspect.trimming.secrets import Literals, Secrets, begun
 
@@ -61,7 +61,7 @@ class Redaction:
     def told(self) -> Iterator[str]:
         """What was done, a sentence each."""
         spans = self.count - self.heads
-        yield f"{counted(self.heads, 'place')} redacted in heads and {counted(spans, 'place')} in bodies."
+        yield f"{count_of(self.heads, 'place')} redacted in heads and {count_of(spans, 'place')} in bodies."
         for (number, side), body in self.bodies.items():
             if body.undecodable:
                 yield (
@@ -72,7 +72,7 @@ class Redaction:
                 yield f"The {side} body of exchange {number} was compressed: it is kept decoded, and other in length."
         unread = sum(body.unread for body in self.bodies.values())
         if unread:
-            yield f"{counted(unread, 'JSON text')} could not be read: no path leads into it."
+            yield f"{count_of(unread, 'JSON text')} could not be read: no path leads into it."
 
     def missed(self) -> Iterator[str]:
         """What was looked for and not found, as it is given, once `applied` has been taken; of texts the beginning."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 from wiretape.contract import operation_of
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, Observation, RequestStarted
+from wiretape.frame_reader import StreamReaders
+from wiretape.observations import BytesArrived, Observation, RequestStarted
 from wiretape.rules import Checker, Finding
 from wiretape.rules.selection import EVERY, codes_of
-from wiretape.stream import StreamReaders
 from wiretape_inspect.trimming.choice import Observe, until
 from wiretape_inspect.trimming.reducing import Effort, reduced
 from wiretape_inspect.trimming.streams import Apart, Piece, apart

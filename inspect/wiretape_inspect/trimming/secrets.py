@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote, quote_plus
 
-from wiretape.documents.paths import JsonPath
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.json_path import JsonPath
+from wiretape.safe_text import printable
 
 _SHORTEST = 4
 """Of a text in characters: a shorter one stands everywhere, in the names of fields too."""

@@ -5,9 +5,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
 
-from wiretape.encoding import is_identity
-from wiretape.observe import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
-from wiretape.stream import StreamReaders
+from wiretape.content_encoding import is_identity
+from wiretape.frame_reader import StreamReaders
+from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
 
 Part = tuple[int, bytes] | BytesLost
 """When a chunk came, and what; or what was lost."""

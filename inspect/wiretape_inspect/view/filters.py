@@ -7,7 +7,7 @@ value   = word | "quoted" | /regex/
 """
 
 from wiretape.errors import InputError
-from wiretape.text import nearest, shown
+from wiretape.safe_text import closest_match, shorten
 from wiretape_inspect.view.conditions import ESCAPES, FIELDS, KINDS, NUMBERS, Filter, Regex, Term, Text, Value
 from wiretape_inspect.view.patterns import regex_fault
 from wiretape_inspect.view.ranges import RangeError, parsed
@@ -60,7 +60,7 @@ class _Reader:
         field = self._name() or "text"
         term = Term(field, self._values(field), negated)
         if self._peek().strip():
-            raise self._wrong(self._at, f"a space is missing after {shown(self._text[begin : self._at])}")
+            raise self._wrong(self._at, f"a space is missing after {shorten(self._text[begin : self._at])}")
         return term
 
     def _name(self) -> str:
@@ -72,9 +72,9 @@ class _Reader:
             return ""
         name = self._text[self._at : end]
         if name not in FIELDS:
-            guess = nearest(name, FIELDS)
+            guess = closest_match(name, FIELDS)
             hint = f"did you mean `{guess}`?" if guess else f"there are {', '.join(FIELDS)}."
-            raise self._wrong(self._at, f"there is no field `{shown(name)}`; {hint}", whole=True)
+            raise self._wrong(self._at, f"there is no field `{shorten(name)}`; {hint}", whole=True)
         self._at = end + 1
         return name
 
@@ -99,14 +99,14 @@ class _Reader:
         try:
             return parsed(found.text, NUMBERS[field])
         except RangeError as error:
-            raise self._wrong(begin, f"{shown(found.text)!r} is no value of `{field}`: {error}") from None
+            raise self._wrong(begin, f"{shorten(found.text)!r} is no value of `{field}`: {error}") from None
 
     def _kind(self, found: Text, begin: int) -> Text:
         if found.text in KINDS:
             return Text(found.text)
-        guess = nearest(found.text, KINDS)
+        guess = closest_match(found.text, KINDS)
         hint = f"did you mean `{guess}`?" if guess else f"there are {', '.join(KINDS)}."
-        raise self._wrong(begin, f"there is no kind `{shown(found.text)}`; {hint}", whole=True)
+        raise self._wrong(begin, f"there is no kind `{shorten(found.text)}`; {hint}", whole=True)
 
     def _found(self) -> Text | Regex:
         return self._regex() if self._peek() == "/" else self._plain_or_quoted()

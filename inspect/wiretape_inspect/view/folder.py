@@ -3,16 +3,16 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from wiretape.encoding import is_identity
-from wiretape.observe import BytesLost
+from wiretape.content_encoding import is_identity
+from wiretape.frame_reader import SeenFrame, StreamPosition
+from wiretape.observations import BytesLost
 from wiretape.recording import Exchange
 from wiretape.sse import FrameKind
-from wiretape.stream import Place, SeenFrame
 from wiretape_inspect.facts import Facts, begin, facts_of
 from wiretape_inspect.view.making import Pause, delta_row, event_row, longer
 from wiretape_inspect.view.matching import Take, of_message, of_row
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, FindingsOf, LostRow, OversizedRow, StreamRow
-from wiretape_inspect.words import ending
+from wiretape_inspect.words import ending_label
 
 EVERY_ROWS, EVERY_EVENTS = 256, 4096
 """How far apart checkpoints are, at least: so many rows, or so many messages."""
@@ -24,7 +24,7 @@ class Checkpoint:
 
     rows: int
     """How many rows come before."""
-    place: Place
+    place: StreamPosition
     durable: int
     deltas: int
     ephemeral: int
@@ -100,7 +100,7 @@ class Folder:
         frame, held = seen.frame, self._standings
         if self._growing is not None or not self._plain or not frame.raw.endswith(b"\n"):
             return
-        place = Place(frame.end, events, frame.last_event_id, seen.time_ns)
+        place = StreamPosition(frame.end, events, frame.last_event_id, seen.time_ns)
         counts = (held["durable"], held["delta"], held["ephemeral"], self._keep_alives)
         self.checkpoints.append(Checkpoint(self._rows, place, *counts))
         self._marked = (self._rows, events)
@@ -123,7 +123,7 @@ class Folder:
         yield from self._break(until_ns)
         end = EndRow(
             ending=exchange.ending,
-            words=ending(exchange.ending, stream=True, in_event=self._cut),
+            words=ending_label(exchange.ending, stream=True, in_event=self._cut),
             detail=exchange.detail,
             time_ns=exchange.ended_ns,
             gap_ns=until_ns - last_ns,

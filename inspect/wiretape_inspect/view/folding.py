@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from wiretape.observe import BytesArrived, BytesLost
+from wiretape.frame_reader import STREAM_START, FrameReader
+from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape.stream import BEGINNING, FrameReader
 from wiretape_inspect.view.folder import Checkpoint, Folder
 from wiretape_inspect.view.matching import Take
 from wiretape_inspect.view.rows import FindingsOf, StreamRow
@@ -38,7 +38,7 @@ class StreamFold:
         take: Take | None = None,
         since: Checkpoint | None = None,
     ) -> None:
-        place = since.place if since else BEGINNING
+        place = since.place if since else STREAM_START
         self._reader = FrameReader(exchange.content_encoding, place)
         self._folder = Folder(exchange, FindingsOf(findings, place), take, since)
 

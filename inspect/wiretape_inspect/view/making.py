@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.rules import Finding
-from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import PREVIEW, Facts, short
 from wiretape_inspect.view.rows import DeltaRow, EventRow, PauseRow
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import Facts
 from wiretape_inspect.view.conditions import Filter, Regex, Term, Text, Value
 from wiretape_inspect.view.patterns import SEARCHED, glob

@@ -7,9 +7,9 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from wiretape.errors import InputError
+from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import SeenFrame
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect.facts import Facts, facts_of
 from wiretape_inspect.view.work import asked_after
 

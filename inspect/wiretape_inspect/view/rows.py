@@ -8,9 +8,9 @@ What a finding points at is never folded away.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wiretape.observe import Ending
+from wiretape.frame_reader import STREAM_START, StreamPosition
+from wiretape.observations import Ending
 from wiretape.rules import Finding
-from wiretape.stream import BEGINNING, Place
 from wiretape_inspect.facts import Standing
 
 GAP_NS = 1_000_000_000
@@ -149,7 +149,7 @@ StreamRow = EventRow | DeltaRow | PauseRow | CutRow | OversizedRow | LostRow | E
 class FindingsOf:
     """The findings of one exchange, handed out once each to the row that they belong to."""
 
-    def __init__(self, findings: Sequence[Finding], place: Place = BEGINNING) -> None:
+    def __init__(self, findings: Sequence[Finding], place: StreamPosition = STREAM_START) -> None:
         """Those before `place` have been handed out."""
         self._by_event: dict[int, list[Finding]] = {}
         self._placed: list[tuple[int, Finding]] = []

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
+from wiretape.content_encoding import is_identity
 from wiretape.contract import DELTA_TYPES
 from wiretape.contract.event_types import (
     MESSAGE_COMPLETED,
@@ -13,9 +14,8 @@ from wiretape.contract.event_types import (
     REASONING_MESSAGE,
     RUN_STARTED,
 )
-from wiretape.encoding import is_identity
+from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape.stream import SeenFrame
 from wiretape_inspect.facts import Facts, facts_of, final_text
 from wiretape_inspect.view.work import Moment, SessionState, Span, Work, asked_after
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from wiretape.contract import CURSOR_HEADER, RUN_STARTED, STATUS_IDLE, TERMINAL_RUN_TYPES, TOOL_TYPES, cursor_in
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape.recording import Exchange
 
 _STARTED = frozenset(TOOL_TYPES[:2])

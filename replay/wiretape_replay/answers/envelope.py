@@ -17,7 +17,7 @@ from wiretape.contract import (
     Limit,
 )
 from wiretape.contract.schemas import has_own_details
-from wiretape.observe import Headers
+from wiretape.observations import Headers
 from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.front.answer import Answer
 

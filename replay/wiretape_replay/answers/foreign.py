@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from wiretape.contract.error_codes import INVALID_REQUEST
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.answer import Answer
@@ -20,9 +20,9 @@ def foreign(request_ids: RequestIds, methods: Callable[[str], Sequence[str]] = l
         told = " ".join(what.split())
         line = _REQUEST_LINE.search(told)
         if line is None:
-            return envelope(INVALID_REQUEST, f"The request cannot be understood: {shown(told)}", request_ids.next())
+            return envelope(INVALID_REQUEST, f"The request cannot be understood: {shorten(told)}", request_ids.next())
         allowed = ", ".join(methods(line[2]))
-        path = shown(line[2].partition("?")[0])
+        path = shorten(line[2].partition("?")[0])
         told = f"There is no method {line[1]}" + (f"; {path} takes {allowed}." if allowed else ".")
         return envelope(INVALID_REQUEST, told, request_ids.next(), headers=(("Allow", allowed),) if allowed else ())
 

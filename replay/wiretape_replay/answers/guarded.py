@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
@@ -34,6 +34,6 @@ class Guarded:
             await self._source.answer(asked, line)
             return
         # The query may hold secrets.
-        self._log(shown(f"{asked.method} {asked.target.partition('?')[0]} → {refusal.status}, refused by the guard"))
+        self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {refusal.status}, refused by the guard"))
         line.mark(OWN_ANSWER)
         await refusal.send(line, with_body=asked.method != "HEAD")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
-from wiretape.text import nearest, shown
+from wiretape.safe_text import closest_match, shorten
 from wiretape.toml import Table, TomlFile, hint
 from wiretape_replay.answers.requests import Requests
 
@@ -146,7 +146,7 @@ def _scopes_of_key(entry: Table, known: Sequence[str]) -> frozenset[str]:
     named = entry.texts("scopes", "scopes")
     for scope in named:
         if scope not in known:
-            raise entry.wrong("scopes", f"there is no scope {shown(scope, 60)}{hint(scope, known)}")
+            raise entry.wrong("scopes", f"there is no scope {shorten(scope, 60)}{hint(scope, known)}")
     return frozenset(named)
 
 
@@ -169,7 +169,7 @@ def _requests(table: Table, name: str) -> Requests:
     try:
         return Requests.of(name)
     except ValueError as error:
-        similar = nearest(name, OPERATIONS)
+        similar = closest_match(name, OPERATIONS)
         raise table.wrong(name, str(error) if similar is None else f"{error}; did you mean {similar}?") from None
 
 

@@ -8,8 +8,8 @@ import hmac
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from wiretape.control import TOKEN_HEADER
-from wiretape.local import is_loopback, names_loopback
+from wiretape.addresses import is_loopback, is_loopback_host
+from wiretape.control_protocol import TOKEN_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ def refusal(caller: Caller, token: str) -> tuple[int, str] | None:
     """The status and the sentence to refuse the caller with, or None."""
     if not is_loopback(caller.address or ""):
         return 403, "The control interface serves this machine only."
-    if len(caller.hosts) != 1 or not names_loopback(caller.hosts[0]):
+    if len(caller.hosts) != 1 or not is_loopback_host(caller.hosts[0]):
         return 403, "The control interface answers to loopback names only, such as 127.0.0.1 or localhost."
     if caller.origins and list(caller.origins) != [f"http://{caller.hosts[0]}"]:
         return 403, "The control interface serves no pages of other origins."

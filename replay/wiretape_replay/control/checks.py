@@ -7,7 +7,7 @@ from typing import TypeVar
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
 from wiretape.rules import CATALOGUE
-from wiretape.text import nearest, shown
+from wiretape.safe_text import closest_match, shorten
 from wiretape.toml import hint
 from wiretape_replay.session.breakpoints import Breakpoint
 
@@ -64,9 +64,9 @@ def finding(wanted: str | None, recorded: Collection[str]) -> None:
     if not wanted or any(code.startswith(wanted) for code in (*CATALOGUE, *recorded)):
         return
     large = wanted.upper()
-    similar = large if any(code.startswith(large) for code in CATALOGUE) else nearest(large, CATALOGUE)
+    similar = large if any(code.startswith(large) for code in CATALOGUE) else closest_match(large, CATALOGUE)
     raise InputError(f"No rule's code begins with {_quoted(wanted)}{f', did you mean {similar}?' if similar else '.'}")
 
 
 def _quoted(value: object) -> str:
-    return shown(repr(value), 60)
+    return shorten(repr(value), 60)

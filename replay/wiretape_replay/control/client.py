@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from wiretape.control import ROOT, TOKEN_HEADER, no_replay
+from wiretape.control_protocol import ROOT, TOKEN_HEADER, no_replay_error
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 
 _PATIENCE_S = 20.0
 
@@ -32,9 +32,9 @@ class Remote:
             where = urlsplit(url)
             port = where.port or 80
         except ValueError:
-            raise no_replay(url) from None
+            raise no_replay_error(url) from None
         if where.scheme != "http" or not where.hostname or where.path not in {"", "/"} or where.query:
-            raise no_replay(url)
+            raise no_replay_error(url)
         return cls(where.hostname, port, token)
 
     def get(self, name: str, session: str | None = None) -> dict[str, Any]:
@@ -68,7 +68,7 @@ class Remote:
 
     @property
     def _where(self) -> str:
-        return shown(f"{self.host}:{self.port}")
+        return shorten(f"{self.host}:{self.port}")
 
 
 def _document(status: int, body: bytes) -> dict[str, Any]:
@@ -81,4 +81,4 @@ def _document(status: int, body: bytes) -> dict[str, Any]:
     error = document.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
         raise ValueError(document)  # noqa: TRY004
-    raise InputError(shown(error["message"], 600))
+    raise InputError(shorten(error["message"], 600))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from wiretape.control import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
+from wiretape.control_protocol import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control import telling
 from wiretape_replay.control.client import Remote

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
 from wiretape.errors import InputError
-from wiretape.text import nearest, shown
+from wiretape.safe_text import closest_match, shorten
 
 _LARGEST = 10**9
 
@@ -37,9 +37,9 @@ class Fields:
         names = list(known)
         for name in self._values:
             if name not in names:
-                similar = nearest(name, names)
+                similar = closest_match(name, names)
                 told = f"did you mean {similar}?" if similar else f"there is {', '.join(names) or 'none'}."
-                raise InputError(f"There is no field {shown(name)} here; {told}")
+                raise InputError(f"There is no field {shorten(name)} here; {told}")
 
     def text(self, name: str) -> str | None:
         """A string, or None."""

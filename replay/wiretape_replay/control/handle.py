@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
-from wiretape.control import PATIENCE_S
+from wiretape.control_protocol import PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control.checks import one_of
 from wiretape_replay.control.operations import Operations, Until

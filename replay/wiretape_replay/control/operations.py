@@ -9,9 +9,9 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from enum import StrEnum
 
-from wiretape.control import MOST_STEPS
+from wiretape.control_protocol import MOST_STEPS
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.control import checks
 from wiretape_replay.control.state import Requests, SessionState, State, Status, session_state, speed_of
 from wiretape_replay.session.breakpoints import Breakpoint
@@ -223,11 +223,11 @@ class Operations:
         if session_id is None:
             return next(iter(self._logs.values()))
         if session_id not in self._logs:
-            raise UnknownSessionError(f"There is no session {shown(session_id)}; there is {self._names()}.")
+            raise UnknownSessionError(f"There is no session {shorten(session_id)}; there is {self._names()}.")
         return self._logs[session_id]
 
     def _names(self) -> str:
-        names = [shown(name) for name in self._logs]
+        names = [shorten(name) for name in self._logs]
         more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
         return ", ".join(names[:_LISTED]) + more
 
@@ -236,15 +236,15 @@ def _place(log: Log, sequence: int | None, event: str | None, place: int | None)
     if sequence is not None:
         found = log.after_sequence(sequence)
         if found is None:
-            raise InputError(f"Session {shown(log.session_id)} has no event with sequence {sequence}.")
+            raise InputError(f"Session {shorten(log.session_id)} has no event with sequence {sequence}.")
         return found
     if event is not None:
         at = log.place_of(event)
         if at is None:
-            raise InputError(f"Session {shown(log.session_id)} has no durable event with the id {shown(event)}.")
+            raise InputError(f"Session {shorten(log.session_id)} has no durable event with the id {shorten(event)}.")
         return at + 1
     if place is None:
         return len(log)
     if not 0 <= place <= len(log):
-        raise InputError(f"Session {shown(log.session_id)} has the places 0 to {len(log)}.")
+        raise InputError(f"Session {shorten(log.session_id)} has the places 0 to {len(log)}.")
     return place

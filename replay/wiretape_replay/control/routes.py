@@ -8,9 +8,9 @@ from itertools import count
 from aiohttp import web
 
 from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
-from wiretape.control import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S, ROOT, TOKEN_HEADER
+from wiretape.control_protocol import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S, ROOT, TOKEN_HEADER
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.control import feed
 from wiretape_replay.control.admission import Caller, refusal
 from wiretape_replay.control.fields import Fields
@@ -70,7 +70,7 @@ class Control:
         name = path.removeprefix(ROOT)
         methods = self._table.get(name)
         if methods is None or not path.startswith(ROOT):
-            return self._error(404, f"There is no {shown(path)}; there is {', '.join(self._table)} under {ROOT}.")
+            return self._error(404, f"There is no {shorten(path)}; there is {', '.join(self._table)} under {ROOT}.")
         if request.method not in methods:
             return self._error(405, f"{name} takes {' and '.join(methods)}.", {"Allow": ", ".join(methods)})
         if name == _FEED:

@@ -4,9 +4,9 @@ import secrets
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from wiretape.companion import TOKEN_VARIABLE
+from wiretape.addresses import is_loopback
+from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.errors import InputError
-from wiretape.local import is_loopback
 
 VARIABLE = TOKEN_VARIABLE
 """The environment variable that commands take it from."""

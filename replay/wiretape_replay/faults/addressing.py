@@ -1,7 +1,7 @@
 """Reading the addresses of faults: which requests and which events they are for, and what cannot be."""
 
 from wiretape.contract import CANCEL, DELTA_TYPES, EVENT_TYPES, OPERATIONS, RESUME, STREAM, TOOL_TYPES
-from wiretape.text import nearest, printable
+from wiretape.safe_text import closest_match, printable
 from wiretape.toml import Table, hint
 from wiretape_replay.answers.requests import Requests
 from wiretape_replay.faults.deed import Do
@@ -57,7 +57,7 @@ def _requests(table: Table, name: str) -> Requests:
     try:
         return Requests.of(name)
     except ValueError as error:
-        similar = nearest(name, OPERATIONS)
+        similar = closest_match(name, OPERATIONS)
         raise table.wrong("operation", f"{error}{f'; did you mean {similar}?' if similar else ''}") from None
 
 

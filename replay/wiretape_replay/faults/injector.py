@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, STREAM, cursor_in, operation_of, session_in
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape_replay.answers.reasons import ActiveRun
 from wiretape_replay.faults import describing
 from wiretape_replay.faults.actions import Action, Drop, Mark, Reply, Reset, Wait, ends, until_over

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.text import printable, shown
+from wiretape.safe_text import printable, shorten
 from wiretape.toml import Table, TomlFile
 from wiretape_replay.faults.addressing import REQUEST_KEYS, address_in, events_in
 from wiretape_replay.faults.deed import Do
@@ -81,7 +81,7 @@ def _refuse_twins(faults: Sequence[Fault], tables: Sequence[Table]) -> None:
 def for_mode(script: Script, mode: str) -> Script:
     """The script, if what it says can be done in a mode.  Raises InputError."""
     if mode == "tape" and script.on_events:
-        name = shown(script.on_events[0].name, 60)
+        name = shorten(script.on_events[0].name, 60)
         why = "is done to events of streams, and tape mode sends recorded answers as they are"
         raise InputError(f"The fault {name} {why}: choose --mode session.")
     return script

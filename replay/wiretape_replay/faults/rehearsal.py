@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from wiretape.contract import STREAM
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.faults import describing
 from wiretape_replay.faults.actions import Write
 from wiretape_replay.faults.deed import Reorder
@@ -48,7 +48,7 @@ def listing(script: Script, logs: Mapping[str, Log], others: Collection[str] = (
     if not script.faults:
         yield "The script has no faults."
     for fault in script.faults:
-        yield f"{shown(fault.name, 60)}: {describing.deed(fault)}{_how_often(fault, logs)}"
+        yield f"{shorten(fault.name, 60)}: {describing.deed(fault)}{_how_often(fault, logs)}"
         hits = list(_hits(fault, logs))
         for hit in hits[:_LISTED]:
             yield f"  {'' if hit.certain else 'may: '}{hit.text}"
@@ -58,7 +58,7 @@ def listing(script: Script, logs: Mapping[str, Log], others: Collection[str] = (
             yield "  hits nothing in this recording"
         for session in fault.address.sessions:
             if session not in logs and session not in others:
-                yield f"  there is no session {shown(session, 60)} in this recording"
+                yield f"  there is no session {shorten(session, 60)} in this recording"
 
 
 def _hits(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
@@ -79,7 +79,7 @@ def _on_events(fault: Fault, events: Events, logs: Mapping[str, Log]) -> Iterato
             if not entry.is_event or not events.fits(entry, number) or not _can_be(fault, entry.data):
                 continue
             which = _connections(fault)
-            text = f"session {shown(session, 60)}, place {place}: {describing.place(events.moment, entry)}{which}"
+            text = f"session {shorten(session, 60)}, place {place}: {describing.place(events.moment, entry)}{which}"
             yield Hit(fault.name, fault.probability == 1, session, place, entry.type, entry.sequence, text)
 
 
@@ -87,7 +87,7 @@ def _on_requests(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
     for session in fault.address.sessions or (None,):
         if session is not None and session not in logs and _for_streams(fault):
             continue
-        of = f" of session {shown(session, 60)}" if session is not None else ""
+        of = f" of session {shorten(session, 60)}" if session is not None else ""
         text = f"{describing.requests(fault)}{of}{_connections(fault)}"
         yield Hit(fault.name, fault.probability == 1, session, text=text)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wiretape.errors import InputError
+from wiretape.labels import count_of
 from wiretape.recording import open_recording
-from wiretape.text import shown
-from wiretape.words import counted
+from wiretape.safe_text import shorten
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.reading import for_mode
 from wiretape_replay.faults.rehearsal import listing
@@ -29,5 +29,5 @@ def dry_run(recording_path: Path, script: Script | None, mode: str) -> Iterator[
 def summary(faults: Faults) -> Iterator[str]:
     """How often each fault was done, if there are any."""
     if faults.script.faults:
-        told = (f"{shown(name, 60)} {counted(count, 'time')}" for name, count in faults.done.items())
+        told = (f"{shorten(name, 60)} {count_of(count, 'time')}" for name, count in faults.done.items())
         yield f"Faults done: {', '.join(told)}."

@@ -3,7 +3,7 @@
 import math
 from typing import Any
 
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape.toml import Table
 
 _LONGEST_S = 1_000_000
@@ -69,4 +69,4 @@ def _is_number(value: object) -> bool:
 
 
 def _shown(table: Table, key: str) -> str:
-    return shown(repr(table.values[key]), 60)
+    return shorten(repr(table.values[key]), 60)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import orjson
 
-from wiretape.observe import Headers, reason_of
+from wiretape.observations import Headers, reason_phrase
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.line import Line
 
@@ -34,4 +34,4 @@ class Answer:
     def head(self, framing: Framing = Framing.LENGTH) -> Head:
         """The head of the answer."""
         about = (("Content-Type", self.content_type), ("Content-Length", str(len(self.body))))
-        return Head(self.status, reason_of(self.status), (*about, *self.headers), framing)
+        return Head(self.status, reason_phrase(self.status), (*about, *self.headers), framing)

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.observe import Headers
+from wiretape.observations import Headers
 
 LARGEST_COMPARED = 4 * 1024 * 1024
 """Request bodies over this many bytes are compared byte for byte, by their hash."""

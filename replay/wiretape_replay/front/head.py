@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from wiretape.observe import Headers
+from wiretape.observations import Headers
 
 _UNSAFE = re.compile(r"\r?\n(?![ \t])|\r(?!\n)|(?<!\r)\n|\0")
 """What would end a header early.  A folded line (CRLF and a space) is left: it was one header on the wire."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from aiohttp import HttpVersion11, web
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.tap import Tap
 

@@ -10,10 +10,10 @@ from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler
 
+from wiretape.addresses import listen_error, origin_of
 from wiretape.errors import InputError
-from wiretape.local import cannot_listen, origin_of
 from wiretape.recording.redact import Policy
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
 from wiretape_replay.front.line import Line
@@ -64,9 +64,9 @@ class _HttpLog(logging.LoggerAdapter[logging.Logger]):
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError):
             told = _SECRET.sub(r"\1: …", " ".join(error.message.split()))
-            self._tell(shown(f"A client sent what is not HTTP → 400: {told}"))
+            self._tell(shorten(f"A client sent what is not HTTP → 400: {told}"))
         elif isinstance(error, Exception):
-            told = shown(f"{type(error).__name__}: {' '.join(str(error).split())}")
+            told = shorten(f"{type(error).__name__}: {' '.join(str(error).split())}")
             super().log(level, "A request could not be answered, by a fault of wiretape: %s", told)
             super().log(logging.DEBUG, msg, *args, **kwargs)
         else:
@@ -109,13 +109,15 @@ class Front:
     async def start(self, host: str, port: int) -> str:
         """Listen; port 0 takes a free one.  Returns the base URL.  Raises InputError."""
         if port not in range(_LAST_PORT + 1):
-            raise InputError(f"There is no port {shown(str(port), 60)} to listen on: give one from 0 to {_LAST_PORT}.")
+            raise InputError(
+                f"There is no port {shorten(str(port), 60)} to listen on: give one from 0 to {_LAST_PORT}."
+            )
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
         except OSError as error:
             await self._runner.cleanup()
-            raise InputError(cannot_listen(host, port, error)) from None
+            raise InputError(listen_error(host, port, error)) from None
         return origin_of(*self._runner.addresses[0][:2])
 
     async def stop(self) -> None:

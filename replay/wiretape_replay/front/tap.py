@@ -6,7 +6,7 @@ block or raise: a tap stands in the way of every byte.
 
 from typing import Protocol
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.head import Head
 

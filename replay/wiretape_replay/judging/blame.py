@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from wiretape.contract import session_in
-from wiretape.observe import Observation, RequestStarted, ResponseStarted, header
+from wiretape.observations import Observation, RequestStarted, ResponseStarted, header
 from wiretape.rules import Finding, Party, Severity
 from wiretape.rules.forgetting import put
 from wiretape_replay.front.tap import OWN_ANSWER

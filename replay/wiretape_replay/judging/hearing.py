@@ -7,7 +7,7 @@ from pathlib import Path
 
 from wiretape.config import Config, find_config, load_config
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.reports import Wanted, check_apart, recorded, write
 from wiretape_replay.judging.telling import verdict

@@ -9,8 +9,8 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
-from wiretape.files import taken, there
-from wiretape.observe import Observation
+from wiretape.files import exists_error, path_exists
+from wiretape.observations import Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings
 from wiretape.rules.selection import codes_of
@@ -191,6 +191,6 @@ class Judge:
 
 def _check(record: Path) -> None:
     """Raises RecordingError when a file cannot be a new recording."""
-    if there(record):
-        raise RecordingError(taken(record, "--record"))
+    if path_exists(record):
+        raise RecordingError(exists_error(record, "--record"))
     check_output(record, append=False)

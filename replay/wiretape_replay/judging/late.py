@@ -4,10 +4,10 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from wiretape.observe import BytesArrived, Observation
+from wiretape.frame_reader import ReadObservation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer
 from wiretape.rules import Finding
-from wiretape.stream import Read
 
 _MOST_HELD = 16 * 1024 * 1024
 """Bytes that may be held; with more, the file is made unasked."""
@@ -55,7 +55,7 @@ class LateWriter:
         if self._writer is not None:
             self._writer.commit()
 
-    def derive(self) -> Sequence[Read]:
+    def derive(self) -> Sequence[ReadObservation]:
         """See Writer."""
         return self._writer.derive() if self._writer is not None else []
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.head import Head
 

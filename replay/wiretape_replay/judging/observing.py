@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     ExchangeEnded,
     Observation,

@@ -14,7 +14,7 @@ from wiretape.errors import InputError
 from wiretape.files import check_writable
 from wiretape.recording.file import spare_recording
 from wiretape.rules import CATALOGUE, Party
-from wiretape.text import nearest, printable
+from wiretape.safe_text import closest_match, printable
 
 _STDOUT = "-"
 CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
@@ -37,7 +37,7 @@ class Wanted:
         if not colon or not file:
             raise InputError(f"{printable(text)!r} is no report to write: give FORMAT:FILE, such as junit:report.xml.")
         if form not in forms:
-            similar = nearest(form, forms)
+            similar = closest_match(form, forms)
             guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
             raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
         if file != _STDOUT:

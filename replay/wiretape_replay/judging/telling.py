@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from wiretape import words
+from wiretape import labels
+from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Severity
-from wiretape.words import counted
 from wiretape_replay.judging.blame import Blame, Findings
 
 NEVER = "never"
@@ -13,8 +13,8 @@ NEVER = "never"
 def verdict(blame: Blame, recording: str) -> Iterator[str]:
     """The lines of the verdict; `recording` is the name of what was played, safe to show."""
     if blame.client:
-        rules = counted(len(blame.client.codes), "rule")
-        yield f"The client broke {rules} ({counted(len(blame.client), 'finding')}):"
+        rules = count_of(len(blame.client.codes), "rule")
+        yield f"The client broke {rules} ({count_of(len(blame.client), 'finding')}):"
         for finding in _first_of_each(blame.client):
             yield f"  {_told(finding)}{_more(blame.client.codes[finding.code] - 1)}"
     else:
@@ -29,10 +29,10 @@ def fails(blame: Blame, fail_on: str) -> bool:
 
 
 def _of_the_service(blame: Blame, recording: str) -> str:
-    injected = counted(len(blame.injected), "finding")
+    injected = count_of(len(blame.injected), "finding")
     if not blame.service:
         return f"Faults that were injected brought about {injected} against the service."
-    rules, findings = counted(len(blame.service.codes), "rule"), counted(len(blame.service), "finding")
+    rules, findings = count_of(len(blame.service.codes), "rule"), count_of(len(blame.service), "finding")
     more = f", and {injected} more came of faults that were injected" if blame.injected else ""
     return f"What was replayed breaks {rules} of the service ({findings}; see `wiretape report {recording}`){more}."
 
@@ -47,7 +47,7 @@ def _first_of_each(findings: Findings) -> list[Finding]:
 
 
 def _told(finding: Finding) -> str:
-    return words.finding(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
+    return labels.finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
 
 
 def _more(number: int) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from wiretape.addresses import parse_address
 from wiretape.files import PATH
-from wiretape.local import address
-from wiretape.text import shown
-from wiretape.words import counted
+from wiretape.labels import count_of
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.settings import ASSUMED
 from wiretape_replay.common_options import (
     clients,
@@ -109,7 +109,7 @@ def serve(
     if lists:
         click.echo(listing(), nl=False)
         return
-    host, port = address(listen)
+    host, port = parse_address(listen)
     options = ServeOptions(
         seed=seed,
         virtual=clock == "virtual",
@@ -133,13 +133,15 @@ async def _serve(
     async with serve_scenario(scenario, options, host=host, port=port, log=say, judge=judge, token=token) as served:
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, served.broken.set)
-        say(f"Serving {shown(scenario)} on {served.url}, Authorization: Bearer {shown(served.key)}; Ctrl-C to stop.")
+        say(
+            f"Serving {shorten(scenario)} on {served.url}, Authorization: Bearer {shorten(served.key)}; Ctrl-C to stop."
+        )
         say(how_to_control(served.url, served.token, chosen=token is not None))
         if served.sessions.by_id:
             say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
         await served.broken.wait()
     sessions, streams = len(served.sessions.by_id), len(served.streams.streamed)
-    say(f"Served {counted(sessions, 'session')} and {counted(streams, 'stream')}.")
+    say(f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}.")
     for line in told_faults.summary(served.faults):
         say(line)
     return served

@@ -12,7 +12,7 @@ from typing import Any
 
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.service.clock import Clock

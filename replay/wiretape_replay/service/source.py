@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from wiretape.contract import RESOURCE_NOT_FOUND, STREAM, is_preflight
 from wiretape.contract.error_codes import INVALID_REQUEST
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.request_ids import RequestIds
@@ -63,7 +63,7 @@ class ScenarioSource:
                 reasons=refusal.reasons,
             )
         # The query may hold secrets.
-        self._log(shown(f"{asked.method} {asked.target.partition('?')[0]} → {answer.status}"))
+        self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {answer.status}"))
         await answer.send(line, with_body=asked.method != "HEAD")
 
     def _nothing(self, asked: Asked, found: Found) -> Answer:
@@ -71,7 +71,7 @@ class ScenarioSource:
         allowed = ", ".join(found.allowed)
         if found.allowed and is_preflight(asked.method, asked.headers):
             return Answer(200, b"", (("Allow", allowed),))
-        path = shown(asked.target.partition("?")[0])
+        path = shorten(asked.target.partition("?")[0])
         if not found.allowed:
             return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
         told = f"{path} takes {allowed}."

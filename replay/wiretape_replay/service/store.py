@@ -12,8 +12,8 @@ import orjson
 from sqlite_utils import Database
 
 from wiretape.errors import InputError
-from wiretape.files import unwritable
-from wiretape.text import printable
+from wiretape.files import write_error
+from wiretape.safe_text import printable
 from wiretape_replay.service.engine import Command, Do
 from wiretape_replay.session.log import Entry
 
@@ -231,7 +231,7 @@ def _claim(path: Path) -> bool:
     except FileExistsError:
         return path.is_file() and path.stat().st_size == 0
     except OSError as error:
-        raise InputError(unwritable(path, error)) from None
+        raise InputError(write_error(path, error)) from None
     return True
 
 
@@ -240,7 +240,7 @@ def _locked(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
-        raise InputError(unwritable(path, error)) from None
+        raise InputError(write_error(path, error)) from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -3,7 +3,7 @@
 import re
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
-from wiretape.control import ROOT, TOKEN_HEADER
+from wiretape.control_protocol import ROOT, TOKEN_HEADER
 from wiretape.toml import hint
 from wiretape_replay.service.operations.routing import Route
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 
 from wiretape.contract import STREAM, session_in
-from wiretape.observe import ResponseStarted, Side, header
+from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.words import quoted
 from wiretape_replay.front.head import Framing, Head

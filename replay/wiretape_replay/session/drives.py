@@ -1,7 +1,7 @@
 """Which playhead a stream follows."""
 
 from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
-from wiretape.observe import header
+from wiretape.observations import header
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.session.changes import Changes
 from wiretape_replay.session.drive import Drive

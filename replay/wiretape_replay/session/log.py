@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 _SPACE = " \t"
 

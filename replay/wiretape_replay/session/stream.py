@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.faults.performing import FaultyStream
 from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
 from wiretape_replay.session.drive import Drive

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, cursor_in, deltas_requested
-from wiretape.observe import header
-from wiretape.text import shown
+from wiretape.observations import header
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.faults.performing import FaultyLines
@@ -94,4 +94,4 @@ class Streams:
 
     def _say(self, asked: Asked, outcome: str) -> None:
         # The query may hold secrets.
-        self._log(shown(f"{asked.method} {asked.target.partition('?')[0]} → {outcome}"))
+        self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {outcome}"))

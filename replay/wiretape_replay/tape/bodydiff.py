@@ -5,8 +5,8 @@ from typing import Any
 
 import orjson
 
-from wiretape.documents.differences import MISSING, Difference, differences
-from wiretape.text import shown
+from wiretape.json_diff import MISSING, Difference, differences
+from wiretape.safe_text import shorten
 from wiretape_replay.front.asked import Body, plain_json
 from wiretape_replay.tape.kind import same_text
 
@@ -23,7 +23,7 @@ def body_differences(recorded: Body, asked: Body) -> str | None:
         found = list(islice(differences(known, given, _same), _NAMED + 1))
     except RecursionError:
         return None
-    named = [f"{shown(place.path, 2 * _LONGEST)}: {_what(place)}" for place in found[:_NAMED]]
+    named = [f"{shorten(place.path, 2 * _LONGEST)}: {_what(place)}" for place in found[:_NAMED]]
     return ", ".join(named + ["…"] * (len(found) > _NAMED)) or None
 
 
@@ -42,4 +42,4 @@ def _same(recorded: Any, asked: Any, _: str) -> bool:
 
 
 def _json(value: Any) -> str:
-    return shown(orjson.dumps(value).decode(), _LONGEST)
+    return shorten(orjson.dumps(value).decode(), _LONGEST)

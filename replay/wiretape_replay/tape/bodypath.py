@@ -4,7 +4,7 @@ from hashlib import sha256
 
 import orjson
 
-from wiretape.documents.paths import JsonPath
+from wiretape.json_path import JsonPath
 from wiretape_replay.front.asked import NO_BODY, Body, plain_json
 
 

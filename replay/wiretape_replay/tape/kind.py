@@ -10,7 +10,7 @@ from hashlib import sha256
 from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
-from wiretape.observe import Headers
+from wiretape.observations import Headers
 from wiretape.recording.redact import REPLACED
 from wiretape_replay.front.asked import Body
 from wiretape_replay.tape.matching import Matching

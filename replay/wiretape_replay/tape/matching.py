@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeVar
 
-from wiretape.documents.paths import JsonPath
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.json_path import JsonPath
+from wiretape.safe_text import shorten
 
 _HEADER = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token of RFC 9110, 5.6.2."""
@@ -63,7 +63,7 @@ class Matching:
             raise InputError("A query parameter that does not count needs a name.")
         for name in match_headers:
             if not _HEADER.fullmatch(name):
-                raise InputError(f"{shown(repr(name), 60)} cannot be the name of a header that counts.")
+                raise InputError(f"{shorten(repr(name), 60)} cannot be the name of a header that counts.")
         return cls(
             ignore_query,
             tuple(map(JsonPath.of, ignore_body)),

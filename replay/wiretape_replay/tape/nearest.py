@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Callable, Iterable
 
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.front.asked import Asked, Body
 from wiretape_replay.tape.bodydiff import body_differences
 from wiretape_replay.tape.kind import HIDDEN, Kind, Pairs, same_pair
@@ -17,7 +17,7 @@ def explain(tape: Tape, asked: Asked, recorded_body: Callable[[int], Body | None
 
     `recorded_body` gives the request body of an exchange, to say at which places it differs.
     """
-    request = shown(f"{asked.method} {asked.target}")
+    request = shorten(f"{asked.method} {asked.target}")
     differ = _Comparison(tape, asked, recorded_body)
     if tape.expected is not None:
         return f"{request} is out of order: expected next is {differ.from_entry(tape.expected)}."
@@ -51,7 +51,7 @@ class _Comparison:
         lane = self._tape.lane_of(entry)
         said = [self._said(what, entry, lane.kind) for what in lane.kind.differences(self.kind, self._body)]
         differs = f"{', '.join(said[:-1])}{' and ' if said[1:] else ''}{said[-1]}" if said else "nothing"
-        return f"exchange {entry.number}, {shown(f'{entry.method} {entry.target}')} (differs in {differs})"
+        return f"exchange {entry.number}, {shorten(f'{entry.method} {entry.target}')} (differs in {differs})"
 
     def _said(self, what: str, entry: Entry, recorded: Kind) -> str:
         if what == "query":
@@ -73,7 +73,7 @@ def _headers(asked: Pairs, recorded: Pairs) -> str:
             said.append(f"{name} was not recorded")
         elif not same_pair((name, known[name]), (name, given[name])):
             secret = HIDDEN in known[name]
-            said.append(name if secret else f"{name}: {shown(given[name], 60)} instead of {shown(known[name], 60)}")
+            said.append(name if secret else f"{name}: {shorten(given[name], 60)} instead of {shorten(known[name], 60)}")
     return ", ".join(said)
 
 
@@ -94,7 +94,7 @@ def _query(asked: Pairs, recorded: Pairs) -> str:
 
 
 def _pairs(pairs: Iterable[tuple[str, str]]) -> str:
-    return shown("&".join(f"{name}={value}" for name, value in pairs).replace(HIDDEN, "[redacted]"))
+    return shorten("&".join(f"{name}={value}" for name, value in pairs).replace(HIDDEN, "[redacted]"))
 
 
 def _likeness(asked: Kind, recorded: Kind) -> tuple[float, ...]:

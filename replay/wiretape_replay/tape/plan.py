@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
+from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
 from wiretape_replay.front.head import Framing, Head
 

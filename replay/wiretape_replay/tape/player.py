@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wiretape.contract import ENVELOPE_KEY
-from wiretape.observe import BytesLost, Ending, Side
+from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
@@ -132,7 +132,7 @@ def _refusal(message: str, request_id: str) -> Answer:
 
 def _request(asked: Asked) -> str:
     """Method and path; the query may hold secrets."""
-    return shown(f"{asked.method} {asked.target.partition('?')[0]}")
+    return shorten(f"{asked.method} {asked.target.partition('?')[0]}")
 
 
 def _outcome(exchange: Exchange) -> str:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
-from wiretape.observe import Headers
+from wiretape.observations import Headers
 from wiretape_replay.front.asked import Asked, Body
 from wiretape_replay.tape.bodypath import without
 from wiretape_replay.tape.kind import Kind, hides, kind_of, recorded_kind, with_body

@@ -9,7 +9,7 @@ from wiretape.config import NEVER, Config
 from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of
-from wiretape.text import nearest, printable
+from wiretape.safe_text import closest_match, printable
 from wiretape.toml import Table, TomlFile, holds_toml
 from wiretape_replay.answers.settings import service_in, treatment_of
 from wiretape_replay.faults.reading import script_in
@@ -108,7 +108,7 @@ def refuse_others(given: Iterable[str], known: Collection[str], what: str) -> No
     """Raises InputError for an option that `what` does not have."""
     for name in given:
         if name not in known:
-            similar = nearest(name, known)
+            similar = closest_match(name, known)
             guess = f"did you mean {similar}?" if similar else f"there are {', '.join(known)}."
             raise InputError(f"{what} has no option {printable(name)}; {guess}")
 

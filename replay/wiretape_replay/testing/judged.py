@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Unpack
 
-from wiretape.control import PATIENCE_S
+from wiretape.control_protocol import PATIENCE_S
 from wiretape_replay.control.handle import What, Where
 from wiretape_replay.control.operations import Until
 from wiretape_replay.control.state import SessionState, State

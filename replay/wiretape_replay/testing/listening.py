@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from wiretape import observe
-from wiretape.observe import Ending, Headers
+from wiretape import observations
+from wiretape.observations import Ending, Headers
 from wiretape.rules import Settings
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.head import Head
@@ -44,7 +44,7 @@ class Request:
 
     def header(self, name: str) -> str | None:
         """The value of a header, in whatever case its name is; None without it."""
-        return observe.header(self.headers, name)
+        return observations.header(self.headers, name)
 
     def json(self) -> Any:
         """The body, read as JSON.  Raises ValueError when it is none."""

@@ -151,7 +151,7 @@ def _asked(item: pytest.Item, recording: "Path | str | None", options: dict[str,
 def _found(item: pytest.Item, path: Path) -> Path:
     """The file that is meant: beside the test's file, or in rootdir.  Raises InputError."""
     from wiretape.errors import InputError  # noqa: PLC0415 - see above
-    from wiretape.text import printable  # noqa: PLC0415 - see above
+    from wiretape.safe_text import printable  # noqa: PLC0415 - see above
 
     folders = list(dict.fromkeys([item.path.parent, item.config.rootpath]))
     for folder in folders:

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from wiretape import words
+from wiretape import labels
 from wiretape.config import NEVER, Config
 from wiretape.errors import RecordingError
+from wiretape.labels import count_of
 from wiretape.rules import Finding, Severity
-from wiretape.text import printable
-from wiretape.words import counted
+from wiretape.safe_text import printable
 from wiretape_replay.judging.reports import Wanted, write
 from wiretape_replay.tape.player import Missed
 
@@ -97,7 +97,9 @@ def recorded(record: Path, keep: Callable[[], None]) -> str:
 def _report(findings: Sequence[Finding], choices: Measure, record: Path) -> list[str]:
     """The lines of the report, empty when all that it finds may be; without a recording a line for each finding."""
     if not record.exists():
-        told = (words.finding(each.severity, each.code, each.exchange, each.event, each.message) for each in findings)
+        told = (
+            labels.finding_line(each.severity, each.code, each.exchange, each.event, each.message) for each in findings
+        )
         return [*told, ""]
     file = choices.config.file
     config = ["--no-config"] if file is None else ["--config", str(file)]
@@ -109,8 +111,8 @@ def _report(findings: Sequence[Finding], choices: Measure, record: Path) -> list
 
 def _headline(findings: Sequence[Finding], misses: Sequence[Missed]) -> str:
     codes = list(dict.fromkeys(finding.code for finding in findings))
-    broke = [f"the client broke {' and '.join(codes)} ({counted(len(findings), 'finding')})"] if codes else []
-    missed = [f"{counted(len(misses), 'request')} had no match"] if misses else []
+    broke = [f"the client broke {' and '.join(codes)} ({count_of(len(findings), 'finding')})"] if codes else []
+    missed = [f"{count_of(len(misses), 'request')} had no match"] if misses else []
     line = "; ".join([*broke, *missed])
     return f"{line[0].upper()}{line[1:]}."
 

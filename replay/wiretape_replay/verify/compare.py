@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from wiretape.observe import BytesArrived, BytesLost
-from wiretape.text import shown
+from wiretape.observations import BytesArrived, BytesLost
+from wiretape.safe_text import shorten
 from wiretape_replay.verify.expected import LAST_CHUNK, After, Expected
 from wiretape_replay.verify.wire import State, Wire
 
@@ -117,4 +117,4 @@ def _size(line: bytes) -> str:
 
 
 def _quoted(data: bytes | bytearray) -> str:
-    return f"'{shown(bytes(data[: _SHOWN + 1]).decode('latin-1'), _SHOWN)}'"
+    return f"'{shorten(bytes(data[: _SHOWN + 1]).decode('latin-1'), _SHOWN)}'"

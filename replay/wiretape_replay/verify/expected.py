@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-from wiretape.observe import BytesArrived, BytesLost, Ending, ResponseStarted
+from wiretape.observations import BytesArrived, BytesLost, Ending, ResponseStarted
 from wiretape.recording import Exchange
 from wiretape_replay.front.head import one_line
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from wiretape.observe import BytesArrived, Headers, Side, header
+from wiretape.observations import BytesArrived, Headers, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape_replay.front.head import one_line
 

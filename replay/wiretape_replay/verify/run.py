@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wiretape.observe import Side
+from wiretape.labels import count_of
+from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape.text import shown
-from wiretape.words import counted
+from wiretape.safe_text import shorten
 from wiretape_replay.front.server import Front
 from wiretape_replay.pace import Pace
 from wiretape_replay.tape.matching import Matching, Order
@@ -43,16 +43,18 @@ class Verified:
     @property
     def lines(self) -> list[str]:
         """What was found, for people."""
-        all_of_it = counted(self.exchanges, "exchange")
+        all_of_it = count_of(self.exchanges, "exchange")
         if self.first is None:
-            came = f"{counted(self.size, 'byte')} of body in {counted(self.chunks, 'chunk')}"
+            came = f"{count_of(self.size, 'byte')} of body in {count_of(self.chunks, 'chunk')}"
             lines = [f"{all_of_it} came back as recorded: {came}, with their heads and endings."]
         else:
             lines = [f"{self.different} of {all_of_it} came back differently. The first is {self.first}"]
         if self.http2:
-            lines.append(f"Recorded over HTTP/2, served and compared over HTTP/1.1: {counted(self.http2, 'exchange')}.")
+            lines.append(
+                f"Recorded over HTTP/2, served and compared over HTTP/1.1: {count_of(self.http2, 'exchange')}."
+            )
         if self.gaps:
-            lines.append(f"Not recorded, and so left out: {counted(self.gaps, 'byte')}.")
+            lines.append(f"Not recorded, and so left out: {count_of(self.gaps, 'byte')}.")
         return lines
 
 
@@ -114,7 +116,7 @@ class _Verifier:
 
     def _differs(self, exchange: Exchange, what: str) -> None:
         self._found.different += 1
-        request = shown(f"{exchange.request.method} {exchange.request.target.partition('?')[0]}")
+        request = shorten(f"{exchange.request.method} {exchange.request.target.partition('?')[0]}")
         self._found.first = self._found.first or f"exchange {exchange.number}, {request}: {what}"
 
     def _leave(self) -> None:

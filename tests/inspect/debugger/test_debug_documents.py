@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import jsonlines, timeline
@@ -141,7 +141,7 @@ async def test_a_killed_proxy_leaves_a_recording_that_is_told_and_not_live(tape,
 
 _KILLED = """
 import os, signal, sys
-from wiretape.observe import BytesArrived, RequestStarted, ResponseStarted, Side
+from wiretape.observations import BytesArrived, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer
 
 writer = Writer.create(sys.argv[1], upstream="http://service.test")

@@ -4,7 +4,7 @@ import gzip
 
 import pytest
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules import Finding, Party, Severity
 
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from wiretape.errors import InputError
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape_inspect import page as package
 from wiretape_inspect import words
 from wiretape_inspect.view.filters import parse

@@ -5,7 +5,7 @@ import json
 import pytest
 from playwright.async_api import expect
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.embedding import page_with

@@ -3,7 +3,7 @@
 import pytest
 from playwright.async_api import expect
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules import Finding, Party, Severity
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

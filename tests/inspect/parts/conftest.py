@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape.observe import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
+from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import Head, Incoming, store
 from wiretape.rules.vectors import Vector, vectors_of

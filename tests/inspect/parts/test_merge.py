@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     Ending,
     ExchangeEnded,

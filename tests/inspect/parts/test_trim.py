@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.observe import BytesArrived, Ending, Side
+from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.recording.formats import Head, Incoming
 from wiretape.rules import Checker

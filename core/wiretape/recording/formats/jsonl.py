@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,
@@ -23,7 +23,7 @@ from wiretape.recording.formats.jsonl_reading import KIND, VERSION, begins, read
 from wiretape.recording.formats.model import Reads, Writes
 from wiretape.recording.model import Exchange
 from wiretape.recording.reader import Recording
-from wiretape.text import escaped_json
+from wiretape.safe_text import escape_json
 
 
 def lines(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
@@ -63,7 +63,7 @@ def _chunks(run: BytesArrived) -> Iterator[bytes]:
 
 
 def _escaped(line: bytes) -> bytes:
-    return line if line.isascii() else escaped_json(line.decode()).encode()
+    return line if line.isascii() else escape_json(line.decode()).encode()
 
 
 def content(data: bytes) -> dict[str, str]:

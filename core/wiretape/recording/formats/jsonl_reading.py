@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.observe import (
+from wiretape.files import read_error
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,
@@ -26,7 +26,7 @@ from wiretape.observe import (
 from wiretape.recording.formats.model import LAST_STATUS, MOST_HELD, MOST_REDACTED, Head, Incoming
 from wiretape.recording.model import Capture
 from wiretape.rules.finding import Finding, Party, Severity
-from wiretape.text import printable
+from wiretape.safe_text import printable
 from wiretape.toml import Table, hint, wrong_at
 from wiretape.toml_places import Place
 
@@ -76,7 +76,7 @@ def _objects(path: Path) -> Iterator[Table]:
                 if text.strip():
                     yield _object(_Line(path, number), text)
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
 
 
 def _object(line: _Line, text: bytes) -> Table:

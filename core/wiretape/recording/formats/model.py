@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wiretape.observe import Observation
+from wiretape.observations import Observation
 from wiretape.recording.model import Capture, Exchange
 from wiretape.recording.reader import Recording
 from wiretape.rules.finding import Finding

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from wiretape.observe import BytesArrived, Observation, Side
+from wiretape.observations import BytesArrived, Observation, Side
 
 Chunk = tuple[int, bytes]
 """When it came (ns on the wall clock), and its bytes."""

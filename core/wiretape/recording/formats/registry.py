@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wiretape.errors import InputError
-from wiretape.text import nearest, printable
+from wiretape.safe_text import closest_match, printable
 
 if TYPE_CHECKING:
     from wiretape.recording.formats.model import Reads, Writes
@@ -93,7 +93,7 @@ def named(name: str) -> Format:
     for each in FORMATS:
         if each.name == name:
             return each
-    similar = nearest(name, [each.name for each in FORMATS])
+    similar = closest_match(name, [each.name for each in FORMATS])
     raise InputError(f"There is no format {printable(name)}" + (f", did you mean {similar}?" if similar else "."))
 
 

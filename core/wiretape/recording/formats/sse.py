@@ -7,11 +7,19 @@ from urllib.parse import urlsplit
 
 from wiretape.contract import EVENT_DELTAS, EVENT_STREAM, STREAM
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.observe import Ending, ExchangeEnded, Observation, RequestEnded, RequestStarted, ResponseStarted, Side
+from wiretape.files import read_error
+from wiretape.observations import (
+    Ending,
+    ExchangeEnded,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording.formats.model import Head, Incoming, Reads
 from wiretape.recording.formats.ordering import arrived, in_order
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 ADDRESS = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
 """Where a stream is said to have come from when nobody says."""
@@ -41,7 +49,7 @@ def read(path: Path, address: str = ADDRESS) -> Incoming:
     try:
         written_ns = path.stat().st_mtime_ns
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
     left_out = [_MADE_UP.format(printable(address))]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     request = RequestStarted(1, written_ns, "", "GET", url.scheme, url.netloc, target, "HTTP/1.1", ())
@@ -58,7 +66,7 @@ def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
         with path.open("rb") as file:
             yield from arrived(1, Side.RESPONSE, ((now_ns, data) for data in iter(lambda: file.read(_PIECE), b"")))
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
     yield ExchangeEnded(1, now_ns, Ending.OPEN)
 
 

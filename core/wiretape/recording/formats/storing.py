@@ -8,7 +8,7 @@ from pathlib import Path
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.observe import BytesArrived, BytesLost, Observation
+from wiretape.observations import BytesArrived, BytesLost, Observation
 from wiretape.recording.file import remove
 from wiretape.recording.formats.model import Incoming
 from wiretape.recording.formats.registry import Format
@@ -16,7 +16,7 @@ from wiretape.recording.model import Capture
 from wiretape.recording.reader import Recording, open_database
 from wiretape.recording.writer import Writer
 from wiretape.rules.checker import Checker
-from wiretape.text import printable
+from wiretape.safe_text import printable
 
 _STEP_NS = 1_000_000
 _LATEST_NS = 7_300_000_000 * 1_000_000_000

@@ -14,7 +14,7 @@ finding, of that rule; one that keeps it brings the rule up and gives none.
     at = 0.0                               # seconds; the default is a second after the one before has ended
     status = 200                           # the default; 0 for no response at all
     response_headers = ["Content-Type: text/event-stream"]     # the default for 200; else application/json
-    ending = "complete"                    # the default; one of `wiretape.observe.Ending`
+    ending = "complete"                    # the default; one of `wiretape.observations.Ending`
     ends_after = 0.0                       # the default: seconds between the last byte and the end
     latin1 = false                         # true: each character of the body stands for one byte
     body = '''
@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from wiretape.observe import Observation
+from wiretape.observations import Observation
 from wiretape.rules.finding import Severity
 from wiretape.rules.vectors.traffic import observations
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 from http import HTTPStatus
 from typing import Any
 
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.service.engine.ids import made_id
 from wiretape_replay.service.engine.model import Emitted
 from wiretape_replay.session.log import EntryKind

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.session.log import EntryKind
 

@@ -15,7 +15,7 @@ from wiretape.contract.event_types import (
     TOOL_FAILED,
     TOOL_STARTED,
 )
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape_replay.service.engine.call import Call, Outcome, Wait
 from wiretape_replay.service.engine.journal import Content, Journal
 from wiretape_replay.service.engine.model import Run, RunStatus

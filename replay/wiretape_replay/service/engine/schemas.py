@@ -11,7 +11,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.reasons import Reason
 
 _MOST_REASONS = 20
@@ -67,7 +67,7 @@ def _unusable(error: Exception, schema: Mapping[str, Any]) -> UnusableSchemaErro
     if isinstance(error.kind, jsonschema_rs.ValidationErrorKind.Referencing):
         for place, reference in _references(schema):
             if any(reference.endswith(named) for named in _NAMED.findall(told)):
-                why = f"{shown(reference)} leads nowhere; a $ref has to stay within the schema, like #/$defs/name"
+                why = f"{shorten(reference)} leads nowhere; a $ref has to stay within the schema, like #/$defs/name"
                 return UnusableSchemaError(why, place)
     place = tuple(error.instance_path)
     if place[-1:] == ("type",):
@@ -89,10 +89,10 @@ def _references(schema: Mapping[str, Any]) -> Iterator[tuple[_Steps, str]]:
 
 
 def _where(path: str, steps: Sequence[str | int]) -> str:
-    return shown(path + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps))
+    return shorten(path + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps))
 
 
 def _first_line(error: Exception) -> str:
     """What an error says of itself; jsonschema-rs adds where, over several lines."""
     message = error.message if isinstance(error, jsonschema_rs.ValidationError) else str(error)
-    return shown(message.partition("\n")[0])
+    return shorten(message.partition("\n")[0])

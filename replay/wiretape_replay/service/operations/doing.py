@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.contract import CANCEL, RESOURCE_NOT_FOUND, RESUME
 from wiretape.contract.error_codes import IDEMPOTENCY_CONFLICT
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape_replay.answers.guard import no_session
 from wiretape_replay.answers.settings import Key
 from wiretape_replay.front.answer import Answer
@@ -65,7 +65,7 @@ class Doing:
         named = request.found.ids["session_id"]
         live, key = self._sessions.by_id.get(named), request.key
         if live is None or live.stored.tenant != key.tenant or key.workspace not in {None, live.stored.workspace}:
-            raise Refusal(RESOURCE_NOT_FOUND, no_session(shown(named)))
+            raise Refusal(RESOURCE_NOT_FOUND, no_session(shorten(named)))
         return live
 
     def _create_session(self, request: Request) -> Answer:
@@ -77,7 +77,7 @@ class Doing:
             raise
         workspace = named or key.workspace or self._assumed.workspace
         if key.workspace not in {None, workspace}:
-            raise Refusal(RESOURCE_NOT_FOUND, f"There is no workspace {shown(workspace)}.")
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no workspace {shorten(workspace)}.")
         kept = self._kept(request, workspace)
         if kept.answer is not None:
             return kept.answer
@@ -98,7 +98,7 @@ class Doing:
         self._sessions.catch_up(live)
         run = live.engine.run(named)
         if run is None:
-            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shown(named)} in session {live.id}.")
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shorten(named)} in session {live.id}.")
         return Answer.of(200, run_document(run, live, self._sessions.clock.epoch, self._assumed))
 
     def _create_run(self, request: Request) -> Answer:
@@ -113,7 +113,7 @@ class Doing:
     def _ask(self, request: Request, do: Do, status: int, run_id: str | None) -> Answer:
         live = self.session(request)
         if run_id is not None and live.engine.run(run_id) is None:
-            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shown(run_id)} in session {live.id}.")
+            raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shorten(run_id)} in session {live.id}.")
         kept = self._kept(request)
         if kept.answer is not None:
             return kept.answer

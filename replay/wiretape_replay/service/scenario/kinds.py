@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from wiretape.errors import InputError
-from wiretape.observe import Ending
-from wiretape.text import nearest
+from wiretape.observations import Ending
+from wiretape.safe_text import closest_match
 from wiretape.toml import Table
 from wiretape_replay.service.engine.schemas import Shape
 from wiretape_replay.service.scenario.steps import (
@@ -88,7 +88,7 @@ def _step(table: Table, around: Around) -> Step:
 def _no_step(table: Table) -> InputError:
     beside = {"after", "pace", *(key for kind in KINDS.values() for key in kind.keys)}
     for key in table:
-        if key not in beside and (similar := nearest(key, KINDS)):
+        if key not in beside and (similar := closest_match(key, KINDS)):
             return table.wrong(key, f"there is no such step, did you mean {similar}?")
     return table.wrong(None, f"a step needs one of {', '.join(KINDS)}")
 

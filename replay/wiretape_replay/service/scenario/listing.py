@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape.toml import hint
 from wiretape_replay.service.scenario.reading import read_scenario
 from wiretape_replay.service.scenario.steps import Scenario
@@ -35,7 +35,7 @@ def scenario_path(named: str) -> Path:
     if named.endswith(_ENDING) or "/" in named or _is_file(named):
         return Path(named)
     what = hint(named, shipped())
-    raise InputError(f"There is no scenario {shown(named)}{what}" + ("" if what.endswith("?") else "."))
+    raise InputError(f"There is no scenario {shorten(named)}{what}" + ("" if what.endswith("?") else "."))
 
 
 def _is_file(named: str) -> bool:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.contract import EVENT_TYPES, Durability
-from wiretape.text import nearest, shown
+from wiretape.safe_text import closest_match, shorten
 from wiretape.toml import Table, TomlFile
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError
 from wiretape_replay.service.scenario.kinds import KINDS, Around, read_steps
@@ -115,8 +115,8 @@ def _refuse_slips(tables: list[Table], asked: set[str]) -> None:
     unknown = asked - {table.text("name") for table in tables}
     for table in tables:
         name = table.text("name")
-        if name not in asked and (similar := nearest(name, sorted(unknown))):
-            raise table.wrong("name", f"no step asks for it, but one does for {shown(similar)}; write both alike")
+        if name not in asked and (similar := closest_match(name, sorted(unknown))):
+            raise table.wrong("name", f"no step asks for it, but one does for {shorten(similar)}; write both alike")
 
 
 def _asked(steps: Sequence[Step]) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.contract import DELTA_TYPES, STREAM_RESYNC
 from wiretape.contract.error_codes import INVALID_REQUEST, SANDBOX_PROVISION_FAILED, TOOL_INPUT_INVALID
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 
 SECOND_NS = 1_000_000_000
 PACE_NS = SECOND_NS // 20

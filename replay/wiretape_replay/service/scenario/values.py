@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from wiretape.text import nearest
+from wiretape.safe_text import closest_match
 from wiretape.toml import Table
 from wiretape.toml_places import Place
 from wiretape_replay.service.scenario.steps import SECOND_NS
@@ -55,7 +55,7 @@ def pieces(table: Table, key: str) -> Sequence[str]:
     if isinstance(cut, int) and cut > 0 and cut is not True:
         return [text[begin : begin + cut] for begin in range(0, len(text), cut)]
     if cut not in CUTS:
-        similar = nearest(cut, CUTS) if isinstance(cut, str) else None
+        similar = closest_match(cut, CUTS) if isinstance(cut, str) else None
         guess = f"; did you mean {similar}?" if similar else ""
         raise table.wrong("cut", f"it has to be one of {', '.join(CUTS)}, or a number of characters, 1 or more{guess}")
     match cut:

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from wiretape.contract import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, deltas_requested
-from wiretape.observe import BytesArrived, BytesLost, Ending, header
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.observations import BytesArrived, BytesLost, Ending, header
 from wiretape.recording import Exchange
 from wiretape.rules.message import Message, Shape
 from wiretape.sse import FrameKind
-from wiretape.stream import FrameReader, SeenFrame
 from wiretape_replay.session.log import EntryKind
 from wiretape_replay.session.recorded.joining import Join
 from wiretape_replay.session.recorded.oddities import Oddities

@@ -1,9 +1,9 @@
 """The durable events of a session, each once however often it was replayed, in order.  Pure: no I/O, no clock."""
 
+from wiretape.frame_reader import SeenFrame
 from wiretape.rules.log import fingerprint
 from wiretape.rules.message import Message
 from wiretape.sse import Frame, FrameKind, Parser
-from wiretape.stream import SeenFrame
 from wiretape_replay.session.recorded.oddities import Oddities
 from wiretape_replay.session.recorded.piece import Piece
 

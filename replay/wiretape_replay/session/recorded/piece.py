@@ -3,7 +3,7 @@
 import sys
 from dataclasses import dataclass
 
-from wiretape.observe import Ending
+from wiretape.observations import Ending
 from wiretape.rules.facts import call_ids, run_of
 from wiretape.rules.message import Message, Shape
 from wiretape_replay.session.log import Entry, EntryKind

@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
+from wiretape.content_encoding import is_identity
 from wiretape.contract import AUTHORIZATION, is_event_stream
-from wiretape.encoding import is_identity
-from wiretape.observe import (
+from wiretape.observations import (
     Ending,
     ExchangeEnded,
     Headers,

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.observe import Observation
+from wiretape.files import read_error
+from wiretape.observations import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
 from wiretape.recording.formats.har.values import File, member, members, needed, text
@@ -43,7 +43,7 @@ def _document(path: Path) -> Any:
             raise InputError(f"{said(path)} is larger than {MOST_HELD >> 20} MiB: that is too much for a HAR.")
         value = jsontext.read(path.read_bytes().removeprefix(_BOM))
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
     if value is Unread.NOT_JSON:
         raise InputError(f"{said(path)} is no HAR: it is no JSON, or not all of it is there.")
     if isinstance(value, Unread):

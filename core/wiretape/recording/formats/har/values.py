@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 from wiretape.errors import InputError
-from wiretape.observe import Headers
-from wiretape.text import printable
+from wiretape.observations import Headers
+from wiretape.safe_text import printable
 from wiretape.toml import Table, said
 from wiretape.toml_places import Place
 

@@ -7,7 +7,7 @@ one observation; otherwise it is as many of both as it takes.
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from wiretape.observe import BytesArrived, BytesLost
+from wiretape.observations import BytesArrived, BytesLost
 from wiretape.sse import Frame, FrameKind, Parser
 
 _MOST_BYTES = 64 * 1024

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from wiretape.contract import EVENT_STREAM
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     Ending,

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from wiretape import __version__
 from wiretape.errors import InputError
-from wiretape.files import unreadable
-from wiretape.observe import BytesArrived, Observation
+from wiretape.files import read_error
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording.formats.model import MOST_REDACTED, Head, Incoming
 from wiretape.recording.formats.tape.exchanges import Around, Exchange, last_of, whole
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS, seconds, text_of
@@ -42,7 +42,7 @@ def _opened(path: Path) -> Iterator[Scanner]:
         with closing(Scanner(path)) as scanner:
             yield scanner
     except OSError as error:
-        raise InputError(unreadable(path, error)) from None
+        raise InputError(read_error(path, error)) from None
 
 
 def _head(table: Table) -> tuple[Head, Around]:

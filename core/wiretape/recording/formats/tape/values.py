@@ -14,7 +14,7 @@ import yaml
 
 from wiretape.errors import InputError
 from wiretape.recording.formats.tape.scanning import Piece
-from wiretape.text import shown
+from wiretape.safe_text import shorten
 from wiretape.toml import Table, wrong_at
 from wiretape.toml_places import Place, line_of
 
@@ -51,9 +51,9 @@ def load(path: Path, piece: Piece, place: Place = ()) -> tuple[Any, Told]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = piece.line + (mark.line if mark is not None else 0)
-        raise Told(path, line).wrong((), f"it is no YAML: {shown(error.problem or str(error))}") from None
+        raise Told(path, line).wrong((), f"it is no YAML: {shorten(error.problem or str(error))}") from None
     except yaml.YAMLError as error:
-        raise told.wrong((), f"it is no YAML: {shown(_first_line(error))}") from None
+        raise told.wrong((), f"it is no YAML: {shorten(_first_line(error))}") from None
 
 
 def item(path: Path, piece: Piece, place: Place) -> Table:
@@ -99,7 +99,7 @@ class _Making:
         if not isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) or event.anchor is not None:
             raise self._at(event).wrong(place, "a tape has no anchors and aliases: write it out")
         if event.tag is not None:
-            raise self._at(event).wrong(place, f"a tape has no tags like {shown(event.tag)}")
+            raise self._at(event).wrong(place, f"a tape has no tags like {shorten(event.tag)}")
         if depth > _DEEPEST:
             raise self._at(event).wrong(place, "it is nested too deeply")
         if isinstance(event, yaml.MappingStartEvent):

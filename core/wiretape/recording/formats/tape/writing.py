@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
-from wiretape.encoding import is_identity
-from wiretape.observe import BytesArrived, BytesLost, Ending, Headers, Side, reason_of
+from wiretape.content_encoding import is_identity
+from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
 from wiretape.recording.formats.model import FIRST_STATUS
 from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around
@@ -104,7 +104,7 @@ class _Exchange:
         if response is None:
             yield "answer: null"
             return
-        usual = response.reason == reason_of(response.status) and response.status >= FIRST_STATUS
+        usual = response.reason == reason_phrase(response.status) and response.status >= FIRST_STATUS
         yield f"answer: {response.status if usual else scalar(f'{response.status} {response.reason}')}"
         yield f"answered: {in_seconds(response.time_ns - self._at_ns)}"
         if response.http_version != HTTP:

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from wiretape.recording.formats.tape.values import looks_like_text
-from wiretape.text import escaped_json
+from wiretape.safe_text import escape_json
 
 WIDTH = 120
 """How long a line gets before a mapping is written over several."""
@@ -23,7 +23,7 @@ _LONGEST_KEY = 900
 
 def flow(value: Any) -> str:
     """A JSON value on one line, as JSON.  Raises ValueError for what cannot be said so."""
-    return escaped_json(orjson.dumps(value).decode())
+    return escape_json(orjson.dumps(value).decode())
 
 
 def scalar(text: str, *, number: bool = False) -> str:

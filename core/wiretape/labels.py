@@ -1,7 +1,7 @@
 """The words that people read for endings, findings and numbers, the same wherever they read them."""
 
-from wiretape.observe import Ending
-from wiretape.text import printable
+from wiretape.observations import Ending
+from wiretape.safe_text import printable
 
 _ENDINGS = {
     Ending.COMPLETE: "complete",
@@ -16,7 +16,7 @@ _ENDINGS = {
 }
 
 
-def ending(how: Ending, *, stream: bool, in_event: bool = False) -> str:
+def ending_label(how: Ending, *, stream: bool, in_event: bool = False) -> str:
     """How an exchange ended; `in_event` says that bytes of an unfinished message were left."""
     words = _ENDINGS[how]
     if stream and how in {Ending.COMPLETE, Ending.SERVICE_CLOSED}:
@@ -25,12 +25,12 @@ def ending(how: Ending, *, stream: bool, in_event: bool = False) -> str:
     return f"{words} in mid-event" if in_event else words
 
 
-def finding(severity: str, code: str, exchange: int, event: int | None, message: str) -> str:
+def finding_line(severity: str, code: str, exchange: int, event: int | None, message: str) -> str:
     """A finding as one line, safe to show; `event` None where it is about no single one."""
     where = f"exchange {exchange}" + (f", event {event}" if event is not None else "")
     return printable(f"{severity} {code} ({where}): {message}")
 
 
-def counted(number: int, noun: str) -> str:
+def count_of(number: int, noun: str) -> str:
     """`1 event`, `2,000 events`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

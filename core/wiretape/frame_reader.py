@@ -4,9 +4,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from wiretape.content_encoding import DecodingError, Identity, decoder
 from wiretape.contract import is_event_stream
-from wiretape.encoding import DecodingError, Identity, decoder
-from wiretape.observe import (
+from wiretape.observations import (
     BytesArrived,
     BytesLost,
     ExchangeEnded,
@@ -31,7 +31,7 @@ class SeenFrame(NamedTuple):
     """Which message of the connection it is, from 1; None for frames that are no message."""
 
 
-class Place(NamedTuple):
+class StreamPosition(NamedTuple):
     """A place between two frames of a stream, from which on it can be read."""
 
     start: int = 0
@@ -44,7 +44,7 @@ class Place(NamedTuple):
     """When what stands before it came."""
 
 
-BEGINNING = Place()
+STREAM_START = StreamPosition()
 """Where every stream begins."""
 
 
@@ -57,7 +57,7 @@ class FrameReader:
     Reading may begin at a `place` in a body that is not encoded; what is fed of the bytes before it is passed over.
     """
 
-    def __init__(self, content_encoding: str | None = None, place: Place = BEGINNING) -> None:
+    def __init__(self, content_encoding: str | None = None, place: StreamPosition = STREAM_START) -> None:
         self.undecodable: str | None = None
         self.events = place.events
         self._parser = Parser(start=place.start, last_event_id=place.last_event_id)
@@ -131,7 +131,7 @@ class FrameReader:
         return seen
 
 
-class Read(NamedTuple):
+class ReadObservation(NamedTuple):
     """An observation, read."""
 
     seen: Observation
@@ -150,16 +150,16 @@ class StreamReaders:
     def __init__(self) -> None:
         self._readers: dict[int, FrameReader] = {}
 
-    def read(self, seen: Observation) -> Read:
+    def read(self, seen: Observation) -> ReadObservation:
         """The observation and its frames."""
         if isinstance(seen, ResponseStarted):
             if is_event_stream(header(seen.headers, "content-type")):
                 self._readers[seen.exchange] = FrameReader(header(seen.headers, "content-encoding"))
-            return Read(seen)
+            return ReadObservation(seen)
         reader = self._readers.get(seen.exchange)
         if reader is None:
-            return Read(seen)
-        return Read(seen, self._frames(reader, seen), reader.undecodable is not None)
+            return ReadObservation(seen)
+        return ReadObservation(seen, self._frames(reader, seen), reader.undecodable is not None)
 
     def _frames(self, reader: FrameReader, seen: Observation) -> Sequence[SeenFrame]:
         if isinstance(seen, ExchangeEnded):
@@ -172,8 +172,8 @@ class StreamReaders:
         return ()
 
 
-def frames_of(
-    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], place: Place = BEGINNING
+def read_frames(
+    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], place: StreamPosition = STREAM_START
 ) -> Iterator[SeenFrame]:
     """The frames of a response body from `place` on, lazily."""
     reader = FrameReader(content_encoding, place)

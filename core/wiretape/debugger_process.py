@@ -12,7 +12,7 @@ TOKEN_VARIABLE = "WIRETAPE_TOKEN"  # noqa: S105 - a name
 _END_S = 3.0
 
 
-class Companion:
+class DebuggerProcess:
     """A debugger that runs while another command does.
 
     It ends when its standard input does: also when whoever started it is killed.

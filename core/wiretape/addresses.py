@@ -10,7 +10,7 @@ _ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):([0-9]{1,5})", re
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
-def address(text: str) -> tuple[str, int]:
+def parse_address(text: str) -> tuple[str, int]:
     """Host and port of `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[3]) > 65535:
@@ -28,7 +28,7 @@ def is_loopback(host: str) -> bool:
     return (mapped or parsed).is_loopback
 
 
-def names_loopback(host: str) -> bool:
+def is_loopback_host(host: str) -> bool:
     """Whether the value of a Host header means the machine itself: `localhost`, or a loopback address."""
     match = _HOST.fullmatch(host)
     if match is None:
@@ -42,7 +42,7 @@ def origin_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def cannot_listen(host: str, port: int, error: OSError) -> str:
+def listen_error(host: str, port: int, error: OSError) -> str:
     """The sentence that says why nothing can listen there."""
     where = origin_of(host, port).removeprefix("http://")
     if error.errno == errno.EADDRINUSE:

@@ -14,7 +14,7 @@ def _escape(match: re.Match[str]) -> str:
     return {9: "\\t", 10: "\\n", 13: "\\r"}.get(code) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-def escaped_json(text: str) -> str:
+def escape_json(text: str) -> str:
     """JSON, or any text in which such characters stand in quoted strings only, with every one of them escaped."""
     # JSON itself allows no control character below the space in a string, and needs its line ends.
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
@@ -25,12 +25,12 @@ def printable(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
-def shown(text: str, longest: int = 200) -> str:
+def shorten(text: str, longest: int = 200) -> str:
     """`text` made printable, and cut after `longest` characters."""
     text = printable(text)
     return text if len(text) <= longest else text[:longest] + "…"
 
 
-def nearest(word: str, words: Iterable[str]) -> str | None:
+def closest_match(word: str, words: Iterable[str]) -> str | None:
     """The one of `words` that `word` is most likely a slip of."""
     return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.5)), None)

@@ -167,7 +167,7 @@ def header(headers: Headers, name: str) -> str | None:
     return None
 
 
-def reason_of(status: int) -> str:
+def reason_phrase(status: int) -> str:
     """What HTTP calls a status; empty where it has no name."""
     try:
         return HTTPStatus(status).phrase

@@ -1,1 +1,0 @@
-"""JSON values: places in them, and where two of them differ.  Pure."""
