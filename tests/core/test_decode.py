@@ -1,0 +1,118 @@
+"""Structured input: errors name the source, the key path and the value, and suggest the closest known name."""
+
+from enum import StrEnum
+from typing import Annotated, Literal
+
+import msgspec
+import pytest
+
+from wiretape.decode import Source, decode
+from wiretape.errors import InputError
+
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Colour(StrEnum):
+    RED = "red"
+    GREEN = "green"
+
+
+class Drop(msgspec.Struct, tag_field="do", tag="drop", forbid_unknown_fields=True, rename="kebab"):
+    offset: Positive | None = None
+    colour: Colour = Colour.RED
+
+
+class Delay(msgspec.Struct, tag_field="do", tag="delay", forbid_unknown_fields=True, rename="kebab"):
+    retry_after: Annotated[float, msgspec.Meta(gt=0, le=1_000)]
+    how: Literal["slow", "slower"] = "slow"
+
+    def __post_init__(self):
+        if self.retry_after == 13:
+            raise ValueError("13 seconds bring bad luck; choose 12 or 14")
+
+
+class Key(msgspec.Struct, forbid_unknown_fields=True):
+    scopes: Annotated[list[str], msgspec.Meta(min_length=1)]
+
+
+class Node(msgspec.Struct):
+    inner: "Node | None" = None
+
+
+class Script(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
+    name: Annotated[str, msgspec.Meta(min_length=1)] = "script"
+    flag: bool = False
+    fault: list[Drop | Delay] = []
+    by_count: dict[str, Positive] = {}
+    by_key: dict[str, Key] = {}
+    either: Positive | str | None = None
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ({"nme": "x"}, "nme: unknown key; did you mean name?"),
+        ({"zzzz": 1}, "zzzz: unknown key; choose one of name, flag, fault, by-count, by-key, either."),
+        ({"name": 3}, "name: expected a string, got 3."),
+        ({"name": ""}, "name: expected a non-empty string, got ''."),
+        ({"flag": "yes"}, "flag: expected true or false, got 'yes'."),
+        ({"fault": {}}, "fault: expected a list, got a table."),
+        ({"fault": ["x"]}, "fault[0]: expected a table, got 'x'."),
+        ({"fault": [{"do": "dorp"}]}, "fault[0].do: expected one of drop, delay, got 'dorp'; did you mean drop?"),
+        ({"fault": [{}]}, "fault[0]: do is missing."),
+        ({"fault": [{"do": "drop"}, {"do": "delay"}]}, "fault[1]: retry-after is missing."),
+        ({"fault": [{"do": "drop", "ofset": 1}]}, "fault[0].ofset: unknown key; did you mean offset?"),
+        ({"fault": [{"do": "drop", "offset": 0}]}, "fault[0].offset: expected a whole number of at least 1, got 0."),
+        ({"fault": [{"do": "drop", "offset": True}]}, "fault[0].offset: expected a whole number, got true."),
+        (
+            {"fault": [{"do": "drop", "colour": "grean"}]},
+            "fault[0].colour: expected one of red, green, got 'grean'; did you mean green?",
+        ),
+        (
+            {"fault": [{"do": "delay", "retry-after": -1}]},
+            "fault[0].retry-after: expected a number greater than 0, got -1.",
+        ),
+        (
+            {"fault": [{"do": "delay", "retry-after": float("inf")}]},
+            "fault[0].retry-after: expected a number of at most 1000, got inf.",
+        ),
+        (
+            {"fault": [{"do": "delay", "retry-after": float("nan")}]},
+            "fault[0].retry-after: expected a number greater than 0, got nan.",
+        ),
+        (
+            {"fault": [{"do": "delay", "retry-after": 1, "how": "slo"}]},
+            "fault[0].how: expected one of slow, slower, got 'slo'; did you mean slow?",
+        ),
+        ({"fault": [{"do": "delay", "retry-after": 13}]}, "fault[0]: 13 seconds bring bad luck; choose 12 or 14."),
+        ({"by-count": {"a": 1, "b.c": 0}}, "by-count.b.c: expected a whole number of at least 1, got 0."),
+        ({"by-key": {"a": {"scopes": ["x"]}, "b": {"scopes": []}}}, "by-key.b.scopes: expected a non-empty list."),
+        ({"either": 1.5}, "either: expected a whole number or a string, got 1.5."),
+        ({"name": "\x1b[31m", "flag": "\x1b[31m"}, "flag: expected true or false, got '\\x1b[31m'."),
+        ([], "expected a table, got a list."),
+    ],
+)
+def test_an_error_names_the_key_path_and_the_value(value, problem):
+    with pytest.raises(InputError) as caught:
+        decode(value, Script, Source("script.toml"))
+    assert caught.value.message == f"script.toml: {problem}"
+
+
+def test_an_error_names_the_line_and_the_outer_path():
+    with pytest.raises(InputError) as caught:
+        decode({"do": "drop", "offset": "1"}, Drop, Source("a\nb.yaml", lambda path: 7 + len(path)), ("steps", 2))
+    assert caught.value.message == "a\\nb.yaml, line 10: steps[2].offset: expected a whole number, got '1'."
+
+
+def test_valid_input_becomes_the_type():
+    value = {"fault": [{"do": "drop", "offset": 3}, {"do": "delay", "retry-after": 2}], "either": "x"}
+    script = decode(value, Script, Source("script.toml"))
+    assert script == Script(fault=[Drop(offset=3), Delay(retry_after=2)], either="x")
+
+
+def test_input_that_is_nested_too_deeply_is_refused():
+    value = {}
+    for _ in range(100_000):
+        value = {"inner": value}
+    with pytest.raises(InputError, match=r"^deep\.json: nested too deeply\.$"):
+        decode(value, Node, Source("deep.json"))
