@@ -10,9 +10,11 @@ from typing import Any, NoReturn
 import click
 
 from wiretape import __version__
-from wiretape.errors import InputError
+from wiretape.errors import WiretapeError
 from wiretape.files import STDOUT_ERROR, discard_output
 
+FAILED = 2
+"""Exit status when the command cannot do what was asked; click uses it for usage errors as well."""
 INTERRUPTED = 130
 """Exit status after Ctrl-C, as shells count it (128 + SIGINT)."""
 NOBODY_READS = 141
@@ -72,6 +74,12 @@ def subcommand(name: str) -> click.Command:
     return entry.load()
 
 
+class _CommandError(click.ClickException):
+    """An error of the library, printed by click as `Error: …`."""
+
+    exit_code = FAILED
+
+
 class _Programs(click.Group):
     """A group whose subcommands are imported when they are run, not when they are listed."""
 
@@ -103,10 +111,14 @@ def _in_plain_words(ctx: click.Context) -> Iterator[None]:
     """Turn the ends that a subcommand can come to from outside into an exit status of ours and one sentence at most."""
     try:
         yield
+    except WiretapeError as error:
+        raise _CommandError(str(error)) from error
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "mitmproxy":
             raise
-        raise InputError("Recording needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'") from error
+        raise _CommandError(
+            "Recording needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'"
+        ) from error
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
@@ -152,4 +164,4 @@ def _end_unsaid(error: OSError) -> NoReturn:
             stream.flush()
         except OSError:
             discard_output(stream)
-    sys.exit(InputError.exit_code)
+    sys.exit(FAILED)

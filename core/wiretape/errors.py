@@ -1,18 +1,22 @@
-"""Errors for people: one sentence that says what is wrong and what to do."""
-
-import click
+"""Errors of the library. Each carries one sentence: what is wrong with which value, then what to do."""
 
 from wiretape.safe_text import printable
 
 
-class InputError(click.ClickException):
-    """What the user gave cannot be used: a file, an address, an option.  Exit status 2."""
+class WiretapeError(Exception):
+    """Base class of every error that wiretape raises on purpose. `str()` returns one line that is safe to print."""
 
-    exit_code = 2
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        """The sentence, unescaped: it may quote file names and input."""
 
-    def format_message(self) -> str:
-        """The sentence, safe to print and in one line, whatever a file is called or holds."""
+    def __str__(self) -> str:
         return printable(self.message)
+
+
+class InputError(WiretapeError):
+    """A file, an address, an option or other input is invalid. The command line exits with status 2."""
 
 
 class RecordingError(InputError):

@@ -312,7 +312,7 @@ def test_a_file_that_is_no_tape_is_told_what_one_begins_with(tmp_path, beginning
     path.write_bytes(beginning if isinstance(beginning, bytes) else beginning.encode())
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert caught.value.format_message() == f"{path} {BEGINNINGS[beginning]}"
+    assert str(caught.value) == f"{path} {BEGINNINGS[beginning]}"
 
 
 @pytest.mark.parametrize("text", re.findall(r"```yaml\n(tape.*?)```", DOCS.read_text("utf-8"), re.DOTALL))

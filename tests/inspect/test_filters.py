@@ -68,7 +68,7 @@ def read(written):
     try:
         return parse(written), ""
     except InputError as error:
-        return None, error.format_message()
+        return None, str(error)
 
 
 @pytest.mark.parametrize("case", VECTORS["cases"], ids=lambda case: case["filter"])
@@ -116,7 +116,7 @@ def subject(said):
 def test_what_is_wrong_is_told_with_its_place(written, said):
     with pytest.raises(InputError) as told:
         parse(written)
-    assert said in told.value.format_message()
+    assert said in str(told.value)
 
 
 @pytest.mark.parametrize(

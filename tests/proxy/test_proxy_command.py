@@ -18,12 +18,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.report import judge
-from wiretape_proxy.cli import proxy as command
 from wiretape_proxy.notes import Notes
 from wiretape_proxy.reports import Closed
 from wiretape_proxy.settings import reaches
@@ -184,7 +184,7 @@ def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_pa
 
 
 def test_the_help_and_the_page_say_the_same_of_exit_statuses():
-    help_ = CliRunner().invoke(command, ["--help"], terminal_width=120).output.partition("Exit status:")[2]
+    help_ = CliRunner().invoke(wiretape, ["proxy", "--help"], terminal_width=120).output.partition("Exit status:")[2]
     page = (DOCS / "proxy.md").read_text().partition("## Exit status")[2].partition("##")[0]
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
     assert [status for status, _ in rows] == ["0", "1", "2", "130"]
@@ -249,7 +249,7 @@ def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service, config, 
 
 def refused(*arguments: str) -> str:
     """Run the command until it gives up; returns the one sentence."""
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(wiretape, ["proxy", *arguments])
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
     return result.output
@@ -488,8 +488,8 @@ def test_keys_that_are_none_are_said(tmp_path, service):
 
 
 def test_help_and_the_path_of_the_addon_need_no_upstream():
-    assert "UPSTREAM" in CliRunner().invoke(command, ["--help"]).output
-    assert Path(CliRunner().invoke(command, ["--addon-path"]).output.strip()).name == "script.py"
+    assert "UPSTREAM" in CliRunner().invoke(wiretape, ["proxy", "--help"]).output
+    assert Path(CliRunner().invoke(wiretape, ["proxy", "--addon-path"]).output.strip()).name == "script.py"
 
 
 def test_nothing_is_on_standard_output(service, tmp_path):

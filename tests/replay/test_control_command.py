@@ -14,7 +14,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
-from wiretape_replay.control.commands import control
+from wiretape.cli import wiretape
 from wiretape_replay.control.tokens import command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
@@ -65,7 +65,7 @@ def _line(process: subprocess.Popen[str], beginning: str) -> str:
 
 def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
     """What the command writes when it does what it is told."""
-    done = CliRunner().invoke(control, [url, *args], env={"WIRETAPE_TOKEN": token})
+    done = CliRunner().invoke(wiretape, ["control", url, *args], env={"WIRETAPE_TOKEN": token})
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -73,7 +73,7 @@ def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
 
 def refused(*args: str, token: str | None = CHOSEN) -> str:
     """What the command says when it cannot do what it is told."""
-    done = CliRunner().invoke(control, args, env={"WIRETAPE_TOKEN": token})
+    done = CliRunner().invoke(wiretape, ["control", *args], env={"WIRETAPE_TOKEN": token})
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
     return done.stderr
@@ -170,7 +170,8 @@ def test_as_json_the_answer_is_that_of_the_interface(told):
 def test_what_did_not_come_in_time_is_status_2(serve, recording):
     replay = serve(recording, mode="session", paused=True)
     done = CliRunner().invoke(
-        control, [replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--session", "s1"]
+        wiretape,
+        ["control", replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--session", "s1"],
     )
 
     assert (done.exit_code, done.stderr) == (2, "Error: Session s1 is not at the end after 0.01 s.\n")
@@ -265,7 +266,7 @@ def test_the_command_that_is_told_goes_to_a_loopback_address(url, line):
 
 
 def test_help_lists_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
-    listed = CliRunner().invoke(control, ["--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
+    listed = CliRunner().invoke(wiretape, ["control", "--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
 
     names = re.findall(r"^  (\w+)", listed, re.MULTILINE)
     assert names == ["state", "pause", "resume", "step", "seek", "break", "reset", "wait"]

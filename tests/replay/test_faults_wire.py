@@ -6,10 +6,10 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.cli import replay as command
 from wiretape_replay.faults.reading import read_script
 
 KEY = "Authorization: Bearer k\r\n"
@@ -314,7 +314,7 @@ def run(recording, tmp_path):
     def _run(text, *options):
         path = tmp_path / "faults.toml"
         path.write_text(text, "utf-8")
-        return CliRunner().invoke(command, [str(recording), "--faults", str(path), *options])
+        return CliRunner().invoke(wiretape, ["replay", str(recording), "--faults", str(path), *options])
 
     return _run
 
@@ -351,7 +351,7 @@ def test_a_script_that_cannot_be_is_one_sentence(run, text, options, message):
 
 
 def test_a_dry_run_needs_a_script(recording):
-    result = CliRunner().invoke(command, [str(recording), "--dry-run"])
+    result = CliRunner().invoke(wiretape, ["replay", str(recording), "--dry-run"])
     assert (result.exit_code, result.stderr) == (
         2,
         "Error: --dry-run lists what the faults of a script would hit: give one with --faults FILE.\n",

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.contract import Limit
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
@@ -20,7 +21,6 @@ from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import Options, serve_replay
 from wiretape_replay.answers.settings import Service
-from wiretape_replay.cli import replay
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
@@ -380,7 +380,7 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
     ],
 )
 def test_what_cannot_be_used_is_one_sentence(run, options, said):
-    done = CliRunner().invoke(replay, [str(run), *(each.format(run=run) for each in options)])
+    done = CliRunner().invoke(wiretape, ["replay", str(run), *(each.format(run=run) for each in options)])
 
     assert (done.exit_code, done.stdout) == (2, "")
     assert said in done.stderr

@@ -14,8 +14,8 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.observations import Ending
-from wiretape_replay.cli import replay
 
 JSON = (("Content-Type", "application/json"), ("Content-Length", "2"))
 STREAM = "/v1/sessions/s1/events/stream"
@@ -38,7 +38,7 @@ def replaying(*args: object) -> Iterator[tuple[subprocess.Popen[str], str, str]]
 
 def refused(*args: object) -> str:
     """What the command says when it cannot do what was asked."""
-    done = CliRunner().invoke(replay, [str(arg) for arg in args])
+    done = CliRunner().invoke(wiretape, ["replay", *map(str, args)])
 
     assert done.exit_code == 2
     assert done.stdout == ""

@@ -12,6 +12,7 @@ import httpx
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape_replay.cli import replay
 
@@ -52,7 +53,7 @@ def running(*args: object) -> Iterator[Running]:
 
 
 def run(*args: object) -> tuple[int, str]:
-    done = CliRunner().invoke(replay, [str(arg) for arg in args])
+    done = CliRunner().invoke(wiretape, ["replay", *map(str, args)])
     assert done.stdout == ""
     return done.exit_code, done.stderr
 
@@ -167,7 +168,7 @@ def test_no_file_to_verify_is_one_sentence(tmp_path):
 
 
 def test_the_help_sorts_options_and_leaves_none_out():
-    done = CliRunner().invoke(replay, ["--help"])
+    done = CliRunner().invoke(wiretape, ["replay", "--help"])
 
     lines = done.stdout.splitlines()
     for option in (option for parameter in replay.params for option in parameter.opts if option.startswith("--")):

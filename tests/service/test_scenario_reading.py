@@ -192,7 +192,7 @@ BAD = {
 def test_what_cannot_be_right_is_told_in_one_sentence_with_its_place(scenario, text, expected):
     with pytest.raises(InputError) as caught:
         scenario(text)
-    told = caught.value.format_message()
+    told = str(caught.value)
     before, star, after = expected.partition("*")
     middle, _, last = after.rpartition("*")
     begin = told.index("scenario.toml") + len("scenario.toml")

@@ -12,9 +12,9 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.errors import InputError
 from wiretape_replay.answers.settings import TENANT
-from wiretape_replay.control.commands import control
 from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
 from wiretape_replay.service.cli import serve
@@ -62,7 +62,7 @@ def _post(url, key=DEFAULT_KEY):
 
 
 def test_the_list_names_every_scenario_that_ships():
-    listed = CliRunner().invoke(serve, ["--list"])
+    listed = CliRunner().invoke(wiretape, ["serve", "--list"])
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped())
 
@@ -81,7 +81,7 @@ def test_the_list_names_every_scenario_that_ships():
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
-    result = CliRunner().invoke(serve, [*args, "--no-config"])
+    result = CliRunner().invoke(wiretape, ["serve", *args, "--no-config"])
     assert (result.exit_code, words in result.output) == (2, True), result.output
     assert "Traceback" not in result.output
 
@@ -89,7 +89,9 @@ def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
 def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_answers():
     """No `0 other requests`, where all of them were answered."""
     with start_scenario("hello", ServeOptions(virtual=True)) as service:
-        told = CliRunner().invoke(control, [service.url, "state"], env={"WIRETAPE_TOKEN": service.service.token})
+        told = CliRunner().invoke(
+            wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.service.token}
+        )
         assert told.output == "no playhead: no session so far\nserved: 0 streams\n"
 
 

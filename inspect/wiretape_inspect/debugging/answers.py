@@ -38,7 +38,7 @@ async def lines(request: web.Request, reader: Reader, make: Callable[[Recording]
         async for data in found:
             await response.write(data)
     except InputError as failed:
-        await response.write(f"{jsonlines.dump(told(failed.format_message()))}\n".encode())
+        await response.write(f"{jsonlines.dump(told(str(failed)))}\n".encode())
     await response.write_eof()
     return response
 

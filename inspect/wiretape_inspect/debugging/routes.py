@@ -63,13 +63,13 @@ class Routes:
         except web.HTTPException as error:
             return answers.error(error.status, f"{error.reason}.")
         except NotThereError as error:
-            return answers.error(404, error.format_message())
+            return answers.error(404, str(error))
         except UnreachableError as error:
-            return answers.error(502, error.format_message())
+            return answers.error(502, str(error))
         except RecordingError as error:
-            return answers.error(500, error.format_message())
+            return answers.error(500, str(error))
         except InputError as error:
-            return answers.error(400, error.format_message())
+            return answers.error(400, str(error))
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
         if self._access.opens(request):

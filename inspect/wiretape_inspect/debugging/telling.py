@@ -30,7 +30,7 @@ async def follow(request: web.Request, reader: Reader, presence: Presence) -> we
     try:
         await _follow(response, live, reader, presence)
     except InputError as error:
-        data = {"ended_ns": None, **answers.told(error.format_message())}
+        data = {"ended_ns": None, **answers.told(str(error))}
         await response.write(f"{message('closed', jsonlines.dump(data))}\n".encode())
     await response.write_eof()
     return response

@@ -118,7 +118,7 @@ def _in_one_sentence() -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise pytest.fail.Exception(error.format_message(), pytrace=False) from None
+        raise pytest.fail.Exception(str(error), pytrace=False) from None
 
 
 def _bench(item: pytest.Item, folder: Path) -> "Bench":

@@ -90,7 +90,7 @@ def recorded(record: Path, keep: Callable[[], None]) -> str:
     try:
         keep()
     except RecordingError as error:
-        return error.format_message()
+        return str(error)
     return f"What passed is recorded in {printable(str(record))}."
 
 
