@@ -41,7 +41,7 @@ _GROUPS = {
         _Entry("proxy", "wiretape_proxy.cli:proxy", "Record what passes between clients and a service."),
         _Entry("replay", "wiretape_replay.cli:replay", "Play a recording back as an offline service."),
         _Entry("serve", "wiretape_replay.service.cli:serve", "Play the whole service, as a scenario says."),
-        _Entry("control", "wiretape_replay.control.commands:control", "Move the playheads of a replay that runs."),
+        _Entry("control", "wiretape_replay.control.control_command:control", "Move the playheads of a running replay."),
     ),
     "Look and judge": (
         _Entry("report", "wiretape_inspect.commands.report:report", "Judge recordings against the specification."),

@@ -28,15 +28,15 @@ from wiretape_replay.common_options import (
     serving,
     timing,
 )
-from wiretape_replay.control.tokens import loopback_url
+from wiretape_replay.control.control_access import loopback_url
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
-from wiretape_replay.grouped import GroupedCommand, group_of
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
-from wiretape_replay.pace import Pace
+from wiretape_replay.option_groups import GroupedCommand, option_group
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.serving import Options, Replay, serve_replay
 from wiretape_replay.tape.matching import Matching, Order, Repeat
 from wiretape_replay.verify import verify as verify_recording
@@ -45,8 +45,8 @@ _LISTED = 20
 """How many exchanges that were never asked for the summary names."""
 
 
-_matching = group_of("Which recorded answer a request gets (not: streams in session mode)")
-_outcome = group_of("What it comes to")
+_matching = option_group("Which recorded answer a request gets (not: streams in session mode)")
+_outcome = option_group("What it comes to")
 
 
 @click.command(cls=GroupedCommand, epilog="Example: wiretape replay run.db --listen 127.0.0.1:8090 --speed max")
@@ -164,7 +164,7 @@ def replay(
     treatment = treatment_of(told, mode, limits=limits, no_auth=no_auth)
     options = Options(
         mode,
-        Pace.of(speed),
+        PlaybackSpeed.of(speed),
         paused=paused,
         own_playhead=own,
         matching=matching,

@@ -7,18 +7,18 @@ import click
 
 from wiretape.files import PATH
 from wiretape.rules import Severity
-from wiretape_replay.control.tokens import VARIABLE, command_line
-from wiretape_replay.grouped import group_of
+from wiretape_replay.control.control_access import VARIABLE, control_command_line
 from wiretape_replay.judging.telling import NEVER
+from wiretape_replay.option_groups import option_group
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
-serving = group_of("What is served, and where")
-timing = group_of("Time")
-clients = group_of("How clients are treated")
-failing = group_of("What goes wrong")
-_control = group_of("Control")
-_judging = group_of("What the client did, judged")
+serving = option_group("What is served, and where")
+timing = option_group("Time")
+clients = option_group("How clients are treated")
+failing = option_group("What goes wrong")
+_control = option_group("Control")
+_judging = option_group("What the client did, judged")
 
 listen_option = serving(
     "--listen", metavar="HOST:PORT", default="127.0.0.1:8090", show_default=True, help="Port 0: a free one."
@@ -73,7 +73,7 @@ def judging_options(command: _F) -> _F:
 
 def how_to_control(url: str, token: str, *, chosen: bool) -> str:
     """The line that says how playheads are moved.  A token that somebody chose is not shown."""
-    line = command_line(url, None if chosen else token)
+    line = control_command_line(url, None if chosen else token)
     return f"Control: {line}" if line else "Control: none, as this is no loopback address."
 
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from wiretape_replay.control.control_state import State
 from wiretape_replay.control.handle import RunningSession
-from wiretape_replay.control.state import State
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
 from wiretape_replay.serving import Options, Replay, serve_replay

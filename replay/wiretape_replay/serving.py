@@ -15,10 +15,10 @@ from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.answers.settings import Service
 from wiretape_replay.answers.workspaces import workspaces_of
+from wiretape_replay.control.control_access import check_token, new_token
+from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.handle import SessionHandle
-from wiretape_replay.control.operations import Operations
-from wiretape_replay.control.routes import Control
-from wiretape_replay.control.tokens import new_token, usable
+from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.control.wiring import operations_of
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
@@ -27,11 +27,11 @@ from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.pace import Pace
-from wiretape_replay.session.building import named_sessions, sessions_of
-from wiretape_replay.session.drives import Drives
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.session.player import SessionPlayer
-from wiretape_replay.session.streams import Streams
+from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
+from wiretape_replay.session.session_streams import SessionStreams
 from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.player import Missed, Served, TapePlayer
 from wiretape_replay.tape.tape import Entry
@@ -45,7 +45,7 @@ class Options:
 
     mode: str = "session"
     """`session` (by the playhead) or `tape` (recorded answers in recorded order)."""
-    pace: Pace = field(default_factory=lambda: Pace.of("max"))
+    pace: PlaybackSpeed = field(default_factory=lambda: PlaybackSpeed.of("max"))
     paused: bool = False
     """Whether playheads stand until they are moved by hand."""
     own_playhead: bool = False
@@ -77,7 +77,7 @@ class Replay:
     """In session mode."""
     faults: Faults
     """What went wrong so far, and how often."""
-    control: Operations
+    control: PlayheadControl
     """Moves all playheads; what begins anew with `reset` is in its `on_reset`."""
     token: str
     """Of the control interface over HTTP."""
@@ -133,7 +133,7 @@ async def serve_replay(
     """
     options = options or Options()
     faults, ids = Faults(for_mode(options.faults, options.mode)), RequestIds()
-    token = new_token() if token is None else usable(token)
+    token = new_token() if token is None else check_token(token)
     faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
         odd: list[str] = []
@@ -145,7 +145,7 @@ async def serve_replay(
         control.on_reset.append(faults.rewind)
         if guard is not None:
             control.on_reset.append(guard.rewind)
-        Control(control, token).attach(front.app)
+        ControlApi(control, token).attach(front.app)
         url = await front.start(host, port)
         try:
             if judge is not None:
@@ -164,7 +164,7 @@ class _Players:
 
     session: SessionPlayer | None
     tape: TapePlayer
-    drives: Drives
+    drives: Playheads
 
     @property
     def source(self) -> Source:
@@ -182,11 +182,11 @@ def _players(
     say: Callable[[str], None],
 ) -> _Players:
     """`say` takes a sentence for each thing that is odd about a session."""
-    drives = Drives(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
+    drives = Playheads(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return _Players(None, tape, drives)
-    sessions = sessions_of(recording, say)
+    sessions = build_sessions(recording, say)
     tape = TapePlayer(
         recording,
         options.pace,
@@ -195,8 +195,8 @@ def _players(
         holds=lambda exchange: not _is_stream_of(exchange, sessions),
         request_ids=ids,
     )
-    streams = Streams(drives, ids, log, faulty)
-    player = SessionPlayer(sessions, known=named_sessions(recording), others=tape, streams=streams)
+    streams = SessionStreams(drives, ids, log, faulty)
+    player = SessionPlayer(sessions, known=find_session_ids(recording), others=tape, streams=streams)
     return _Players(player, tape, drives)
 
 

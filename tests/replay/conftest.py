@@ -28,7 +28,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer
 from wiretape_replay import Options, Replay, serve_replay
-from wiretape_replay.pace import Pace
+from wiretape_replay.playback_speed import PlaybackSpeed
 
 MS = 1_000_000
 _PATIENCE_S = 45
@@ -230,7 +230,7 @@ def _served(
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serve_replay(path, Options(mode, Pace.of(speed), **options), log=log) as tape:
+        async with serve_replay(path, Options(mode, PlaybackSpeed.of(speed), **options), log=log) as tape:
             ready.set_result((tape, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 

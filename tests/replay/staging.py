@@ -12,17 +12,17 @@ from urllib.parse import urlsplit
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.control.operations import Operations
-from wiretape_replay.control.routes import Control
+from wiretape_replay.control.control_api import ControlApi
+from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.control.wiring import operations_of
 from wiretape_replay.front.head import Framing, Head
 from wiretape_replay.front.server import Front
-from wiretape_replay.pace import Pace
-from wiretape_replay.session.drives import Drives
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session import Session
-from wiretape_replay.session.streams import Streams
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.session_streams import SessionStreams
 from wiretape_replay.tape.player import TapePlayer
 
 MS = 1_000_000
@@ -31,25 +31,25 @@ HEAD = Head(200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encodi
 _PATIENCE_S = 45
 
 
-def event(number: int, at_ms: float, type_: str = "tool.started", **more: object) -> Entry:
+def event(number: int, at_ms: float, type_: str = "tool.started", **more: object) -> LogEntry:
     """A durable event with the id `e1`, the sequence 1 and so on."""
     document = json.dumps({"id": f"e{number}", "sequence": number, "type": type_})
     data = f"event: {type_}\nid: e{number}\ndata: {document}\n\n".encode()
     said = {"id": f"e{number}", "type": type_, "sequence": number, "source": (7, number), **more}
-    return Entry(EntryKind.DURABLE, round(at_ms * MS), data, **said)
+    return LogEntry(EntryKind.DURABLE, round(at_ms * MS), data, **said)
 
 
-def delta(text: str, at_ms: float) -> Entry:
+def delta(text: str, at_ms: float) -> LogEntry:
     data = f'event: message.delta\ndata: {{"type":"message.delta","delta":{{"text":"{text}"}}}}\n\n'.encode()
-    return Entry(EntryKind.EPHEMERAL, round(at_ms * MS), data, type="message.delta")
+    return LogEntry(EntryKind.EPHEMERAL, round(at_ms * MS), data, type="message.delta")
 
 
-def comment(at_ms: float, data: bytes = b": note\n\n") -> Entry:
-    return Entry(EntryKind.EPHEMERAL, round(at_ms * MS), data)
+def comment(at_ms: float, data: bytes = b": note\n\n") -> LogEntry:
+    return LogEntry(EntryKind.EPHEMERAL, round(at_ms * MS), data)
 
 
-def ending(how: Ending, at_ms: float) -> Entry:
-    return Entry(EntryKind.ENDING, round(at_ms * MS), ending=how)
+def ending(how: Ending, at_ms: float) -> LogEntry:
+    return LogEntry(EntryKind.ENDING, round(at_ms * MS), ending=how)
 
 
 async def until(condition: Callable[[], object]) -> None:
@@ -110,7 +110,7 @@ class Client:
 class Stage:
     """Sessions that are played."""
 
-    def __init__(self, url: str, player: SessionPlayer, operations: Operations) -> None:
+    def __init__(self, url: str, player: SessionPlayer, operations: PlayheadControl) -> None:
         self.url = url
         self.player = player
         self.operations = operations
@@ -159,7 +159,7 @@ class Stage:
 @contextlib.asynccontextmanager
 async def playing(
     folder: Path,
-    entries: Iterable[Entry] | dict[str, Iterable[Entry]],
+    entries: Iterable[LogEntry] | dict[str, Iterable[LogEntry]],
     *,
     speed: float = math.inf,
     paused: bool = False,
@@ -169,17 +169,17 @@ async def playing(
 ) -> AsyncIterator[Stage]:
     """Play sessions, `s1` if there is one only, with nothing on the tape."""
     logs = entries if isinstance(entries, dict) else {"s1": entries}
-    sessions = {name: Session(Log(name, list(said)), HEAD) for name, said in logs.items()}
+    sessions = {name: Session(SessionLog(name, list(said)), HEAD) for name, said in logs.items()}
     path = folder / "nothing.db"
     Writer.create(path, upstream="http://service.test").close(1)
-    drives = Drives(speed=speed, paused=paused, own=own, keep_alive_s=keep_alive_s)
+    drives = Playheads(speed=speed, paused=paused, own=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
-        tape, ids = TapePlayer(recording, Pace.of("max"), print), RequestIds()
+        tape, ids = TapePlayer(recording, PlaybackSpeed.of("max"), print), RequestIds()
         known = frozenset([*sessions, *known])
-        player = SessionPlayer(sessions, known=known, others=tape, streams=Streams(drives, ids, print))
+        player = SessionPlayer(sessions, known=known, others=tape, streams=SessionStreams(drives, ids, print))
         operations = operations_of(drives, tape, player)
         front = Front(player, print)
-        Control(operations, TOKEN).attach(front.app)
+        ControlApi(operations, TOKEN).attach(front.app)
         stage = Stage(await front.start("127.0.0.1", 0), player, operations)
         try:
             yield stage

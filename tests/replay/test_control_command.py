@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape_replay.control.tokens import command_line
+from wiretape_replay.control.control_access import control_command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer sk-test"}
@@ -262,7 +262,7 @@ def test_recorded_text_cannot_steer_the_terminal(serve, new_reel):
     ],
 )
 def test_the_command_that_is_told_goes_to_a_loopback_address(url, line):
-    assert command_line(url, "t") == line
+    assert control_command_line(url, "t") == line
 
 
 def test_help_lists_the_commands_in_the_order_of_their_use_and_in_whole_sentences():

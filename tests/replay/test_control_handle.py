@@ -13,7 +13,7 @@ import pytest
 
 from wiretape.errors import InputError, RecordingError
 from wiretape_replay import Options, serve_replay
-from wiretape_replay.pace import Pace
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.running import shared_thread, start_replay
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.changes import Changes
@@ -188,7 +188,7 @@ def test_a_token_is_another_for_each_replay_unless_it_is_given(recording):
 
 
 def test_what_is_asked_over_http_is_what_python_sees(recording):
-    with start_replay(recording, Options(pace=Pace.of(1), paused=True)) as replay:
+    with start_replay(recording, Options(pace=PlaybackSpeed.of(1), paused=True)) as replay:
         headers = {"X-Wiretape-Token": replay.replay.token}
         httpx.post(replay.url + "/_wiretape/step", json={"to": "durable"}, headers=headers).raise_for_status()
         over_http = httpx.get(replay.url + "/_wiretape/state", headers=headers).json()

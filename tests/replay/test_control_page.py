@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from wiretape_replay import Options
-from wiretape_replay.control.operations import Until
-from wiretape_replay.control.state import Status
+from wiretape_replay.control.control_state import Status
+from wiretape_replay.control.playhead_control import Until
 from wiretape_replay.running import start_replay
 from wiretape_replay.session.playhead import Step
 

@@ -17,8 +17,8 @@ from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.reading import script_in
 from wiretape_replay.front.asked import NO_BODY, Asked
 from wiretape_replay.session.follower import Follower, UnknownCursorError
-from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.playhead import Playhead, Step
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 TARGET = "/v1/sessions/s1/events/stream?event_deltas=true"
 TYPES = ["tool.started", "tool.completed", "message.delta"]
@@ -32,7 +32,7 @@ def logs(draw):
         durable = kind in {"tool.started", "tool.completed"}
         more = {"id": f"e{number}", "sequence": number} if durable else {}
         kind_of_entry = EntryKind.DURABLE if durable else EntryKind.EPHEMERAL
-        entries.append(Entry(kind_of_entry, number, b"%d;" % number, type=kind, **more))
+        entries.append(LogEntry(kind_of_entry, number, b"%d;" % number, type=kind, **more))
     return entries
 
 
@@ -79,7 +79,7 @@ class Faulted(RuleBasedStateMachine):
     @initialize(entries=logs(), chosen=faults(), speed=st.sampled_from([1, math.inf]))
     def begin(self, entries, chosen, speed):
         self.entries, self.chosen = entries, chosen
-        self.log = Log("s1", entries)
+        self.log = SessionLog("s1", entries)
         self.playhead = Playhead(self.log, speed=speed, paused=True)
         self.faults = Faults(script_in(TomlFile.of(toml(chosen), Path("faults.toml")).table()))
         self.open, self.asked = [], 0

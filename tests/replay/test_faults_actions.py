@@ -32,22 +32,22 @@ from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.rehearsal import listing, rehearse
 from wiretape_replay.faults.script import Address, Events, Fault, Moment, Script
 from wiretape_replay.front.asked import NO_BODY, Asked
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 AT, BEFORE, AFTER = Moment.AT, Moment.BEFORE, Moment.AFTER
-COMMENT = Entry(EntryKind.EPHEMERAL, 0, b": keep-alive\n\n")
-END = Entry(EntryKind.ENDING, 0, ending=Ending.SERVICE_CLOSED)
+COMMENT = LogEntry(EntryKind.EPHEMERAL, 0, b": keep-alive\n\n")
+END = LogEntry(EntryKind.ENDING, 0, ending=Ending.SERVICE_CLOSED)
 
 
 def durable(sequence, kind="message.completed", text="Grüße", **more):
     told = {"id": f"e{sequence}", "sequence": sequence, "type": kind, "content": text}
     raw = b"event: %b\nid: e%d\ndata: %b\n\n" % (kind.encode(), sequence, orjson.dumps(told))
-    return Entry(EntryKind.DURABLE, sequence, raw, f"e{sequence}", kind, sequence, run_id="r1", **more)
+    return LogEntry(EntryKind.DURABLE, sequence, raw, f"e{sequence}", kind, sequence, run_id="r1", **more)
 
 
 def delta(text="Hal"):
     told = {"type": "message.delta", "run_id": "r1", "delta": {"text": text}}
-    return Entry(EntryKind.EPHEMERAL, 0, b"data: %b\n\n" % orjson.dumps(told), type="message.delta", run_id="r1")
+    return LogEntry(EntryKind.EPHEMERAL, 0, b"data: %b\n\n" % orjson.dumps(told), type="message.delta", run_id="r1")
 
 
 LOG = [durable(1, "run.started"), COMMENT, delta(), delta("lo"), durable(2), durable(3, "run.completed")]
@@ -425,7 +425,7 @@ def test_nothing_is_lost_but_by_an_end(script):
 
 # Rehearsals.
 
-LOGS = {"s1": Log("s1", [*LOG, END]), "s2": Log("s2", [durable(1), durable(2)])}
+LOGS = {"s1": SessionLog("s1", [*LOG, END]), "s2": SessionLog("s2", [durable(1), durable(2)])}
 
 
 def test_a_rehearsal_names_the_events_that_would_be_hit():
@@ -497,7 +497,7 @@ def test_a_rehearsal_says_which_cursors_are_meant_and_which_sessions_there_are_n
 
 
 def test_a_listing_is_short_where_much_is_hit():
-    logs = {"s1": Log("s1", [durable(number) for number in range(1, 51)])}
+    logs = {"s1": SessionLog("s1", [durable(number) for number in range(1, 51)])}
     lines = list(listing(Script((fault(Oversize(256 * 1024 * 1024), AT, do=Do.OVERSIZE),)), logs))
     assert len(lines) == 22
     assert lines[-1] == "  and 30 more"
@@ -510,5 +510,5 @@ def test_a_rehearsal_says_what_would_be_done_where_nothing_ends_a_stream(script)
         return
     faults = Faults(script)
     played(faults)
-    hits = [hit.fault for hit in rehearse(script, {"s1": Log("s1", LOG)})]
+    hits = [hit.fault for hit in rehearse(script, {"s1": SessionLog("s1", LOG)})]
     assert {fault.name: hits.count(fault.name) for fault in script.faults} == faults.done

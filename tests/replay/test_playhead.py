@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.playhead import Playhead, Step
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 MS = 1_000_000
 
 
-def durable(sequence: int, at_ms: int, type_: str = "tool.started", **more: object) -> Entry:
+def durable(sequence: int, at_ms: int, type_: str = "tool.started", **more: object) -> LogEntry:
     more = {"id": f"e{sequence}", "sequence": sequence, "type": type_, **more}
-    return Entry(EntryKind.DURABLE, at_ms * MS, b"data: x\n\n", **more)
+    return LogEntry(EntryKind.DURABLE, at_ms * MS, b"data: x\n\n", **more)
 
 
-DELTA = Entry(EntryKind.EPHEMERAL, 20 * MS, b"data: d\n\n", type="message.delta")
-COMMENT = Entry(EntryKind.EPHEMERAL, 30 * MS, b":\n\n")
-LOG = Log(
+DELTA = LogEntry(EntryKind.EPHEMERAL, 20 * MS, b"data: d\n\n", type="message.delta")
+COMMENT = LogEntry(EntryKind.EPHEMERAL, 30 * MS, b":\n\n")
+LOG = SessionLog(
     "s1",
     [
         durable(1, 10, "run.started"),
@@ -29,13 +29,13 @@ LOG = Log(
         COMMENT,
         durable(2, 40, tool_call_id="t1", findings=("SEQ001",)),
         durable(3, 40, "tool.completed", tool_call_id="t1"),
-        Entry(EntryKind.ENDING, 60 * MS, ending=Ending.SERVICE_CLOSED),
+        LogEntry(EntryKind.ENDING, 60 * MS, ending=Ending.SERVICE_CLOSED),
     ],
 )
 END = len(LOG)
 
 
-def moving(speed: float = 1.0, *, log: Log = LOG, now_ms: float = 0) -> Playhead:
+def moving(speed: float = 1.0, *, log: SessionLog = LOG, now_ms: float = 0) -> Playhead:
     playhead = Playhead(log, speed=speed)
     playhead.start(round(now_ms * MS))
     return playhead
@@ -269,7 +269,7 @@ def test_reset_is_as_in_the_beginning_but_for_breakpoints():
 
 
 def test_a_log_that_grows_is_passed_on():
-    log = Log("s1", [durable(1, 10)])
+    log = SessionLog("s1", [durable(1, 10)])
     playhead = moving(log=log)
     playhead.advance(100 * MS)
     assert playhead.due_ns() is None
@@ -279,7 +279,7 @@ def test_a_log_that_grows_is_passed_on():
 
 
 def test_an_empty_log_is_at_its_end():
-    playhead = Playhead(Log("s1"), speed=math.inf, paused=True)
+    playhead = Playhead(SessionLog("s1"), speed=math.inf, paused=True)
     playhead.start(0)
     playhead.resume(0)
 

@@ -19,8 +19,8 @@ from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Severity
 from wiretape.rules.finding import Party
 from wiretape_replay.front.head import Framing
-from wiretape_replay.session.building import sessions_of
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
@@ -87,7 +87,7 @@ class Stage:
         self.writer.close()
         said = []
         with open_recording(self.path) as recording:
-            session = sessions_of(recording, said.append)[session_id]
+            session = build_sessions(recording, said.append)[session_id]
         self.said = said
         return session
 
@@ -126,7 +126,7 @@ def test_frames_are_kept_to_the_byte_and_a_byte_order_mark_is_not(reel):
     reel.exchange([b"\xef\xbb\xbf" + frames[0], b"".join(frames[1:])])
     said = []
     with open_recording(reel.close()) as recording:
-        entries = sessions_of(recording, said.append)["s1"].log.entries
+        entries = build_sessions(recording, said.append)["s1"].log.entries
     assert [entry.data for entry in entries[:-1]] == frames
     assert [entry.id for entry in entries] == ["a", "b", "c", None, None]
 
@@ -342,7 +342,7 @@ def test_a_recording_gone_on_with_years_later_does_not_fill_the_memory(stage):
 def test_only_an_end_by_the_service_ends_the_streams_of_a_replay(reel, ending):
     reel.exchange([event(1)], ending=ending)
     with open_recording(reel.close()) as recording:
-        entries = sessions_of(recording, lambda _: None)["s1"].log.entries
+        entries = build_sessions(recording, lambda _: None)["s1"].log.entries
     kept = {Ending.COMPLETE, Ending.SERVICE_CLOSED, Ending.SERVICE_RESET}
     if ending is Ending.SERVICE_INVALID:
         ending, kept = Ending.SERVICE_CLOSED, {Ending.SERVICE_CLOSED}
@@ -405,7 +405,7 @@ def test_sessions_are_told_apart_whatever_their_ids_are(stage):
     stage.writer.close()
     said = []
     with open_recording(stage.path) as recording:
-        sessions = sessions_of(recording, said.append)
+        sessions = build_sessions(recording, said.append)
     assert {name: told(session.log.entries) for name, session in sessions.items()} == {
         "s1": ["evt_1"],
         "a/b\x1b[31mé": ["evt_7"],

@@ -8,9 +8,9 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse.parser import DEFAULT_LIMIT
-from wiretape_replay.session.building import sessions_of
 from wiretape_replay.session.follower import Follower
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 STREAM = "/v1/sessions/s1/events/stream"
 
@@ -35,7 +35,7 @@ def build(reel):
     def _build():
         said = []
         with open_recording(reel.close()) as recording:
-            sessions = sessions_of(recording, said.append)
+            sessions = build_sessions(recording, said.append)
         assert all(sentence.endswith(".") and "\n" not in sentence for sentence in said)
         prefix = "Session `s1`: "
         return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in said]
@@ -349,4 +349,4 @@ def test_a_stream_without_durable_events_is_served_too(reel, build, chunks):
 )
 def test_a_cursor_is_known_without_the_space_that_http_takes_away(ids, cursor, place):
     """What a header says has no space at its ends; where several ids could be meant, none is."""
-    assert Log("s1", [Entry(EntryKind.DURABLE, 0, id=one) for one in ids]).place_of(cursor) == place
+    assert SessionLog("s1", [LogEntry(EntryKind.DURABLE, 0, id=one) for one in ids]).place_of(cursor) == place

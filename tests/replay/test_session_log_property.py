@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.session.building import sessions_of
 from wiretape_replay.session.follower import Follower, UnknownCursorError
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.session_log import EntryKind
 
 SEEDS = st.integers(0, 2**32)
 
@@ -51,7 +51,7 @@ def built(seed, steps):
                 for exchange in recording.exchanges()
                 if exchange.operation == "stream" and exchange.is_stream
             }
-            return sessions_of(recording, said.append), said, streams
+            return build_sessions(recording, said.append), said, streams
 
 
 def ids_on(frames):

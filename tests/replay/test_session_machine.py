@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from wiretape.observations import Ending
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.follower import Follower, UnknownCursorError
-from wiretape_replay.session.log import Entry, EntryKind, Log
 from wiretape_replay.session.playhead import Playhead, Step
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 SECOND = 1_000_000_000
 DELTA = "message.delta"
@@ -36,12 +36,12 @@ def logs(draw):
             identity = f"e{draw(st.integers(0, number)) if draw(st.integers(0, 4)) == 0 else number}"
             more |= {"id": identity, "sequence": number, "type": draw(st.sampled_from(TYPES))}
             more["tool_call_id"] = draw(st.sampled_from([None, "call_1", "call_2"]))
-            entries.append(Entry(EntryKind.DURABLE, data=data, **more))
+            entries.append(LogEntry(EntryKind.DURABLE, data=data, **more))
         elif kind == "end":
-            entries.append(Entry(EntryKind.ENDING, now_ns, ending=draw(st.sampled_from(list(Ending)))))
+            entries.append(LogEntry(EntryKind.ENDING, now_ns, ending=draw(st.sampled_from(list(Ending)))))
         else:
             of = draw(st.sampled_from([DELTA, "reasoning.delta", "session.error"])) if kind == "live" else None
-            entries.append(Entry(EntryKind.EPHEMERAL, data=data, type=of, **more))
+            entries.append(LogEntry(EntryKind.EPHEMERAL, data=data, type=of, **more))
     return entries
 
 
@@ -115,7 +115,7 @@ class Streams(RuleBasedStateMachine):
     )
     def begin(self, entries, speed, paused, points, listener):
         self.entries, self.speed, self.paused_at_first = entries, speed, paused
-        self.log = Log("s1", entries)
+        self.log = SessionLog("s1", entries)
         self.playhead = Playhead(self.log, speed=speed, paused=paused)
         self.now_ns = 12345
         self.streams = []

@@ -2,10 +2,10 @@
 
 import pytest
 
-from wiretape_replay.session.log import EntryKind
-from wiretape_replay.session.recorded.connection import Stretch
-from wiretape_replay.session.recorded.piece import Piece
-from wiretape_replay.session.recorded.weaving import woven
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
+from wiretape_replay.session.recorded.overlap import merge_stretches
+from wiretape_replay.session.recorded.recorded_connection import Stretch
+from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
 
@@ -17,12 +17,12 @@ def stretch(letters, begin, end, *, deltas=True):
         kind = "message.delta" if letter.islower() else "message.started"
         if letter != " ":
             time_ns = (begin + after) * SECOND
-            made.pieces.append(Piece(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
+            made.pieces.append(DraftEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
     return made
 
 
 def joined(*stretches):
-    return b"".join(piece.data for piece in woven(stretches)).decode()
+    return b"".join(piece.data for piece in merge_stretches(stretches)).decode()
 
 
 @pytest.mark.parametrize(

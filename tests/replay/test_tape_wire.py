@@ -12,7 +12,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.tap import Deaf
-from wiretape_replay.pace import Pace
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.tape.player import TapePlayer
 
 HEADERS = (
@@ -306,7 +306,7 @@ async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers)
     reel.exchange([b"a", b"bcd", b"ef"], headers=headers)
     pieces = Pieces()
     with open_recording(reel.close()) as recording:
-        front = Front(TapePlayer(recording, Pace.of("max"), lambda _: None), lambda _: None, pieces)
+        front = Front(TapePlayer(recording, PlaybackSpeed.of("max"), lambda _: None), lambda _: None, pieces)
         host, _, port = (await front.start("127.0.0.1", 0)).removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"GET /v1/sessions/s1/events/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

@@ -45,7 +45,7 @@ from wiretape_replay.service.scenario.steps import (
     WaitForInput,
 )
 from wiretape_replay.session.follower import Follower
-from wiretape_replay.session.log import EntryKind, Log
+from wiretape_replay.session.session_log import EntryKind, SessionLog
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -181,7 +181,7 @@ class Wire:
 
     def __init__(self, engine):
         self.engine = engine
-        self.log = Log(SESSION)
+        self.log = SessionLog(SESSION)
         self.checker = Checker()
         self.findings = []
         self.now_ns = 0

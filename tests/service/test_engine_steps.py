@@ -6,7 +6,7 @@ from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS
 from wiretape_replay.service.engine import entry_of
 from wiretape_replay.service.scenario.kinds import KINDS
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
 STARTED, ENDED = ["100 run.started"], ["run.completed", "session.status_idle"]

@@ -10,7 +10,7 @@ import pytest
 
 # A run in this process forgets what it imported, and some of this cannot be imported twice.
 import wiretape_inspect.commands.report  # noqa: F401
-import wiretape_replay.session.building
+import wiretape_replay.session.recorded.log_builder
 import wiretape_replay.testing.bench
 import wiretape_replay.testing.runners  # noqa: F401
 from wiretape.observations import (

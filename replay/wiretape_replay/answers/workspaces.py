@@ -5,10 +5,10 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from wiretape.sse import Parser
-from wiretape_replay.session.log import EntryKind, Log
+from wiretape_replay.session.session_log import EntryKind, SessionLog
 
 
-def workspaces_of(logs: Mapping[str, Log]) -> Callable[[str], str | None]:
+def workspaces_of(logs: Mapping[str, SessionLog]) -> Callable[[str], str | None]:
     """Gives the workspace of a session by its id; None when none of its events so far tells it."""
     known: dict[str, str] = {}
 
@@ -22,7 +22,7 @@ def workspaces_of(logs: Mapping[str, Log]) -> Callable[[str], str | None]:
     return workspace_of
 
 
-def _workspace(log: Log) -> str | None:
+def _workspace(log: SessionLog) -> str | None:
     events = (entry.data for entry in log.entries if entry.kind is EntryKind.DURABLE)
     return next((workspace for data in events if (workspace := _told_by(data)) is not None), None)
 

@@ -5,15 +5,15 @@ import json
 from collections.abc import AsyncIterator
 from dataclasses import asdict
 
-from wiretape_replay.control.operations import Operations
-from wiretape_replay.control.state import SessionState
+from wiretape_replay.control.control_state import SessionState
+from wiretape_replay.control.playhead_control import PlayheadControl
 
 KEEP_ALIVE_S = 15.0
 LEAST_PAUSE_S = 0.02
 """Between two looks at the playheads: what happens in between is told as one change."""
 
 
-async def changes(operations: Operations, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
+async def changes(operations: PlayheadControl, keep_alive_s: float = KEEP_ALIVE_S) -> AsyncIterator[bytes]:
     """SSE messages: first the state of every session, then of each whose state is not what was told last.
 
     A message is a session's state without its breakpoints and without what is ahead, which `state` tells.  Its id

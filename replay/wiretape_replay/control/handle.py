@@ -8,11 +8,11 @@ from typing import Any, TypedDict, Unpack
 from wiretape.control_protocol import PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control.checks import one_of
-from wiretape_replay.control.operations import Operations, Until
-from wiretape_replay.control.state import SessionState
+from wiretape_replay.control.control_state import SessionState
+from wiretape_replay.control.playhead_control import PlayheadControl, Until
 from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Step
+from wiretape_replay.session.session_log import LogEntry
 
 
 class Where(TypedDict, total=False):
@@ -41,7 +41,7 @@ class SessionHandle:
     What cannot be done raises InputError.
     """
 
-    operations: Operations
+    operations: PlayheadControl
     session_id: str
 
     def state(self) -> SessionState:
@@ -56,7 +56,7 @@ class SessionHandle:
         """Move on, beyond the breakpoint that stopped it."""
         self.operations.resume(self.session_id)
 
-    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> Entry | None:
+    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> LogEntry | None:
         """Pause, and go behind the `count`-th next `event`, `durable` event or `finding`.
 
         Returns it; None when the log ended before.
@@ -122,9 +122,9 @@ class RunningSession:
         """See SessionHandle."""
         self._call(self._handle.resume)
 
-    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> Entry | None:
+    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> LogEntry | None:
         """See SessionHandle."""
-        entry: Entry | None = self._call(lambda: self._handle.step(to, count=count))
+        entry: LogEntry | None = self._call(lambda: self._handle.step(to, count=count))
         return entry
 
     def seek(self, **where: Unpack[Where]) -> None:

@@ -1,15 +1,15 @@
 """The operations of a replay of a recording."""
 
-from wiretape_replay.control.operations import Operations
-from wiretape_replay.control.state import Miss, Requests
-from wiretape_replay.session.drives import Drives
+from wiretape_replay.control.control_state import Miss, Requests
+from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.tape.player import TapePlayer
 
 
-def operations_of(drives: Drives, tape: TapePlayer, player: SessionPlayer | None) -> Operations:
+def operations_of(drives: Playheads, tape: TapePlayer, player: SessionPlayer | None) -> PlayheadControl:
     """Those of the players; None in tape mode, where there are no playheads."""
-    return Operations(
+    return PlayheadControl(
         drives,
         {} if player is None else {name: session.log for name, session in player.sessions.items()},
         connected=() if player is None else player.connected,

@@ -12,7 +12,7 @@ import orjson
 from wiretape.contract import STREAM_RESYNC
 from wiretape_replay.faults.deed import Corrupt, Damage, Oversize, Seam, Split
 from wiretape_replay.session.frames import event_frame
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 _STRING = re.compile(rb':[ ]?"')
 _LINE_ENDS = b"\r\n"
@@ -59,7 +59,7 @@ def data_size(frame: bytes) -> int | None:
     return sum(sizes) + len(sizes) - 1 if any(sizes) else None
 
 
-def resync(entry: Entry, session: str | None, identity: str | None, sequence: int | None) -> bytes:
+def resync(entry: LogEntry, session: str | None, identity: str | None, sequence: int | None) -> bytes:
     """A frame that asks the client to resynchronise, beside an event of the same run."""
     told = {
         "id": identity,

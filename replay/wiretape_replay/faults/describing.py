@@ -3,7 +3,7 @@
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.deed import Corrupt, Do, ExpireCursor, Refuse, Split
 from wiretape_replay.faults.script import Fault, Moment, Request
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 
 def deed(fault: Fault) -> str:
@@ -17,7 +17,7 @@ def deed(fault: Fault) -> str:
     return str(fault.do)
 
 
-def place(moment: Moment, entry: Entry, number: int | None = None) -> str:
+def place(moment: Moment, entry: LogEntry, number: int | None = None) -> str:
     """Where a fault stands: `before event 3, run.started, sequence 2`."""
     words = [f"event {number}"] if number is not None else []
     words += [shorten(entry.type, 60)] if entry.type else []
@@ -27,7 +27,7 @@ def place(moment: Moment, entry: Entry, number: int | None = None) -> str:
     return f"{moment} {', '.join(words) or 'an event'}"
 
 
-def on_event(fault: Fault, request: Request, moment: Moment, entry: Entry, number: int) -> str:
+def on_event(fault: Fault, request: Request, moment: Moment, entry: LogEntry, number: int) -> str:
     """The line for the log when a fault is done to an event."""
     where = f"session {shorten(request.session or '', 60)}, connection {request.connection}"
     return f"Fault {_name(fault)}: {deed(fault)} {place(moment, entry, number)} ({where})"

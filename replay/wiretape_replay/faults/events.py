@@ -10,7 +10,7 @@ from wiretape_replay.faults.deed import Corrupt, Cut, Duplicate, Oversize, Pause
 from wiretape_replay.faults.script import Fault, Moment, Request
 from wiretape_replay.faults.tally import Tally
 from wiretape_replay.faults.within import can_be_done, done_to
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 _ORDER = (Corrupt, Oversize, Split, Cut, Pause, Duplicate)
 """In which order an event's faults are done to it, whatever the script's: bytes are changed before they are cut."""
@@ -29,7 +29,7 @@ class StreamFaults:
         self._held: list[_Held] = []
         self._over = False
 
-    def entry(self, entry: Entry) -> Iterator[Action]:
+    def entry(self, entry: LogEntry) -> Iterator[Action]:
         """What is sent instead of an event or comment of the log.
 
         Nothing more once an action has ended the stream.  Endings of the log are the caller's, who asks `flush`
@@ -49,7 +49,7 @@ class StreamFaults:
                 self._over = ends(action)
                 yield action
 
-    def _entry(self, entry: Entry) -> Iterator[Action]:
+    def _entry(self, entry: LogEntry) -> Iterator[Action]:
         if not entry.is_event:
             yield Write(entry.data)
             return
@@ -65,7 +65,7 @@ class StreamFaults:
         yield from self._event(entry)
         yield from self._due()
 
-    def _event(self, entry: Entry) -> Iterator[Action]:
+    def _event(self, entry: LogEntry) -> Iterator[Action]:
         """The event, and what comes after it."""
         actions: list[Action] = [Write(entry.data)]
         for fault in self._addressed(self._within, entry):
@@ -79,12 +79,12 @@ class StreamFaults:
             for fault in self._addressed(self._of[Moment.AFTER], entry):
                 yield from self._between(fault, entry)
 
-    def _between(self, fault: Fault, entry: Entry) -> Iterator[Action]:
+    def _between(self, fault: Fault, entry: LogEntry) -> Iterator[Action]:
         if self._allows(fault):
             yield self._mark(fault, entry)
             yield _on_stream(fault, entry, self._request)
 
-    def _holder(self, entry: Entry) -> Fault | None:
+    def _holder(self, entry: LogEntry) -> Fault | None:
         """The fault that holds this event back; one that holds another does not, or nothing would change places."""
         busy = {held.fault.name for held in self._held}
         for fault in self._addressed(self._within, entry):
@@ -101,7 +101,7 @@ class StreamFaults:
         for held in due:
             yield from held.actions
 
-    def _addressed(self, faults: Iterable[Fault], entry: Entry) -> Iterator[Fault]:
+    def _addressed(self, faults: Iterable[Fault], entry: LogEntry) -> Iterator[Fault]:
         for fault in faults:
             if fault.events is not None and fault.events.fits(entry, self._number) and not self._tally.is_spent(fault):
                 yield fault
@@ -113,7 +113,7 @@ class StreamFaults:
     def _where(self) -> tuple[object, ...]:
         return self._request.session, self._request.connection, self._number
 
-    def _mark(self, fault: Fault, entry: Entry) -> Mark:
+    def _mark(self, fault: Fault, entry: LogEntry) -> Mark:
         text = describing.on_event(fault, self._request, _moment(fault), entry, self._number)
         return Mark(fault.name, text)
 
@@ -128,7 +128,7 @@ class _Held:
     actions: tuple[Action, ...]
 
 
-def _on_stream(fault: Fault, entry: Entry, request: Request) -> Action:
+def _on_stream(fault: Fault, entry: LogEntry, request: Request) -> Action:
     """What stands before or after an event."""
     deed = fault.deed
     if isinstance(deed, Resync):

@@ -13,7 +13,7 @@ from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.front.source import Source
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 _LARGEST = LIMITS["events"]
 
@@ -26,7 +26,7 @@ class FaultyStream:
         self._lines = lines
         self._line = line
 
-    async def send(self, entry: Entry) -> bool:
+    async def send(self, entry: LogEntry) -> bool:
         """Send an event or comment; True when a fault ended the stream.  Raises ConnectionError as a line does."""
         return await self._lines.perform(self._faults.entry(entry), self._line)
 

@@ -11,7 +11,7 @@ from wiretape_replay.faults.actions import Write
 from wiretape_replay.faults.deed import Reorder
 from wiretape_replay.faults.script import Events, Fault, Moment, Script
 from wiretape_replay.faults.within import can_be_done
-from wiretape_replay.session.log import Log
+from wiretape_replay.session.session_log import SessionLog
 
 _LISTED = 20
 """How many events a listing names for each fault."""
@@ -34,7 +34,7 @@ class Hit:
     """Where it would be, for people."""
 
 
-def rehearse(script: Script, logs: Mapping[str, Log]) -> list[Hit]:
+def rehearse(script: Script, logs: Mapping[str, SessionLog]) -> list[Hit]:
     """What would be hit if each session's stream were asked for once, with deltas, from its beginning.
 
     The sessions come in the order of `logs`.  A fault on later connections is listed as if they began there as
@@ -43,7 +43,7 @@ def rehearse(script: Script, logs: Mapping[str, Log]) -> list[Hit]:
     return [hit for fault in script.faults for hit in _hits(fault, logs)]
 
 
-def listing(script: Script, logs: Mapping[str, Log], others: Collection[str] = ()) -> Iterator[str]:
+def listing(script: Script, logs: Mapping[str, SessionLog], others: Collection[str] = ()) -> Iterator[str]:
     """The same in lines for people.  `others` are the sessions of the recording that have no log."""
     if not script.faults:
         yield "The script has no faults."
@@ -61,7 +61,7 @@ def listing(script: Script, logs: Mapping[str, Log], others: Collection[str] = (
                 yield f"  there is no session {shorten(session, 60)} in this recording"
 
 
-def _hits(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
+def _hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
     if fault.events is None:
         return _on_requests(fault, logs)
     # Where chance decides, any of them may be among those that are hit.
@@ -69,7 +69,7 @@ def _hits(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
     return islice(_on_events(fault, fault.events, logs), fault.skip, most)
 
 
-def _on_events(fault: Fault, events: Events, logs: Mapping[str, Log]) -> Iterator[Hit]:
+def _on_events(fault: Fault, events: Events, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
     for session, log in logs.items():
         if fault.address.sessions and session not in fault.address.sessions:
             continue
@@ -83,7 +83,7 @@ def _on_events(fault: Fault, events: Events, logs: Mapping[str, Log]) -> Iterato
             yield Hit(fault.name, fault.probability == 1, session, place, entry.type, entry.sequence, text)
 
 
-def _on_requests(fault: Fault, logs: Mapping[str, Log]) -> Iterator[Hit]:
+def _on_requests(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
     for session in fault.address.sessions or (None,):
         if session is not None and session not in logs and _for_streams(fault):
             continue
@@ -108,7 +108,7 @@ def _connections(fault: Fault) -> str:
     return f", on connection {numbers}" if numbers else ""
 
 
-def _how_often(fault: Fault, logs: Mapping[str, Log]) -> str:
+def _how_often(fault: Fault, logs: Mapping[str, SessionLog]) -> str:
     words = []
     if fault.skip:
         words.append(f"after the first {fault.skip}")

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 from wiretape_replay.answers.requests import Requests
 from wiretape_replay.faults.deed import Deed, Do
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 
 class Moment(StrEnum):
@@ -71,7 +71,7 @@ class Events:
     runs: tuple[str, ...] = ()
     tool_calls: tuple[str, ...] = ()
 
-    def fits(self, entry: Entry, number: int) -> bool:
+    def fits(self, entry: LogEntry, number: int) -> bool:
         """Whether an event, the `number`-th of its connection, is addressed."""
         return (
             _has(self.sequences, entry.sequence)

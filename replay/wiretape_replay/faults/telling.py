@@ -11,7 +11,7 @@ from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.reading import for_mode
 from wiretape_replay.faults.rehearsal import listing
 from wiretape_replay.faults.script import Script
-from wiretape_replay.session.building import named_sessions, sessions_of
+from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
 
 
 def dry_run(recording_path: Path, script: Script | None, mode: str) -> Iterator[str]:
@@ -21,9 +21,9 @@ def dry_run(recording_path: Path, script: Script | None, mode: str) -> Iterator[
     for_mode(script, mode)
     with open_recording(recording_path) as recording:
         # What is odd about the recording is said when it is played.
-        sessions = sessions_of(recording, lambda _: None)
+        sessions = build_sessions(recording, lambda _: None)
         logs = {name: session.log for name, session in sessions.items()}
-        yield from listing(script, logs, named_sessions(recording))
+        yield from listing(script, logs, find_session_ids(recording))
 
 
 def summary(faults: Faults) -> Iterator[str]:

@@ -25,10 +25,10 @@ from wiretape_replay.common_options import (
 from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
-from wiretape_replay.grouped import GroupedCommand
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
+from wiretape_replay.option_groups import GroupedCommand
 from wiretape_replay.service.assumptions import default_setup, load_setup, settings
 from wiretape_replay.service.scenario.listing import listing
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario

@@ -14,11 +14,11 @@ from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.control.control_access import check_token, new_token
+from wiretape_replay.control.control_api import ControlApi
+from wiretape_replay.control.control_state import Requests
 from wiretape_replay.control.handle import SessionHandle
-from wiretape_replay.control.operations import Operations
-from wiretape_replay.control.routes import Control
-from wiretape_replay.control.state import Requests
-from wiretape_replay.control.tokens import new_token, usable
+from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
 from wiretape_replay.faults.script import Script
@@ -34,8 +34,8 @@ from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.sessions import Sessions
 from wiretape_replay.service.source import ScenarioSource
 from wiretape_replay.service.store import Store
-from wiretape_replay.session.drives import Drives
-from wiretape_replay.session.streams import Streams
+from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.session_streams import SessionStreams
 
 DEFAULT_SCENARIO = "hello"
 _MICROSECOND = timedelta(microseconds=1)
@@ -66,9 +66,9 @@ class Service:
     """A bearer key that is good, with all scopes if there is one like that."""
     scenario: Scenario
     sessions: Sessions
-    streams: Streams
+    streams: SessionStreams
     faults: Faults
-    control: Operations
+    control: PlayheadControl
     """Moves the playheads of the sessions."""
     token: str
     """Of the control interface over HTTP."""
@@ -112,12 +112,12 @@ async def serve_scenario(
     Raises InputError for a scenario, data or an address that cannot be used.
     """
     options = options or ServeOptions()
-    token = new_token() if token is None else usable(token)
+    token = new_token() if token is None else check_token(token)
     name, text, script = _scenario(scenario)
     broken = asyncio.Event()
     with _opened(options) as store:
         clock = _clock(store, virtual=options.virtual)
-        drives = Drives(speed=float("inf"), paused=False, own=False, later=clock.later)
+        drives = Playheads(speed=float("inf"), paused=False, own=False, later=clock.later)
 
         def break_down(error: InputError) -> None:
             log(f"Error: {error.message}")
@@ -127,7 +127,7 @@ async def serve_scenario(
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
         faults = Faults(options.faults)
         faulty = FaultyLines(faults, ids, log)
-        streams = Streams(drives, ids, log, faulty)
+        streams = SessionStreams(drives, ids, log, faulty)
         guard = Guard(options.setup.service, ids.next)
         source = ScenarioSource(
             Doing(sessions, options.setup.assumed),
@@ -141,7 +141,7 @@ async def serve_scenario(
         strange = foreign(ids, lambda target: find(options.setup.assumed.routes, "", target).allowed)
         front = Front(Faulty(faulty, guarded) if options.faults.faults else guarded, log, judge, strange)
         control = _control(sessions, streams, faults, guard)
-        Control(control, token).attach(front.app)
+        ControlApi(control, token).attach(front.app)
         try:
             sessions.restore(_scenarios(store, sessions))
             url = await front.start(host, port)
@@ -207,7 +207,7 @@ def _key(setup: Setup) -> str:
     return next((key for key, known in keys.items() if known.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: Sessions, streams: Streams, faults: Faults, guard: Guard) -> Operations:
+def _control(sessions: Sessions, streams: SessionStreams, faults: Faults, guard: Guard) -> PlayheadControl:
     """What can be done to it while it runs."""
 
     def requests() -> Requests:
@@ -218,7 +218,7 @@ def _control(sessions: Sessions, streams: Streams, faults: Faults, guard: Guard)
         for live in sessions.by_id.values():
             sessions.drives.of(live.session.log).start()
 
-    return Operations(
+    return PlayheadControl(
         sessions.drives,
         sessions.logs,
         connected=streams.connected,

@@ -19,10 +19,10 @@ from wiretape_replay.service.clock import Clock
 from wiretape_replay.service.engine import Command, Do, Refusal, Run, SessionEngine, entry_of, made_id
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.store import Change, Kept, Store, StoredSession
-from wiretape_replay.session.drives import Drives
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.idle_timer import Timer
+from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session import Session
-from wiretape_replay.session.silence import Timer
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 _HEAD = Head(
     200,
@@ -64,11 +64,11 @@ class Sessions:
     clock: Clock
     scenario: Scenario
     scenario_number: int
-    drives: Drives
+    drives: Playheads
     broken: Callable[[InputError], None]
     """Called when nothing can be stored any more."""
     by_id: dict[str, LiveSession] = field(default_factory=dict)
-    logs: dict[str, Log] = field(default_factory=dict)
+    logs: dict[str, SessionLog] = field(default_factory=dict)
     failed: InputError | None = None
     """Why nothing can be stored; then nothing happens any more."""
     _due: set[LiveSession] = field(default_factory=set)
@@ -150,7 +150,7 @@ class Sessions:
             seed=self.store.seed,
             epoch=self.clock.epoch,
         )
-        return LiveSession(stored, engine, Session(Log(stored.id), _HEAD, _KEEP_ALIVE))
+        return LiveSession(stored, engine, Session(SessionLog(stored.id), _HEAD, _KEEP_ALIVE))
 
     def _add(self, live: LiveSession) -> None:
         self.by_id[live.id] = live
@@ -165,9 +165,9 @@ class Sessions:
         self._keep(Change(events=_durable(live, entries)))
         self._tell(live, entries)
 
-    def _again(self, live: LiveSession) -> list[Entry]:
+    def _again(self, live: LiveSession) -> list[LogEntry]:
         """Have a session do what it was asked; what it says up to now."""
-        entries: list[Entry] = []
+        entries: list[LogEntry] = []
         for command in self.store.commands(live.stored.number):
             entries += _said(live.engine, command.time_ns)
             with suppress(Refusal):  # as it was refused then
@@ -238,7 +238,7 @@ class Sessions:
             self.broken(error)
             raise
 
-    def _tell(self, live: LiveSession, entries: Sequence[Entry]) -> None:
+    def _tell(self, live: LiveSession, entries: Sequence[LogEntry]) -> None:
         """Let the streams carry what is stored, and know when there is more."""
         for entry in entries:
             live.session.log.append(entry)
@@ -248,12 +248,12 @@ class Sessions:
         self._schedule(live)
 
 
-def _said(engine: SessionEngine, now_ns: int) -> list[Entry]:
+def _said(engine: SessionEngine, now_ns: int) -> list[LogEntry]:
     """What a session says up to a time."""
     return [entry_of(emitted) for emitted in engine.advance(now_ns)]
 
 
-def _durable(live: LiveSession, entries: Sequence[Entry]) -> list[tuple[int, int, Entry]]:
+def _durable(live: LiveSession, entries: Sequence[LogEntry]) -> list[tuple[int, int, LogEntry]]:
     durable = (entry for entry in entries if entry.kind is EntryKind.DURABLE)
     return [(live.stored.number, live.durable + place, entry) for place, entry in enumerate(durable, 1)]
 

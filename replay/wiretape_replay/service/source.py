@@ -16,7 +16,7 @@ from wiretape_replay.service.engine import Refusal
 from wiretape_replay.service.operations.doing import Doing, Request
 from wiretape_replay.service.operations.reading import check_stream
 from wiretape_replay.service.operations.routing import Found, Route, find
-from wiretape_replay.session.streams import Streams
+from wiretape_replay.session.session_streams import SessionStreams
 
 
 class ScenarioSource:
@@ -25,7 +25,7 @@ class ScenarioSource:
     def __init__(
         self,
         doing: Doing,
-        streams: Streams,
+        streams: SessionStreams,
         guard: Guard,
         *,
         routes: Sequence[Route],

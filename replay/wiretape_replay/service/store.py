@@ -15,7 +15,7 @@ from wiretape.errors import InputError
 from wiretape.files import write_error
 from wiretape.safe_text import printable
 from wiretape_replay.service.engine import Command, Do
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 _APPLICATION = 0x77747376
 """In the file's head, so that nothing else is taken for one: `wtsv`."""
@@ -87,7 +87,7 @@ class Change:
     session: StoredSession | None = None
     commands: Sequence[tuple[int, Command]] = ()
     """With the numbers of their sessions."""
-    events: Sequence[tuple[int, int, Entry]] = ()
+    events: Sequence[tuple[int, int, LogEntry]] = ()
     """With the numbers of their sessions, and their places among those of the session, from 1."""
     answer: Kept | None = None
 
@@ -219,7 +219,7 @@ def _command_row(session: int, command: Command) -> tuple[object, ...]:
     return session, command.time_ns, command.do.value, command.run_id, body
 
 
-def _event_rows(events: Iterable[tuple[int, int, Entry]]) -> Iterator[tuple[object, ...]]:
+def _event_rows(events: Iterable[tuple[int, int, LogEntry]]) -> Iterator[tuple[object, ...]]:
     for session, place, entry in events:
         yield session, place, entry.time_ns, entry.id, entry.type, entry.run_id, entry.data
 

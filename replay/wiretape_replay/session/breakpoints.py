@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Breakpoint:
     finding: str | None = None
     """The code of a finding about the event, or its beginning; empty: any finding."""
 
-    def fits(self, entry: Entry) -> bool:
+    def fits(self, entry: LogEntry) -> bool:
         """Whether the playhead stops before `entry`."""
         return (
             (self.type is None or (entry.type is not None and fnmatchcase(entry.type, self.type)))

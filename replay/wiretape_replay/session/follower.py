@@ -6,7 +6,7 @@ those after its cursor; everything ahead of the playhead is live, and comes as t
 
 from collections.abc import Iterator
 
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 
 class UnknownCursorError(LookupError):
@@ -16,7 +16,7 @@ class UnknownCursorError(LookupError):
 class Follower:
     """Says what one connected stream is to be sent next."""
 
-    def __init__(self, log: Log, playhead: int, *, cursor: str | None, deltas: bool) -> None:
+    def __init__(self, log: SessionLog, playhead: int, *, cursor: str | None, deltas: bool) -> None:
         """`playhead` is its place when the client connected.
 
         Raises UnknownCursorError for a cursor that names no event behind the playhead: the service cannot have
@@ -37,7 +37,7 @@ class Follower:
         """The place of the entry that is looked at next."""
         return self._next
 
-    def take(self, playhead: int) -> Iterator[Entry]:
+    def take(self, playhead: int) -> Iterator[LogEntry]:
         """What the stream carries up to the playhead, which may have moved; in the log's order, each entry once."""
         while self._next < min(playhead, len(self._log)):
             entry = self._log.entries[self._next]
@@ -45,7 +45,7 @@ class Follower:
             if self._carries(entry):
                 yield entry
 
-    def _carries(self, entry: Entry) -> bool:
+    def _carries(self, entry: LogEntry) -> bool:
         if self._next <= self._live:
             return entry.kind is EntryKind.DURABLE
         return self._deltas or not entry.is_delta

@@ -8,7 +8,7 @@ from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.session import Session
-from wiretape_replay.session.streams import Streamed, Streams
+from wiretape_replay.session.session_streams import SessionStreams, StreamRequest
 from wiretape_replay.tape.player import TapePlayer
 
 
@@ -16,7 +16,7 @@ class SessionPlayer:
     """Answers streams by the playhead of their session, and all other requests as tape mode does."""
 
     def __init__(
-        self, sessions: Mapping[str, Session], *, known: frozenset[str], others: TapePlayer, streams: Streams
+        self, sessions: Mapping[str, Session], *, known: frozenset[str], others: TapePlayer, streams: SessionStreams
     ) -> None:
         """`known` are the ids of all sessions there are, also of those without a stream.
 
@@ -29,7 +29,7 @@ class SessionPlayer:
         self._streams = streams
 
     @property
-    def streamed(self) -> list[Streamed]:
+    def streamed(self) -> list[StreamRequest]:
         """The streams that were asked for, in order."""
         return self._streams.streamed
 

@@ -7,7 +7,7 @@ import math
 from enum import StrEnum
 
 from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.log import Entry, EntryKind, Log
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 
 class Step(StrEnum):
@@ -17,7 +17,7 @@ class Step(StrEnum):
     DURABLE = "durable"
     FINDING = "finding"
 
-    def fits(self, entry: Entry) -> bool:
+    def fits(self, entry: LogEntry) -> bool:
         """Whether a step ends behind `entry`."""
         if self is Step.DURABLE:
             return entry.kind is EntryKind.DURABLE
@@ -32,7 +32,7 @@ class Playhead:
     It stands until `start`: the clock of a session begins when its first stream connects.
     """
 
-    def __init__(self, log: Log, *, speed: float = 1.0, paused: bool = False) -> None:
+    def __init__(self, log: SessionLog, *, speed: float = 1.0, paused: bool = False) -> None:
         """`speed`: so many times as fast as the log was recorded; infinity: at once."""
         self.log = log
         self.speed = speed
@@ -105,7 +105,7 @@ class Playhead:
         if self.started and not self.at_end and self.stopped_by is not None:
             self._pass()
 
-    def step(self, to: Step, now_ns: int) -> Entry | None:
+    def step(self, to: Step, now_ns: int) -> LogEntry | None:
         """Pause, and pass entries up to and with the next that `to` fits.  Returns it; None at the end of the log.
 
         Breakpoints do not hold a step up.
@@ -151,7 +151,7 @@ class Playhead:
             self._anchor = (self._anchor[0], entry.time_ns)
         return self.paused
 
-    def _pass(self) -> Entry:
+    def _pass(self) -> LogEntry:
         entry = self.log.entries[self.place]
         then_ns, position_ns = self._anchor
         if self.paused:

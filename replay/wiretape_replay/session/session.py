@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from wiretape_replay.front.head import Head
-from wiretape_replay.session.log import Log
+from wiretape_replay.session.session_log import SessionLog
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -12,7 +12,7 @@ KEEP_ALIVE = b": keep-alive\n\n"
 class Session:
     """A session's log, and how its streams look."""
 
-    log: Log
+    log: SessionLog
     head: Head
     """Of every stream of it; chunked."""
     keep_alive: bytes = KEEP_ALIVE

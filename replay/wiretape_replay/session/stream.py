@@ -6,14 +6,14 @@ from itertools import islice, takewhile
 from wiretape.observations import Ending
 from wiretape_replay.faults.performing import FaultyStream
 from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
-from wiretape_replay.session.drive import Drive
 from wiretape_replay.session.follower import Follower
-from wiretape_replay.session.log import Entry, EntryKind
-from wiretape_replay.session.silence import Silence
+from wiretape_replay.session.idle_timer import IdleTimer
+from wiretape_replay.session.playhead_clock import PlayheadClock
+from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 
 async def give(
-    line: Line, drive: Drive, follower: Follower, keep_alive: bytes, faulty: FaultyStream | None = None
+    line: Line, drive: PlayheadClock, follower: Follower, keep_alive: bytes, faulty: FaultyStream | None = None
 ) -> None:
     """Send the stream on `line`, whose head is sent, until it ends.  Raises ConnectionError when the client leaves.
 
@@ -27,7 +27,13 @@ async def give(
 
 
 async def _give(
-    line: Line, drive: Drive, follower: Follower, keep_alive: bytes, faulty: FaultyStream | None, *, silence: Silence
+    line: Line,
+    drive: PlayheadClock,
+    follower: Follower,
+    keep_alive: bytes,
+    faulty: FaultyStream | None,
+    *,
+    silence: IdleTimer,
 ) -> None:
     playhead, resets = drive.playhead, drive.resets
     drive.start()
@@ -57,7 +63,7 @@ async def _give(
     line.close()
 
 
-async def _pass(due: Sequence[Entry], line: Line, faulty: FaultyStream | None) -> bool:
+async def _pass(due: Sequence[LogEntry], line: Line, faulty: FaultyStream | None) -> bool:
     """Send entries, with faults one at a time; True when that ended the stream."""
     if faulty is not None:
         return await _pass_faulty(due[0], line, faulty)
@@ -68,7 +74,7 @@ async def _pass(due: Sequence[Entry], line: Line, faulty: FaultyStream | None) -
     return ending is not None
 
 
-async def _pass_faulty(entry: Entry, line: Line, faulty: FaultyStream) -> bool:
+async def _pass_faulty(entry: LogEntry, line: Line, faulty: FaultyStream) -> bool:
     if _is_sent(entry):
         return await faulty.send(entry)
     if not await faulty.flush():
@@ -76,7 +82,7 @@ async def _pass_faulty(entry: Entry, line: Line, faulty: FaultyStream) -> bool:
     return True
 
 
-def _is_sent(entry: Entry) -> bool:
+def _is_sent(entry: LogEntry) -> bool:
     return entry.kind is not EntryKind.ENDING
 
 

@@ -11,7 +11,7 @@ from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.front.answer import Answer
 from wiretape_replay.front.asked import NO_BODY, Asked, Body, BodyReader
 from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
-from wiretape_replay.pace import Clock, Pace
+from wiretape_replay.playback_speed import PlaybackClock, PlaybackSpeed
 from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.nearest import explain
 from wiretape_replay.tape.plan import End, Plan, plan_of
@@ -47,7 +47,7 @@ class TapePlayer:
     def __init__(
         self,
         recording: Recording,
-        pace: Pace,
+        pace: PlaybackSpeed,
         log: Callable[[str], None],
         *,
         matching: Matching | None = None,
@@ -90,7 +90,7 @@ class TapePlayer:
         await clock.reach(plan.end_ns)
         await _end(plan.end_after(sent), line)
 
-    async def _play_body(self, exchange: Exchange, plan: Plan, line: Line, clock: Clock) -> int:
+    async def _play_body(self, exchange: Exchange, plan: Plan, line: Line, clock: PlaybackClock) -> int:
         """Returns how many bytes of body were sent."""
         sent = 0
         due: list[bytes] = []

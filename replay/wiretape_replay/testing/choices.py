@@ -15,7 +15,7 @@ from wiretape_replay.answers.settings import service_in, treatment_of
 from wiretape_replay.faults.reading import script_in
 from wiretape_replay.faults.script import Script
 from wiretape_replay.judging.reports import CLIENT_RULES
-from wiretape_replay.pace import Pace
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.serving import Options
 from wiretape_replay.tape.matching import Matching, Order, Repeat
 
@@ -82,7 +82,7 @@ class Choices:
         service = given.get("service")
         options = Options(
             mode,
-            Pace.of(given.get("speed", "max")),
+            PlaybackSpeed.of(given.get("speed", "max")),
             paused=paused,
             own_playhead=own,
             matching=_matching(given),

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Unpack
 
 from wiretape.control_protocol import PATIENCE_S
+from wiretape_replay.control.control_state import SessionState, State
 from wiretape_replay.control.handle import What, Where
-from wiretape_replay.control.operations import Until
-from wiretape_replay.control.state import SessionState, State
+from wiretape_replay.control.playhead_control import Until
 from wiretape_replay.running import RunningReplay, start_replay
 from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Step
-from wiretape_replay.session.streams import Streamed
+from wiretape_replay.session.session_log import LogEntry
+from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.tape.player import Missed
 from wiretape_replay.tape.tape import Entry as Recorded
 from wiretape_replay.testing.choices import Choices
@@ -50,7 +50,7 @@ class JudgedReplay(Heard):
         """See SessionHandle."""
         self.session().resume()
 
-    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> Entry | None:
+    def step(self, to: Step | str = Step.EVENT, *, count: int = 1) -> LogEntry | None:
         """See SessionHandle."""
         return self.session().step(to, count=count)
 
@@ -80,7 +80,7 @@ class JudgedReplay(Heard):
         return await self.session().async_wait(until, timeout_s=timeout_s)
 
     @property
-    def streams(self) -> list[Streamed]:
+    def streams(self) -> list[StreamRequest]:
         """The streams of sessions that were asked for so far, in order; none in tape mode."""
         player = self._running.replay.player
         return list(player.streamed) if player is not None else []

@@ -13,7 +13,7 @@ from wiretape_replay.running import RunningService, start_scenario
 from wiretape_replay.service.assumptions import default_setup, setup_in
 from wiretape_replay.service.scenario.steps import Scenario
 from wiretape_replay.service.serving import ServeOptions
-from wiretape_replay.session.streams import Streamed
+from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.testing.choices import faults_in, refuse_others, rules, table_given, threshold
 from wiretape_replay.testing.heard import Heard
 from wiretape_replay.testing.listening import Listener
@@ -106,7 +106,7 @@ class JudgedService(Heard):
         self._running.advance(seconds)
 
     @property
-    def streams(self) -> list[Streamed]:
+    def streams(self) -> list[StreamRequest]:
         """The streams of sessions that were asked for so far, in order."""
         return list(self._running.service.streams.streamed)
 

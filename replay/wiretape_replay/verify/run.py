@@ -9,7 +9,7 @@ from wiretape.observations import Side
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.safe_text import shorten
 from wiretape_replay.front.server import Front
-from wiretape_replay.pace import Pace
+from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.tape.matching import Matching, Order
 from wiretape_replay.tape.player import TapePlayer
 from wiretape_replay.verify.compare import Comparison, Difference
@@ -65,7 +65,7 @@ async def verify(recording_path: Path | str, *, patience_s: float = 10) -> Verif
     Raises RecordingError for a file that cannot be played.
     """
     with open_recording(recording_path) as recording:
-        player = TapePlayer(recording, Pace.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
+        player = TapePlayer(recording, PlaybackSpeed.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
         front = Front(player, lambda _: None)
         try:
             return await _Verifier(recording, player, await front.start("127.0.0.1", 0), patience_s).run()

@@ -8,7 +8,7 @@ from wiretape.contract import DELTA_TYPES
 from wiretape.observations import Ending
 from wiretape_replay.service.engine.ids import made_id
 from wiretape_replay.service.engine.model import Emitted
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.session_log import EntryKind
 
 Content = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _NOTHING: Mapping[str, Any] = {}

@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.observations import Ending
 from wiretape_replay.answers.reasons import ActiveRun, Reason
-from wiretape_replay.session.log import EntryKind
+from wiretape_replay.session.session_log import EntryKind
 
 
 class RunStatus(StrEnum):

@@ -4,16 +4,16 @@ import orjson
 
 from wiretape_replay.service.engine.model import Emitted
 from wiretape_replay.session.frames import event_frame
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.session_log import LogEntry
 
 
-def entry_of(emitted: Emitted) -> Entry:
+def entry_of(emitted: Emitted) -> LogEntry:
     """The entry of the session's log."""
     document = emitted.document
     if document is None:
-        return Entry(emitted.kind, emitted.time_ns, ending=emitted.ending)
+        return LogEntry(emitted.kind, emitted.time_ns, ending=emitted.ending)
     data = document.get("data")
-    return Entry(
+    return LogEntry(
         kind=emitted.kind,
         time_ns=emitted.time_ns,
         data=event_frame(document["type"], orjson.dumps(document), document.get("id")),

@@ -5,10 +5,10 @@ from itertools import pairwise
 from operator import attrgetter
 
 from wiretape.rules.words import number
-from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
 
 
-def in_order(carried: Sequence[Sequence[Piece]]) -> tuple[list[Piece], str]:
+def in_order(carried: Sequence[Sequence[DraftEntry]]) -> tuple[list[DraftEntry], str]:
     """Every event of `carried` once, and why that is not the order of their sequences (empty when it is).
 
     `carried` are the events of each connection, in the order in which it carried them and each once; the
@@ -22,7 +22,7 @@ def in_order(carried: Sequence[Sequence[Piece]]) -> tuple[list[Piece], str]:
     return ordered, trouble
 
 
-def _trouble(carried: Sequence[Sequence[Piece]], every: Sequence[Piece]) -> str:
+def _trouble(carried: Sequence[Sequence[DraftEntry]], every: Sequence[DraftEntry]) -> str:
     """Why the sequences give no order; empty when they do."""
     bare = sum(piece.sequence is None for piece in every)
     if bare:
@@ -36,21 +36,21 @@ def _trouble(carried: Sequence[Sequence[Piece]], every: Sequence[Piece]) -> str:
     return ""
 
 
-def _number(piece: Piece) -> int:
+def _number(piece: DraftEntry) -> int:
     return piece.sequence or 0
 
 
-def _shown(piece: Piece) -> str:
+def _shown(piece: DraftEntry) -> str:
     return number(_number(piece))
 
 
-def _as_first_seen(carried: Sequence[Sequence[Piece]]) -> list[Piece]:
+def _as_first_seen(carried: Sequence[Sequence[DraftEntry]]) -> list[DraftEntry]:
     """By time, but what a connection replayed in front of an event that was known stays in front of it."""
-    known: set[Piece] = set()
-    in_front: dict[Piece, list[Piece]] = {}
-    free: list[Piece] = []
+    known: set[DraftEntry] = set()
+    in_front: dict[DraftEntry, list[DraftEntry]] = {}
+    free: list[DraftEntry] = []
     for pieces in carried:
-        new: list[Piece] = []
+        new: list[DraftEntry] = []
         for piece in pieces:
             if piece not in known:
                 new.append(piece)
@@ -63,7 +63,7 @@ def _as_first_seen(carried: Sequence[Sequence[Piece]]) -> list[Piece]:
     return list(_unfolded(free, in_front))
 
 
-def _unfolded(pieces: Sequence[Piece], in_front: dict[Piece, list[Piece]]) -> Iterator[Piece]:
+def _unfolded(pieces: Sequence[DraftEntry], in_front: dict[DraftEntry, list[DraftEntry]]) -> Iterator[DraftEntry]:
     """Each piece after those that belong in front of it."""
     ahead = list(reversed(pieces))
     while ahead:

@@ -6,16 +6,16 @@ from dataclasses import dataclass, field
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.rules.words import number, quoted
-from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
 
 _MOST_NAMED = 3
 
 
 @dataclass(slots=True)
-class Oddities:
+class LogWarnings:
     """Notes while a log is built; each becomes at most one sentence."""
 
-    durable: Sequence[Piece] = ()
+    durable: Sequence[DraftEntry] = ()
     """The durable events in order."""
     earlier: Sequence[tuple[int, str]] = ()
     """Exchanges that went on after the cursor of an event that the recording does not show, and that cursor."""

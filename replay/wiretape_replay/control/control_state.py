@@ -7,9 +7,9 @@ from enum import StrEnum
 
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.drive import Drive
-from wiretape_replay.session.log import Entry
 from wiretape_replay.session.playhead import Playhead
+from wiretape_replay.session.playhead_clock import PlayheadClock
+from wiretape_replay.session.session_log import LogEntry
 
 _MS = 1_000_000
 
@@ -128,7 +128,7 @@ def speed_of(speed: float) -> float | str:
     return "max" if speed == math.inf else speed
 
 
-def entry_state(entry: Entry, place: int) -> EntryState:
+def entry_state(entry: LogEntry, place: int) -> EntryState:
     """What there is to know of an entry at a place."""
     return EntryState(
         place=place,
@@ -145,7 +145,7 @@ def entry_state(entry: Entry, place: int) -> EntryState:
     )
 
 
-def session_state(drive: Drive, connected: Collection[Connected], playheads: int, now_ns: int) -> SessionState:
+def session_state(drive: PlayheadClock, connected: Collection[Connected], playheads: int, now_ns: int) -> SessionState:
     """What there is to know of a session; `connected` may hold streams of others."""
     playhead = drive.playhead
     log, place, status = playhead.log, playhead.place, Status.of(playhead)

@@ -15,7 +15,7 @@ _PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class ControlClient:
     """Where a replay listens, and the token that it said.
 
     It is asked directly: a proxy or a redirection would see the token.
@@ -26,7 +26,7 @@ class Remote:
     token: str
 
     @classmethod
-    def at(cls, url: str, token: str) -> "Remote":
+    def at(cls, url: str, token: str) -> "ControlClient":
         """The replay at a URL.  Raises InputError."""
         try:
             where = urlsplit(url)

@@ -4,27 +4,27 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.rules.log import fingerprint
 from wiretape.rules.message import Message
 from wiretape.sse import Frame, FrameKind, Parser
-from wiretape_replay.session.recorded.oddities import Oddities
-from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
+from wiretape_replay.session.recorded.log_warnings import LogWarnings
 
 
-class Join:
+class DurableEvents:
     """Takes durable events as connections carried them, and tells copies from new ones."""
 
-    def __init__(self, odd: Oddities) -> None:
+    def __init__(self, odd: LogWarnings) -> None:
         self._odd = odd
-        self._known: dict[str | int | None, Piece] = {}
-        self._others: dict[str | int | None, list[Piece]] = {}
+        self._known: dict[str | int | None, DraftEntry] = {}
+        self._others: dict[str | int | None, list[DraftEntry]] = {}
         """Different events with the id of one that is known."""
 
     def __len__(self) -> int:
         return len(self._known) + sum(map(len, self._others.values()))
 
-    def find(self, identity: str | None) -> Piece | None:
+    def find(self, identity: str | None) -> DraftEntry | None:
         """The event that came first with this id."""
         return None if identity is None else self._known.get(identity)
 
-    def take(self, piece: Piece) -> Piece | None:
+    def take(self, piece: DraftEntry) -> DraftEntry | None:
         """The event that `piece` is a copy of, or itself when it is new; None when it came on this connection before.
 
         Of the copies of an event the one that came first is kept.
@@ -44,7 +44,7 @@ class Join:
         event.carried_by = piece.exchange
         return event
 
-    def _original(self, first: Piece, piece: Piece) -> Piece:
+    def _original(self, first: DraftEntry, piece: DraftEntry) -> DraftEntry:
         """What `piece`, in other bytes than the `first` of its id, is a copy of; or itself."""
         for other in self._others.get(piece.key, ()):
             if other.data == piece.data:

@@ -27,7 +27,7 @@ class EntryKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """One thing at one place of the log."""
 
     kind: EntryKind
@@ -60,12 +60,12 @@ class Entry:
         return self.type in DELTA_TYPES
 
 
-class Log:
+class SessionLog:
     """The entries of one session.  A *place* is an index into them; place `len(log)` is behind the last."""
 
-    def __init__(self, session_id: str, entries: Sequence[Entry] = ()) -> None:
+    def __init__(self, session_id: str, entries: Sequence[LogEntry] = ()) -> None:
         self.session_id = session_id
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self._places: dict[str, int] = {}
         self._stripped: dict[str, str | None] = {}
         """The id with space at its ends that is meant without it; None where several could be."""
@@ -75,7 +75,7 @@ class Log:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def append(self, entry: Entry) -> None:
+    def append(self, entry: LogEntry) -> None:
         """Add an entry at the end.  Where an id comes twice, the first is the one that a cursor names."""
         if entry.kind is EntryKind.DURABLE and entry.id is not None:
             self.know(entry.id, len(self.entries))

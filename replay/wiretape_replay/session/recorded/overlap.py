@@ -8,15 +8,15 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from wiretape.contract import DELTA_TYPES
-from wiretape_replay.session.recorded.connection import Stretch
-from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
+from wiretape_replay.session.recorded.recorded_connection import Stretch
 
 _BY_TIME = attrgetter("time_ns")
 _LATER_NS = 1_000_000_000
 """How much later than on one connection the same event may come on another."""
 
 
-def woven(stretches: Sequence[Stretch]) -> Iterator[Piece]:
+def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[DraftEntry]:
     """The pieces of stretches between the same two durable events, in the order of the log.
 
     Of stretches that overlap in time each event comes once; others come one after the other.
@@ -56,7 +56,7 @@ def _joined(first: Stretch, second: Stretch) -> Stretch:
     return joined
 
 
-def _with_missing(rich: Stretch, poor: Stretch) -> list[Piece]:
+def _with_missing(rich: Stretch, poor: Stretch) -> list[DraftEntry]:
     """The pieces of `rich`, and those of `poor` that it lacks."""
     shared = rich.pieces
     if rich.deltas != poor.deltas:

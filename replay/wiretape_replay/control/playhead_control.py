@@ -13,12 +13,12 @@ from wiretape.control_protocol import MOST_STEPS
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 from wiretape_replay.control import checks
-from wiretape_replay.control.state import Requests, SessionState, State, Status, session_state, speed_of
+from wiretape_replay.control.control_state import Requests, SessionState, State, Status, session_state, speed_of
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.drives import Drives
-from wiretape_replay.session.log import Entry, Log
 from wiretape_replay.session.playhead import Step
+from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.session_log import LogEntry, SessionLog
 
 _LISTED = 10
 """How many sessions a message names."""
@@ -39,7 +39,7 @@ class Until(StrEnum):
     """A stream is connected."""
 
 
-class Operations:
+class PlayheadControl:
     """Moves the playheads of a replay, and says where they are.
 
     Where clients have playheads of their own, a session's operations are about all of them, apart from step,
@@ -48,8 +48,8 @@ class Operations:
 
     def __init__(
         self,
-        drives: Drives,
-        logs: Mapping[str, Log],
+        drives: Playheads,
+        logs: Mapping[str, SessionLog],
         *,
         connected: Collection[Connected] = (),
         requests: Callable[[], Requests] = Requests,
@@ -95,7 +95,7 @@ class Operations:
             for drive in self._drives.all_of(log):
                 drive.resume()
 
-    def step(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> Entry | None:
+    def step(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> LogEntry | None:
         """Pause, and pass entries up to and with the `count`-th next that `to` fits.
 
         Returns that; None when the log ended before.  Raises InputError.
@@ -103,11 +103,11 @@ class Operations:
         passed = self.steps(session_id, to, count)
         return passed[-1] if len(passed) == count else None
 
-    def steps(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> list[Entry]:
+    def steps(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> list[LogEntry]:
         """The same; returns all that `to` fits, fewer than `count` when the log ended before.  Raises InputError."""
         checks.whole(count, "How many steps", 1, MOST_STEPS)
         drive = self._drives.of(self._log(session_id))
-        passed: list[Entry] = []
+        passed: list[LogEntry] = []
         while len(passed) < count and (entry := drive.step(to)) is not None:
             passed.append(entry)
         return passed
@@ -187,17 +187,17 @@ class Operations:
             return False
         return True
 
-    def _has_come(self, log: Log, until: Until) -> bool:
+    def _has_come(self, log: SessionLog, until: Until) -> bool:
         if until is Until.CONNECTED:
             return any(stream.drive.playhead.log is log for stream in self._connected)
         status = Status.of(self._drives.of(log).playhead)
         return status.stands if until is Until.STANDING else status.value == until.value
 
-    def _state(self, log: Log) -> SessionState:
+    def _state(self, log: SessionLog) -> SessionState:
         drives = self._drives.all_of(log)
         return session_state(drives[-1], self._connected, len(drives), time.monotonic_ns())
 
-    def _seek_time(self, log: Log, time_s: float) -> None:
+    def _seek_time(self, log: SessionLog, time_s: float) -> None:
         checks.number(time_s, "A time to seek")
         if not 0 <= time_s < math.inf:
             raise InputError("A time to seek is a number of seconds from the beginning of the log.")
@@ -209,12 +209,12 @@ class Operations:
             for drive in self._drives.all_of(log):
                 drive.set_breakpoints(change(drive.playhead.breakpoints))
 
-    def _every(self, session_id: str | None) -> list[Log]:
+    def _every(self, session_id: str | None) -> list[SessionLog]:
         if session_id is None and self._logs:
             return list(self._logs.values())
         return [self._log(session_id)]
 
-    def _log(self, session_id: str | None) -> Log:
+    def _log(self, session_id: str | None) -> SessionLog:
         """The log of a session; None: of the only one."""
         if not self._logs:
             raise InputError("There is no playhead: in tape mode, and without recorded streams, there is none to move.")
@@ -232,7 +232,7 @@ class Operations:
         return ", ".join(names[:_LISTED]) + more
 
 
-def _place(log: Log, sequence: int | None, event: str | None, place: int | None) -> int:
+def _place(log: SessionLog, sequence: int | None, event: str | None, place: int | None) -> int:
     if sequence is not None:
         found = log.after_sequence(sequence)
         if found is None:

@@ -33,7 +33,7 @@ class GroupedCommand(click.Command):
                 formatter.write_dl(records)
 
 
-def group_of(title: str) -> Callable[..., Callable[[_F], _F]]:
+def option_group(title: str) -> Callable[..., Callable[[_F], _F]]:
     """`click.option` for the options of one group."""
 
     def option(*names: str, **attributes: Any) -> Callable[[_F], _F]:

@@ -13,9 +13,9 @@ from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 from wiretape_replay.control import feed
 from wiretape_replay.control.admission import Caller, refusal
+from wiretape_replay.control.control_state import entry_state
 from wiretape_replay.control.fields import Fields
-from wiretape_replay.control.operations import Operations, UnknownSessionError, Until
-from wiretape_replay.control.state import entry_state
+from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError, Until
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
 
@@ -35,10 +35,10 @@ _Document = Mapping[str, object]
 _Operation = Callable[[Fields], Awaitable[_Document]]
 
 
-class Control:
+class ControlApi:
     """Answers every request under `/_wiretape/`."""
 
-    def __init__(self, operations: Operations, token: str) -> None:
+    def __init__(self, operations: PlayheadControl, token: str) -> None:
         self._operations = operations
         self._token = token
         self._request_ids = count(1)

@@ -13,19 +13,19 @@ class Timer(Protocol):
         ...
 
 
-Later = Callable[[float, Callable[[], None]], Timer]
+CallLater = Callable[[float, Callable[[], None]], Timer]
 """Lets something happen after so many seconds."""
 
 
-def really_later(delay_s: float, happen: Callable[[], None]) -> Timer:
+def call_later(delay_s: float, happen: Callable[[], None]) -> Timer:
     """By the clock of the event loop."""
     return asyncio.get_running_loop().call_later(delay_s, happen)
 
 
-class Silence:
+class IdleTimer:
     """Watches over one stream: whatever else happens, its silence goes on until it is broken."""
 
-    def __init__(self, after_s: float, later: Later) -> None:
+    def __init__(self, after_s: float, later: CallLater) -> None:
         """It is long after `after_s` seconds, which `later` measures."""
         self.is_long = False
         self.ended: Callable[[], None] = lambda: None

@@ -10,27 +10,27 @@ from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.words import quoted
 from wiretape_replay.front.head import Framing, Head
-from wiretape_replay.session.log import Log
-from wiretape_replay.session.recorded.connection import Connection, Findings, Reader, Stretch
-from wiretape_replay.session.recorded.joining import Join
-from wiretape_replay.session.recorded.oddities import Oddities
+from wiretape_replay.session.recorded.draft_entry import DraftEntry
+from wiretape_replay.session.recorded.durable_events import DurableEvents
+from wiretape_replay.session.recorded.log_warnings import LogWarnings
 from wiretape_replay.session.recorded.order import in_order
-from wiretape_replay.session.recorded.piece import Piece
+from wiretape_replay.session.recorded.overlap import merge_stretches
+from wiretape_replay.session.recorded.recorded_connection import ConnectionReader, Findings, RecordedConnection, Stretch
 from wiretape_replay.session.recorded.timing import (
     drop_outlived_endings,
     keep_one_comment_source,
     never_back,
     with_keep_alives,
 )
-from wiretape_replay.session.recorded.weaving import woven
 from wiretape_replay.session.session import KEEP_ALIVE, Session
+from wiretape_replay.session.session_log import SessionLog
 
 _RENEWED = {"content-length", "content-encoding", "transfer-encoding"}
 """Headers that say how a body was sent."""
 _CHUNKED = ("Transfer-Encoding", "chunked")
 
 
-def sessions_of(recording: Recording, say: Callable[[str], None]) -> dict[str, Session]:
+def build_sessions(recording: Recording, say: Callable[[str], None]) -> dict[str, Session]:
     """The sessions of which a stream was recorded, by their ids.
 
     `say` takes a sentence for each thing that is odd about one.  Raises RecordingError when the file is damaged.
@@ -42,7 +42,7 @@ def sessions_of(recording: Recording, say: Callable[[str], None]) -> dict[str, S
     findings = _findings(recording)
     sessions = {}
     for session_id, exchanges in asked.items():
-        odd = Oddities()
+        odd = LogWarnings()
         session = _session(recording, session_id, exchanges, findings, odd)
         if session is not None:
             sessions[session_id] = session
@@ -53,22 +53,22 @@ def sessions_of(recording: Recording, say: Callable[[str], None]) -> dict[str, S
     return sessions
 
 
-def named_sessions(recording: Recording) -> frozenset[str]:
+def find_session_ids(recording: Recording) -> frozenset[str]:
     """The ids of all sessions that requests of the recording name.  Raises RecordingError."""
     named = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
     return frozenset(session_id for session_id in named if session_id is not None)
 
 
 def _session(
-    recording: Recording, session_id: str, exchanges: Iterable[Exchange], findings: Findings, odd: Oddities
+    recording: Recording, session_id: str, exchanges: Iterable[Exchange], findings: Findings, odd: LogWarnings
 ) -> Session | None:
     """One session from all requests for its stream; None when none was answered with one."""
-    join = Join(odd)
+    join = DurableEvents(odd)
     connections = []
     for exchange in sorted(exchanges, key=_begun):
         if _is_given(exchange):
             body = recording.body(exchange.number, Side.RESPONSE)
-            connections.append(Reader(exchange, join, findings, odd).read(body))
+            connections.append(ConnectionReader(exchange, join, findings, odd).read(body))
         else:
             odd.refused[_outcome(exchange)] += 1
     if not connections or connections[0].exchange.response is None:
@@ -78,7 +78,9 @@ def _session(
     return Session(log, _stream_head(connections[0].exchange.response), comment or KEEP_ALIVE)
 
 
-def _log(session_id: str, connections: Sequence[Connection], join: Join, comment: bytes, odd: Oddities) -> Log:
+def _log(
+    session_id: str, connections: Sequence[RecordedConnection], join: DurableEvents, comment: bytes, odd: LogWarnings
+) -> SessionLog:
     durable, odd.out_of_order = in_order([connection.durable for connection in connections])
     odd.durable = durable
     earlier = [one for one in connections if one.cursor is not None and join.find(one.cursor) is None]
@@ -89,12 +91,14 @@ def _log(session_id: str, connections: Sequence[Connection], join: Join, comment
     never_back(pieces)
     pieces = with_keep_alives(pieces, connections, comment)
     origin_ns = min(connection.exchange.request.time_ns for connection in connections)
-    log = Log(session_id, [piece.entry(piece.time_ns - origin_ns) for piece in pieces])
+    log = SessionLog(session_id, [piece.entry(piece.time_ns - origin_ns) for piece in pieces])
     _know_earlier_cursors(log, earlier, pieces)
     return log
 
 
-def _in_place(connections: Iterable[Connection], durable: Sequence[Piece], join: Join) -> list[Piece]:
+def _in_place(
+    connections: Iterable[RecordedConnection], durable: Sequence[DraftEntry], join: DurableEvents
+) -> list[DraftEntry]:
     """The durable events, and behind each what came between it and the next."""
     never_back(durable)
     times = [piece.time_ns for piece in durable]
@@ -103,15 +107,15 @@ def _in_place(connections: Iterable[Connection], durable: Sequence[Piece], join:
         cursor = join.find(connection.cursor)
         for stretch in filter(None, connection.stretches):
             between[_place(stretch, cursor, times)].append(stretch)
-    pieces = list(woven(between.get(-1, ())))
+    pieces = list(merge_stretches(between.get(-1, ())))
     for place, piece in enumerate(durable):
         pieces.append(piece)
         if place in between:
-            pieces += woven(between[place])
+            pieces += merge_stretches(between[place])
     return pieces
 
 
-def _place(stretch: Stretch, cursor: Piece | None, times: Sequence[int]) -> int:
+def _place(stretch: Stretch, cursor: DraftEntry | None, times: Sequence[int]) -> int:
     """The place of the durable event that a stretch comes after; -1 when it comes before all."""
     if stretch.after is not None:
         return stretch.after.place
@@ -123,7 +127,7 @@ def _place(stretch: Stretch, cursor: Piece | None, times: Sequence[int]) -> int:
     return bisect_right(times, first_ns) - 1
 
 
-def _know_earlier_cursors(log: Log, earlier: Sequence[Connection], pieces: Sequence[Piece]) -> None:
+def _know_earlier_cursors(log: SessionLog, earlier: Sequence[RecordedConnection], pieces: Sequence[DraftEntry]) -> None:
     """Let cursors that were accepted, though their events are not recorded, name the place before what they got."""
     places = {piece: place for place, piece in enumerate(pieces)} if earlier else {}
     for connection in earlier:
@@ -160,7 +164,7 @@ def _findings(recording: Recording) -> Findings:
     return {place: tuple(found) for place, found in codes.items()}
 
 
-def _usual_comment(connections: Iterable[Connection]) -> bytes | None:
+def _usual_comment(connections: Iterable[RecordedConnection]) -> bytes | None:
     """The comment that came most often, with the blank line behind it if it had one; of several the first."""
     seen = Counter(
         piece.data for connection in connections for stretch in connection.stretches for piece in stretch.comments

@@ -7,15 +7,15 @@ from collections.abc import Callable
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.log import Entry
+from wiretape_replay.session.idle_timer import CallLater, IdleTimer, call_later
 from wiretape_replay.session.playhead import Playhead, Step
-from wiretape_replay.session.silence import Later, Silence, really_later
+from wiretape_replay.session.session_log import LogEntry
 
 _LEAST_KEEP_ALIVE_S = 0.01
 """However fast a playhead moves, a stream that is sent nothing is not flooded."""
 
 
-class Drive:
+class PlayheadClock:
     """Moves one playhead and wakes the streams that follow it.  To be used in the event loop's thread."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Drive:
         *,
         changed: Callable[[], None] = lambda: None,
         keep_alive_s: float = KEEP_ALIVE_SECONDS,
-        later: Later = really_later,
+        later: CallLater = call_later,
     ) -> None:
         """`changed` is called whenever something was done to the playhead.
 
@@ -73,7 +73,7 @@ class Drive:
         self.playhead.resume(time.monotonic_ns())
         self._run()
 
-    def step(self, to: Step) -> Entry | None:
+    def step(self, to: Step) -> LogEntry | None:
         """See Playhead."""
         entry = self.playhead.step(to, time.monotonic_ns())
         self._run()
@@ -105,11 +105,11 @@ class Drive:
             self._timer.cancel()
             self._timer = None
 
-    def silence(self) -> Silence:
+    def silence(self) -> IdleTimer:
         """That of a stream that begins to follow."""
-        return Silence(self.keep_alive_s, self._later)
+        return IdleTimer(self.keep_alive_s, self._later)
 
-    async def moved(self, silence: Silence) -> bool:
+    async def moved(self, silence: IdleTimer) -> bool:
         """Wait until something is done to the playhead; False when it is the silence of a stream that became long."""
         if silence.is_long:
             return False

@@ -13,14 +13,14 @@ from wiretape_replay.faults.performing import FaultyLines
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.drives import Drives
 from wiretape_replay.session.follower import Follower, UnknownCursorError
+from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session import Session
 from wiretape_replay.session.stream import give
 
 
 @dataclass(frozen=True, slots=True)
-class Streamed:
+class StreamRequest:
     """A stream that was given, or refused."""
 
     session_id: str
@@ -32,19 +32,19 @@ class Streamed:
     """The code of the error that was answered instead."""
 
 
-class Streams:
+class SessionStreams:
     """Gives streams by the playheads of their sessions, and errors where something else is asked for."""
 
     def __init__(
         self,
-        drives: Drives,
+        drives: Playheads,
         request_ids: RequestIds,
         log: Callable[[str], None],
         faulty: FaultyLines | None = None,
     ) -> None:
         """`log` takes a line for each request.  `faulty` says which streams are sent with faults."""
         self.drives = drives
-        self.streamed: list[Streamed] = []
+        self.streamed: list[StreamRequest] = []
         self.connected: list[Connected] = []
         """The streams that have not ended, in the order in which they began."""
         self._log = log
@@ -62,13 +62,13 @@ class Streams:
         try:
             follower = Follower(session.log, place, cursor=cursor, deltas=deltas)
         except UnknownCursorError:
-            self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place, INVALID_CURSOR))
+            self.streamed.append(StreamRequest(session.log.session_id, cursor or sent, deltas, place, INVALID_CURSOR))
             message = f"The cursor {cursor} names no persisted event of session {session.log.session_id}."
             await self.refuse(asked, line, INVALID_CURSOR, message)
             if session.log.place_of(cursor or "") is not None:
                 self._log(f"  The event is on the log, but ahead of the playhead (at {place} of {len(session.log)}).")
             return
-        self.streamed.append(Streamed(session.log.session_id, cursor or sent, deltas, place))
+        self.streamed.append(StreamRequest(session.log.session_id, cursor or sent, deltas, place))
         since = f"after {cursor}" if cursor else "from the beginning"
         self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
         with self._counted(Connected(drive, follower, cursor or sent, deltas)):

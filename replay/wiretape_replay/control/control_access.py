@@ -17,14 +17,14 @@ def new_token() -> str:
     return secrets.token_hex(16)
 
 
-def usable(token: str) -> str:
+def check_token(token: str) -> str:
     """The token that somebody chose, if it can be sent in a header.  Raises InputError."""
     if not token or not token.isascii() or not token.isprintable() or token != token.strip():
         raise InputError("A control token is printable ASCII without space at its ends, and not empty.")
     return token
 
 
-def command_line(url: str, token: str | None) -> str | None:
+def control_command_line(url: str, token: str | None) -> str | None:
     """What controls the replay at `url`; None where it cannot be reached by a loopback address.
 
     Without `token`, whoever runs it has to know it.

@@ -10,10 +10,10 @@ import click
 from wiretape.control_protocol import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
 from wiretape.errors import InputError
 from wiretape_replay.control import telling
-from wiretape_replay.control.client import Remote
+from wiretape_replay.control.control_access import VARIABLE, check_token
+from wiretape_replay.control.control_client import ControlClient
 from wiretape_replay.control.handle import not_reached
-from wiretape_replay.control.operations import Until
-from wiretape_replay.control.tokens import VARIABLE, usable
+from wiretape_replay.control.playhead_control import Until
 from wiretape_replay.session.playhead import Step
 
 
@@ -44,10 +44,10 @@ class _Teller:
         click.echo(json.dumps(answer, indent=2) if self.as_json else "\n".join(_told(answer)))
 
     @property
-    def _remote(self) -> Remote:
+    def _remote(self) -> ControlClient:
         if self.token is None:
             raise InputError(f"Give the token that the replay said when it began: --token, or {VARIABLE}.")
-        return Remote.at(self.url, usable(self.token))
+        return ControlClient.at(self.url, check_token(self.token))
 
 
 def _told(answer: Mapping[str, Any]) -> Iterator[str]:

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from wiretape.observations import Ending
 from wiretape.rules.facts import call_ids, run_of
 from wiretape.rules.message import Message, Shape
-from wiretape_replay.session.log import Entry, EntryKind
+from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 
 @dataclass(slots=True, eq=False)
-class Piece:
+class DraftEntry:
     """What an entry holds, while its place and its time may still change.  Equal to itself only."""
 
     kind: EntryKind
@@ -37,15 +37,15 @@ class Piece:
         """What joins the copies of a durable event: its id, or its sequence when it has none."""
         return self.sequence if self.id is None else self.id
 
-    def become(self, other: "Piece") -> None:
+    def become(self, other: "DraftEntry") -> None:
         """Be what `other` is: a copy of the event that came before this one."""
         self.time_ns, self.data, self.exchange, self.event = other.time_ns, other.data, other.exchange, other.event
         self.type, self.sequence = other.type, other.sequence
         self.run_id, self.tool_call_id = other.run_id, other.tool_call_id
 
-    def entry(self, time_ns: int) -> Entry:
+    def entry(self, time_ns: int) -> LogEntry:
         """The entry at that time of the log."""
-        return Entry(
+        return LogEntry(
             self.kind,
             time_ns,
             self.data,
@@ -60,7 +60,7 @@ class Piece:
         )
 
 
-def piece_of(message: Message, exchange: int) -> Piece:
+def draft_of_message(message: Message, exchange: int) -> DraftEntry:
     """The piece for a message, read as the rules read it.
 
     With an id, whatever else it is, it is durable: clients may come back with that id.  A sequence alone says as much,
@@ -69,7 +69,7 @@ def piece_of(message: Message, exchange: int) -> Piece:
     identity = _id_of(message)
     durable = identity is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
     calls = call_ids(message)
-    return Piece(
+    return DraftEntry(
         EntryKind.DURABLE if durable else EntryKind.EPHEMERAL,
         message.time_ns,
         message.frame.raw,

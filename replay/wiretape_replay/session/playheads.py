@@ -4,13 +4,13 @@ from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observations import header
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.session.changes import Changes
-from wiretape_replay.session.drive import Drive
-from wiretape_replay.session.log import Log
+from wiretape_replay.session.idle_timer import CallLater, call_later
 from wiretape_replay.session.playhead import Playhead
-from wiretape_replay.session.silence import Later, really_later
+from wiretape_replay.session.playhead_clock import PlayheadClock
+from wiretape_replay.session.session_log import SessionLog
 
 
-class Drives:
+class Playheads:
     """The playheads of a replay: one a session, or one for each client that begins anew."""
 
     def __init__(
@@ -20,7 +20,7 @@ class Drives:
         paused: bool,
         own: bool,
         keep_alive_s: float = KEEP_ALIVE_SECONDS,
-        later: Later = really_later,
+        later: CallLater = call_later,
     ) -> None:
         """`own`: a stream without a cursor gets a playhead of its own, and one with a cursor goes on with it.
 
@@ -29,29 +29,29 @@ class Drives:
         self.speed = speed
         self.changes = Changes()
         """Of the playheads and of who follows them."""
-        self.shared: dict[str, Drive] = {}
+        self.shared: dict[str, PlayheadClock] = {}
         """The playhead of each session by its id: the one that all follow, or the latest."""
         self._paused = paused
         self._own = own
         self._keep_alive_s = keep_alive_s
         self._later = later
-        self._spare: dict[str, Drive] = {}
-        self._latest: dict[tuple[str, str], Drive] = {}
-        self._every: list[Drive] = []
+        self._spare: dict[str, PlayheadClock] = {}
+        self._latest: dict[tuple[str, str], PlayheadClock] = {}
+        self._every: list[PlayheadClock] = []
 
-    def of(self, log: Log) -> Drive:
+    def of(self, log: SessionLog) -> PlayheadClock:
         """The playhead of a session.  One that no stream has asked for yet is that of the next that begins anew."""
         drive = self.shared.get(log.session_id)
         if drive is None:
             drive = self._spare[log.session_id] = self._begin(log)
         return drive
 
-    def all_of(self, log: Log) -> list[Drive]:
+    def all_of(self, log: SessionLog) -> list[PlayheadClock]:
         """Every playhead of a session, the latest last; one at least."""
         latest = self.of(log)
         return [drive for drive in self._every if drive.playhead.log is log] if self._own else [latest]
 
-    def for_stream(self, log: Log, asked: Asked, cursor: str | None) -> Drive:
+    def for_stream(self, log: SessionLog, asked: Asked, cursor: str | None) -> PlayheadClock:
         """The playhead that the stream asked for follows."""
         if not self._own:
             return self.of(log)
@@ -73,12 +73,12 @@ class Drives:
             drive.stop()
         self.changes.close()
 
-    def _begin(self, log: Log) -> Drive:
+    def _begin(self, log: SessionLog) -> PlayheadClock:
         playhead = Playhead(log, speed=self.speed, paused=self._paused)
         latest = self.shared.get(log.session_id)
         if latest is not None:
             playhead.breakpoints = list(latest.playhead.breakpoints)
-        drive = Drive(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s, later=self._later)
+        drive = PlayheadClock(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s, later=self._later)
         self.shared[log.session_id] = drive
         self._every.append(drive)
         return drive

@@ -9,10 +9,10 @@ from wiretape.observations import BytesArrived, BytesLost, Ending, header
 from wiretape.recording import Exchange
 from wiretape.rules.message import Message, Shape
 from wiretape.sse import FrameKind
-from wiretape_replay.session.log import EntryKind
-from wiretape_replay.session.recorded.joining import Join
-from wiretape_replay.session.recorded.oddities import Oddities
-from wiretape_replay.session.recorded.piece import Piece, piece_of
+from wiretape_replay.session.recorded.draft_entry import DraftEntry, draft_of_message
+from wiretape_replay.session.recorded.durable_events import DurableEvents
+from wiretape_replay.session.recorded.log_warnings import LogWarnings
+from wiretape_replay.session.session_log import EntryKind
 
 KEEP_ALIVE_NS = KEEP_ALIVE_SECONDS * 1_000_000_000
 
@@ -26,16 +26,16 @@ class Stretch:
 
     deltas: bool
     """Whether the connection asked for deltas."""
-    after: Piece | None
+    after: DraftEntry | None
     """The durable event that came before; None at the beginning of the connection."""
     begin_ns: int
     end_ns: int = 0
-    before: Piece | None = None
+    before: DraftEntry | None = None
     """The durable event that came next; None at the end of the connection."""
-    pieces: list[Piece] = field(default_factory=list)
+    pieces: list[DraftEntry] = field(default_factory=list)
     """Events without an id."""
-    comments: list[Piece] = field(default_factory=list)
-    last: list[Piece] = field(default_factory=list)
+    comments: list[DraftEntry] = field(default_factory=list)
+    last: list[DraftEntry] = field(default_factory=list)
     """How the service ended the connection here: bytes of an unfinished message, and the ending."""
 
     def __bool__(self) -> bool:
@@ -43,7 +43,7 @@ class Stretch:
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
+class RecordedConnection:
     """A stream that the service gave."""
 
     exchange: Exchange
@@ -51,7 +51,7 @@ class Connection:
     """When its head came."""
     cursor: str | None
     deltas: bool
-    durable: list[Piece] = field(default_factory=list)
+    durable: list[DraftEntry] = field(default_factory=list)
     """The durable events that it carried, in order, each once."""
     stretches: list[Stretch] = field(default_factory=list)
     end_ns: int = 0
@@ -72,26 +72,26 @@ _BY_SERVICE = {
 }
 
 
-class Reader:
+class ConnectionReader:
     """Reads the body of one connection.  `read` is called once."""
 
-    def __init__(self, exchange: Exchange, join: Join, findings: Findings, odd: Oddities) -> None:
+    def __init__(self, exchange: Exchange, join: DurableEvents, findings: Findings, odd: LogWarnings) -> None:
         """`exchange` has a response."""
         begin_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
         cursor = cursor_in(header(exchange.request.headers, CURSOR_HEADER))
-        self._connection = Connection(exchange, begin_ns, cursor, deltas_requested(exchange.request.target))
+        self._connection = RecordedConnection(exchange, begin_ns, cursor, deltas_requested(exchange.request.target))
         self._number = exchange.number
         self._join = join
         self._findings = findings
         self._odd = odd
         self._stretch: Stretch | None = None
-        self._comment: Piece | None = None
+        self._comment: DraftEntry | None = None
         """The comment that a blank line would belong to."""
-        self._oversized: Piece | None = None
+        self._oversized: DraftEntry | None = None
         """The event over the size limit of which pieces are coming."""
-        self._tail: Piece | None = None
+        self._tail: DraftEntry | None = None
 
-    def read(self, body: Iterable[BytesArrived | BytesLost]) -> Connection:
+    def read(self, body: Iterable[BytesArrived | BytesLost]) -> RecordedConnection:
         """Everything of it, once."""
         frames = FrameReader(self._connection.exchange.content_encoding)
         heard_ns = self._connection.begin_ns
@@ -124,7 +124,7 @@ class Reader:
                 self._take_comment(one)
 
     def _take_message(self, message: Message) -> None:
-        piece = piece_of(message, self._number)
+        piece = draft_of_message(message, self._number)
         if self._findings:
             piece.findings = self._findings.get((self._number, piece.event or 0), ())
         if piece.kind is EntryKind.DURABLE:
@@ -135,7 +135,7 @@ class Reader:
             piece.kind, piece.id = EntryKind.EPHEMERAL, None
         self._between().pieces.append(piece)
 
-    def _take_durable(self, piece: Piece) -> None:
+    def _take_durable(self, piece: DraftEntry) -> None:
         event = self._join.take(piece)
         if event is None:
             return
@@ -163,8 +163,8 @@ class Reader:
             self._oversized.time_ns = seen.time_ns
         self._odd.oversized[-1] = len(self._oversized.data)
 
-    def _bare(self, seen: SeenFrame) -> Piece:
-        return Piece(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, self._number)
+    def _bare(self, seen: SeenFrame) -> DraftEntry:
+        return DraftEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, self._number)
 
     def _between(self) -> Stretch:
         """The stretch that goes on since the last durable event."""
@@ -183,14 +183,14 @@ class Reader:
         tail = self._unfinished()
         ending = _BY_SERVICE.get(exchange.ending)
         if ending is not None:
-            last = Piece(EntryKind.ENDING, connection.end_ns, b"", self._number, ending=ending)
+            last = DraftEntry(EntryKind.ENDING, connection.end_ns, b"", self._number, ending=ending)
             self._between().last = [last] if tail is None else [tail, last]
         elif tail is not None:
             self._odd.tails.append(self._number)
         if self._stretch is not None:
             self._stretch.end_ns = connection.end_ns
 
-    def _unfinished(self) -> Piece | None:
+    def _unfinished(self) -> DraftEntry | None:
         """The bytes of the message that the end of the connection cut off."""
         if (
             self._oversized is not None

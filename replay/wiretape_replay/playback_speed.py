@@ -8,13 +8,13 @@ from wiretape.errors import InputError
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PlaybackSpeed:
     """As recorded (1), so many times as fast, or at once (infinity)."""
 
     speed: float
 
     @classmethod
-    def of(cls, speed: str | float) -> "Pace":
+    def of(cls, speed: str | float) -> "PlaybackSpeed":
         """Read `max` or a number over 0.  Raises InputError."""
         try:
             number = math.inf if speed == "max" else float(speed)
@@ -30,13 +30,13 @@ class Pace:
             return "at once"
         return "at its own speed" if self.speed == 1 else f"at {self.speed:g} times its speed"
 
-    def start(self) -> "Clock":
+    def start(self) -> "PlaybackClock":
         """A clock that begins now."""
-        return Clock(self.speed, asyncio.get_running_loop().time())
+        return PlaybackClock(self.speed, asyncio.get_running_loop().time())
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class PlaybackClock:
     """Waits for moments of the recording, each counted from the same beginning, so that delays do not add up."""
 
     speed: float
