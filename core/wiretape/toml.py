@@ -1,21 +1,16 @@
 """TOML files that people write: values of the right types, or one sentence that says what is wrong and where."""
 
-import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from wiretape.errors import InputError
-from wiretape.files import read_error
 from wiretape.safe_text import closest_match, printable, shorten
-from wiretape.toml_places import NAMES, Place, line_of, lines_of
-from wiretape.toml_syntax import plainly
+from wiretape.toml_files import parse_toml, read_toml_text
+from wiretape.toml_places import Place, line_of, lines_of
 
 _MOST = 2**63 - 1
-
-_BEGINNING = re.compile(rf"\s*(?:#|\[|{NAMES}=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +24,12 @@ class TomlFile:
     @classmethod
     def load(cls, path: Path) -> "TomlFile":
         """Read a file.  Raises InputError."""
-        try:
-            text = path.read_text("utf-8-sig")  # some editors begin a file with a mark of its encoding
-        except OSError as error:
-            raise InputError(read_error(path, error)) from None
-        except UnicodeDecodeError:
-            raise InputError(f"{said(path)} is not UTF-8, so it is no TOML.") from None
-        return cls.of(text, path)
+        return cls.of(read_toml_text(path), path)
 
     @classmethod
     def of(cls, text: str, path: Path) -> "TomlFile":
         """Read what a file holds, or would; `path` is what it is called.  Raises InputError."""
-        try:
-            return cls(path, tomllib.loads(text), lines_of(text))
-        except tomllib.TOMLDecodeError as error:
-            raise InputError(f"{said(path)} is no TOML: {printable(plainly(error, text))}.") from None
-        except RecursionError:
-            raise InputError(f"{said(path)} is nested too deeply.") from None
+        return cls(path, parse_toml(text, str(path)), lines_of(text))
 
     def table(self) -> "Table":
         """All of it."""
@@ -172,11 +156,6 @@ class Table:
         if key not in self.values:
             raise self.wrong(None, f"{printable(key)} is missing")
         return self.values[key]
-
-
-def holds_toml(text: str) -> bool:
-    """Whether a text is TOML, good or not, rather than the name of a file."""
-    return "\n" in text or (not text.endswith(".toml") and _BEGINNING.match(text) is not None)
 
 
 def said(path: Path) -> str:

@@ -121,7 +121,7 @@ def test_to_ask_no_rule_at_all_is_a_mistake(config, text):
             'severity = { SEQ04 = "off" }',
             "line 1: severity.SEQ04: No rule's code begins with 'SEQ04'; did you mean SEQ004?",
         ),
-        ("select = [", "wiretape.toml is no TOML: "),
+        ("select = [", "wiretape.toml is not valid TOML: "),
         ("\udcff", "is not UTF-8"),
         ("a=" + "[" * 100_000, "wiretape.toml is"),
     ],

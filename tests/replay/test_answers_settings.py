@@ -117,7 +117,7 @@ def test_each_of_the_three_limits_has_requests_that_count_towards_it():
         ("[limits.tenants.a]\ntenants = {}", "line 2: limits.tenants.a.tenants: there is no such limit"),
         ("limits = 3", "line 1: limits: it has to be a table, with lines like runs = 60."),
         ("[workspaces]\ns1 = 1", "line 2: workspaces.s1: it has to be a text."),
-        ("[", "service.toml is no TOML"),
+        ("[", "service.toml is not valid TOML"),
     ],
 )
 def test_a_mistake_is_told_with_file_line_and_key(load, text, said):

@@ -258,7 +258,7 @@ BAD = {
         "faults.toml, line 5: fault.name: a is the name of two faults; each needs its own.",
     ),
     "one table": ('[fault]\ndo = "drop"', "faults.toml, line 1: fault: it has to be an array of tables*"),
-    "no TOML": ("seed = ", "faults.toml is no TOML: *"),
+    "no TOML": ("seed = ", "faults.toml is not valid TOML: *"),
     "inline faults": (
         'fault = [\n{ do = "drop" },\n{ do = "dorp" },\n]',
         "faults.toml, line 3: fault.do: it has to be one of *",

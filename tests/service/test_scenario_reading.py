@@ -184,7 +184,7 @@ BAD = {
         'line 3: run.steps.input: *in input = { city = "Lisbon" }.',
     ),
     "truth for a word": (steps("{ sandbox = true }"), "line 3: run.steps.sandbox: *, quota, not true."),
-    "no TOML": ("[[run", " is no TOML: *"),
+    "no TOML": ("[[run", " is not valid TOML: *"),
 }
 
 

@@ -331,7 +331,7 @@ def test_faults_are_given_in_any_form(project, faults):
         ("'run.db', faults={'do': 'dorp'}", "faults: fault.do: it has to be one of *; did you mean drop?"),
         ("'run.db', faults=['drop']", "faults: fault: it has to be an array of tables*"),
         ("'run.db', faults='[[fault]]'", "faults, line 1: fault: do is missing."),
-        ("'run.db', faults='[[fault'", "faults is no TOML: *"),
+        ("'run.db', faults='[[fault'", "faults is not valid TOML: *"),
         ("'run.db', faults='fault = 1'", "faults, line 1: fault: it has to be an array of tables*"),
         ("'run.db', service='[keys]'", "service, line 1: keys: it has to be an array of tables*"),
         ("'run.db', service='none.toml'", "There is no none.toml in {folder}."),

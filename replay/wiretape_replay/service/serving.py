@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.toml import holds_toml
+from wiretape.toml_files import is_toml_text
 from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
@@ -164,7 +164,7 @@ def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
     """Name, text and meaning of a scenario.  Raises InputError."""
     if isinstance(given, Scenario):
         return given.title, "", given
-    if isinstance(given, str) and holds_toml(given):
+    if isinstance(given, str) and is_toml_text(given):
         return "scenario", given, scenario_text(given)
     path = scenario_path(given) if isinstance(given, str) else given
     scenario = read_scenario(path)

@@ -10,7 +10,8 @@ from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
-from wiretape.toml import Table, TomlFile, holds_toml
+from wiretape.toml import Table, TomlFile
+from wiretape.toml_files import is_toml_text
 from wiretape_replay.answers.settings import service_in, treatment_of
 from wiretape_replay.faults.reading import script_in
 from wiretape_replay.faults.script import Script
@@ -156,7 +157,7 @@ def table_given(name: str, given: object, find: Callable[[Path], Path], nor: str
 
     `name` is that of the option, `nor` what else it could be.  Raises InputError.
     """
-    if isinstance(given, str) and holds_toml(given):
+    if isinstance(given, str) and is_toml_text(given):
         return TomlFile.of(given, Path(name)).table()
     if isinstance(given, str | Path):
         return TomlFile.load(find(Path(given))).table()

@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from wiretape.config import Config
 from wiretape.errors import InputError
-from wiretape.toml import holds_toml
+from wiretape.toml_files import is_toml_text
 from wiretape_replay.running import RunningService, start_scenario
 from wiretape_replay.service.assumptions import default_setup, setup_in
 from wiretape_replay.service.scenario.steps import Scenario
@@ -139,7 +139,7 @@ def _meant(scenario: Scenario | Path | str, find: Callable[[Path], Path]) -> Sce
     """A scenario as serve_scenario takes it, files found."""
     if isinstance(scenario, Path):
         return find(scenario)
-    if isinstance(scenario, str) and not holds_toml(scenario) and (scenario.endswith(".toml") or "/" in scenario):
+    if isinstance(scenario, str) and not is_toml_text(scenario) and (scenario.endswith(".toml") or "/" in scenario):
         return find(Path(scenario))
     if not isinstance(scenario, Scenario | str):
         raise InputError(f"{scenario!r} is no scenario: give the name of one that ships, a TOML file, or its text.")

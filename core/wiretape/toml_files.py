@@ -1,0 +1,83 @@
+"""Load TOML files that people write, and explain their syntax errors in plain English.
+
+The tables are checked afterwards, by `wiretape.decode`.
+"""
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.files import read_error
+from wiretape.safe_text import printable
+
+_BEGINNING = re.compile(r"""\s*(?:\#|\[|[\w"'-][\w."' -]*=)""")
+_MESSAGE = re.compile(r"(.*?) \((at (?:line (\d+), column (\d+)|end of document))\)", re.DOTALL)
+_DECLARED_TWICE = re.compile(r"Cannot declare \((.*?),?\) twice")
+_INLINE_TABLE = "an inline table { } has to stand on one line, including its }"
+_UNFINISHED = "the file ends in the middle of a value: a ], a } or a quote is missing"
+_EXPLANATIONS = {
+    "Cannot overwrite a value": "a key is given twice, or is used both as a value and as a table",
+    "Illegal character '\\n'": 'a string has to end on its line: a quote is missing, or it needs three quotes (""")',
+    "Invalid value": "invalid value: strings need quotes, and true and false are written in lower case",
+    "Unclosed array": "a comma or ] is missing",
+    "Unclosed inline table": "a comma or } is missing",
+}
+_CAUSED_BY_END = {"Invalid value", "Unclosed array", "Unclosed inline table", "Unterminated string"}
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.  Raises InputError."""
+    return parse_toml(read_toml_text(path), str(path))
+
+
+def read_toml_text(path: Path) -> str:
+    """Read the text of a TOML file.  Raises InputError."""
+    try:
+        return path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
+    except OSError as error:
+        raise InputError(read_error(path, error)) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{printable(str(path))} is not valid TOML: it is not UTF-8.") from None
+
+
+def parse_toml(text: str, name: str) -> dict[str, Any]:
+    """Parse TOML; `name` is what error messages call it.  Raises InputError."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        problem = printable(_explain(error, text))
+        raise InputError(f"{printable(name)} is not valid TOML: {problem}.") from None
+    except RecursionError:
+        raise InputError(f"{printable(name)} is nested too deeply.") from None
+
+
+def is_toml_text(text: str) -> bool:
+    """Whether a string is TOML, valid or not, rather than the name of a file."""
+    return "\n" in text or (not text.endswith(".toml") and _BEGINNING.match(text) is not None)
+
+
+def _explain(error: tomllib.TOMLDecodeError, text: str) -> str:
+    """Explain an error of tomllib, which speaks of TOML's grammar, and say where it is."""
+    match = _MESSAGE.fullmatch(str(error))
+    if match is None:
+        return str(error)
+    problem, position, line, column = match.groups()
+    if line is None:
+        position = f"at the end, line {len(text.splitlines())}"
+        problem = _UNFINISHED if problem in _CAUSED_BY_END else problem
+    elif _is_line_end_in_inline_table(problem, text, int(line), int(column)):
+        problem = _INLINE_TABLE
+    if twice := _DECLARED_TWICE.fullmatch(problem):
+        name = ".".join(part.strip(" '\"") for part in twice[1].split(","))
+        problem = f"{name} is declared twice; for a list of tables, put [[{name}]] above each"
+    return f"{_EXPLANATIONS.get(problem, problem)} ({position})"
+
+
+def _is_line_end_in_inline_table(problem: str, text: str, line: int, column: int) -> bool:
+    """Whether a line ends inside braces, where a key or its value should stand."""
+    if problem not in {"Invalid initial character for a key part", "Unclosed inline table"}:
+        return False
+    rest = text.split("\n")[line - 1][column - 1 :].strip()
+    return not rest or rest.startswith("#")

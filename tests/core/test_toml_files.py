@@ -1,0 +1,61 @@
+"""TOML files that people write: syntax errors are explained in one sentence with their line."""
+
+from fnmatch import fnmatchcase
+
+import pytest
+
+from wiretape.errors import InputError
+from wiretape.toml_files import is_toml_text, parse_toml, read_toml
+
+SYNTAX_ERRORS = {
+    "a = b": "invalid value: strings need quotes, * (at line 1, column 5)",
+    "a = True": "invalid value: *, and true and false are written in lower case (at line 1, column 5)",
+    "a = 1\na = 2": "a key is given twice, or is used both as a value and as a table (at the end, line 2)",
+    "a = 1\na = 2\nb = 3": "a key is given twice, or is used both as a value and as a table (at line 2, column 6)",
+    "[[a]]\nb = [{ c = 1,\n d = 2 }]": "an inline table { } has to stand on one line, * (at line 2, column 14)",
+    "a = { # why\n b = 1 }": "an inline table { } has to stand on one line, including its } (at line 1, column 7)",
+    "a = { b = 1\n }": "an inline table { } has to stand on one line, including its } (at line 1, column 12)",
+    "a = { b = 1 c = 2 }": "a comma or } is missing (at line 1, column 13)",
+    "a = [1 2]": "a comma or ] is missing (at line 1, column 8)",
+    "[a]\n[a]": "a is declared twice; for a list of tables, put [[a]] above each (at line 2, column 3)",
+    "[a.b]\n[a.b]": "a.b is declared twice; *[[a.b]] above each (at line 2, column 5)",
+    "a = [": "the file ends in the middle of a value: *is missing (at the end, line 1)",
+    "a = [1,\n\n": "the file ends in the middle of a value: *is missing (at the end, line 2)",
+    'a = "b\nc = 1': "a string has to end on its line: a quote is missing, * (at line 1, column 7)",
+    "a": "Expected '=' after a key in a key/value pair (at the end, line 1)",
+}
+
+
+@pytest.mark.parametrize("text", SYNTAX_ERRORS)
+def test_a_syntax_error_is_explained_with_its_position(text):
+    with pytest.raises(InputError) as caught:
+        parse_toml(text, "file.toml")
+    problem = caught.value.message.partition("file.toml is not valid TOML: ")[2]
+    assert fnmatchcase(problem.replace("[", "("), SYNTAX_ERRORS[text].replace("[", "(") + ".")
+
+
+def test_a_file_may_begin_with_a_byte_order_mark_and_have_windows_line_ends(tmp_path):
+    path = tmp_path / "file.toml"
+    path.write_bytes('\ufeffa = 1\r\nb = "x"\r\n'.encode())
+    assert read_toml(path) == {"a": 1, "b": "x"}
+
+
+def test_files_that_cannot_be_read_are_errors_of_one_sentence(tmp_path):
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b'a = "\xfc"')
+    with pytest.raises(InputError, match=r"latin\.toml is not valid TOML: it is not UTF-8\.$"):
+        read_toml(latin)
+    with pytest.raises(InputError, match=r"There is no file .*none\.toml\.$"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(InputError, match="nested too deeply"):
+        parse_toml("a = " + "[" * 100_000, "file.toml")
+
+
+@pytest.mark.parametrize("text", ["a = 1", "[[run]]", "# x", '"a b".c=1', "a\nb", "[x]"])
+def test_toml_text_is_recognised(text):
+    assert is_toml_text(text)
+
+
+@pytest.mark.parametrize("name", ["hello", "mine.toml", "a/b=c/mine.toml", "", "a b", "some/path=1"])
+def test_a_name_is_not_toml_text(name):
+    assert not is_toml_text(name)
