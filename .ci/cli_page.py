@@ -16,7 +16,7 @@ from wiretape.cli import subcommand, wiretape
 HEAD = """# The command line
 
 Every command and every option, made from the code by `make docs-cli`.
-[The pages about the programs](README.md#programs) say what they are for.
+[The pages about the commands](README.md#commands) explain what they are for.
 `--help` says the same as here, and `-h` is short for it.
 """
 _HELP = "help"

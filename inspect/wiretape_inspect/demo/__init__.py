@@ -1,4 +1,4 @@
-"""`wiretape demo`: all of it once, on this machine."""
+"""`wiretape demo`: the full tour, on this machine."""
 
 import asyncio
 import signal
@@ -13,11 +13,12 @@ from wiretape.observations import header
 from wiretape.recording import check_output, open_recording
 from wiretape.recording.file import remove
 from wiretape.safe_text import printable
-from wiretape_inspect.demo.client import AGENT
-from wiretape_inspect.demo.steps import perform
+from wiretape_inspect.demo.child_process import DemoError
+from wiretape_inspect.demo.demo_client import USER_AGENT
+from wiretape_inspect.demo.demo_steps import run_demo
 
-_ENDS = (signal.SIGTERM, signal.SIGHUP)
-"""What ends it beside Ctrl-C: being told to, and a terminal that is closed."""
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+"""Signals that stop the demo, besides Ctrl-C."""
 
 
 @click.command()
@@ -28,59 +29,63 @@ _ENDS = (signal.SIGTERM, signal.SIGHUP)
     default=Path("wiretape-demo.db"),
     show_default=True,
     metavar="FILE",
-    help="The recording. One that an earlier demo left is replaced, nothing else.",
+    help="Recording to write; replaces only a recording of an earlier demo.",
 )
 @click.pass_context
 def demo(ctx: click.Context, output: Path) -> None:
-    """Record, judge and replay a small service on this machine.
+    """Record, check and replay a small service on this machine.
 
-    Starts a service by a scenario, with a few planted faults, records a client's visit to it through the proxy,
-    shows the timeline and the report, and replays the recording to the same client.
+    Runs a service from a scenario with a few planted faults, records a client using it through the proxy, shows the
+    timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:
-        raise InputError("The demo records, which needs mitmproxy: pip install 'wiretape[proxy]'")
-    _make_room(output)
-    if ended_by := asyncio.run(_stoppable(output)):
-        # As shells count it.
-        ctx.exit(128 + ended_by[0])
+        raise InputError("The demo records, which needs mitmproxy: in wiretape's checkout, run pip install '.[proxy]'")
+    _remove_earlier_demo(output)
+    try:
+        stopped_by = asyncio.run(_run_until_signal(output))
+    except DemoError as error:
+        raise click.ClickException(str(error)) from None
+    if stopped_by is not None:
+        # The exit status that shells give it.
+        ctx.exit(128 + stopped_by)
 
 
-def _make_room(path: Path) -> None:
-    """Remove the recording of an earlier demo.  Raises InputError for any other file, and where none can be made."""
+def _remove_earlier_demo(path: Path) -> None:
+    """Remove the recording of an earlier demo.  Raises InputError for any other file, or if `path` is not writable."""
     if not path_exists(path):
         check_output(path, append=False)
         return
     try:
         with open_recording(path) as recording:
             agents = {header(exchange.request.headers, "User-Agent") for exchange in recording.exchanges()}
-            # One that holds nothing was left by a demo that was interrupted early, or is no loss.
-            ours = agents == {AGENT} or (not agents and recording.info.ended_ns is not None)
+            # An empty recording is from a demo that was interrupted early; nothing is lost with it.
+            is_ours = agents == {USER_AGENT} or (not agents and recording.info.ended_ns is not None)
     except InputError:
-        ours = False
-    if not ours:
-        raise InputError(f"{printable(str(path))} is no recording of an earlier demo: give --output another name.")
+        is_ours = False
+    if not is_ours:
+        raise InputError(f"{printable(str(path))} is not a recording of an earlier demo: give --output another name.")
     try:
         remove(path)
     except OSError as error:
         raise InputError(write_error(path, error)) from None
 
 
-async def _stoppable(output: Path) -> list[int]:
-    """Perform the demo; the signals that ended it as Ctrl-C does, with its children stopped, if any did."""
-    task = asyncio.ensure_future(perform(output))
-    came: list[int] = []
+async def _run_until_signal(output: Path) -> int | None:
+    """Run the demo; return the signal that stopped it, with its child processes stopped, or None."""
+    task = asyncio.ensure_future(run_demo(output))
+    received: list[int] = []
 
-    def end(number: int) -> None:
-        came.append(number)
+    def stop(number: int) -> None:
+        received.append(number)
         task.cancel()
 
-    for number in _ENDS:
-        # nohup has SIGHUP ignored.
+    for number in _STOP_SIGNALS:
+        # nohup ignores SIGHUP.
         if signal.getsignal(number) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(number, end, number)
+            asyncio.get_running_loop().add_signal_handler(number, stop, number)
     try:
         await task
     except asyncio.CancelledError:
-        if not came:
+        if not received:
             raise
-    return came
+    return received[0] if received else None

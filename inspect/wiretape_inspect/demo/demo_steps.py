@@ -1,0 +1,218 @@
+"""The steps of the demo, the faults planted in its service, and what it prints."""
+
+import re
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+import aiohttp
+import click
+
+from wiretape.observations import BytesArrived, Side
+from wiretape.recording import Recording, open_recording
+from wiretape.safe_text import printable
+from wiretape_inspect import output, timeline
+from wiretape_inspect.commands.report import report
+from wiretape_inspect.commands.show import lines
+from wiretape_inspect.demo.child_process import DemoError, run_wiretape
+from wiretape_inspect.demo.demo_client import KEY, DemoClient, Response
+from wiretape_inspect.words import amount, count
+
+SCENARIO = Path(__file__).with_name("library.toml")
+FAULT_SCRIPT = Path(__file__).with_name("faults.toml")
+_STEP_COUNT = 6
+_LOOPBACK = ("--listen", "127.0.0.1:0")
+# A configuration in the current directory could turn off the rules that find the planted faults.
+_NO_CONFIG = "--no-config"
+_SHOWN_SERVICE_LINES = re.compile(r"(Serving|Fault) ")
+
+
+@dataclass(frozen=True, slots=True)
+class PlantedFault:
+    """A fault of the script, and the rules that find it."""
+
+    name: str
+    codes: tuple[str, ...]
+    description: str
+    harm: str
+    """What it does to clients."""
+
+
+PLANTED = (
+    PlantedFault(
+        "delta-with-id",
+        ("DUR004",),
+        "One message.delta has an id, as if it were stored.",
+        "A client that saves it as its cursor asks for an event that does not exist.",
+    ),
+    PlantedFault(
+        "cut-off",
+        ("SSE002",),
+        "The connection closes in the middle of message.completed.",
+        "The client gets that event only after it reconnects.",
+    ),
+    PlantedFault(
+        "sent-twice",
+        ("SEQ001", "SEQ003"),
+        "The first event after the resume is sent twice.",
+        "A client that counts or displays events does so twice.",
+    ),
+)
+PLANTED_CODES = {code for planted in PLANTED for code in planted.codes}
+
+
+async def run_demo(path: Path) -> None:
+    """Run all steps.  Raises DemoError if something does not go as planned; leaves no child process behind."""
+    started = time.monotonic()
+    _print("wiretape records the traffic between a client and the Agent Session Service, checks it, and replays it.")
+    _print("This demo does so on this machine only, with a client and a service of its own.")
+    first = await _record(path)
+    _print_step(4, "What happened, with each finding next to its event", "show", str(path))
+    with open_recording(path) as recording:
+        output.write_lines(lines(recording, recording.exchanges()))
+        _print_step(5, "Which rules of the specification were broken", "report", str(path))
+        args = [str(path), "--fail-on", "never", _NO_CONFIG]
+        report.main(args=args, prog_name="wiretape report", standalone_mode=False)
+        findings = _explain_findings(recording)
+        second = await _replay(path)
+        _compare_responses(recording, first, second)
+        _check_key(path)
+        _print_summary(first, findings, path, time.monotonic() - started)
+    _print_next_commands(path)
+
+
+async def _record(path: Path) -> list[Response]:
+    serve = ("serve", str(_relative(SCENARIO)), "--faults", str(_relative(FAULT_SCRIPT)), *_LOOPBACK, _NO_CONFIG)
+    _print_step(1, f"A service, simulated from a scenario, with {count(len(PLANTED), 'fault')} planted", *serve)
+    async with run_wiretape(*serve, on_line=_line_printer("service", _SHOWN_SERVICE_LINES)) as service:
+        proxy = ("proxy", await service.address(), *_LOOPBACK, "--output", str(path), _NO_CONFIG)
+        _print_step(2, "A proxy that records the traffic and checks it", *proxy)
+        async with run_wiretape(*proxy, on_line=_line_printer("proxy")) as recorder:
+            url = await recorder.address()
+            _print_step(3, "A client starts a run and reads its stream; the connection is lost, and it reconnects")
+            responses = await _run_client(url)
+            await recorder.stop()
+        await service.stop()
+    return responses
+
+
+async def _replay(path: Path) -> list[Response]:
+    replay = ("replay", str(path), "--mode", "tape", *_LOOPBACK, _NO_CONFIG)
+    _print_step(6, "The service is gone; the same client uses the recording instead", *replay)
+    async with run_wiretape(*replay, on_line=_line_printer("replay")) as child:
+        responses = await _run_client(await child.address())
+        await child.stop()
+        return responses
+
+
+async def _run_client(url: str) -> list[Response]:
+    client = DemoClient(url)
+    try:
+        await client.run()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise DemoError(f"The client could not read from {url}: {str(error) or 'it took too long'}.") from None
+    lost = sum(response.is_truncated for response in client.responses)
+    requests, events = count(len(client.responses), "request"), count(client.events, "event")
+    _line_printer("client")(f"{requests}, {events} read, {count(lost, 'connection')} lost and resumed")
+    return client.responses
+
+
+def _explain_findings(recording: Recording) -> int:
+    """Print what was planted and which rules found it; return the number of findings."""
+    findings = [finding.code for found in timeline.stored_findings(recording).values() for finding in found]
+    _print("\nThe planted faults, and the rules that found them:\n")
+    for planted in PLANTED:
+        _print(f"  {planted.name:<15}{click.style(' and '.join(planted.codes), bold=True)}")
+        _print(f"  {'':<15}{planted.description} {planted.harm}")
+    missing, extra = PLANTED_CODES - set(findings), set(findings) - PLANTED_CODES
+    if missing or extra:
+        raise DemoError(f"Planted but not found: {_listed(missing)}; found but not planted: {_listed(extra)}.")
+    return len(findings)
+
+
+def _compare_responses(recording: Recording, first: list[Response], second: list[Response]) -> None:
+    """Show that the client got the same bytes twice, and that they are the recorded ones."""
+    _print(f"\n  {'':<3}{'bytes':>7}  {'SHA-256, through the proxy':<30}{'replayed':<10}request")
+    same = len(first) == len(second)
+    for number, (recorded, replayed) in enumerate(zip(first, second, strict=False), 1):
+        equal = recorded == replayed and recorded.digest == replayed.digest == _digest(recording, number)
+        same = same and equal
+        result = click.style(f"{'the same' if equal else 'DIFFERENT':<10}", fg="green" if equal else "red")
+        sent = f"{replayed.status} {replayed.request}"
+        _print(f"  {number:<3}{len(recorded.body):>7}  {recorded.digest[:24]:<30}{result}{sent}")
+    if not same:
+        raise DemoError("The replayed bytes differ from those that came through the proxy.")
+
+
+def _digest(recording: Recording, number: int) -> str:
+    parts = recording.body(number, Side.RESPONSE)
+    return sha256(b"".join(part.data for part in parts if isinstance(part, BytesArrived))).hexdigest()
+
+
+def _check_key(path: Path) -> None:
+    if KEY.encode() in path.read_bytes():
+        raise DemoError(f"The key that the client sent is in {path}.")
+    _print("\n  The client's key is not in the recording: a fingerprint replaces it.")
+
+
+def _print_summary(responses: list[Response], findings: int, path: Path, seconds: float) -> None:
+    size = amount(sum(len(response.body) for response in responses))
+    _print(f"\nDone in {seconds:.1f} s. What you saw:\n")
+    for what, summary in (
+        ("recorded", f"{count(len(responses), 'request')} and every byte of the responses ({size}), in {path}"),
+        ("checked", f"{count(findings, 'finding')} against the service, for {count(len(PLANTED), 'planted fault')}"),
+        ("played back", "the same client got the same bytes from the recording alone"),
+    ):
+        _print(f"  {click.style(f'{what:<13}', bold=True)}{printable(summary)}")
+
+
+def _print_next_commands(path: Path) -> None:
+    _print("\nTry next:\n")
+    activate = Path(sys.prefix, "bin", "activate")
+    if shutil.which("wiretape") is None and activate.exists():
+        _print(f"  . {_relative(activate)}    (so that the shell finds wiretape)")
+    for command in (
+        f"wiretape debug {path} --open    (in a browser: n goes to the next finding, 4 shows what the client knew)",
+        f"wiretape sessions {path}",
+        f"wiretape show {path} --exchange 2",
+        f"wiretape export {path} --format sse --exchange 2",
+        f"wiretape replay {path} --mode tape --listen 127.0.0.1:8090",
+        "wiretape serve hello    (a service to test a client against)",
+        "wiretape proxy http://127.0.0.1:9000 --output run.db    (with your own service)",
+    ):
+        _print(f"  {command}")
+
+
+def _relative(path: Path) -> Path:
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+
+
+def _print_step(number: int, title: str, *command: str) -> None:
+    """Print the title of a step, and the `wiretape` command that it runs, if any."""
+    _print(f"\n{click.style(f'[{number}/{_STEP_COUNT}] {title}', bold=True)}")
+    if command:
+        _print(f"      $ {printable(shlex.join(('wiretape', *command)))}")
+    _print("")
+
+
+def _print(text: str) -> None:
+    output.write_lines([text if output.paper().colour else click.unstyle(text)])
+
+
+def _line_printer(name: str, only: re.Pattern[str] | None = None) -> Callable[[str], None]:
+    """Return a function that prints the lines of a child process that match `only`."""
+
+    def print_line(line: str) -> None:
+        if only is None or only.match(line):
+            _print(click.style(f"      {name:<8} {printable(line)}", dim=True))
+
+    return print_line
+
+
+def _listed(codes: set[str]) -> str:
+    return ", ".join(sorted(codes)) or "nothing"
