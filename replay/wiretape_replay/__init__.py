@@ -1,25 +1,41 @@
-"""The offline service: plays recordings back.
+"""The offline service: replays recordings, and plays the service from scenarios.
 
-What is named here is imported when it is asked for: pytest imports this package at every start.
+Names are imported on first use, because pytest imports this package at every start.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from wiretape_replay.serving import Options, Replay, serve_replay
-    from wiretape_replay.tape.matching import Matching
+    from wiretape_replay.replay_options import ReplayOptions
+    from wiretape_replay.running import start_replay, start_scenario
+    from wiretape_replay.service.serve_options import ServeOptions
+    from wiretape_replay.service.serving import serve_scenario
+    from wiretape_replay.serving import Replay, serve_replay
     from wiretape_replay.tape.player import Missed, Served
 
-__all__ = ["Matching", "Missed", "Options", "Replay", "Served", "serve_replay"]
+__all__ = [
+    "Missed",
+    "Replay",
+    "ReplayOptions",
+    "ServeOptions",
+    "Served",
+    "serve_replay",
+    "serve_scenario",
+    "start_replay",
+    "start_scenario",
+]
 
 _HOMES = {
-    "Matching": "tape.matching",
     "Missed": "tape.player",
-    "Options": "serving",
     "Replay": "serving",
+    "ReplayOptions": "replay_options",
+    "ServeOptions": "service.serve_options",
     "Served": "tape.player",
     "serve_replay": "serving",
+    "serve_scenario": "service.serving",
+    "start_replay": "running",
+    "start_scenario": "running",
 }
 
 

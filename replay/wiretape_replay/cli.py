@@ -14,7 +14,6 @@ from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.settings import load_service, treatment_of
 from wiretape_replay.common_options import (
     clients,
     control_option,
@@ -30,15 +29,13 @@ from wiretape_replay.common_options import (
 )
 from wiretape_replay.control.control_access import loopback_url
 from wiretape_replay.faults import telling as told_faults
-from wiretape_replay.faults.reading import read_script
-from wiretape_replay.faults.script import Script
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
 from wiretape_replay.option_groups import GroupedCommand, option_group
-from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.serving import Options, Replay, serve_replay
-from wiretape_replay.tape.matching import Matching, Order, Repeat
+from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
+from wiretape_replay.serving import Replay, serve_replay
+from wiretape_replay.tape.matching import Order, Repeat
 from wiretape_replay.verify import verify as verify_recording
 
 _LISTED = 20
@@ -53,7 +50,7 @@ _outcome = option_group("What it comes to")
 @click.argument("recording", metavar="FILE", type=PATH)
 @serving(
     "--mode",
-    type=click.Choice(["session", "tape"]),
+    type=click.Choice(MODES),
     default="session",
     show_default=True,
     help="How answers are chosen: streams by a playhead, or everything in recorded order.",
@@ -63,7 +60,7 @@ _outcome = option_group("What it comes to")
 @timing("--paused", is_flag=True, help="Playheads stand until `wiretape control` moves them.")
 @timing(
     "--playhead",
-    type=click.Choice(["session", "connection"]),
+    type=click.Choice(PLAYHEADS),
     default="session",
     show_default=True,
     help="One for all clients of a session, or one for each stream that begins without a cursor.",
@@ -148,29 +145,28 @@ def replay(
     """
     if verify:
         ctx.exit(_verified(ctx, recording))
-    script = read_script(fault_script) if fault_script is not None else None
+    if dry_run and fault_script is None:
+        raise InputError("--dry-run lists what the faults of a script would hit: give one with --faults FILE.")
+    options = ReplayOptions(
+        mode=mode,
+        speed=speed,
+        paused=paused,
+        playhead=playhead,
+        faults=fault_script,
+        service=service,
+        limits=limits,
+        no_auth=no_auth,
+        ignore_query=ignore_query,
+        ignore_body=ignore_body,
+        match_header=match_header,
+        order=order,
+        repeat=repeat,
+    )
     if dry_run:
-        for line in told_faults.dry_run(recording, script, mode):
+        for line in told_faults.dry_run(recording, options.script):
             click.echo(line)
         return
     host, port = parse_address(listen)
-    if mode == "tape" and (paused or playhead != "session"):
-        raise InputError("Tape mode has no playhead: leave --paused and --playhead out, or choose --mode session.")
-    matching = Matching.of(
-        ignore_query=ignore_query, ignore_body=ignore_body, match_headers=match_header, order=order, repeat=repeat
-    )
-    own = playhead == "connection"
-    told = load_service(service) if service is not None else None
-    treatment = treatment_of(told, mode, limits=limits, no_auth=no_auth)
-    options = Options(
-        mode,
-        PlaybackSpeed.of(speed),
-        paused=paused,
-        own_playhead=own,
-        matching=matching,
-        service=treatment,
-        faults=script or Script(),
-    )
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
         playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token, debug=debug))
         for line in hearing.verdict(recording):
@@ -197,7 +193,7 @@ def _verified(ctx: click.Context, recording: Path) -> int:
 
 
 async def _replay(
-    recording: Path, options: Options, host: str, port: int, judge: Judge, *, token: str | None, debug: bool
+    recording: Path, options: ReplayOptions, host: str, port: int, judge: Judge, *, token: str | None, debug: bool
 ) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -16,9 +16,11 @@ from typing import Any, TypeVar
 
 from wiretape_replay.control.control_state import State
 from wiretape_replay.control.handle import RunningSession
+from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.service.scenario.steps import Scenario
-from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
-from wiretape_replay.serving import Options, Replay, serve_replay
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import DEFAULT_SCENARIO, Service, serve_scenario
+from wiretape_replay.serving import Replay, serve_replay
 
 _T = TypeVar("_T")
 
@@ -96,7 +98,9 @@ class RunningReplay:
 
 
 @contextmanager
-def start_replay(recording_path: Path | str, options: Options | None = None, **how: Any) -> Iterator[RunningReplay]:
+def start_replay(
+    recording_path: Path | str, options: ReplayOptions | None = None, **how: Any
+) -> Iterator[RunningReplay]:
     """Serve a recording until the block is left.  Takes what serve_replay takes, and raises what it raises."""
     thread = shared_thread()
     with thread.entered(serve_replay(recording_path, options, **how)) as replay:

@@ -2,18 +2,15 @@
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from wiretape.contract import STREAM
-from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape.safe_text import shorten
 from wiretape_replay.answers.foreign import foreign
 from wiretape_replay.answers.guard import Guard
 from wiretape_replay.answers.guarded import Guarded
 from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.answers.settings import Service
 from wiretape_replay.answers.workspaces import workspaces_of
 from wiretape_replay.control.control_access import check_token, new_token
 from wiretape_replay.control.control_api import ControlApi
@@ -22,47 +19,16 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.control.wiring import operations_of
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
-from wiretape_replay.faults.reading import for_mode
-from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.playback_speed import PlaybackSpeed
+from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.session_streams import SessionStreams
-from wiretape_replay.tape.matching import Matching
 from wiretape_replay.tape.player import Missed, Served, TapePlayer
 from wiretape_replay.tape.tape import Entry
-
-_MODES = ("session", "tape")
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How a recording is played."""
-
-    mode: str = "session"
-    """`session` (by the playhead) or `tape` (recorded answers in recorded order)."""
-    pace: PlaybackSpeed = field(default_factory=lambda: PlaybackSpeed.of("max"))
-    paused: bool = False
-    """Whether playheads stand until they are moved by hand."""
-    own_playhead: bool = False
-    """Whether each stream that begins anew gets a playhead of its own."""
-    matching: Matching = field(default_factory=Matching)
-    """What counts when a request is matched to recorded ones: all of them in tape mode, else those for no stream."""
-    service: Service | None = None
-    """How clients are treated; None: in session mode they need a key, and any is good, in tape mode they need none."""
-    faults: Script = field(default_factory=Script)
-    """What goes wrong; events of streams can be addressed in session mode only."""
-
-    def __post_init__(self) -> None:
-        """Raises InputError for a mode that there is not, and for a playhead where there is none."""
-        if self.mode not in _MODES:
-            raise InputError(f"The mode {shorten(repr(self.mode), 60)} is none of these: {', '.join(_MODES)}.")
-        if self.mode == "tape" and (self.paused or self.own_playhead):
-            raise InputError("Tape mode has no playhead, to be paused or of one's own: choose the mode session.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +81,7 @@ class Replay:
 @asynccontextmanager
 async def serve_replay(
     recording_path: Path | str,
-    options: Options | None = None,
+    options: ReplayOptions | None = None,
     *,
     host: str = "127.0.0.1",
     port: int = 0,
@@ -128,11 +94,10 @@ async def serve_replay(
     `judge` listens to what passes, and has finished when the block is left.
     `token` is what requests to the control interface have to carry; None: one that nobody can guess.
 
-    Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used and for
-    faults that the mode does not have.
+    Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used.
     """
-    options = options or Options()
-    faults, ids = Faults(for_mode(options.faults, options.mode)), RequestIds()
+    options = options or ReplayOptions()
+    faults, ids = Faults(options.script), RequestIds()
     token = new_token() if token is None else check_token(token)
     faulty = FaultyLines(faults, ids, log)
     with open_recording(recording_path) as recording:
@@ -140,7 +105,7 @@ async def serve_replay(
         players = _players(recording, options, faulty=faulty, ids=ids, log=log, say=odd.append)
         guard = _guard(players, options, ids)
         source = players.source if guard is None else Guarded(guard, players.source, log)
-        front = Front(Faulty(faulty, source) if options.faults.faults else source, log, judge, foreign(ids))
+        front = Front(Faulty(faulty, source) if options.script.faults else source, log, judge, foreign(ids))
         control = operations_of(players.drives, players.tape, players.session)
         control.on_reset.append(faults.rewind)
         if guard is not None:
@@ -174,7 +139,7 @@ class _Players:
 
 def _players(
     recording: Recording,
-    options: Options,
+    options: ReplayOptions,
     *,
     faulty: FaultyLines,
     ids: RequestIds,
@@ -182,7 +147,7 @@ def _players(
     say: Callable[[str], None],
 ) -> _Players:
     """`say` takes a sentence for each thing that is odd about a session."""
-    drives = Playheads(speed=options.pace.speed, paused=options.paused, own=options.own_playhead)
+    drives = Playheads(speed=options.pace.speed, paused=options.paused, own=options.playhead == "connection")
     if options.mode == "tape":
         tape = TapePlayer(recording, options.pace, log, matching=options.matching, request_ids=ids)
         return _Players(None, tape, drives)
@@ -200,13 +165,13 @@ def _players(
     return _Players(player, tape, drives)
 
 
-def _guard(players: _Players, options: Options, ids: RequestIds) -> Guard | None:
+def _guard(players: _Players, options: ReplayOptions, ids: RequestIds) -> Guard | None:
     """Who stands before the source of all answers, if anybody."""
-    if options.service is None and players.session is None:
+    if options.treatment is None:
         return None
     sessions = players.session.sessions if players.session is not None else {}
     workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
-    return Guard(options.service or Service(), ids.next, workspace_of)
+    return Guard(options.treatment, ids.next, workspace_of)
 
 
 def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:

@@ -26,7 +26,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer
-from wiretape_replay import Options, Replay, serve_replay
+from wiretape_replay import Replay, ReplayOptions, serve_replay
 from wiretape_replay.answers.settings import Service
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.faults.script import Script
@@ -248,7 +248,7 @@ def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Scrip
 
 def served(path: Path, script: Script) -> AbstractAsyncContextManager[Replay]:
     """Play it to clients that may have no key: a browser's EventSource cannot send one."""
-    return serve_replay(path, Options(faults=script, service=Service(authentication=False)))
+    return serve_replay(path, ReplayOptions(faults=script, service=Service(authentication=False)))
 
 
 def told(playing: Replay, ids: Sequence[str]) -> Told:

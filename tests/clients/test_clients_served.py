@@ -15,7 +15,8 @@ import pytest
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.service.assumptions import default_setup
 from wiretape_replay.service.engine.ids import made_id
-from wiretape_replay.service.serving import ServeOptions, serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import serve_scenario
 
 SCENARIO = """
 title = "Three drops and a resync, each of which waits for the client"
@@ -103,7 +104,7 @@ async def followed(clients, ways):
 
     setup = default_setup()
     # A browser's EventSource cannot send a key.
-    options = ServeOptions(virtual=True, setup=replace(setup, service=setup.service.without_keys()))
+    options = ServeOptions(clock="virtual", service=replace(setup, service=setup.service.without_keys()))
     async with (
         serve_scenario(SCENARIO, options, log=log) as service,
         aiohttp.ClientSession(service.url) as http,

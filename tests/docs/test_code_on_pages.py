@@ -20,12 +20,12 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape_replay.running import start_scenario
-from wiretape_replay.service.serving import ServeOptions
+from wiretape_replay.service.serve_options import ServeOptions
 
 ROOT = Path(__file__).parents[2]
 STREAM = "/v1/sessions/s1/events/stream"
 TYPES = {1: "run.started", 6: "tool.started", 12: "run.completed"}
-VIRTUAL = ServeOptions(virtual=True)
+VIRTUAL = ServeOptions(clock="virtual")
 
 
 def shown(page: str, kind: str) -> list[str]:

@@ -14,7 +14,7 @@ import yaml
 
 from wiretape.config import load_config
 from wiretape_replay.running import start_scenario
-from wiretape_replay.service.serving import ServeOptions
+from wiretape_replay.service.serve_options import ServeOptions
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 CLIENT_PAGE = (GUIDES / "test-your-client.md").read_text("utf-8")
@@ -60,7 +60,7 @@ def folder(tmp_path):
 def test_the_client_talks_to_the_service_as_shown(folder):
     (shown,) = [block for block in blocks(CLIENT_PAGE, "console") if block.startswith("$ python")]
     command, *said = shown.splitlines()
-    with start_scenario("hello", ServeOptions(virtual=True)) as service:
+    with start_scenario("hello", ServeOptions(clock="virtual")) as service:
         result = run(folder, command.removeprefix("$ ").replace("http://127.0.0.1:8090", service.url))
         assert command.split()[-1] == service.key
     assert (result.stdout.splitlines(), result.stderr) == (said, "")

@@ -27,8 +27,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer
-from wiretape_replay import Options, Replay, serve_replay
-from wiretape_replay.playback_speed import PlaybackSpeed
+from wiretape_replay import Replay, ReplayOptions, serve_replay
 
 MS = 1_000_000
 _PATIENCE_S = 45
@@ -230,7 +229,7 @@ def _served(
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serve_replay(path, Options(mode, PlaybackSpeed.of(speed), **options), log=log) as tape:
+        async with serve_replay(path, ReplayOptions(mode=mode, speed=speed, **options), log=log) as tape:
             ready.set_result((tape, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 

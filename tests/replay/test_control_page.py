@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape_replay import Options
+from wiretape_replay import ReplayOptions
 from wiretape_replay.control.control_state import Status
 from wiretape_replay.control.playhead_control import Until
 from wiretape_replay.running import start_replay
@@ -31,7 +31,7 @@ def recording(reel):
 def test_every_example_does_what_it_says(recording):
     """One after the other on one replay, as somebody would who reads the page."""
     answers = []
-    with start_replay(recording, Options(paused=True)) as replay:
+    with start_replay(recording, ReplayOptions(paused=True)) as replay:
         env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
         for command in COMMANDS:
             done = subprocess.run(
@@ -47,7 +47,7 @@ def test_every_example_does_what_it_says(recording):
 
 def test_the_example_of_a_state_has_the_keys_of_a_state(recording):
     shown = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
-    with start_replay(recording, Options(paused=True)) as replay:
+    with start_replay(recording, ReplayOptions(paused=True)) as replay:
         env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
         done = subprocess.run(
             ["sh", "-c", COMMANDS[0]], capture_output=True, text=True, env=env, timeout=30, check=True

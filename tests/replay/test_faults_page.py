@@ -40,7 +40,7 @@ def test_every_example_does_what_it_says(recording, serve, call, tmp_path, text)
     path = tmp_path / "faults.toml"
     path.write_text(text, "utf-8")
     script = read_script(path)
-    replay = serve(recording, mode="session", own_playhead=True, faults=script)
+    replay = serve(recording, mode="session", playhead="connection", faults=script)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
         client.ask(extra=KEY + cursor)

@@ -203,14 +203,14 @@ def test_a_client_that_comes_back_gets_everything_once(play, stream):
 
 
 def test_a_fault_can_wait_for_a_later_connection(play, stream):
-    replay = play(fault("drop", after="{ event = 1 }", connection=2), own_playhead=True)
+    replay = play(fault("drop", after="{ event = 1 }", connection=2), playhead="connection")
     assert chunks(stream(replay.url).body) == FRAMES
     assert chunks(stream(replay.url).body) == FRAMES[:1]
     assert chunks(stream(replay.url).body) == FRAMES
 
 
 def test_a_stalled_stream_does_not_hold_up_others(play, call, stream):
-    replay = play(fault("stall", after="{ event = 1 }", connection=1), own_playhead=True)
+    replay = play(fault("stall", after="{ event = 1 }", connection=1), playhead="connection")
     waiting = call(replay.url)
     waiting.ask(extra=KEY)
     waiting.read_past(ONE + b"\r\n")

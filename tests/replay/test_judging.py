@@ -19,7 +19,7 @@ from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
-from wiretape_replay import Options, serve_replay
+from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.answers.settings import Service
 from wiretape_replay.faults.reading import read_script
 from wiretape_replay.judging.hearing import Hearing
@@ -62,7 +62,7 @@ def run(reel):
 async def judged(path, judge, **options):
     """A client of a replay that is judged."""
     async with (
-        serve_replay(path, Options(**options), judge=judge) as playing,
+        serve_replay(path, ReplayOptions(**options), judge=judge) as playing,
         httpx.AsyncClient(base_url=playing.url, headers=KEY, timeout=45) as client,
     ):
         yield client

@@ -180,9 +180,9 @@ def test_the_help_sorts_options_and_leaves_none_out():
 @pytest.mark.parametrize(
     ("option", "value", "said"),
     [
-        ("--match-header", "a b", "Error: 'a b' cannot be the name of a header that counts.\n"),
-        ("--match-header", "", "Error: '' cannot be the name of a header that counts.\n"),
-        ("--ignore-query", "", "Error: A query parameter that does not count needs a name.\n"),
+        ("--match-header", "a b", "Error: Invalid match_header 'a b': expected the name of a header.\n"),
+        ("--match-header", "", "Error: Invalid match_header '': expected the name of a header.\n"),
+        ("--ignore-query", "", "Error: Invalid ignore_query '': expected the name of a query parameter.\n"),
     ],
 )
 def test_a_name_that_nothing_can_have_is_refused(reel, option, value, said):

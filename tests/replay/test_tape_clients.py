@@ -13,7 +13,7 @@ import pytest
 
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import Ending
-from wiretape_replay import Options, serve_replay
+from wiretape_replay import ReplayOptions, serve_replay
 
 JSON = (("Content-Type", "application/json"),)
 PINGED = [
@@ -23,7 +23,7 @@ PINGED = [
     b'{"text":"caf\xc3',
     b'\xa9"}}\r\n\r\n',
 ]  # fmt: skip
-TAPE = Options(mode="tape")
+TAPE = ReplayOptions(mode="tape")
 STREAM = "/v1/sessions/s1/events/stream"
 
 

@@ -8,7 +8,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.front.server import Front
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.tape.matching import Matching
+from wiretape_replay.tape.matching import Matching, Order
 from wiretape_replay.tape.player import TapePlayer
 from wiretape_replay.verify import Verified, verify
 from wiretape_replay.verify.run import _Verifier
@@ -119,7 +119,7 @@ async def test_what_is_counted(reel):
 async def differing(recorded, served) -> Verified:
     """What is found when the exchanges of one recording are answered from another one."""
     with open_recording(recorded) as recording, open_recording(served) as other:
-        player = TapePlayer(other, PlaybackSpeed.of("max"), lambda _: None, matching=Matching.of(order="strict"))
+        player = TapePlayer(other, PlaybackSpeed.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
         front = Front(player, lambda _: None)
         try:
             return await _Verifier(recording, player, await front.start("127.0.0.1", 0), 0.2).run()

@@ -19,7 +19,8 @@ from wiretape.sse import FrameKind, Parser
 from wiretape_replay.answers.settings import Key
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import default_setup
-from wiretape_replay.service.serving import ServeOptions, serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import serve_scenario
 
 PATIENCE_S = 45
 _numbers = itertools.count(1)
@@ -197,7 +198,7 @@ class Stage:
 
 @asynccontextmanager
 async def serving(
-    scenario, folder: Path, *, keys=None, setup=None, limits=True, judged=True, **options
+    scenario, folder: Path, *, keys=None, setup=None, limits=True, judged=True, virtual=False, **options
 ) -> AsyncIterator[Stage]:
     """Play a service; when the block is left, nothing may be found against it in what passed."""
     setup = setup or default_setup()
@@ -205,11 +206,12 @@ async def serving(
         setup = replace(setup, service=replace(setup.service, keys=keys))
     if not limits:
         setup = replace(setup, service=replace(setup.service, limits={}))
+    clock = "virtual" if virtual else "real"
     record = folder / f"passed-{next(_numbers)}.db"
     judge = Judge(record=record)
     async with (
         aiohttp.ClientSession(auto_decompress=False) as http,
-        serve_scenario(scenario, ServeOptions(setup=setup, **options), judge=judge) as service,
+        serve_scenario(scenario, ServeOptions(service=setup, clock=clock, **options), judge=judge) as service,
     ):
         yield Stage(service, http)
     if judged:

@@ -19,7 +19,7 @@ from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
 from wiretape_replay.service.cli import serve
 from wiretape_replay.service.scenario.listing import shipped
-from wiretape_replay.service.serving import ServeOptions
+from wiretape_replay.service.serve_options import ServeOptions
 
 
 def test_the_command_serves_a_file_says_where_and_ends_with_a_verdict(tmp_path):
@@ -88,7 +88,7 @@ def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
 
 def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_answers():
     """No `0 other requests`, where all of them were answered."""
-    with start_scenario("hello", ServeOptions(virtual=True)) as service:
+    with start_scenario("hello", ServeOptions(clock="virtual")) as service:
         told = CliRunner().invoke(
             wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.service.token}
         )
@@ -96,7 +96,7 @@ def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_a
 
 
 def test_a_service_is_served_to_programs_without_an_event_loop():
-    with start_scenario("silence", ServeOptions(virtual=True)) as service:
+    with start_scenario("silence", ServeOptions(clock="virtual")) as service:
         session = _post(f"{service.url}/v1/sessions", service.key)["id"]
         _post(f"{service.url}/v1/sessions/{session}/runs", service.key)
         service.advance(100)

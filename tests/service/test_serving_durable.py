@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from wiretape.cli import main
 from wiretape.contract import DELTA_TYPES
 from wiretape.errors import InputError
-from wiretape_replay.service.serving import ServeOptions, serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import serve_scenario
 
 BUSY = """
 title = "Many small steps"
@@ -279,5 +280,5 @@ def _database(path, statement):
 
 
 async def _begun(data, **options):
-    async with serve_scenario("hello", ServeOptions(virtual=True, data=data, **options)):
+    async with serve_scenario("hello", ServeOptions(clock="virtual", data=data, **options)):
         pass

@@ -112,7 +112,7 @@ def test_what_the_client_does_wrong_fails_the_test(project):
     [
         ("'helo'", "There is no scenario helo, did you mean hello?"),
         ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
-        ("'hello', clock='fast'", "clock='fast' is none of these: virtual, real."),
+        ("'hello', clock='fast'", "Invalid clock 'fast': expected virtual or real."),
         ("'mine.toml'", "There is no mine.toml in "),
         ("''", "Say which scenario: the name of one that ships"),
         ("7", "7 is no scenario: give the name of one that ships, a TOML file, or its text."),
@@ -121,9 +121,9 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario, line 3: run.steps: it has to be a list of steps"),
         ("service='keys = 1'", "service, line 1: keys: it has to be an array of tables, each under [[keys]]."),
         ("service={'key': []}", "service: key: there is no such setting, did you mean keys?"),
-        ("seed='x'", "seed='x' is no whole number."),
-        ("data=7", "data=7 is no file."),
-        ("service=7", "service=7 is no file, no TOML and no dictionary."),
+        ("seed='x'", "Invalid seed 'x': expected a whole number."),
+        ("data=7", "Invalid data 7: expected a file."),
+        ("service=7", "Invalid service 7: expected a file, TOML text or a dictionary."),
     ],
 )
 def test_what_cannot_be_served_is_told_in_one_sentence(project, asked, words):

@@ -5,13 +5,13 @@ from pathlib import Path
 import pytest
 
 from wiretape.config import Config
-from wiretape_replay.testing.choices import Choices
+from wiretape_replay.testing.choices import ClientCriteria
 from wiretape_replay.testing.verdict import wrong
 
 
 @pytest.mark.parametrize(("fail_on", "fails"), [("error", True), ("never", False)])
 def test_checks_that_failed_fail_the_test_that_relies_on_them(fail_on, fails):
-    choices, kept = Choices.of("run.db", {"fail_on": fail_on}, Config()), []
+    choices, kept = ClientCriteria.of({"fail_on": fail_on}, Config()), []
     text = wrong([], [], choices, Path("replayed.db"), lambda: kept.append(1), checks_failed="KeyError: 'e1\\n'")
     said = [
         "The checks of wiretape failed, so there may be more to find: KeyError: 'e1\\n'.",

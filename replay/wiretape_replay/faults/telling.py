@@ -3,22 +3,17 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.recording import open_recording
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.injector import Faults
-from wiretape_replay.faults.reading import for_mode
 from wiretape_replay.faults.rehearsal import listing
 from wiretape_replay.faults.script import Script
 from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
 
 
-def dry_run(recording_path: Path, script: Script | None, mode: str) -> Iterator[str]:
-    """The lines of a dry run.  Raises RecordingError, and InputError for a script that cannot be used."""
-    if script is None:
-        raise InputError("--dry-run lists what the faults of a script would hit: give one with --faults FILE.")
-    for_mode(script, mode)
+def dry_run(recording_path: Path, script: Script) -> Iterator[str]:
+    """The lines of a dry run.  Raises RecordingError."""
     with open_recording(recording_path) as recording:
         # What is odd about the recording is said when it is played.
         sessions = build_sessions(recording, lambda _: None)

@@ -23,15 +23,14 @@ from wiretape_replay.common_options import (
     timing,
 )
 from wiretape_replay.faults import telling as told_faults
-from wiretape_replay.faults.reading import read_script
-from wiretape_replay.faults.script import Script
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
 from wiretape_replay.option_groups import GroupedCommand
-from wiretape_replay.service.assumptions import default_setup, load_setup, settings
+from wiretape_replay.service.assumptions import settings
 from wiretape_replay.service.scenario.listing import listing
-from wiretape_replay.service.serving import DEFAULT_SCENARIO, ServeOptions, Service, serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.service.unsaid import FIXED
 
 
@@ -111,11 +110,11 @@ def serve(
         return
     host, port = parse_address(listen)
     options = ServeOptions(
+        clock=clock,
         seed=seed,
-        virtual=clock == "virtual",
         data=data,
-        setup=load_setup(setup) if setup is not None else default_setup(),
-        faults=read_script(fault_script) if fault_script is not None else Script(),
+        service=setup,
+        faults=fault_script,
     )
     with Hearing.of(reports, record, config, no_config=no_config) as hearing:
         served = asyncio.run(_serve(scenario, options, host, port, hearing.judge, token=control_token))

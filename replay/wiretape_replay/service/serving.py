@@ -4,7 +4,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,16 +21,16 @@ from wiretape_replay.control.handle import SessionHandle
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.injector import Faults
 from wiretape_replay.faults.performing import Faulty, FaultyLines
-from wiretape_replay.faults.script import Script
 from wiretape_replay.front.server import Front
 from wiretape_replay.judging.judge import Judge
-from wiretape_replay.service.assumptions import Setup, default_setup
+from wiretape_replay.service.assumptions import Setup
 from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
 from wiretape_replay.service.operations.routing import find
 from wiretape_replay.service.scenario.listing import scenario_path
 from wiretape_replay.service.scenario.reading import read_scenario, scenario_text
 from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.sessions import Sessions
 from wiretape_replay.service.source import ScenarioSource
 from wiretape_replay.service.store import Store
@@ -40,20 +40,6 @@ from wiretape_replay.session.session_streams import SessionStreams
 DEFAULT_SCENARIO = "hello"
 _MICROSECOND = timedelta(microseconds=1)
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, slots=True)
-class ServeOptions:
-    """How a service is played."""
-
-    seed: int | None = None
-    """Of all ids; None: 0, or what the data was begun with."""
-    virtual: bool = False
-    """Whether nothing is waited for: time goes on to the next event as soon as everybody has the last."""
-    data: Path | None = None
-    """The file that keeps everything; None: one that is gone in the end."""
-    setup: Setup = field(default_factory=default_setup)
-    faults: Script = field(default_factory=Script)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +102,7 @@ async def serve_scenario(
     name, text, script = _scenario(scenario)
     broken = asyncio.Event()
     with _opened(options) as store:
-        clock = _clock(store, virtual=options.virtual)
+        clock = _clock(store, virtual=options.is_virtual)
         drives = Playheads(speed=float("inf"), paused=False, own=False, later=clock.later)
 
         def break_down(error: InputError) -> None:
@@ -125,7 +111,7 @@ async def serve_scenario(
 
         sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
-        faults = Faults(options.faults)
+        faults = Faults(options.script)
         faulty = FaultyLines(faults, ids, log)
         streams = SessionStreams(drives, ids, log, faulty)
         guard = Guard(options.setup.service, ids.next)
@@ -139,7 +125,7 @@ async def serve_scenario(
         )
         guarded = Guarded(guard, source, log, clock.now_ns)
         strange = foreign(ids, lambda target: find(options.setup.assumed.routes, "", target).allowed)
-        front = Front(Faulty(faulty, guarded) if options.faults.faults else guarded, log, judge, strange)
+        front = Front(Faulty(faulty, guarded) if options.script.faults else guarded, log, judge, strange)
         control = _control(sessions, streams, faults, guard)
         ControlApi(control, token).attach(front.app)
         try:
@@ -184,10 +170,14 @@ def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
 @contextmanager
 def _opened(options: ServeOptions) -> Iterator[Store]:
     """The data; temporary data is removed when the block is left.  Raises InputError."""
-    epoch = VIRTUAL_EPOCH if options.virtual else datetime.now(UTC)
+    epoch = VIRTUAL_EPOCH if options.is_virtual else datetime.now(UTC)
     began = (epoch - _ZERO) // _MICROSECOND
     with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        store = Store.open(options.data or Path(folder) / "service.db", seed=options.seed, epoch_unix_us=began)
+        store = Store.open(
+            Path(options.data) if options.data is not None else Path(folder) / "service.db",
+            seed=options.seed,
+            epoch_unix_us=began,
+        )
         try:
             yield store
         finally:

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wiretape.config import Config
-from wiretape_replay.testing.choices import Choices
+from wiretape_replay.replay_options import ReplayOptions
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.testing.choices import ClientCriteria, options_in
 from wiretape_replay.testing.judged import JudgedReplay, started
-from wiretape_replay.testing.served import JudgedService, ServiceChoices, served
+from wiretape_replay.testing.served import JudgedService, located_scenario, served
 from wiretape_replay.testing.verdict import recorded
 
 _SHOWN = 30
@@ -44,15 +46,19 @@ class Bench:
 
     def start(self, recording: Path | str, given: dict[str, Any]) -> JudgedReplay:
         """One more.  Raises InputError."""
-        choices = Choices.of(recording, given, self._config, self._find)
-        replay = self._stack.enter_context(started(choices, self._free_path()))
+        options = options_in(ReplayOptions, given, self._find, "A replay")
+        criteria = ClientCriteria.of(given, self._config)
+        path = self._find(Path(recording))
+        replay = self._stack.enter_context(started(path, options, criteria, self._free_path()))
         self.replays.append(replay)
         return replay
 
     def serve(self, scenario: Any, given: dict[str, Any]) -> JudgedService:
         """A service, played by a scenario.  Raises InputError."""
-        choices = ServiceChoices.of(scenario, given, self._config, self._find)
-        service = self._stack.enter_context(served(choices, self._free_path()))
+        options = options_in(ServeOptions, {"clock": "virtual"} | given, self._find, "A service")
+        criteria = ClientCriteria.of({"allow_misses": True} | given, self._config)
+        located = located_scenario(scenario, self._find)
+        service = self._stack.enter_context(served(located, options, criteria, self._free_path()))
         self.replays.append(service)
         return service
 

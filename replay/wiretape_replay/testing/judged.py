@@ -9,6 +9,7 @@ from wiretape.control_protocol import PATIENCE_S
 from wiretape_replay.control.control_state import SessionState, State
 from wiretape_replay.control.handle import What, Where
 from wiretape_replay.control.playhead_control import Until
+from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.running import RunningReplay, start_replay
 from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
@@ -16,7 +17,7 @@ from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.tape.player import Missed
 from wiretape_replay.tape.tape import Entry as Recorded
-from wiretape_replay.testing.choices import Choices
+from wiretape_replay.testing.choices import ClientCriteria
 from wiretape_replay.testing.heard import Heard
 from wiretape_replay.testing.listening import Listener
 from wiretape_replay.testing.verdict import wrong
@@ -29,10 +30,10 @@ class JudgedReplay(Heard):
     several, ask `session` for one.  What cannot be done raises InputError.
     """
 
-    def __init__(self, running: RunningReplay, listener: Listener, choices: Choices, record: Path) -> None:
+    def __init__(self, running: RunningReplay, listener: Listener, criteria: ClientCriteria, record: Path) -> None:
         super().__init__(running, listener, record)
         self._running = running
-        self._choices = choices
+        self._criteria = criteria
 
     def state(self) -> State:
         """Of everything."""
@@ -108,7 +109,7 @@ class JudgedReplay(Heard):
         return wrong(
             self.findings,
             self.misses,
-            self._choices,
+            self._criteria,
             self.record,
             self.keep,
             checks_failed=self._listener.failed,
@@ -116,14 +117,14 @@ class JudgedReplay(Heard):
 
 
 @contextmanager
-def started(choices: Choices, record: Path) -> Iterator[JudgedReplay]:
-    """Play until the block is left; what there is to know stays readable.  `record` is for a new file.
+def started(recording: Path, options: ReplayOptions, criteria: ClientCriteria, record: Path) -> Iterator[JudgedReplay]:
+    """Play a recording until the block is left; what there is to know stays readable.  `record` is for a new file.
 
     Raises InputError when something cannot be played.
     """
-    listener = Listener(choices.config.settings, record)
+    listener = Listener(criteria.config.settings, record)
     lines: list[str] = []
-    with start_replay(choices.recording, choices.options, judge=listener, log=lines.append) as running:
-        replay = JudgedReplay(running, listener, choices, record)
+    with start_replay(recording, options, judge=listener, log=lines.append) as running:
+        replay = JudgedReplay(running, listener, criteria, record)
         replay.lines = lines
         yield replay

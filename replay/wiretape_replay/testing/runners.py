@@ -4,11 +4,10 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Unpack
+from typing import Any
 
 from wiretape.config import find_config
 from wiretape_replay.testing.bench import Bench
-from wiretape_replay.testing.choices import Given
 from wiretape_replay.testing.judged import JudgedReplay
 
 
@@ -17,11 +16,12 @@ class ClientError(AssertionError):
 
 
 @contextmanager
-def replay(recording: Path | str, **given: Unpack[Given]) -> Iterator[JudgedReplay]:
+def replay(recording: Path | str, **given: Any) -> Iterator[JudgedReplay]:
     """Play a recording as an offline service until the block is left, and judge the client.
 
-    Paths are relative to the working directory.  Raises InputError when something cannot be used, and ClientError
-    at the end when the client broke a rule or a request had no match.  To an exception of the block's own, what the
+    Takes the fields of ReplayOptions, and `fail_on`, `allow` and `allow_misses`.  Paths are relative to the working
+    directory.  Raises InputError for options and files that cannot be used, and ClientError at the end if the client
+    broke a rule or a request had no match.  To an exception of the block's own, what the
     client did is added as a note.  What passed stays recorded in a temporary folder if something went wrong.
     """
     config = find_config(Path.cwd())

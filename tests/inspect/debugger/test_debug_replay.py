@@ -9,7 +9,7 @@ from aiohttp import ClientSession
 
 from wiretape.errors import InputError
 from wiretape_inspect.debugging.forwarding import Replay
-from wiretape_replay.serving import Options, serve_replay
+from wiretape_replay import ReplayOptions, serve_replay
 
 MARK = {"X-Wiretape-Debug": "1"}
 STREAM = "/v1/sessions/s1/events/stream?event_deltas=true"
@@ -17,7 +17,7 @@ STREAM = "/v1/sessions/s1/events/stream?event_deltas=true"
 
 @pytest.fixture
 async def replay(session):
-    async with serve_replay(session, Options(paused=True)) as playing:
+    async with serve_replay(session, ReplayOptions(paused=True)) as playing:
         yield playing
 
 

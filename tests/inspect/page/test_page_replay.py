@@ -8,7 +8,7 @@ from aiohttp import ClientSession
 from playwright.async_api import expect
 
 from wiretape_inspect.debugging.forwarding import Replay
-from wiretape_replay.serving import Options, serve_replay
+from wiretape_replay import ReplayOptions, serve_replay
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -51,7 +51,7 @@ async def waiting(url):
 
 async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client_waits(debugging, session):
     async with (
-        serve_replay(session, Options(paused=True)) as replay,
+        serve_replay(session, ReplayOptions(paused=True)) as replay,
         debugging(session, replay=Replay(replay.url, replay.token)) as shown,
         waiting(replay.url + PATH) as client,
     ):
@@ -83,7 +83,7 @@ async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client
 
 async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_event(debugging, session):
     async with (
-        serve_replay(session, Options(paused=True)) as replay,
+        serve_replay(session, ReplayOptions(paused=True)) as replay,
         debugging(session, "#x=2&e=2", replay=Replay(replay.url, replay.token)) as shown,
     ):
         bar = shown.page.locator("#playhead")
@@ -98,7 +98,7 @@ async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_e
 
 
 async def test_a_replay_that_is_gone_is_told(debugging, session):
-    async with serve_replay(session, Options(paused=True)) as replay:
+    async with serve_replay(session, ReplayOptions(paused=True)) as replay:
         gone = Replay(replay.url, replay.token)
     async with debugging(session, replay=gone) as shown:
         await expect(shown.page.locator("#trouble")).to_be_visible()

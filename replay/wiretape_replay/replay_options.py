@@ -1,0 +1,142 @@
+"""Options of a replay: one type for `wiretape replay`, the Python API and the pytest plugin."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.json_path import JsonPath
+from wiretape.safe_text import shorten
+from wiretape.toml import Table, TomlFile
+from wiretape.toml_files import is_toml_text
+from wiretape_replay.answers.settings import Service, service_in, treatment_of
+from wiretape_replay.faults.reading import for_mode, script_in
+from wiretape_replay.faults.script import Script
+from wiretape_replay.playback_speed import PlaybackSpeed
+from wiretape_replay.tape.matching import Matching, Order, Repeat
+
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""A token (RFC 9110, 5.6.2)."""
+
+MODES = ("session", "tape")
+PLAYHEADS = ("session", "connection")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayOptions:
+    """How a recording is replayed.  Raises InputError for values that are not valid."""
+
+    mode: str = "session"
+    """`session`: streams follow the playhead; `tape`: every request gets its recorded response."""
+    speed: str | float = "max"
+    """`max`, or a multiple of the recorded speed."""
+    paused: bool = False
+    """Start with all playheads paused."""
+    playhead: str = "session"
+    """`session`: one playhead per session; `connection`: one per stream that starts without a cursor."""
+    faults: "Script | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
+    """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
+    service: "Service | Path | str | Mapping[str, Any] | None" = None
+    """Keys, scopes, limits and workspaces: a file, its text, or the same as a dictionary."""
+    limits: bool = False
+    """Enforce the published limits for each tenant."""
+    no_auth: bool = False
+    """Accept requests without a key."""
+    ignore_query: Sequence[str] | str = ()
+    """Query parameters to ignore when requests are matched."""
+    ignore_body: Sequence[str] | str = ()
+    """JSON paths to ignore in request bodies."""
+    match_header: Sequence[str] | str = ()
+    """Request headers to match on as well."""
+    order: str = Order.KIND
+    """`kind`: recorded order within each kind of request; `strict`: recorded order of all requests."""
+    repeat: str = Repeat.REFUSE
+    """When all recorded responses are used: `refuse` with status 501, repeat the `last`, or `cycle`."""
+
+    pace: PlaybackSpeed = field(init=False, repr=False, compare=False)
+    matching: Matching = field(init=False, repr=False, compare=False)
+    treatment: Service | None = field(init=False, repr=False, compare=False)
+    """How requests are authenticated and limited; None: not at all."""
+    script: Script = field(init=False, repr=False, compare=False)
+    """The faults to inject, parsed."""
+
+    def __post_init__(self) -> None:
+        check_choice("mode", self.mode, MODES)
+        check_choice("playhead", self.playhead, PLAYHEADS)
+        if self.mode == "tape" and (self.paused or self.playhead == "connection"):
+            raise InputError("Tape mode has no playhead: leave out paused and playhead, or use session mode.")
+        service = self.service
+        if service is not None and not isinstance(service, Service):
+            service = service_in(toml_input("service", service))
+        parsed = {
+            "pace": PlaybackSpeed.of(self.speed),
+            "matching": self._matching(),
+            "treatment": treatment_of(service, self.mode, limits=self.limits, no_auth=self.no_auth),
+            "script": for_mode(fault_script(self.faults), self.mode),
+        }
+        for name, value in parsed.items():
+            object.__setattr__(self, name, value)
+
+    def _matching(self) -> Matching:
+        check_choice("order", self.order, list(Order))
+        check_choice("repeat", self.repeat, list(Repeat))
+        ignored_query = frozenset(string_list("ignore_query", self.ignore_query))
+        if "" in ignored_query:
+            raise InputError("Invalid ignore_query '': expected the name of a query parameter.")
+        headers = string_list("match_header", self.match_header)
+        for name in headers:
+            if not _HEADER_NAME.fullmatch(name):
+                raise InputError(f"Invalid match_header {shorten(repr(name), 60)}: expected the name of a header.")
+        return Matching(
+            ignored_query,
+            tuple(map(JsonPath.of, string_list("ignore_body", self.ignore_body))),
+            tuple(dict.fromkeys(name.lower() for name in headers)),
+            Order(self.order),
+            Repeat(self.repeat),
+        )
+
+
+def fault_script(value: object) -> Script:
+    """The faults given as a file, its text, a dictionary, one fault or a list of faults.  Raises InputError."""
+    if value is None:
+        return Script()
+    if isinstance(value, Script):
+        return value
+    if isinstance(value, Mapping) and "do" in value:
+        value = [value]
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        value = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in value]}
+    return script_in(toml_input("faults", value, ", or a list of faults"))
+
+
+def toml_input(option: str, value: object, more: str = "") -> Table:
+    """The TOML document that an option is given as a file, as text or as a dictionary.  Raises InputError.
+
+    `more` names what else the option accepts.
+    """
+    if isinstance(value, str) and is_toml_text(value):
+        return TomlFile.of(value, Path(option)).table()
+    if isinstance(value, str | Path):
+        return TomlFile.load(Path(value)).table()
+    if isinstance(value, Mapping):
+        return TomlFile(Path(option), value, {}).table()
+    got = shorten(repr(value), 60)
+    raise InputError(f"Invalid {option} {got}: expected a file, TOML text{',' if more else ' or'} a dictionary{more}.")
+
+
+def check_choice(option: str, value: object, choices: Sequence[str]) -> None:
+    """Raise InputError for a value that is not one of `choices`."""
+    if value not in choices:
+        *others, last = choices
+        raise InputError(f"Invalid {option} {shorten(repr(value), 60)}: expected {', '.join(others)} or {last}.")
+
+
+def string_list(option: str, value: object) -> Sequence[str]:
+    """A list of strings; a single string becomes a list of one.  Raises InputError."""
+    if isinstance(value, str):
+        return [value]
+    if not isinstance(value, Sequence) or not all(isinstance(text, str) for text in value):
+        raise InputError(f"Invalid {option} {shorten(repr(value), 60)}: expected a list of strings.")
+    return value

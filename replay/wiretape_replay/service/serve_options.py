@@ -1,0 +1,54 @@
+"""Options of a service played from a scenario: one type for `wiretape serve`, the Python API and the pytest plugin."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wiretape.errors import InputError
+from wiretape.safe_text import shorten
+from wiretape_replay.faults.script import Script
+from wiretape_replay.replay_options import check_choice, fault_script, toml_input
+from wiretape_replay.service.assumptions import Setup, default_setup, setup_in
+
+CLOCKS = ("virtual", "real")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeOptions:
+    """How a service is played.  Raises InputError for values that are not valid."""
+
+    clock: str = "real"
+    """`virtual`: time advances to the next event at once; `real`: wait for it."""
+    seed: int | None = None
+    """Seed for generated ids; None: 0, or the seed of the data file."""
+    data: Path | str | None = None
+    """File that stores sessions and events; None: a temporary file."""
+    service: "Setup | Path | str | Mapping[str, Any] | None" = None
+    """Keys, scopes, limits and assumptions: a file, its text, or the same as a dictionary."""
+    faults: "Script | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
+    """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
+
+    setup: Setup = field(init=False, repr=False, compare=False)
+    """The service settings, parsed."""
+    script: Script = field(init=False, repr=False, compare=False)
+    """The faults to inject, parsed."""
+
+    def __post_init__(self) -> None:
+        check_choice("clock", self.clock, CLOCKS)
+        if not isinstance(self.seed, int | None):
+            raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
+        if not isinstance(self.data, Path | str | None):
+            raise InputError(f"Invalid data {shorten(repr(self.data), 60)}: expected a file.")
+        setup = self.service
+        if setup is None:
+            setup = default_setup()
+        elif not isinstance(setup, Setup):
+            setup = setup_in(toml_input("service", setup))
+        object.__setattr__(self, "setup", setup)
+        object.__setattr__(self, "script", fault_script(self.faults))
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether time is virtual."""
+        return self.clock == "virtual"
