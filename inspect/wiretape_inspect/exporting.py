@@ -10,9 +10,9 @@ import orjson
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import InputError
 from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.rules.jsontext import Unread, read
 from wiretape.sse import FrameKind
 from wiretape_inspect import jsonlines
 from wiretape_inspect.facts import facts_of, is_utf8
@@ -89,7 +89,7 @@ def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
     """Bytes under the key that tells what they are: `data` (JSON, exactly as it was), `text` or `base64`."""
     if not is_utf8(data):
         return {"base64": b64encode(data).decode()}
-    if parse and not isinstance(read(data), Unread):
+    if parse and not isinstance(read_json(data), UnreadableJson):
         # In valid JSON a line feed stands only between tokens.
         return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
     return {"text": data.decode()}

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import orjson
 
 from wiretape.contract import DELTA_TYPES, TOOL_TYPES
-from wiretape.rules.jsontext import Unread, read, sequence_in
+from wiretape.json_reader import UnreadableJson, read_json, sequence_in
 from wiretape.sse import Frame
 
 PREVIEW = 400
@@ -46,7 +46,7 @@ class Facts:
 def facts_of(frame: Frame) -> Facts:
     """Read a frame of kind MESSAGE."""
     data = frame.data
-    value = read(data)
+    value = read_json(data)
     said = value if isinstance(value, dict) else None
     kind, standing, sequence = placed(frame, said)
     fragment = fragment_in(said) if said and standing == "delta" else None
@@ -65,13 +65,13 @@ def facts_of(frame: Frame) -> Facts:
 
 def place_of(frame: Frame) -> tuple[Standing, int | None]:
     """Only the standing and the sequence of a frame of kind MESSAGE, which is quicker to tell."""
-    value = read(frame.data)
+    value = read_json(frame.data)
     return placed(frame, value if isinstance(value, dict) else None)[1:]
 
 
 def final_text(frame: Frame) -> str:
     """The whole text of a message that is stored: its blocks of text, joined; empty when it has none."""
-    value = read(frame.data)
+    value = read_json(frame.data)
     return "".join(_block_texts(value) or ()) if isinstance(value, dict) else ""
 
 
@@ -93,7 +93,7 @@ def _text(value: Any) -> str | None:
 def _note(frame: Frame, value: Any, data: bytes) -> str:
     if not data:
         return "empty data" if frame.dispatched else "no data line: no client is handed it"
-    if value is Unread.TOO_MUCH:
+    if value is UnreadableJson.TOO_COMPLEX:
         return "nested too deep, or numbers too long, to be read"
     if not isinstance(value, dict):
         return "not a JSON object"

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 
-from wiretape.rules.jsontext import Unread, read
+from wiretape.json_reader import UnreadableJson, read_json
 from wiretape_inspect.spans import Span
 from wiretape_inspect.words import amount
 
@@ -22,7 +22,7 @@ _Line = tuple[int, list[Span]]
 def lines(data: bytes) -> Iterator[list[Span]]:
     """The lines of some data, the first of them named; none where there are none."""
     text = data.decode("utf-8", "replace")
-    is_json = not isinstance(read(data), Unread)
+    is_json = not isinstance(read_json(data), UnreadableJson)
     shown = _json(text) if is_json else ((0, [(line, "")]) for line in _text(data))
     name = "data"
     for depth, spans in shown:

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
+from wiretape.json_reader import read_json, sequence_in
 from wiretape.labels import count_of
-from wiretape.rules.jsontext import read, sequence_in
 from wiretape.safe_text import shorten
 from wiretape.sse import Frame, FrameKind
 
@@ -45,7 +45,7 @@ def row_of(frame: Frame, event: int | None, gap_ns: int | None) -> Row:
     if frame.kind is not FrameKind.MESSAGE:
         return Row(frame.kind, None, "", gap, _text(frame.raw))
     data = frame.data
-    document = read(data) if len(data) <= _LONGEST_JSON else None
+    document = read_json(data) if len(data) <= _LONGEST_JSON else None
     said = document if isinstance(document, dict) else {}
     sequence = sequence_in(said, data) if said else None
     name = said.get("type")

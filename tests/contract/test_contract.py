@@ -28,11 +28,11 @@ def test_there_are_18_event_types():
     assert set(TOOL_TYPES) | TERMINAL_RUN_TYPES | DELTA_TYPES | STORED_TYPES <= set(EVENT_TYPES)
 
 
-def test_durability_is_given_for_three_deltas_and_three_stored_types_only():
+def test_only_three_delta_types_and_three_stored_types_have_a_durability():
     assert {"message.delta", "reasoning.delta", "intermediate.delta"} == DELTA_TYPES
     assert {"tool.started", "message.completed", "reasoning.message"} == STORED_TYPES
-    unsaid = [name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN]
-    assert len(unsaid) == 12
+    not_shown = [name for name, row in EVENT_TYPES.items() if row.durability is Durability.NOT_SHOWN]
+    assert len(not_shown) == 12
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_each_status_has_its_error_codes(status, codes):
     assert {row.code for row in ERROR_CODES.values() if row.status == status} == codes
 
 
-def test_there_are_16_error_codes_each_with_a_recovery():
+def test_there_are_16_error_codes_and_each_has_a_recovery():
     assert len(ERROR_CODES) == 16
     assert all(row.recovery for row in ERROR_CODES.values())
 
@@ -71,12 +71,12 @@ def test_there_are_16_error_codes_each_with_a_recovery():
     ("code", "right"),
     [("session_busy", "SESSION_BUSY"), ("Invalid_Cursor", "invalid_cursor"), ("SESSION_BUSY", None), ("nope", None)],
 )
-def test_a_code_in_the_wrong_case_leads_to_the_right_one(code, right):
+def test_a_code_in_the_wrong_case_is_matched_to_the_right_code(code, right):
     row = code_in_other_case(code)
     assert (row.code if row else None) == right
 
 
-def test_the_published_limits():
+def test_the_limits_are_those_of_the_specification():
     assert {name: (limit.requests, limit.window_seconds) for name, limit in LIMITS.items()} == {
         "sessions": (30, 60),
         "runs": (60, 60),
@@ -130,7 +130,7 @@ def test_a_request_line_names_an_operation(method, target, operation, session_id
         ("CONNECT", "host:443"),
     ],
 )
-def test_any_other_request_names_none(method, target):
+def test_any_other_request_line_names_no_operation(method, target):
     assert operation_of(method, target) is None
 
 
@@ -149,12 +149,12 @@ def test_any_other_request_names_none(method, target):
         ("/s", False),
     ],
 )
-def test_deltas_are_requested_with_true(target, requested):
+def test_deltas_are_requested_by_the_value_true(target, requested):
     assert deltas_requested(target) is requested
 
 
 @pytest.mark.parametrize(
-    ("content_type", "answer"),
+    ("content_type", "expected"),
     [
         ("text/event-stream", True),
         (" Text/Event-Stream ; charset=utf-8", True),
@@ -164,5 +164,5 @@ def test_deltas_are_requested_with_true(target, requested):
         (None, False),
     ],
 )
-def test_an_event_stream_is_told_by_its_media_type(content_type, answer):
-    assert is_event_stream(content_type) is answer
+def test_an_event_stream_is_recognized_by_its_media_type(content_type, expected):
+    assert is_event_stream(content_type) is expected

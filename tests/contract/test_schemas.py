@@ -1,4 +1,4 @@
-"""The schema files, and the two libraries that read them."""
+"""The schema files and the two validators that read them."""
 
 import copy
 
@@ -57,20 +57,20 @@ JSON = st.recursive(
 )
 
 
-def places(value, path=()):
-    """The paths of all values within a value, itself included."""
+def paths(value, path=()):
+    """Yield the paths of all values within a value, including its own."""
     yield path
     pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, item in pairs:
-        yield from places(item, (*path, key))
+        yield from paths(item, (*path, key))
 
 
 @st.composite
 def documents(draw, name):
-    """A valid document, changed in up to three places."""
+    """A valid document with up to three changes."""
     document = {"": copy.deepcopy(VALID[name])}
     for _ in range(draw(st.integers(0, 3))):
-        *way, last = ("", *draw(st.sampled_from(list(places(document[""])))))
+        *way, last = ("", *draw(st.sampled_from(list(paths(document[""])))))
         holder = document
         for step in way:
             holder = holder[step]
@@ -87,31 +87,31 @@ def documents(draw, name):
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_schema_is_one(name):
+def test_every_schema_is_valid_json_schema(name):
     jsonschema.Draft202012Validator.check_schema(SCHEMAS[name].document)
     assert SCHEMAS[name].document["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_a_valid_document_is_valid_to_both(name):
+def test_both_validators_accept_a_valid_document(name):
     assert SCHEMAS[name].is_valid(VALID[name])
     assert SCHEMAS[name].explain(VALID[name]) == ()
 
 
 @given(st.sampled_from(sorted(SCHEMAS)), st.data())
 @settings(max_examples=50)
-def test_what_decides_and_what_explains_agree(name, data):
+def test_the_fast_and_the_explaining_validator_agree(name, data):
     document = data.draw(documents(name))
     schema = SCHEMAS[name]
     violations = schema.explain(document)
     assert schema.is_valid(document) is (violations == ())
     assert schema.violations(document) == violations
     assert len({violation.path for violation in violations}) == len(violations)
-    assert all(there(document, violation) for violation in violations)
+    assert all(has_reported_value(document, violation) for violation in violations)
 
 
-def there(document, violation):
-    """Whether what a violation found stands at its place."""
+def has_reported_value(document, violation):
+    """Whether the value that a violation reports is at its path."""
     for step in violation.path:
         if isinstance(document, dict) and step not in document:
             return violation.got is ...
@@ -121,7 +121,7 @@ def there(document, violation):
 
 @given(JSON)
 @example({"error": {"details": [[]]}})
-def test_they_agree_about_anything_at_all(document):
+def test_the_validators_agree_about_any_json(document):
     for schema in SCHEMAS.values():
         assert schema.is_valid(document) is (schema.explain(document) == ())
 
@@ -139,9 +139,9 @@ def nested(depth):
     ids=["surrogate", "key", "deep", "deep element", "deep field", "long", "long negative", "float", "wide"],
 )
 @pytest.mark.parametrize("name", SCHEMAS)
-def test_odd_values_are_judged_wherever_they_stand(name, odd):
+def test_the_validators_agree_about_odd_values_anywhere(name, odd):
     schema = SCHEMAS[name]
-    for path in list(places(VALID[name]))[1:]:
+    for path in list(paths(VALID[name]))[1:]:
         document = copy.deepcopy(VALID[name])
         holder = document
         for step in path[:-1]:
@@ -150,12 +150,12 @@ def test_odd_values_are_judged_wherever_they_stand(name, odd):
         assert schema.is_valid(document) is (schema.explain(document) == ())
 
 
-def test_of_very_many_violations_some_hundred_are_told():
+def test_at_most_some_hundred_violations_are_reported():
     violations = SCHEMAS["validation-details"].violations([1] * 100_000)
     assert 100 <= len(violations) <= 1000
 
 
-def test_a_violation_says_where_what_was_expected_and_what_came():
+def test_a_violation_has_a_path_an_expected_value_and_the_actual_value():
     document = envelope("invalid_request", details=[{"path": "a", "reason": "b"}, {"path": 5}])
     violations = SCHEMAS["error-envelope"].violations(document | {"status": 400})
     assert {(v.where, v.expected, repr(v.got)) for v in violations} == {
@@ -179,19 +179,19 @@ def test_a_violation_says_where_what_was_expected_and_what_came():
         ("message-delta", {"delta": {"text": None}}, "delta.text", "a string"),
     ],
 )
-def test_each_shape_says_what_it_expects(name, change, where, expected):
+def test_a_violation_names_the_expected_type(name, change, where, expected):
     (violation,) = SCHEMAS[name].violations(VALID[name] | change)
     assert (violation.where, violation.expected) == (where, expected)
 
 
-def test_schemas_and_tables_name_the_same_things():
+def test_schemas_and_tables_name_the_same_types_codes_and_fields():
     assert EVENT_SCHEMAS.keys() == {"tool.started", "message.delta"} <= EVENT_TYPES.keys()
     assert ERROR_SCHEMAS.keys() == {"SESSION_BUSY", "RATE_LIMITED", "SANDBOX_PROVISION_FAILED"} <= ERROR_CODES.keys()
     assert set(SCHEMAS["error-envelope"].document["properties"]["error"]["required"]) == set(ENVELOPE_FIELDS)
 
 
 @pytest.mark.parametrize("code", ERROR_CODES)
-def test_an_error_has_the_fields_of_every_error_and_those_of_its_code(code):
+def test_an_error_may_have_the_common_fields_and_those_of_its_code(code):
     extra = {"SESSION_BUSY": set(BUSY), "SANDBOX_PROVISION_FAILED": set()}.get(code, set())
     details = set() if code == "SANDBOX_PROVISION_FAILED" else {"details"}
     assert error_fields(code) == {*ENVELOPE_FIELDS, *details, *extra}

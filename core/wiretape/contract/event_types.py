@@ -1,4 +1,4 @@
-"""The 18 event types: what each means, and whether it is stored (part *Events*)."""
+"""The 18 event types: their meaning and durability (part *Events*)."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,7 +10,7 @@ class Durability(StrEnum):
     DURABLE = "durable"
     EPHEMERAL = "ephemeral"
     NOT_SHOWN = "not shown"
-    """The specification does not say, so either is right."""
+    """The specification does not say, so both are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,36 +43,36 @@ STREAM_RESYNC = "stream.resync"
 
 _ROWS = (
     EventType(RUN_STARTED, "A worker started the run."),
-    EventType(RUN_COMPLETED, "The run ended well."),
+    EventType(RUN_COMPLETED, "The run finished successfully."),
     EventType(RUN_FAILED, "The run stopped with an error."),
     EventType(RUN_CANCELLED, "A client cancelled the run."),
-    EventType(MESSAGE_STARTED, "The assistant's message begins."),
-    EventType(MESSAGE_DELTA, "A live piece of the assistant's text.", Durability.EPHEMERAL),
-    EventType(MESSAGE_COMPLETED, "The final message of the assistant, stored.", Durability.DURABLE),
-    EventType(REASONING_DELTA, "A live piece of reasoning.", Durability.EPHEMERAL),
+    EventType(MESSAGE_STARTED, "The assistant started a message."),
+    EventType(MESSAGE_DELTA, "A live fragment of assistant text.", Durability.EPHEMERAL),
+    EventType(MESSAGE_COMPLETED, "The final assistant message, stored.", Durability.DURABLE),
+    EventType(REASONING_DELTA, "A live fragment of reasoning.", Durability.EPHEMERAL),
     EventType(REASONING_MESSAGE, "A reasoning message, stored.", Durability.DURABLE),
-    EventType(INTERMEDIATE_DELTA, "A live piece of intermediate output.", Durability.EPHEMERAL),
+    EventType(INTERMEDIATE_DELTA, "A live fragment of intermediate output.", Durability.EPHEMERAL),
     EventType(TOOL_STARTED, "The agent started a tool call.", Durability.DURABLE),
-    EventType(AGENT_CUSTOM_TOOL_USE, "The application has to execute one of its own tools."),
-    EventType(TOOL_COMPLETED, "A tool call ended well."),
+    EventType(AGENT_CUSTOM_TOOL_USE, "The application must execute one of its own tools."),
+    EventType(TOOL_COMPLETED, "A tool call completed."),
     EventType(TOOL_FAILED, "A tool call failed."),
-    EventType(STATUS_IDLE, "The session has no active run any more."),
-    EventType(SESSION_ERROR, "An error of the session."),
+    EventType(STATUS_IDLE, "The session no longer has an active run."),
+    EventType(SESSION_ERROR, "A session error occurred."),
     EventType(SANDBOX_RECREATED, "A missing sandbox was replaced."),
-    EventType(STREAM_RESYNC, "The client has to reconnect and read the replay."),
+    EventType(STREAM_RESYNC, "The client must reconnect and read the replay."),
 )
 
 EVENT_TYPES = {row.name: row for row in _ROWS}
 """Every type by its name, in the order of the specification."""
 
 DELTA_TYPES = frozenset(row.name for row in _ROWS if row.durability is Durability.EPHEMERAL)
-"""Live fragments: no SSE id, no sequence, sent on request only, never replayed (Events 2)."""
+"""Live fragments: no SSE id, no sequence, sent only on request, never replayed (Events 2)."""
 
 STORED_TYPES = frozenset(row.name for row in _ROWS if row.durability is Durability.DURABLE)
-"""The types that the specification calls durable or stored; about all others but the deltas it says nothing."""
+"""Types that the specification calls durable or stored.  For all others except the deltas it does not say."""
 
 TERMINAL_RUN_TYPES = frozenset({RUN_COMPLETED, RUN_FAILED, RUN_CANCELLED})
-"""After one of these its run has ended (part *States and transitions*)."""
+"""Each of these ends its run (part *States and transitions*)."""
 
 TOOL_TYPES = (TOOL_STARTED, AGENT_CUSTOM_TOOL_USE, TOOL_COMPLETED, TOOL_FAILED)
-"""The life of one tool call; its events share one `tool_call_id` (Events 5)."""
+"""The lifecycle events of a tool call, which share one `tool_call_id` (Events 5)."""

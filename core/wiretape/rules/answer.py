@@ -5,8 +5,8 @@ from typing import Any
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import ENVELOPE_KEY
+from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
-from wiretape.rules.jsontext import Unread, read
 
 _LARGEST_BODY = 1 << 20
 # A body is decoded a little at a time, so that a small one which unpacks to a huge one does no harm.
@@ -57,7 +57,7 @@ class Answer:
     @cached_property
     def document(self) -> Any:
         """The JSON value that the body is, or an `Unread`."""
-        return read(bytes(self._body)) if self._body.isascii() or self._decodes() else Unread.NOT_JSON
+        return read_json(bytes(self._body)) if self._body.isascii() or self._decodes() else UnreadableJson.NOT_JSON
 
     @property
     def is_empty(self) -> bool:

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.observations import RequestStarted, header
-from wiretape.rules.forgetting import put
 from wiretape.rules.readers import MOST_CLIENTS
 from wiretape.rules.work import ClientKey
 
@@ -48,11 +48,11 @@ class Client:
         """It was told to wait."""
         for key in [key for key, old in self.waits.items() if old.until_ns < now_ns]:
             del self.waits[key]
-        put(self.waits, request, wait, MOST_REQUESTS)
+        put_bounded(self.waits, request, wait, MOST_REQUESTS)
 
     def refuse(self, request: RequestKey, refusal: Refusal) -> None:
         """It was told to repeat the request."""
-        put(self.refusals, request, refusal, MOST_REQUESTS)
+        put_bounded(self.refusals, request, refusal, MOST_REQUESTS)
 
 
 class Clients:
@@ -66,5 +66,5 @@ class Clients:
         value = header(request.headers, "authorization")
         key = (request.client, None if value is None else value.partition(" ")[2].strip() or value)
         client = self._clients.pop(key, None) or Client(key)
-        put(self._clients, key, client, MOST_CLIENTS)
+        put_bounded(self._clients, key, client, MOST_CLIENTS)
         return client

@@ -1,10 +1,10 @@
 """ERR: the error envelope, in every answer with a status of 400 or above, whatever the path."""
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
+from wiretape.json_reader import UnreadableJson
 from wiretape.rules.answer import Answer
 from wiretape.rules.catalogue import ERROR_ANSWER, HELD, Outcome, Problem, Scope, problem, rule
 from wiretape.rules.doubts import CUT, TOO_MUCH
-from wiretape.rules.jsontext import Unread
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import described, quoted
 
@@ -16,7 +16,7 @@ def not_an_envelope(answer: Answer, _exchange: ExchangeState) -> Outcome:
     """The body of an error is not a JSON object with an object under the key `error`."""
     if not answer.whole:
         return CUT
-    if answer.document is Unread.TOO_MUCH:
+    if answer.document is UnreadableJson.TOO_COMPLEX:
         return TOO_MUCH
     if answer.envelope is not None:
         return HELD
@@ -27,9 +27,9 @@ def _instead(answer: Answer) -> str:
     document = answer.document
     if answer.is_empty:
         return "an empty body"
-    if document is Unread.NOT_JSON:
+    if document is UnreadableJson.NOT_JSON:
         return "a body that is not JSON"
-    if document is Unread.NO_OBJECT:
+    if document is UnreadableJson.NOT_AN_OBJECT:
         return "a body that does not begin with `{`"
     if type(document) is not dict:
         return described(document)

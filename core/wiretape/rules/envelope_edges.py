@@ -2,6 +2,7 @@
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.contract.schemas import ERROR_ENVELOPE, error_fields, has_own_details, is_closed
+from wiretape.json_reader import UnreadableJson
 from wiretape.observations import header
 from wiretape.rules.answer import Answer, GoodAnswer
 from wiretape.rules.catalogue import (
@@ -18,7 +19,6 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.doubts import CUT, FORGOTTEN, TOO_MUCH
 from wiretape.rules.finding import Severity
-from wiretape.rules.jsontext import Unread
 from wiretape.rules.state import ExchangeState
 from wiretape.rules.words import described, quoted, sentence
 
@@ -155,7 +155,7 @@ def error_with_success_status(answer: GoodAnswer, _exchange: ExchangeState) -> O
         return HELD
     if not answer.whole:
         return CUT
-    if answer.document is Unread.TOO_MUCH:
+    if answer.document is UnreadableJson.TOO_COMPLEX:
         return TOO_MUCH
     if answer.is_empty:
         return None

@@ -1,6 +1,7 @@
 """EVT: what makes a message an event, its JSON and its type.  `event_fields` has the rest of the family."""
 
 from wiretape.contract import EVENT_TYPES
+from wiretape.json_reader import UnreadableJson, find_repeated_keys
 from wiretape.rules.catalogue import (
     HELD,
     MESSAGE,
@@ -13,7 +14,6 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.doubts import TOO_MUCH
 from wiretape.rules.finding import Severity
-from wiretape.rules.jsontext import Unread, repeated_keys
 from wiretape.rules.keepalive import event_name, is_keep_alive
 from wiretape.rules.message import Message, Shape
 from wiretape.rules.plain import ENCODED_TYPES
@@ -35,7 +35,7 @@ def data_not_one_json_object(message: Message, _stream: Stream) -> Outcome:
     """The data of a message is not exactly one JSON object."""
     if message.shape is not Shape.OPAQUE:
         return HELD
-    if message.other is Unread.TOO_MUCH:
+    if message.other is UnreadableJson.TOO_COMPLEX:
         return TOO_MUCH
     if message.bad_byte is not None or is_keep_alive(message):
         return None
@@ -43,9 +43,9 @@ def data_not_one_json_object(message: Message, _stream: Stream) -> Outcome:
 
 
 def _instead(message: Message) -> str:
-    if message.other is Unread.NO_OBJECT:
+    if message.other is UnreadableJson.NOT_AN_OBJECT:
         return "text that does not begin with `{`"
-    if message.other is not Unread.NOT_JSON:
+    if message.other is not UnreadableJson.NOT_JSON:
         return described(message.other)
     return "text that is not JSON" if message.data else "nothing"
 
@@ -106,7 +106,7 @@ def event_name_disagrees(message: Message, _stream: Stream) -> Outcome:
 )
 def duplicate_json_key(message: Message, _stream: Stream) -> Outcome:
     """The JSON object has the same key twice at its top level; readers differ in which value they take."""
-    keys = repeated_keys(message.data or b"", message.document)
+    keys = find_repeated_keys(message.data or b"", message.document)
     if not keys:
         return HELD if keys is not None else TOO_MUCH
     return limited([Problem(f"Expected the key {quoted(key)} once, got it again.") for key in keys], "keys")

@@ -8,9 +8,9 @@ import orjson
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_reader import read_json, sequence_in
 from wiretape.rules.finding import Place
 from wiretape.rules.flaws import Flaws, flaws_of
-from wiretape.rules.jsontext import read, sequence_in
 from wiretape.sse import Frame
 
 _NO_OFFSET = timedelta(0)
@@ -128,7 +128,7 @@ class Message:
         try:
             document = orjson.loads(self.data)
         except orjson.JSONDecodeError:
-            document = read(self.data)
+            document = read_json(self.data)
         if type(document) is dict:
             self._read_document(document)
         else:

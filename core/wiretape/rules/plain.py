@@ -8,8 +8,8 @@ and their answer is counted for the others.
 import orjson
 
 from wiretape.contract import EVENT_TYPES
+from wiretape.json_reader import find_repeated_keys
 from wiretape.rules.flaws import NO_FLAWS
-from wiretape.rules.jsontext import repeated_keys
 from wiretape.rules.message import Message
 
 ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
@@ -42,7 +42,7 @@ def _has_plain_keys(message: Message) -> bool:
     """Whether no key comes twice; that is told at once where the JSON is written as usual."""
     try:
         return orjson.dumps(message.document) == message.data or (
-            repeated_keys(message.data or b"", message.document) == []
+            find_repeated_keys(message.data or b"", message.document) == []
         )
     except TypeError:
         return False

@@ -3,8 +3,8 @@
 from collections import deque
 from dataclasses import dataclass, field
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.observations import Ending
-from wiretape.rules.forgetting import put
 from wiretape.rules.work import ClientKey
 
 MOST_CLIENTS = 10_000
@@ -160,7 +160,7 @@ class Reader:
 
     def refuse(self, cursor: str) -> None:
         """It was told `invalid_cursor`."""
-        put(self.refused, cursor, None, _MOST_CURSORS)
+        put_bounded(self.refused, cursor, None, _MOST_CURSORS)
         self.positions = [place for place in self.positions if place.last != cursor]
         self.restart = True
 
@@ -170,7 +170,7 @@ class Reader:
 
     def resolve(self, run_id: str, told: tuple[int, int, int]) -> None:
         """It was told `event_already_resolved` about a run."""
-        put(self.resolved, run_id, told, _MOST_RUNS)
+        put_bounded(self.resolved, run_id, told, _MOST_RUNS)
 
     def deliver(self, identity: str) -> None:
         """A durable event was delivered to it."""

@@ -1,8 +1,8 @@
 """The runs of one session and their tool calls, as far as they were seen on whatever connection."""
 
+from wiretape.bounded_dict import make_room
 from wiretape.rules.facts import CUSTOM_TOOL_USE, START_TYPES, call_ids, run_of, tool_name
 from wiretape.rules.finding import Place
-from wiretape.rules.forgetting import make_room
 from wiretape.rules.message import Message
 
 ClientKey = tuple[str, str | None]

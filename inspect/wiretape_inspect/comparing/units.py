@@ -6,9 +6,9 @@ from typing import Any
 
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_path import JsonPath
+from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
-from wiretape.rules.jsontext import Unread, read
 from wiretape.sse import Frame, FrameKind
 from wiretape_inspect.comparing.choices import Choices
 from wiretape_inspect.comparing.masks import Mask
@@ -171,8 +171,8 @@ def document_of(data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
 
 
 def _said(data: bytes) -> Any:
-    value = read(data)
-    return data.decode("utf-8", "backslashreplace") if isinstance(value, Unread) else value
+    value = read_json(data)
+    return data.decode("utf-8", "backslashreplace") if isinstance(value, UnreadableJson) else value
 
 
 def _counted(value: Any, ignored: tuple[JsonPath, ...]) -> Any:

@@ -8,8 +8,7 @@ from importlib.resources import files
 
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, TOOL_TYPES
-from wiretape.contract.event_types import MESSAGE_DELTA, REASONING_DELTA
+from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, MESSAGE_DELTA, REASONING_DELTA, TOOL_TYPES
 
 SCRIPTS = (
     "words",

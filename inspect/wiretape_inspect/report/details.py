@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiretape.contract import TOOL_TYPES
+from wiretape.json_reader import read_json
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape.rules.jsontext import read
 from wiretape_inspect.facts import facts_of
 from wiretape_inspect.report.evidence import beginning
 from wiretape_inspect.report.fingerprint import Kind, expected_kind, template
@@ -99,7 +99,7 @@ def _answer(report: Report, exchange: Exchange) -> At | None:
 
 def _tool(data: bytes) -> str:
     """The name of the tool that a tool event is about."""
-    said: Any = read(data)
+    said: Any = read_json(data)
     for key in ("content", "data"):
         part = said.get(key) if isinstance(said, dict) else None
         if isinstance(part, dict) and isinstance(part.get("name"), str):

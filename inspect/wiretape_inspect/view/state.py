@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from wiretape.content_encoding import is_identity
-from wiretape.contract import DELTA_TYPES
-from wiretape.contract.event_types import (
+from wiretape.contract import (
+    DELTA_TYPES,
     MESSAGE_COMPLETED,
     MESSAGE_DELTA,
     MESSAGE_STARTED,

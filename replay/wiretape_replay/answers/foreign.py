@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from wiretape.contract.error_codes import INVALID_REQUEST
+from wiretape.contract import INVALID_REQUEST
 from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds

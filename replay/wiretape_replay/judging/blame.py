@@ -5,10 +5,10 @@ from collections import Counter
 from dataclasses import dataclass, field
 from operator import itemgetter
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import session_in
 from wiretape.observations import Observation, RequestStarted, ResponseStarted, header
 from wiretape.rules import Finding, Party, Severity
-from wiretape.rules.forgetting import put
 from wiretape_replay.front.tap import OWN_ANSWER
 
 _MOST_KEPT = 10_000
@@ -65,14 +65,14 @@ class Blame:
     def see(self, seen: Observation) -> None:
         """Learn which session an exchange names, and whether its answer is the replay's own."""
         if isinstance(seen, RequestStarted):
-            put(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
+            put_bounded(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
         elif isinstance(seen, ResponseStarted) and header(seen.headers, _OWN_HEADER) is not None:
-            put(self._own, seen.exchange, None, _MOST_EXCHANGES)
+            put_bounded(self._own, seen.exchange, None, _MOST_EXCHANGES)
 
     def inject(self, exchange: int, time_ns: int, fault: str) -> None:
         """Learn that a fault changes an answer from a time on; what is seen at that time already is before it."""
         if fault == OWN_ANSWER:
-            put(self._own, exchange, None, _MOST_EXCHANGES)
+            put_bounded(self._own, exchange, None, _MOST_EXCHANGES)
             return
         self._by_exchange.setdefault(exchange, []).append((time_ns, fault))
         session = self._sessions.get(exchange)

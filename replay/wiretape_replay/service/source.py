@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from wiretape.contract import RESOURCE_NOT_FOUND, STREAM, is_preflight
-from wiretape.contract.error_codes import INVALID_REQUEST
+from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND, STREAM, is_preflight
 from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.guard import Guard

@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from wiretape.contract import STREAM_RESYNC
-from wiretape.contract.error_codes import SANDBOX_PROVISION_FAILED
-from wiretape.contract.event_types import (
+from wiretape.contract import (
     INTERMEDIATE_DELTA,
     MESSAGE_COMPLETED,
     MESSAGE_DELTA,
@@ -13,8 +11,10 @@ from wiretape.contract.event_types import (
     REASONING_DELTA,
     REASONING_MESSAGE,
     RUN_STARTED,
+    SANDBOX_PROVISION_FAILED,
     SANDBOX_RECREATED,
     SESSION_ERROR,
+    STREAM_RESYNC,
 )
 from wiretape_replay.service.engine.model import RunStatus
 from wiretape_replay.service.engine.play import Branches, Line, Play

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from wiretape.contract.error_codes import INVALID_REQUEST, TOOL_INPUT_INVALID
+from wiretape.contract import INVALID_REQUEST, TOOL_INPUT_INVALID
 from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.service.engine.model import Refusal
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError

@@ -4,9 +4,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wiretape.contract.error_codes import EVENT_EXPIRED
-from wiretape.contract.event_types import (
+from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
+    EVENT_EXPIRED,
     RUN_CANCELLED,
     RUN_COMPLETED,
     RUN_FAILED,

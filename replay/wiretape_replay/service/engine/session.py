@@ -4,13 +4,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from wiretape.contract import EVENT_ALREADY_RESOLVED, RESOURCE_NOT_FOUND, RUN_NOT_CANCELLABLE, SESSION_BUSY
-from wiretape.contract.error_codes import (
+from wiretape.contract import (
+    EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     INVALID_REQUEST,
+    RESOURCE_NOT_FOUND,
+    RUN_NOT_CANCELLABLE,
     RUN_NOT_RESUMABLE,
     RUNTIME_RESUME_UNAVAILABLE,
     SANDBOX_PROVISION_FAILED,
+    SESSION_BUSY,
     TOOL_INPUT_INVALID,
     TOOL_RESULT_INVALID,
 )

@@ -5,8 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from wiretape.contract import CANCEL, RESOURCE_NOT_FOUND, RESUME
-from wiretape.contract.error_codes import IDEMPOTENCY_CONFLICT
+from wiretape.contract import CANCEL, IDEMPOTENCY_CONFLICT, RESOURCE_NOT_FOUND, RESUME
 from wiretape.safe_text import shorten
 from wiretape_replay.answers.guard import no_session
 from wiretape_replay.answers.settings import Key

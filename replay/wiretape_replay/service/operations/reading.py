@@ -6,8 +6,7 @@ from urllib.parse import parse_qsl
 
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS
-from wiretape.contract.error_codes import INVALID_REQUEST
+from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS, INVALID_REQUEST
 from wiretape_replay.answers.reasons import Reason
 from wiretape_replay.front.asked import LARGEST_COMPARED, Asked
 from wiretape_replay.front.asked import body_of as comparable

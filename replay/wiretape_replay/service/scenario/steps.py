@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from wiretape.contract import DELTA_TYPES, STREAM_RESYNC
-from wiretape.contract.error_codes import INVALID_REQUEST, SANDBOX_PROVISION_FAILED, TOOL_INPUT_INVALID
+from wiretape.contract import DELTA_TYPES, INVALID_REQUEST, SANDBOX_PROVISION_FAILED, STREAM_RESYNC, TOOL_INPUT_INVALID
 from wiretape.observations import Ending
 
 SECOND_NS = 1_000_000_000

@@ -6,14 +6,13 @@ from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.files import read_error
+from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
 from wiretape.recording.formats.har.values import File, member, members, needed, text
 from wiretape.recording.formats.model import MOST_HELD, Head, Incoming
 from wiretape.recording.formats.ordering import in_order
-from wiretape.rules import jsontext
-from wiretape.rules.jsontext import Unread
 from wiretape.toml import Table, said
 
 _CHROMIUM = frozenset({"WebInspector", "Playwright"})
@@ -41,12 +40,12 @@ def _document(path: Path) -> Any:
     try:
         if path.stat().st_size > MOST_HELD:
             raise InputError(f"{said(path)} is larger than {MOST_HELD >> 20} MiB: that is too much for a HAR.")
-        value = jsontext.read(path.read_bytes().removeprefix(_BOM))
+        value = read_json(path.read_bytes().removeprefix(_BOM))
     except OSError as error:
         raise InputError(read_error(path, error)) from None
-    if value is Unread.NOT_JSON:
+    if value is UnreadableJson.NOT_JSON:
         raise InputError(f"{said(path)} is no HAR: it is no JSON, or not all of it is there.")
-    if isinstance(value, Unread):
+    if isinstance(value, UnreadableJson):
         raise InputError(f"{said(path)} is no HAR: it is nested too deep, or has numbers too long, to be read.")
     return value
 

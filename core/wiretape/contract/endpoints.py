@@ -1,27 +1,37 @@
-"""The operations whose paths are shown, and what belongs to their requests (part *Endpoints*)."""
+"""Operations of the service, and the headers and query parameters of their requests.
 
+From the parts *Endpoints* and *Authentication* of the specification.
+"""
+
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote_to_bytes
 
+AUTHORIZATION = "Authorization"
+"""The request header that carries the bearer key."""
+
 CURSOR_HEADER = "Last-Event-ID"
-"""Carries the SSE id of the last durable event received."""
+"""The request header that carries the SSE id of the last durable event received."""
 
 EVENT_DELTAS = "event_deltas"
-"""The query parameter that adds deltas when it is `true`."""
+"""The query parameter that adds deltas if it is `true`."""
 
 EVENT_STREAM = "text/event-stream"
 """The media type of server-sent events."""
 
+KEEP_ALIVE_SECONDS = 15
+"""The interval of keep-alive comments on an open stream (stream rule 3)."""
+
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """A method and a path, relative to the service's base URL."""
+    """A method and a path, relative to the base URL of the service."""
 
     name: str
     method: str
     path: str
-    """With `{session_id}` and `{run_id}` where those stand."""
+    """Contains the placeholders `{session_id}` and `{run_id}`."""
 
 
 STREAM = Operation("stream", "GET", "/v1/sessions/{session_id}/events/stream")
@@ -33,17 +43,17 @@ OPERATIONS = {operation.name: operation for operation in (STREAM, CANCEL, RESUME
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a request asks for."""
+    """The operation and the identifiers of a request."""
 
     operation: Operation
     session_id: str
     run_id: str | None
     base: str
-    """The part of the path before `/v1/`, where a service does not live at the root."""
+    """The part of the path before `/v1/`; not empty if the service has a path prefix."""
 
 
 def operation_of(method: str, target: str) -> Match | None:
-    """The operation that a request line names, or None for any other request.
+    """Return the operation that a request line names, or None for any other request.
 
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
     percent-decoded; the path may have any prefix before `/v1/`.
@@ -51,7 +61,7 @@ def operation_of(method: str, target: str) -> Match | None:
     segments = _path(target).split("/")
     for operation, pattern in _PATTERNS:
         if method == operation.method and len(segments) > len(pattern):
-            ids = _ids(pattern, segments[-len(pattern) :])
+            ids = _match_ids(pattern, segments[-len(pattern) :])
             if ids is not None:
                 base = "/".join(segments[: -len(pattern)])
                 return Match(operation, ids["{session_id}"], ids.get("{run_id}"), base)
@@ -59,8 +69,8 @@ def operation_of(method: str, target: str) -> Match | None:
 
 
 def session_in(target: str) -> str | None:
-    """The session that a path names, whether it is one of an operation shown here or of any other."""
-    segments = [_decoded(segment) for segment in _path(target).split("/")]
+    """Return the session id in a path, whether or not the path belongs to an operation above."""
+    segments = [_decode_segment(segment) for segment in _path(target).split("/")]
     found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
 
@@ -68,13 +78,13 @@ def session_in(target: str) -> str | None:
 def deltas_requested(target: str) -> bool:
     """Whether the query of a stream request asks for deltas."""
     query = target.partition("#")[0].partition("?")[2]
-    # A boolean is spelled `true`, but Python clients that forget say `True` and mean it.
+    # A boolean is written `true`; Python clients often send `True` by mistake.
     return any(name == EVENT_DELTAS and value.lower() == "true" for name, value in parse_qsl(query))
 
 
 def cursor_in(value: str | None) -> str | None:
-    """The cursor that the value of a Last-Event-ID header names; an empty one is none."""
-    # Headers are read as latin-1, events as UTF-8.
+    """Return the cursor in the value of a Last-Event-ID header; None if it is empty."""
+    # Headers are decoded as latin-1, events as UTF-8.
     return (value or "").encode("latin-1", "replace").decode("utf-8", "replace") or None
 
 
@@ -83,8 +93,25 @@ def is_event_stream(content_type: str | None) -> bool:
     return (content_type or "").partition(";")[0].strip().lower() == EVENT_STREAM
 
 
+def bearer_key(value: str) -> str | None:
+    """Return the key, or its fingerprint, in the value of an Authorization header; None if it has none."""
+    scheme, _, key = value.strip().partition(" ")
+    return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+def bearer_keys(headers: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the keys in the headers of a request: normally one."""
+    keys = (bearer_key(value) for name, value in headers if name.lower() == AUTHORIZATION.lower())
+    return [key for key in keys if key is not None]
+
+
+def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
+    """Whether a request is a CORS preflight, which browsers send without credentials."""
+    return method == "OPTIONS" and any(name.lower() == "access-control-request-method" for name, _ in headers)
+
+
 _SESSIONS = tuple(STREAM.path.split("/")[1:3])
-"""What stands before the id of a session."""
+"""The path segments before a session id."""
 
 _PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
 
@@ -95,11 +122,11 @@ def _path(target: str) -> str:
     return "/" + rest.partition("/")[2] if separator and "/" not in scheme else path
 
 
-def _ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
-    """The identifiers in `segments`, when these fit the pattern."""
+def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
+    """Return the identifiers in `segments`, or None if the segments do not match the pattern."""
     ids = {}
     for expected, segment in zip(pattern, segments, strict=True):
-        text = _decoded(segment)
+        text = _decode_segment(segment)
         if expected.startswith("{") and text:
             ids[expected] = text
         elif expected != text:
@@ -107,6 +134,6 @@ def _ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None:
     return ids
 
 
-def _decoded(segment: str) -> str:
-    """A path segment with its percent escapes resolved; each of its characters stands for one byte."""
+def _decode_segment(segment: str) -> str:
+    """Resolve the percent escapes of a path segment, in which each character stands for one byte."""
     return unquote_to_bytes(segment.encode("latin-1", "replace")).decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Remembering no more than so much."""
+"""Dictionaries of bounded size: the oldest items are dropped."""
 
 from collections.abc import Callable
 from itertools import islice
@@ -8,15 +8,15 @@ Key = TypeVar("Key", bound=object)
 Item = TypeVar("Item")
 
 
-def put(items: dict[Key, Item], key: Key, item: Item, most: int) -> None:
-    """Remember an item; the oldest ones are forgotten when there are too many."""
+def put_bounded(items: dict[Key, Item], key: Key, item: Item, most: int) -> None:
+    """Store an item, and drop the oldest ones if there are more than `most`."""
     items[key] = item
     for old in list(islice(items, max(0, len(items) - most))):
         del items[old]
 
 
 def make_room(items: dict[Key, Item], most: int, is_over: Callable[[Item], bool]) -> bool:
-    """Forget the oldest items, those that are over before others, when there are too many; says whether it did."""
+    """If there are `most` items, drop up to half, preferably those that are over; return whether any were dropped."""
     if len(items) < most:
         return False
     over = [key for key, item in items.items() if is_over(item)]

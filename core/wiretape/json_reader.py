@@ -1,0 +1,109 @@
+"""A JSON reader for recorded text: fast for ordinary text, careful with everything else.
+
+It keeps integers of any length, reads undecodable bytes as U+FFFD, and reports deep nesting instead of failing.
+"""
+
+import json
+import re
+from collections import Counter
+from enum import Enum
+from typing import Any
+
+import orjson
+
+_SPACE = b" \t\r\n"
+_KEY_END = b'":'
+_SPACED = re.compile(rb'"[ \t\r\n]+:')
+"""White space between a key and its colon, which `_KEY_END` does not find."""
+_HIDDEN = re.compile(rb"\\u00(?:22|3[aA])")
+"""Escapes of a quotation mark and a colon, which `_KEY_END` finds only after parsing."""
+
+_INEXACT_FROM = 2**63
+"""Floats from here on may have been integers in the text."""
+
+
+class UnreadableJson(Enum):
+    """Why a text has no JSON value."""
+
+    NOT_JSON = "not JSON"
+    NOT_AN_OBJECT = "too complex to read, but not an object: it does not begin with a brace"
+    TOO_COMPLEX = "possibly an object, but nested too deeply or with too long a number"
+
+
+def read_json(data: bytes) -> Any:
+    """Return the value of a JSON text, or an `UnreadableJson`.
+
+    Undecodable bytes become U+FFFD.  The last value of a repeated key wins.  Integers keep their full length.
+    """
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        return _classify_complex(data) if _is_depth_error(error) else _read_carefully(data)
+
+
+def sequence_in(document: dict[str, Any], data: bytes) -> Any:
+    """Return the `sequence` of the object parsed from `data`; orjson turns integers beyond 64 bits into floats."""
+    sequence = document.get("sequence")
+    if type(sequence) is not float or abs(sequence) < _INEXACT_FROM:
+        return sequence
+    again = _read_carefully(data)
+    return again["sequence"] if type(again) is dict else again
+
+
+def find_repeated_keys(data: bytes, document: dict[str, Any]) -> list[str] | None:
+    """Return the repeated keys of the JSON object in `data`, each once; None if they cannot be determined.
+
+    `document` is the object parsed from `data`.
+    """
+    try:
+        again = orjson.dumps(document)
+    except TypeError:
+        # A lone surrogate, or an integer beyond 64 bits.
+        return _collect_repeated_keys(data)
+    if again == data:
+        return []
+    if data.count(_KEY_END) == again.count(_KEY_END) and not _SPACED.search(data) and not _HIDDEN.search(data):
+        # The text and the parsed object have the same number of keys: none was dropped.
+        return []
+    return _collect_repeated_keys(data)
+
+
+def _is_depth_error(error: orjson.JSONDecodeError) -> bool:
+    # The limit of orjson is fixed; that of the json module depends on the stack of the caller.
+    return "depth" in error.msg or "recursion" in error.msg.lower()
+
+
+def _classify_complex(data: bytes) -> UnreadableJson:
+    is_object = data.lstrip(_SPACE).startswith(b"{")
+    return UnreadableJson.TOO_COMPLEX if is_object else UnreadableJson.NOT_AN_OBJECT
+
+
+def _read_carefully(data: bytes) -> Any:
+    """Read what orjson cannot: escaped lone surrogates, floats out of range, long integers, text that is not UTF-8."""
+    try:
+        return json.loads(data.decode("utf-8", "replace"), parse_constant=_reject_constant)
+    except json.JSONDecodeError:
+        return UnreadableJson.NOT_JSON
+    except (RecursionError, ValueError):
+        return _classify_complex(data)
+
+
+def _reject_constant(constant: str) -> None:
+    """Reject NaN and the infinities, which the json module accepts although JSON does not have them."""
+    raise json.JSONDecodeError("not a JSON value", constant, 0)
+
+
+def _collect_repeated_keys(data: bytes) -> list[str] | None:
+    outermost: list[tuple[str, Any]] = []
+
+    def keep(pairs: list[tuple[str, Any]]) -> None:
+        # The outermost object is completed last.
+        nonlocal outermost
+        outermost = pairs
+
+    try:
+        json.loads(data, object_pairs_hook=keep)
+    except (RecursionError, ValueError):
+        return None
+    counts = Counter(key for key, _ in outermost)
+    return [key for key, count in counts.items() if count > 1]
