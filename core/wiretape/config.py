@@ -1,30 +1,37 @@
-"""What a project sets for itself: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
+"""Configuration of a project: `wiretape.toml`, or the table `[tool.wiretape]` of `pyproject.toml`."""
 
 import os
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+from msgspec import Meta, Struct
+
+from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
 from wiretape.rules import Settings, Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of, selected, weight
-from wiretape.safe_text import printable
-from wiretape.toml import Table, TomlFile, said
+from wiretape.safe_text import printable, shorten
+from wiretape.toml_file import load_toml
 
 OWN_FILE = "wiretape.toml"
 PROJECT_FILE = "pyproject.toml"
 NEVER = "never"
 OFF = "off"
 
+_Text = Annotated[str, Meta(min_length=1)]
+_DEFAULT = Settings()
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What was set; None and empty where nothing was."""
+    """What a project sets. None and empty values are not set."""
 
     file: Path | None = None
-    """Where it stands."""
+    """The file that was read."""
     settings: Settings = field(default_factory=Settings)
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
@@ -32,126 +39,98 @@ class Config:
     baseline: Path | None = None
     docs_url: str | None = None
 
-    def asked(self, select: Collection[str] = (), ignore: Collection[str] = ()) -> frozenset[str]:
-        """The codes of the rules to be asked; what a command line selects or ignores counts instead of what is set.
+    def rule_codes(self, select: Collection[str] = (), ignore: Collection[str] = ()) -> frozenset[str]:
+        """Return the codes of the rules to check. `select` and `ignore` of a command line override the file.
 
-        Raises InputError when there are none, or when no rule has such a code.
+        Raises InputError for an unknown code, and if no rule is left.
         """
         try:
             codes = selected(select or self.select, ignore or self.ignore) - self.settings.off
         except UnknownCodeError as error:
-            raise InputError(printable(str(error))) from None
+            raise InputError(str(error)) from None
         if not codes:
-            where = f" ({said(self.file)})" if self.file is not None else ""
-            raise InputError(f"No rule is left: what is selected is ignored, or off{where}.")
+            where = f" ({self.file})" if self.file is not None else ""
+            raise InputError(f"No rules left to check: every selected rule is ignored or turned off{where}.")
         return codes
 
 
 def find_config(start: Path) -> Config:
-    """What the nearest file at or above the folder `start` sets; nothing when there is none.  Raises InputError."""
+    """Read the nearest configuration in `start` or a parent folder; empty if there is none. Raises InputError."""
     for folder in (start, *start.parents):
         if not os.access(folder, os.X_OK):
             continue
         for path in (folder / OWN_FILE, folder / PROJECT_FILE):
             if path.name == OWN_FILE and (path.exists() or path.is_symlink()) and not path.is_file():
-                raise InputError(f"{said(path)} is no file, so no configuration can be read from it.")
-            if path.is_file() and (table := _table(path)) is not None:
-                return _Reader(path, table).config()
+                raise InputError(f"{path} is not a file, so no configuration can be read from it.")
+            if path.is_file() and (config := _read(path)) is not None:
+                return config
     return Config()
 
 
 def load_config(path: Path) -> Config:
-    """What `path` sets.  Raises InputError when it cannot be read, or is a pyproject.toml without our table."""
-    table = _table(path)
-    if table is None:
-        raise InputError(f"{said(path)} has no table [tool.wiretape].")
-    return _Reader(path, table).config()
+    """Read the configuration in `path`. Raises InputError."""
+    config = _read(path)
+    if config is None:
+        raise InputError(f"{path} has no table [tool.wiretape].")
+    return config
 
 
-def _table(path: Path) -> Table | None:
-    """What `path` says of wiretape; None for a pyproject.toml that says nothing."""
-    whole = TomlFile.load(path).table()
-    if path.name != PROJECT_FILE:
-        return whole
-    tool = whole.values.get("tool")
-    if not isinstance(tool, dict) or tool.get("wiretape") is None:
+class ConfigTable(Struct, forbid_unknown_fields=True, rename="kebab"):
+    """The keys of a configuration as a file has them."""
+
+    select: list[str] = []
+    ignore: list[str] = []
+    fail_on: Literal["error", "warning", "note", "never"] | None = None
+    baseline: _Text | None = None
+    docs_url: _Text | None = None
+    idempotency_header: str = _DEFAULT.idempotency_header
+    keep_alive_tolerance: Annotated[float, Meta(ge=0, le=1_000_000_000)] = _DEFAULT.keep_alive_tolerance_s
+    severity: dict[str, Literal["error", "warning", "note", "off"]] = {}
+
+
+def _read(path: Path) -> Config | None:
+    """Read a file; None if it is a pyproject.toml without a table for wiretape."""
+    document: object = load_toml(path)
+    source = Source(str(path))
+    keys = ("tool", "wiretape") if path.name == PROJECT_FILE else ()
+    for key in keys:
+        document = document.get(key) if isinstance(document, dict) else None
+    if document is None:
         return None
-    return whole.table("tool").table("wiretape")
+    table = decode(document, ConfigTable, source, keys)
+    for name, prefixes in (("select", table.select), ("ignore", table.ignore)):
+        for index, prefix in enumerate(prefixes):
+            _codes(prefix, source, (*keys, name, index))
+    if not _HEADER_NAME.fullmatch(table.idempotency_header):
+        got = shorten(repr(table.idempotency_header), 60)
+        raise source.error((*keys, "idempotency-header"), f"expected a header name such as Idempotency-Key, got {got}")
+    return Config(
+        file=path,
+        settings=_settings(table, source, keys),
+        select=tuple(table.select),
+        ignore=tuple(table.ignore),
+        fail_on=table.fail_on,
+        # Relative to the file that names it, wherever the command runs.
+        baseline=path.parent / table.baseline if table.baseline is not None else None,
+        docs_url=table.docs_url,
+    )
 
 
-class _Reader:
-    """Turns the table of one file into a Config, and says where it cannot."""
+def _settings(table: ConfigTable, source: Source, keys: KeyPath) -> Settings:
+    levels: dict[str, str] = {}
+    # The most specific prefix wins, so it comes last.
+    for prefix in sorted(table.severity, key=weight):
+        levels |= dict.fromkeys(_codes(prefix, source, (*keys, "severity", prefix)), table.severity[prefix])
+    return Settings(
+        idempotency_header=table.idempotency_header,
+        keep_alive_tolerance_s=table.keep_alive_tolerance,
+        severities={code: Severity(level) for code, level in levels.items() if level != OFF},
+        off=frozenset(code for code, level in levels.items() if level == OFF),
+    )
 
-    def __init__(self, path: Path, table: Table) -> None:
-        self._path = path
-        self._table = table
-        self._severities: dict[str, Severity] = {}
-        self._off: set[str] = set()
 
-    def config(self) -> Config:
-        """Everything that the table sets.  Raises InputError."""
-        readers: dict[str, Callable[[str], Any]] = {
-            "select": self._prefixes,
-            "ignore": self._prefixes,
-            "fail-on": lambda key: self._table.one_of(key, [*Severity, NEVER]),
-            "baseline": self._file,
-            "docs-url": self._table.text,
-            "idempotency-header": self._header,
-            "keep-alive-tolerance": lambda key: self._table.number(key, what="of seconds"),
-            "severity": self._severity,
-        }
-        self._table.only(readers)
-        read = {key: readers[key](key) for key in self._table}
-        default = Settings()
-        settings = Settings(
-            idempotency_header=read.get("idempotency-header", default.idempotency_header),
-            keep_alive_tolerance_s=read.get("keep-alive-tolerance", default.keep_alive_tolerance_s),
-            severities=self._severities,
-            off=frozenset(self._off),
-        )
-        return Config(
-            file=self._path,
-            settings=settings,
-            select=read.get("select", ()),
-            ignore=read.get("ignore", ()),
-            fail_on=read.get("fail-on"),
-            baseline=read.get("baseline"),
-            docs_url=read.get("docs-url"),
-        )
-
-    def _prefixes(self, key: str) -> tuple[str, ...]:
-        prefixes = self._table.texts(key, 'codes or their beginnings, like ["SEQ", "RES001"]')
-        for prefix in prefixes:
-            self._codes(self._table, key, prefix)
-        return prefixes
-
-    @staticmethod
-    def _codes(table: Table, key: str, prefix: str) -> frozenset[str]:
-        try:
-            return codes_of(prefix)
-        except UnknownCodeError as error:
-            raise table.wrong(key, printable(str(error)).rstrip(".")) from None
-
-    def _file(self, key: str) -> Path:
-        # Relative to the file that names it, wherever the command is run.
-        return self._path.parent / self._table.text(key)
-
-    def _header(self, key: str) -> str:
-        name = self._table.values[key]
-        if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
-            got = printable(repr(name))[:60] if name != "" else "an empty text"
-            raise self._table.wrong(key, f"it has to be the name of a header, like Idempotency-Key, not {got}")
-        return name
-
-    def _severity(self, key: str) -> None:
-        table = self._table.table(key, 'SEQ004 = "warning"')
-        # The longest prefix comes last, so that it decides.
-        for prefix in sorted(table, key=weight):
-            word = table.one_of(prefix, [*Severity, OFF])
-            for code in self._codes(table, prefix, prefix):
-                self._severities.pop(code, None)
-                self._off.discard(code)
-                if word == OFF:
-                    self._off.add(code)
-                else:
-                    self._severities[code] = Severity(word)
+def _codes(prefix: str, source: Source, path: KeyPath) -> frozenset[str]:
+    try:
+        return codes_of(prefix)
+    except UnknownCodeError as error:
+        raise source.error(path, printable(str(error))) from None

@@ -73,7 +73,7 @@ def _settings(config: str) -> Settings:
     if config == NO_CONFIG:
         return Settings()
     found = load_config(Path(config)) if config else find_config(Path.cwd())
-    asked = found.asked()
+    asked = found.rule_codes()
     return replace(found.settings, off=frozenset(CATALOGUE) - asked)
 
 

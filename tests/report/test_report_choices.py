@@ -67,7 +67,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--format json --statistics", "--statistics goes with --format text"),
         ("--select SEQQ", "No rule's code begins with 'SEQQ'; did you mean SEQ?"),
         ("--ignore seq01", "did you mean SEQ001?"),
-        ("--select SEQ --ignore SEQ", "No rule is left"),
+        ("--select SEQ --ignore SEQ", "No rules left to check"),
         ("--select ,", "--select names no rule: give codes or the beginnings of codes, like SEQ,RES001."),
         ("--select SEQ --ignore=", "--ignore names no rule"),
         ("--select SEQ --select=", "--select names no rule"),
@@ -145,5 +145,5 @@ def test_a_mistake_in_the_configuration_is_told_with_its_place(run, path, tmp_pa
     (tmp_path / "wiretape.toml").write_text('\nfail_on = "error"\n')
     result = run("report", path)
     assert result.exit_code == 2
-    said = "wiretape.toml, line 2: fail_on: there is no such setting, did you mean fail-on?\n"
+    said = "wiretape.toml: fail_on: unknown key; did you mean fail-on?\n"
     assert result.stderr.endswith(said)

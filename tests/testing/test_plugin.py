@@ -245,7 +245,7 @@ def test_the_configuration_of_the_project_counts(project):
     project.file("wiretape.toml", "severity = 1")
     result = project.run(BAD)
     result.assert_outcomes(errors=1)
-    result.stdout.re_match_lines([r".*wiretape\.toml, line 1: severity: it has to be a table"])
+    result.stdout.re_match_lines([r".*wiretape\.toml: severity: expected a table, got 1\."])
 
 
 def test_the_marker_says_what_is_played_and_how(project):

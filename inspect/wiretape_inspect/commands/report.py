@@ -87,7 +87,7 @@ def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None
     _check(made, everything=given["everything"], statistics=given["statistics"])
     config = _config(given["config"], without=given["no_config"])
     options = _options(given, config)
-    codes = config.asked(_listed("--select", given["select"]), _listed("--ignore", given["ignore"]))
+    codes = config.rule_codes(_listed("--select", given["select"]), _listed("--ignore", given["ignore"]))
     base = known.known_of(given, config)
     known.check_outputs(base, made)
     _spare_recordings("--output", [pair.to for pair in made], files)

@@ -70,5 +70,5 @@ def _rules(allowed: object, config: Config) -> tuple[str, ...]:
         allowed_codes = {code for prefix in string_list("allow", allowed) for code in codes_of(prefix)}
     except UnknownCodeError as error:
         raise InputError(f"allow: {printable(str(error))}") from None
-    codes = config.asked() - allowed_codes
+    codes = config.rule_codes() - allowed_codes
     return tuple(code for code in CLIENT_RULES if code in codes)
