@@ -20,9 +20,9 @@ from wiretape.recording import Exchange, Progress, Recording, open_recording
 from wiretape.rules import Finding
 from wiretape_inspect import jsonlines, lines, timeline
 from wiretape_inspect.lines import Paper
-from wiretape_inspect.view.conditions import Filter
+from wiretape_inspect.view.filter_grammar import Filter
+from wiretape_inspect.view.filter_match import compile_filter, finding_subject, may_match_exchange
 from wiretape_inspect.view.folding import StreamFold
-from wiretape_inspect.view.matching import may_take_exchange, of_finding, taker
 from wiretape_inspect.view.rows import StreamRow
 
 WAIT_S = 0.2
@@ -55,7 +55,7 @@ class _Follower:
 
     def __init__(self, whole: Filter) -> None:
         self._filter = whole
-        self._take = taker(whole)
+        self._take = compile_filter(whole)
         self._open: dict[int, tuple[Exchange, StreamFold | None]] = {}
 
     def read(self, recording: Recording, after: Progress, until: Progress) -> Iterator[str]:
@@ -63,7 +63,7 @@ class _Follower:
         for seen in recording.between(after, until):
             yield from self._observe(recording, seen)
         for found in timeline.findings_between(recording, after, until):
-            if self._take is None or self._take(of_finding(found)):
+            if self._take is None or self._take(finding_subject(found)):
                 yield from self._finding(found)
 
     def rest(self) -> Iterator[str]:
@@ -81,7 +81,7 @@ class _Follower:
         number = seen.exchange
         if isinstance(seen, RequestStarted):
             exchange = recording.exchange(number)
-            if may_take_exchange(self._filter, exchange):
+            if may_match_exchange(self._filter, exchange):
                 self._open[number] = (exchange, None)
         elif number in self._open:
             yield from self._go_on(recording, number, seen)

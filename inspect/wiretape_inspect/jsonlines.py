@@ -17,7 +17,7 @@ from wiretape.rules import Finding
 from wiretape.safe_text import escape_json
 from wiretape_inspect import place, timeline
 from wiretape_inspect.place import Around, Chunk
-from wiretape_inspect.view.matching import Take
+from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.resume import Resume
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
 from wiretape_inspect.view.state import State
@@ -103,7 +103,7 @@ def row_text(exchange: int, shown: StreamRow) -> str:
 
 
 def rows(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
 ) -> Iterator[dict[str, Any]]:
     """Everything that `wiretape show` tells of an exchange: nothing where `take` takes nothing of it."""
     shown = timeline.taken(recording, exchange, findings, take)

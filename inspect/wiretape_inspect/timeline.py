@@ -11,8 +11,8 @@ from wiretape.recording import Exchange, Progress, Recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import facts, lines
 from wiretape_inspect.spans import Span
+from wiretape_inspect.view.filter_match import Match, request_subject
 from wiretape_inspect.view.folding import stream_rows
-from wiretape_inspect.view.matching import Take, of_request
 from wiretape_inspect.view.rows import DeltaRow, StreamRow
 
 _ALL = 2**62
@@ -62,19 +62,19 @@ def _finding(row: dict[str, Any]) -> Finding:
 
 
 def rows(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
 ) -> Iterator[StreamRow]:
     """The rows of a stream exchange that `take` takes, read as they are taken."""
     return stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE), findings, take)
 
 
 def taken(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None
 ) -> Iterator[StreamRow] | None:
     """The rows of an exchange to be shown, of which one that is no stream has none; None: not even its head."""
     if not exchange.is_stream:
         said = previews(recording, exchange).values() if take else ()
-        return iter(()) if take is None or take(of_request(exchange, said, findings)) else None
+        return iter(()) if take is None or take(request_subject(exchange, said, findings)) else None
     found = rows(recording, exchange, findings, take)
     if take is None:
         return found
@@ -83,7 +83,7 @@ def taken(
 
 
 def spans(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Take | None = None
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
 ) -> Iterator[list[Span]]:
     """The lines of one exchange: nothing where `take` takes nothing of it."""
     shown = taken(recording, exchange, findings, take)

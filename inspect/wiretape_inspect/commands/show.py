@@ -9,9 +9,8 @@ import click
 from wiretape.files import PATH
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect import choosing, following, jsonlines, output, place, sheets, timeline
-from wiretape_inspect.view import filters
-from wiretape_inspect.view.conditions import EVERYTHING, Filter
-from wiretape_inspect.view.matching import may_take_exchange, taker
+from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
+from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import work_of
 from wiretape_inspect.view.resume import resumed
 from wiretape_inspect.view.state import named, state_at
@@ -28,7 +27,7 @@ class _WithFilter(click.Command):
 
 
 def _filter(_context: click.Context, _parameter: click.Parameter, words: Sequence[str]) -> Filter:
-    return filters.parse(" ".join(word.removeprefix(_SHIELD) for word in words))
+    return parse_filter(" ".join(word.removeprefix(_SHIELD) for word in words))
 
 
 @click.command(cls=_WithFilter)
@@ -170,11 +169,11 @@ def lines(
     as_json: bool = False,
 ) -> Iterator[str]:
     """The lines of the chosen exchanges, as far as the filter takes them, on paper as standard output is."""
-    findings, take = timeline.stored_findings(recording), taker(whole)
+    findings, take = timeline.stored_findings(recording), compile_filter(whole)
     paper = output.paper()
     for exchange in chosen:
         found = findings.get(exchange.number, ())
-        if not may_take_exchange(whole, exchange):
+        if not may_match_exchange(whole, exchange):
             continue
         if as_json:
             yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, found, take))

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import click
 
 from wiretape.safe_text import printable
-from wiretape_inspect.view.ranges import RangeError, nanoseconds
+from wiretape_inspect.view.filter_grammar import parse_duration
 
 
 def time_like(example: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
@@ -13,8 +13,8 @@ def time_like(example: str) -> Callable[[click.Context, click.Parameter, str | N
 
     def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
         try:
-            return None if given is None else nanoseconds(given)
-        except RangeError:
+            return None if given is None else parse_duration(given)
+        except ValueError:
             raise click.BadParameter(
                 f"{printable(given or '')!r} is no time: write one with its unit, like {example}."
             ) from None

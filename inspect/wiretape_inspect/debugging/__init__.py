@@ -22,12 +22,10 @@ JSON is written by `jsonlines.dump`; times are nanoseconds since the recording b
 
 **Lines** (JSON lines, sent as they are made; `{"error": {"message"}}` is the last one where reading failed midway)
 
-`rows?exchange=N`
-    `jsonlines.rows`: the head, then every row of a stream, in order.
+`rows?exchange=N[&filter=F]`
+    `jsonlines.rows`: the head, then every row of a stream that the filter matches, in order.  Nothing if none does.
 `events?exchange=N&first=A&last=B`
     A row of kind `event` for each message from A to B, deltas too.
-`taken?exchange=N&filter=F`
-    `{first, last}` for the messages that a filter takes, by their numbers: the page has no data to search.
 `resume?first=A&second=B`
     `jsonlines.joined`.
 

@@ -7,10 +7,8 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import jsonlines, place, timeline
 from wiretape_inspect.place import Around
-from wiretape_inspect.view.conditions import Filter
-from wiretape_inspect.view.matching import taker
+from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.resume import resumed
-from wiretape_inspect.view.rows import DeltaRow, EventRow
 from wiretape_inspect.view.state import state_at
 
 
@@ -50,14 +48,17 @@ def _rule(code: str) -> dict[str, Any]:
     return {"name": rule.name, "severity": rule.severity, "side": rule.side, "clause": rule.clause, "about": rule.about}
 
 
-def row_lines(recording: Recording, exchange: Exchange, findings: Sequence[Finding]) -> Iterator[str]:
-    """The head of an exchange and its rows, as `jsonlines.rows` has them, one a line."""
+def row_lines(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], matches: Match | None = None
+) -> Iterator[str]:
+    """The head of an exchange and its rows that match, as `wiretape show --json` prints them."""
     if not exchange.is_stream:
-        yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings))
+        yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings, matches))
         return
-    yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-    for shown in timeline.rows(recording, exchange, findings):
-        yield jsonlines.row_text(exchange.number, shown)
+    shown = timeline.taken(recording, exchange, findings, matches)
+    if shown is not None:
+        yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
+        yield from (jsonlines.row_text(exchange.number, row) for row in shown)
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
@@ -83,24 +84,3 @@ def event_document(recording: Recording, exchange: Exchange, around: Around) -> 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
     """Two connections side by side, as JSON, one id a line.  Raises InputError, at once."""
     return map(jsonlines.dump, jsonlines.joined(resumed(recording, first, second)))
-
-
-def taken_lines(recording: Recording, exchange: Exchange, findings: Sequence[Finding], whole: Filter) -> Iterator[str]:
-    """`{"first", "last"}` for the messages of a stream that a filter takes, by their numbers, as JSON, one a line."""
-    held: tuple[int, int] | None = None
-    for row in timeline.rows(recording, exchange, findings, taker(whole)):
-        if not isinstance(row, EventRow | DeltaRow):
-            continue
-        last = row.last_event if isinstance(row, DeltaRow) else row.event
-        if held is not None and row.event == held[1] + 1:
-            held = (held[0], last)
-            continue
-        if held is not None:
-            yield _range(*held)
-        held = (row.event, last)
-    if held is not None:
-        yield _range(*held)
-
-
-def _range(first: int, last: int) -> str:
-    return jsonlines.dump({"first": first, "last": last})

@@ -11,7 +11,8 @@ from wiretape_inspect import jsonlines, place, timeline
 from wiretape_inspect.debugging import answers, asked, documents
 from wiretape_inspect.debugging.reading import Reader
 from wiretape_inspect.exporting import bodies
-from wiretape_inspect.view import filters
+from wiretape_inspect.view.filter_grammar import parse_filter
+from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.overview import overview
 
 Answer = Callable[[web.Request, Reader], Awaitable[web.StreamResponse]]
@@ -23,12 +24,12 @@ async def document(reader: Reader, make: Callable[[Recording], Any]) -> web.Stre
 
 
 async def _rows(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange",))
-    number = asked.number(request, "exchange")
+    asked.only(request, ("exchange", "filter"))
+    number, matches = asked.number(request, "exchange"), compile_filter(parse_filter(request.query.get("filter", "")))
 
     def made(recording: Recording) -> Iterator[str]:
         exchange = asked.exchange(recording, number)
-        return documents.row_lines(recording, exchange, timeline.findings_about(recording, exchange))
+        return documents.row_lines(recording, exchange, timeline.findings_about(recording, exchange), matches)
 
     return await answers.lines(request, reader, made)
 
@@ -41,17 +42,6 @@ async def _events(request: web.Request, reader: Reader) -> web.StreamResponse:
         reader,
         lambda recording: documents.event_lines(recording, asked.stream(recording, number), first, last),
     )
-
-
-async def _taken(request: web.Request, reader: Reader) -> web.StreamResponse:
-    asked.only(request, ("exchange", "filter"))
-    number, whole = asked.number(request, "exchange"), filters.parse(request.query.get("filter", ""))
-
-    def made(recording: Recording) -> Iterator[str]:
-        stream = asked.stream(recording, number)
-        return documents.taken_lines(recording, stream, timeline.findings_about(recording, stream), whole)
-
-    return await answers.lines(request, reader, made)
 
 
 async def _bodies(request: web.Request, reader: Reader) -> web.StreamResponse:
@@ -107,7 +97,6 @@ async def _resume(request: web.Request, reader: Reader) -> web.StreamResponse:
 ANSWERS: Mapping[str, Answer] = {
     "rows": _rows,
     "events": _events,
-    "taken": _taken,
     "bodies": _bodies,
     "overview": _overview,
     "event": _event,

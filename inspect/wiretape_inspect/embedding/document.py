@@ -10,7 +10,7 @@ from wiretape_inspect import jsonlines, timeline
 from wiretape_inspect.debugging.documents import recording_document, resume_lines, row_lines
 from wiretape_inspect.embedding import states
 from wiretape_inspect.embedding.details import LARGE, blocks
-from wiretape_inspect.embedding.near import Near, taker, with_omissions
+from wiretape_inspect.embedding.near import Near, near_matcher, with_omissions
 from wiretape_inspect.embedding.packing import packed
 from wiretape_inspect.exporting import bodies, content
 from wiretape_inspect.page import assembled
@@ -102,7 +102,7 @@ def _rows(held: Held, exchange: Exchange) -> Iterator[str]:
         yield from row_lines(held.recording, exchange, findings)
         return
     yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-    take = None if near is None else taker(near)
+    take = None if near is None else near_matcher(near)
     shown = held.noting_cuts(exchange, timeline.rows(held.recording, exchange, findings, take))
     for row in shown if near is None else with_omissions(shown, exchange.number):
         yield jsonlines.dump(row) if isinstance(row, dict) else jsonlines.row_text(exchange.number, row)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from wiretape.rules import Finding
-from wiretape_inspect.view.matching import Subject, Take
+from wiretape_inspect.view.filter_match import Match, Subject
 from wiretape_inspect.view.rows import DeltaRow, EndRow, EventRow, StreamRow
 
 
@@ -33,7 +33,7 @@ class Near:
         return at > 0 and event <= self._ranges[at - 1][1]
 
 
-def taker(near: Near) -> Take:
+def near_matcher(near: Near) -> Match:
     """What takes the rows of such events, and what is no event where it is among them or was found fault with."""
     among = True
 

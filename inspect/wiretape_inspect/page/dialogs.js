@@ -47,7 +47,7 @@ const FILTERS = [
   ["gap:>1s seq:40..60", "both have to be met"],
   ["type:run.*,session.* or rule:SEQ*", "one of them is enough"],
   ["-kind:delta", "all but these"],
-  ['"some text"  /[Ee]xpr/', "what was said, and what an expression finds"],
+  ['"some text"', "this text, anywhere in the data"],
 ];
 const REPLAY_KEYS = ["Replay", [["Space", "pause, or go on"], [".", "step: let one event out"], [">", "step to the next durable event"], ["b", "breakpoint before the selected event; of a delta, before any of its type"], ["s", "seek behind the selected event"]]];
 

@@ -60,16 +60,24 @@ function embeddedSource() {
       return withBytes(found);
     },
     bodies: async (exchange) => (data.bodies || {})[exchange] || { request: null, response: null },
-    taken: async (exchange, _filter, take) => {
+    filteredRows: async (exchange, _filter, matches) => {
       const head = data.recording.exchanges.find((one) => one.exchange === exchange);
+      const matchesRow = (row) => matches(rowSubject(row, head));
+      const messageOf = async (row, event) => {
+        const { block, at } = await detailsOf(exchange, event).catch(() => ({ block: [], at: 0 }));
+        return block[at] || { ...row, row: "event", standing: row.standing || "delta", event };
+      };
       const found = [];
-      for (const { gzip } of data.details[exchange] || []) {
-        for (const detail of await unpacked(gzip)) {
-          const subject = { ...subjectOf(detail, head), texts: [detail.data, detail.preview] };
-          if (take(subject)) found.push({ first: detail.event, last: detail.event });
+      for (const row of data.rows[exchange] || []) {
+        if (row.row === "deltas") {
+          const deltas = [];
+          for (let event = row.event; event <= row.last_event; event += 1) deltas.push(await messageOf(row, event));
+          found.push(...splitRun(row, deltas, matchesRow));
+        } else if (row.row === "event" ? matchesRow({ ...row, ...(await messageOf(row, row.event)) }) : matchesRow(row)) {
+          found.push(row);
         }
       }
-      return found;
+      return found.filter((row) => row.row !== "exchange");
     },
     resume: async (first, second) => {
       const found = data.resumes[`${first}:${second}`];

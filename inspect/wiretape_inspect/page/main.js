@@ -142,7 +142,7 @@ class App extends Reading {
     const { timeline, list } = this;
     const { e, r } = this.view.now;
     let index = list.selected;
-    if (!this.isSelected(list.items[index])) index = e !== null ? timeline.indexOfEvent(e) : r !== null ? timeline.indexOfRow(r) : -1;
+    if (!this.isSelected(list.items[index])) index = r !== null ? timeline.indexOfRow(r, e) : e !== null ? timeline.indexOfEvent(e) : -1;
     const reveal = this.wanted && index >= 0;
     if (reveal || (e === null && r === null)) this.wanted = false;
     list.select(index, { reveal });
@@ -190,9 +190,8 @@ class App extends Reading {
     const note = byId("no-rows");
     let words = "";
     if (!this.head) words = recording.live ? "Nothing has come yet. What a client sends through the proxy is shown here as it comes." : "Nothing was recorded.";
-    else if (timeline && timeline.done && timeline.take && !timeline.items.length && !this.searching) {
-      words = "The filter takes nothing here. Esc clears it.";
-      if (/(^|[\s-])(?!text:)[a-z]+:\//.test(this.view.now.q)) words += " What stands between slashes is an expression only in text: /…/ or text:/…/.";
+    else if (timeline && timeline.done && timeline.filter && !timeline.items.length && !this.searching) {
+      words = "No rows match the filter. Press Esc to clear it.";
     }
     setText(note, words);
     note.hidden = !words;
@@ -226,8 +225,9 @@ class App extends Reading {
     if (this.view.now.findings) { setText(byId("count"), listedSaid(this)); return; }
     if (this.view.now.resume !== null) return;
     const whole = grouped(timeline.events);
-    const words = timeline.take ? `${grouped(timeline.taken)} / ${whole}` : counted(timeline.events, "event");
+    const words = timeline.filter ? `${grouped(timeline.matched)} / ${whole}` : counted(timeline.events, "event");
     setText(byId("count"), timeline.head.stream ? words : "no stream");
+    if (this.fromLive) this.searchAgain();
     if (this.fromLive && this.overview && timeline.events && Date.now() - (this.overviewAt || 0) > 1000) {
       this.overviewAt = Date.now();
       this.askOverview();

@@ -8,9 +8,9 @@ const DELTAS_AT_ONCE = 500;
 class Timeline {
   constructor(source, head, changed) {
     Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), single: new Map() });
-    Object.assign(this, { take: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
-    this.events = 0; // all messages, those that are left out too
-    this.taken = 0; // those that the filter takes
+    Object.assign(this, { filter: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
+    this.events = 0; // all messages, also those that a report leaves out
+    this.matched = 0; // the messages that the filter matches
     this.findings = 0;
   }
 
@@ -34,7 +34,7 @@ class Timeline {
     for (const row of this.rows.splice(first)) {
       this.events -= messages(row);
       this.findings -= (row.findings || []).length;
-      if (this.takes(row)) this.taken -= this.number(row);
+      this.matched -= countMessages(this.filtered(row, first));
       const call = row.tool_call_id ? this.calls.get(row.tool_call_id) : null;
       if (call) call.rows = call.rows.filter((at) => at < first);
     }
@@ -55,7 +55,7 @@ class Timeline {
   /** Make the items anew. */
   build() {
     this.items = [];
-    this.taken = 0;
+    this.matched = 0;
     this.shownCalls = new Set();
     for (let at = 0; at < this.rows.length; at += 1) this.add(at);
   }
@@ -67,9 +67,12 @@ class Timeline {
   }
 
   add(at) {
-    const row = this.rows[at];
-    if (!this.takes(row)) return;
-    this.taken += this.number(row);
+    const shown = this.filtered(this.rows[at], at);
+    this.matched += countMessages(shown);
+    for (const row of shown) this.addRow(row, at);
+  }
+
+  addRow(row, at) {
     if (row.row === "exchange") {
       this.items.push({ kind: "side", side: "request", row, at }, { kind: "side", side: "response", row, at });
       return;
@@ -83,13 +86,9 @@ class Timeline {
     for (let event = row.event; event <= row.last_event; event += 1) this.items.push({ kind: "delta", row, at, event });
   }
 
-  takes(row) {
-    return !this.take || this.take(subjectOf(row, this.head));
-  }
-
-  /** How many messages of a row are taken. */
-  number(row) {
-    return this.take && this.take.number ? this.take.number(row) : messages(row);
+  /** What the filter leaves of a row: a run of deltas may become several. */
+  filtered(row, at) {
+    return this.filter ? this.filter(row, at) : [row];
   }
 
   /** A tool call stands where the first of its events does, and they beneath it while it is open. */
@@ -101,7 +100,7 @@ class Timeline {
     this.items.push({ kind: "call", row, at, call });
     if (!this.open.has(callKey(call.id))) return;
     for (const one of call.rows) {
-      if (this.takes(this.rows[one])) this.items.push({ kind: "row", row: this.rows[one], at: one, within: true });
+      if (this.filtered(this.rows[one], one).length) this.items.push({ kind: "row", row: this.rows[one], at: one, within: true });
     }
   }
 
@@ -146,8 +145,8 @@ class Timeline {
     return holder;
   }
 
-  indexOfRow(at) {
-    return this.items.findIndex((item) => item.at === at && item.kind !== "delta");
+  indexOfRow(at, event) {
+    return this.items.findIndex((item) => item.at === at && item.kind !== "delta" && (event === null || item.row.event === event));
   }
 
   /** The next item in a direction of which something is true; -1 where there is none. */
@@ -178,6 +177,10 @@ function messages(row) {
   return row.row === "event" ? 1 : row.row === "deltas" ? row.count : 0;
 }
 
+function countMessages(rows) {
+  return rows.reduce((sum, row) => sum + messages(row), 0);
+}
+
 function callKey(id) {
   return `t${id}`;
 }
@@ -200,6 +203,8 @@ function placeOf(item, timeline) {
   if (item.kind === "delta") return { e: item.event, r: null };
   const key = openKey(item);
   const open = key !== null && (item.kind === "call" ? timeline.open.has(key) : timeline.isOpen(item.row));
+  // Of a run that a filter split, several rows have the same number.
+  if (open && item.row !== timeline.rows[item.at]) return { e: item.row.event, r: item.at };
   if (open || item.kind === "side" || !["event", "deltas"].includes(item.row.row)) return { e: null, r: item.at };
   return { e: item.row.event, r: null };
 }

@@ -62,7 +62,7 @@ class Moves {
   }
 
   goEvent(exchange, event, push = true) {
-    const hidden = exchange === this.view.now.x && this.timeline.take && this.timeline.indexOfEvent(event) < 0;
+    const hidden = exchange === this.view.now.x && this.timeline.filter && this.timeline.indexOfEvent(event) < 0;
     const other = exchange === this.view.now.x ? {} : { open: [] };
     this.settled = true;
     this.wanted = true;

@@ -51,10 +51,9 @@ class Reading extends Told {
     const changes = {};
     if (now.q !== this.q) {
       this.q = now.q;
-      const take = this.filterOf(now.q);
-      if (take !== undefined && take !== this.timeline.take) changes.take = take;
+      const groups = this.parse(now.q);
       this.searching = null;
-      if (take && wantsText(parseFilter(now.q))) this.search(now.q, take);
+      if (groups) Object.assign(changes, this.filterChanges(groups));
     }
     for (const name of ["deltas", "tools"]) if (now[name] !== this.timeline[name]) changes[name] = now[name];
     const open = now.open.join("\n");
@@ -62,44 +61,63 @@ class Reading extends Told {
     return changes;
   }
 
-  /** The function of a filter; undefined, and said why, where the text is none. */
-  filterOf(text) {
+  /** Parse a filter, or show what is wrong with it and return null. */
+  parse(text) {
     const wrong = byId("filter-error");
+    let groups = null;
     try {
-      const take = taker(parseFilter(text));
-      wrong.hidden = true;
-      setText(wrong, "");
+      groups = parseFilter(text);
       byId("filter").removeAttribute("aria-invalid");
-      return take;
+      setText(wrong, "");
     } catch (error) {
-      wrong.hidden = false;
       setText(wrong, error.message);
       byId("filter").setAttribute("aria-invalid", "true");
-      return undefined;
     }
+    wrong.hidden = groups !== null;
+    return groups;
   }
 
-  /** Rows say how data begin: what is to be found in all of them is asked for, and shown when it is known. */
-  async search(text, take) {
+  /** Apply a filter to the rows at once; if it needs single messages, ask for them and keep the rows until then. */
+  filterChanges(groups) {
+    const { head } = this.timeline;
+    const matches = compileFilter(groups);
+    if (!matches) return this.timeline.filter ? { filter: null } : {};
+    if (head.stream && needsMessages(groups)) {
+      this.search(this.q, matches);
+      return this.timeline.rows.length ? {} : { filter: () => [] };
+    }
+    return { filter: (row) => (matches(rowSubject(row, this.timeline.head)) ? [row] : []) };
+  }
+
+  /** Find the rows that a filter leaves where the rows alone do not tell, and again while the stream grows. */
+  async search(text, matches, wait = 250) {
     const { timeline } = this;
-    if (!timeline.head.stream) return;
     const search = (this.searching = { timeline });
     const now = () => this.searching === search && this.timeline === timeline;
-    await new Promise((wake) => { setTimeout(wake, 250); });
+    await new Promise((wake) => { setTimeout(wake, wait); });
     if (!now()) return;
     this.changed();
+    const began = performance.now();
     try {
-      const until = this.fromLive ? timeline.events : Infinity;
-      const ranges = await this.source.taken(timeline.head.exchange, text, take);
+      const [events, rows] = [timeline.events, this.fromLive ? timeline.rows.length : Infinity];
+      const lookup = rowLookup(await this.source.filteredRows(timeline.head.exchange, text, matches));
       if (!now()) return;
       this.searching = null;
-      timeline.set({ take: exactTaker(ranges, take, until) });
+      timeline.set({ filter: (row, at) => (at < rows ? lookup(row) : []) });
       this.wanted = true;
       this.select();
+      this.searched = { timeline, text, matches, events, wait: Math.max(1000, 4 * (performance.now() - began)) };
     } catch (error) {
       if (now()) this.searching = null;
       trouble(error.message);
     }
     this.changed();
+  }
+
+  /** Search again if the stream has grown since the last search. */
+  searchAgain() {
+    const { searched, timeline } = this;
+    if (!searched || this.searching || searched.timeline !== timeline || searched.text !== this.q) return;
+    if (searched.events !== timeline.events) this.search(searched.text, searched.matches, searched.wait);
   }
 }

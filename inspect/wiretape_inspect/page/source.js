@@ -18,10 +18,10 @@ function serverSource() {
     event: (exchange, event) => askJson(`/api/event?exchange=${exchange}&event=${event}`),
     cut: (exchange, start, event) => askJson(`/api/cut?exchange=${exchange}&start=${start}&event=${event}`),
     bodies: (exchange) => askJson(`/api/bodies?exchange=${exchange}`),
-    taken: async (exchange, filter) => {
+    filteredRows: async (exchange, filter) => {
       const found = [];
-      await askLines(`/api/taken?exchange=${exchange}&filter=${encodeURIComponent(filter)}`, (ranges) => found.push(...ranges));
-      return found;
+      await askLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`, (rows) => found.push(...rows));
+      return found.filter((row) => row.row !== "exchange");
     },
     resume: async (first, second) => {
       const found = [];

@@ -1,7 +1,7 @@
 """The view model: what the terminal prints and the page draws, made in one place.
 
-`rows`, `making`, `folder`, `folding`: a stream as rows.  `pages`: rows N to M of a long one.
-`conditions`, `filters` (the grammar), `ranges`, `patterns`, `matching`: which rows to show.
+`rows`, `making`, `folder`, `folding`: a stream as rows.
+`filter_grammar`, `filter_match`: which rows to show.
 `work`: runs and tool calls.  `state`: what a client knew at an event.
 `resume`: two connections side by side.  `overview`: the time axis, runs and tool calls of a stream.
 

@@ -9,8 +9,8 @@ from wiretape.observations import BytesLost
 from wiretape.recording import Exchange
 from wiretape.sse import FrameKind
 from wiretape_inspect.facts import Facts, begin, facts_of
+from wiretape_inspect.view.filter_match import Match, message_subject, row_subject
 from wiretape_inspect.view.making import Pause, delta_row, event_row, longer
-from wiretape_inspect.view.matching import Take, of_message, of_row
 from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, FindingsOf, LostRow, OversizedRow, StreamRow
 from wiretape_inspect.words import ending_label
 
@@ -34,7 +34,7 @@ class Checkpoint:
 class Folder:
     """Holds the row that may still grow: a run of deltas, a message over the limit, a pause."""
 
-    def __init__(self, exchange: Exchange, findings: FindingsOf, take: Take | None, since: Checkpoint | None) -> None:
+    def __init__(self, exchange: Exchange, findings: FindingsOf, take: Match | None, since: Checkpoint | None) -> None:
         self._exchange = exchange
         self._findings = findings
         self._take = take
@@ -138,7 +138,7 @@ class Folder:
 
     def _shown(self, row: StreamRow) -> Iterator[StreamRow]:
         """The row, where it is one to be shown."""
-        if self._take is None or self._take(of_row(self._exchange, row)):
+        if self._take is None or self._take(row_subject(self._exchange, row)):
             yield row
 
     def _message(self, seen: SeenFrame) -> Iterator[StreamRow]:
@@ -148,7 +148,7 @@ class Folder:
         self._cut = False
         gap_ns = seen.time_ns - self._pause.since_ns
         yield from self._rest(seen.time_ns)
-        if self._take is not None and not self._take(of_message(self._exchange, seen, facts, gap_ns, findings)):
+        if self._take is not None and not self._take(message_subject(self._exchange, seen, facts, gap_ns, findings)):
             yield from self._release()
             return
         if facts.plain_delta and not findings:

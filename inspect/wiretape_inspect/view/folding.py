@@ -6,8 +6,8 @@ from wiretape.frame_reader import STREAM_START, FrameReader
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
+from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.folder import Checkpoint, Folder
-from wiretape_inspect.view.matching import Take
 from wiretape_inspect.view.rows import FindingsOf, StreamRow
 
 
@@ -15,7 +15,7 @@ def stream_rows(
     exchange: Exchange,
     body: Iterable[BytesArrived | BytesLost],
     findings: Sequence[Finding] = (),
-    take: Take | None = None,
+    take: Match | None = None,
 ) -> Iterator[StreamRow]:
     """The rows of the stream that `body` is, the `EndRow` last.
 
@@ -35,7 +35,7 @@ class StreamFold:
         self,
         exchange: Exchange,
         findings: Sequence[Finding] = (),
-        take: Take | None = None,
+        take: Match | None = None,
         since: Checkpoint | None = None,
     ) -> None:
         place = since.place if since else STREAM_START

@@ -1,0 +1,77 @@
+// Filtered rows: what a filter leaves of the rows of an exchange, as `wiretape show` prints it.
+
+const PREVIEW_LENGTH = 400;
+
+/** Split a run of deltas into the runs that a filter leaves.  `deltas` are its messages as rows, with their `data`. */
+function splitRun(run, deltas, matches) {
+  const runs = [];
+  let open = null;
+  for (const delta of deltas) {
+    if (!matches(delta)) open = null;
+    else if (open) extendRun(open, delta);
+    else runs.push(open = startRun(delta));
+  }
+  return runs.length === 1 && runs[0].count === run.count ? [run] : runs;
+}
+
+function startRun(delta) {
+  const { exchange, event, time_ns, gap_ns, type, run_id, start, end } = delta;
+  return {
+    row: "deltas", exchange, event, last_event: event, time_ns, gap_ns, until_ns: time_ns, type, run_id, count: 1,
+    characters: fragmentLength(delta), preview: firstCharacters(delta.preview, PREVIEW_LENGTH), start, end,
+  };
+}
+
+function extendRun(run, delta) {
+  const room = PREVIEW_LENGTH - Array.from(run.preview).length;
+  run.last_event = delta.event;
+  run.until_ns = delta.time_ns;
+  run.count += 1;
+  run.characters += fragmentLength(delta);
+  run.preview += firstCharacters(delta.preview, room);
+  run.end = delta.end;
+}
+
+/** The number of characters in the text of a delta; 0 if it has no text. */
+function fragmentLength({ data }) {
+  try {
+    const { text } = JSON.parse(data).delta;
+    return typeof text === "string" ? Array.from(text).length : 0;
+  } catch {
+    return 0;
+  }
+}
+
+function firstCharacters(text, length) {
+  return Array.from(text.slice(0, 2 * length)).slice(0, length).join("");
+}
+
+/** Return a function that finds what `filtered`, the rows that a filter leaves in order, has of a row. */
+function rowLookup(filtered) {
+  const messages = filtered.filter((row) => row.event !== undefined);
+  const others = new Map(filtered.filter((row) => row.event === undefined).map((row) => [rowKey(row), row]));
+  return (row) => {
+    if (row.event === undefined) return others.has(rowKey(row)) ? [others.get(rowKey(row))] : [];
+    const last = row.last_event ?? row.event;
+    const found = [];
+    for (let at = firstFrom(messages, row.event); at < messages.length && messages[at].event <= last; at += 1) {
+      found.push(messages[at]);
+    }
+    return found;
+  };
+}
+
+/** The index of the first of the rows that begins at a message or after it. */
+function firstFrom(rows, event) {
+  let [low, high] = [0, rows.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (rows[middle].event < event) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+function rowKey(row) {
+  return row.row === "end" ? "end" : `${row.row} ${row.start ?? row.time_ns}`;
+}

@@ -1,0 +1,204 @@
+// The filter grammar: parses a filter text into conditions, as view/filter_grammar.py does (docs/filter.md).
+
+const NUMBER_FIELDS = ["seq", "event", "exchange"];
+const FILTER_FIELDS = ["type", "kind", "id", "rule", "run", "tool", "session", ...NUMBER_FIELDS, "gap", "text"];
+const FILTER_KINDS = [
+  "message", "durable", "delta", "ephemeral", "comment", "pause", "cut", "oversized", "lost", "end", "request",
+];
+const QUOTE_ESCAPES = { '"': '"', "\\": "\\", n: "\n", t: "\t", r: "\r" };
+const SPACES = " \t\n\r\f\v";
+const DURATION_UNITS = { ns: 1n, us: 1000n, ms: 1000000n, s: 1000000000n, min: 60000000000n, h: 3600000000000n };
+
+class FilterError extends Error {}
+
+/**
+ * Parse a filter: a list of groups, each a list of `{field, negated, values}` whose values are `{text, quoted}` or
+ * `{low, high}` (BigInt or null, both ends included).  Throws FilterError.
+ */
+function parseFilter(text) {
+  return new FilterParser(text).parse();
+}
+
+class FilterParser {
+  constructor(text) {
+    this.text = text;
+    this.at = 0;
+  }
+
+  parse() {
+    const groups = [];
+    let group = [];
+    while (this.skipSpace()) {
+      if (!this.takeOr()) {
+        group.push(this.condition());
+        continue;
+      }
+      if (!group.length) throw this.error(this.at - 2, "`or` needs a condition before it.");
+      groups.push(group);
+      group = [];
+    }
+    if (!group.length && groups.length) throw this.error(this.text.length, "`or` needs a condition after it.");
+    return group.length ? [...groups, group] : groups;
+  }
+
+  takeOr() {
+    if (!/^or([ \t\n\r\f\v]|$)/.test(this.text.slice(this.at, this.at + 3))) return false;
+    this.at += 2;
+    return true;
+  }
+
+  condition() {
+    const negated = this.peek() === "-";
+    if (negated) this.at += 1;
+    if (negated && this.atSpace()) throw this.error(this.at - 1, "`-` needs a condition after it.");
+    const begin = this.at;
+    const field = this.field() || "text";
+    const values = [this.value(field)];
+    while (this.peek() === ",") {
+      this.at += 1;
+      values.push(this.value(field));
+    }
+    if (!this.atSpace()) {
+      throw this.error(this.at, `expected a space after ${shortened(this.text.slice(begin, this.at))}.`);
+    }
+    return { field, negated, values };
+  }
+
+  /** Read a field name and its colon; return "" if there is none here. */
+  field() {
+    let end = this.at;
+    while (end < this.text.length && !`${SPACES},":/`.includes(this.text[end])) end += 1;
+    if (this.text[end] !== ":") return "";
+    const name = this.text.slice(this.at, end);
+    if (!FILTER_FIELDS.includes(name)) throw this.error(this.at, unknown("field", name, FILTER_FIELDS));
+    this.at = end + 1;
+    return name;
+  }
+
+  value(field) {
+    const begin = this.at;
+    const quoted = this.peek() === '"';
+    const found = { text: quoted ? this.quoted() : this.word(), quoted };
+    if (!found.text && !quoted) throw this.error(begin, `missing value for \`${field}\`.`);
+    if (field === "kind" && !FILTER_KINDS.includes(found.text)) {
+      throw this.error(begin, unknown("kind", found.text, FILTER_KINDS));
+    }
+    if (!NUMBER_FIELDS.includes(field) && field !== "gap") return found;
+    try {
+      return parseRange(found.text, field === "gap" ? "duration" : "number");
+    } catch (error) {
+      throw this.error(begin, `invalid value '${shortened(found.text)}' for \`${field}\`: ${error.message}.`);
+    }
+  }
+
+  word() {
+    const begin = this.at;
+    while (!this.atSpace() && !'",'.includes(this.peek())) this.at += 1;
+    return this.text.slice(begin, this.at);
+  }
+
+  quoted() {
+    const begin = this.at;
+    let text = "";
+    for (this.at += 1; this.peek() !== '"'; this.at += 1) {
+      let char = this.peek();
+      if (!char) throw this.error(begin, "the closing quotation mark is missing.");
+      if (char === "\\") {
+        this.at += 1;
+        char = Object.hasOwn(QUOTE_ESCAPES, this.peek()) ? QUOTE_ESCAPES[this.peek()] : "";
+        if (!char) throw this.error(this.at - 1, 'invalid escape: in quotes, use \\\\, \\", \\n, \\t or \\r.');
+      }
+      text += char;
+    }
+    this.at += 1;
+    return text;
+  }
+
+  /** Return the next character, or "" at the end. */
+  peek() {
+    return this.text.charAt(this.at);
+  }
+
+  /** Whether a space or the end comes next. */
+  atSpace() {
+    return SPACES.includes(this.peek());
+  }
+
+  skipSpace() {
+    while (this.peek() && this.atSpace()) this.at += 1;
+    return this.at < this.text.length;
+  }
+
+  error(at, problem) {
+    const place = Array.from(this.text.slice(0, at)).length + 1;
+    return new FilterError(`Invalid filter at character ${place}: ${problem}`);
+  }
+}
+
+function shortened(text) {
+  return shown(text, 200);
+}
+
+function unknown(thing, name, known) {
+  const guess = closestMatch(name.slice(0, 50), known);
+  const hint = guess ? `did you mean \`${guess}\`?` : `expected one of ${known.join(", ")}.`;
+  return `unknown ${thing} \`${shortened(name)}\`; ${hint}`;
+}
+
+/** Return the word that is most like `name`, or null, as Python's difflib.get_close_matches does. */
+function closestMatch(name, words) {
+  const likeness = (word) => (2 * commonCharacters(word, name)) / (word.length + name.length);
+  const [best] = words.map((word) => [likeness(word), word]).sort((a, b) => b[0] - a[0] || (b[1] > a[1] ? 1 : -1));
+  return best[0] >= 0.5 ? best[1] : null;
+}
+
+/** Count the characters of the longest common substring, and of those to its left and to its right. */
+function commonCharacters(a, b) {
+  let [length, atA, atB] = [0, 0, 0];
+  for (let i = 0; i < a.length; i += 1) {
+    for (let j = 0; j < b.length; j += 1) {
+      let size = 0;
+      while (i + size < a.length && j + size < b.length && a[i + size] === b[j + size]) size += 1;
+      if (size > length) [length, atA, atB] = [size, i, j];
+    }
+  }
+  if (!length) return 0;
+  const left = commonCharacters(a.slice(0, atA), b.slice(0, atB));
+  return left + length + commonCharacters(a.slice(atA + length), b.slice(atB + length));
+}
+
+/** Parse `7`, `40..60`, `..60`, `>1s` or `<=200ms`; a single duration means that long or longer. */
+function parseRange(text, unit) {
+  const comparison = /^(>=|<=|>|<)([^]*)$/.exec(text);
+  if (comparison) {
+    const [, sign] = comparison;
+    const number = parseNumber(comparison[2], unit);
+    if (unit === "duration" && sign === "<" && number === 0n) throw new FilterError("no duration is shorter than zero");
+    if (sign.startsWith(">")) return { low: sign === ">" ? number + 1n : number, high: null };
+    return { low: null, high: sign === "<" ? number - 1n : number };
+  }
+  if (!text.includes("..")) {
+    const number = parseNumber(text, unit);
+    return { low: number, high: unit === "duration" ? null : number };
+  }
+  const at = text.indexOf("..");
+  const [begin, end] = [text.slice(0, at), text.slice(at + 2)];
+  const low = begin ? parseNumber(begin, unit) : null;
+  const high = end ? parseNumber(end, unit) : null;
+  if (low === null && high === null) throw new FilterError("expected a number before or after the two dots");
+  if (low !== null && high !== null && low > high) throw new FilterError("the range ends before it begins");
+  return { low, high };
+}
+
+function parseNumber(text, unit) {
+  if (unit === "number") {
+    if (!/^-?\d{1,25}$/.test(text)) throw new FilterError("expected a number, a range such as 40..60, or >40");
+    return BigInt(text);
+  }
+  const found = /^(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)$/.exec(text);
+  if (!found) {
+    throw new FilterError("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s");
+  }
+  const scale = DURATION_UNITS[found[3]];
+  return BigInt(found[1]) * scale + (BigInt((found[2] || "").padEnd(9, "0")) * scale) / 1000000000n;
+}

@@ -1,0 +1,125 @@
+// Applies a filter to rows, as view/filter_match.py does.
+
+/**
+ * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
+ * `exchange`, and may have `session`, `run`, `event`, `sequence`, `type`, `id`, `tool`, `gap_ns`, `codes`, `texts`.
+ */
+function compileFilter(groups) {
+  if (!groups.length) return null;
+  const tests = groups.map((group) => group.map(conditionTest));
+  return (subject) => tests.some((group) => group.every((matches) => matches(subject)));
+}
+
+function conditionTest(condition) {
+  const tests = condition.values.map((value) => valueTest(condition.field, value));
+  const any = (subject) => tests.some((matches) => matches(subject));
+  return condition.negated ? (subject) => !any(subject) : any;
+}
+
+function valueTest(field, value) {
+  if ("low" in value) return numberTest(field, value);
+  if (field === "text") {
+    const wanted = value.text.toLowerCase();
+    return (subject) => (subject.texts || []).some((text) => text.toLowerCase().includes(wanted));
+  }
+  if (field === "kind") return (subject) => subject.kinds.includes(value.text);
+  return patternTest(field, value);
+}
+
+const NUMBER_OF = {
+  seq: (subject) => subject.sequence,
+  event: (subject) => subject.event,
+  exchange: (subject) => subject.exchange,
+  gap: (subject) => subject.gap_ns,
+};
+
+function numberTest(field, { low, high }) {
+  return (subject) => {
+    const number = NUMBER_OF[field](subject);
+    if (number === null || number === undefined) return false;
+    return (low === null || low <= number) && (high === null || number <= high);
+  };
+}
+
+const NAMES_OF = {
+  type: (subject) => [subject.type],
+  id: (subject) => [subject.id],
+  rule: (subject) => subject.codes || [],
+  run: (subject) => [subject.run],
+  tool: (subject) => [subject.tool],
+  session: (subject) => [subject.session],
+};
+
+/** The test of a name against a pattern; rule codes match in upper or lower case. */
+function patternTest(field, value) {
+  const names = NAMES_OF[field];
+  const fold = field === "rule" ? (text) => text.toLowerCase() : (text) => text;
+  const wanted = fold(value.text);
+  const matches = value.quoted || !/[*?]/.test(wanted) ? (name) => name === wanted : (name) => matchesPattern(wanted, name);
+  return (subject) => names(subject).some((name) => name !== null && name !== undefined && matches(fold(name)));
+}
+
+/** Whether `name` matches a pattern: `*` matches any text, `?` any character.  Goes back to the last star only. */
+function matchesPattern(pattern, name) {
+  const [wanted, chars] = [Array.from(pattern), Array.from(name)];
+  let at = 0, here = 0, star = -1, from = 0;
+  while (here < chars.length) {
+    if (wanted[at] === "*") {
+      star = at;
+      at += 1;
+      from = here;
+    } else if (at < wanted.length && (wanted[at] === "?" || wanted[at] === chars[here])) {
+      at += 1;
+      here += 1;
+    } else if (star >= 0) {
+      at = star + 1;
+      from += 1;
+      here = from;
+    } else return false;
+  }
+  while (wanted[at] === "*") at += 1;
+  return at === wanted.length;
+}
+
+/** The fields in which the deltas of one row may differ, or which a row does not hold in full. */
+const FIELDS_OF_MESSAGES = ["text", "event", "gap", "tool"];
+
+/** Whether a filter has to be applied to single messages: the rows alone do not tell what it matches. */
+function needsMessages(groups) {
+  return groups.some((group) => group.some((condition) => FIELDS_OF_MESSAGES.includes(condition.field)));
+}
+
+/** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
+function rowSubject(row, head) {
+  const common = { exchange: head.exchange, session: head.session_id, codes: (row.findings || []).map((one) => one.code) };
+  switch (row.row) {
+    case "event":
+      return {
+        ...common, kinds: ["message", row.standing], run: row.run_id, event: row.event, sequence: row.sequence,
+        type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview],
+      };
+    case "deltas":
+      return {
+        ...common, kinds: ["message", "delta"], run: row.run_id, event: row.event, type: row.type, gap_ns: row.gap_ns,
+        texts: [row.preview],
+      };
+    case "pause":
+      return { ...common, kinds: pauseKinds(row), gap_ns: row.until_ns - row.time_ns, texts: [row.comment] };
+    case "end":
+      return { ...common, kinds: ["end"], gap_ns: row.gap_ns, texts: [`${row.words} ${row.detail}`] };
+    case "lost":
+      return { ...common, kinds: ["lost"], texts: [row.why] };
+    case "exchange":
+      return {
+        ...common, kinds: ["request"], run: row.run_id,
+        texts: [`${row.method} ${row.target}`, row.request_preview || "", row.response_preview || ""],
+      };
+    default:
+      return { ...common, kinds: [row.row], texts: [row.preview || ""] };
+  }
+}
+
+function pauseKinds(row) {
+  const kinds = row.until_ns - row.time_ns >= 1e9 ? ["pause"] : [];
+  return row.keep_alives ? [...kinds, "comment"] : kinds;
+}

@@ -1,0 +1,245 @@
+"""The filter grammar: parse a filter text into conditions.  `page/filter_grammar.js` parses the same grammar.
+
+filter    = group { "or" group }
+group     = condition { condition }                     all of them must match
+condition = ["-"] [field ":"] value { "," value }       one value must match; the default field is `text`
+value     = word | "quoted"
+
+`filter_match` applies a filter.  tests/inspect/filters.json holds the cases that both implementations must pass.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from wiretape.errors import InputError
+from wiretape.safe_text import closest_match, shorten
+
+PATTERN_FIELDS = ("type", "id", "rule", "run", "tool", "session")
+"""Fields whose values are patterns: `*` matches any text and `?` any character."""
+NUMBER_FIELDS = ("seq", "event", "exchange")
+FIELDS = ("type", "kind", *PATTERN_FIELDS[1:], *NUMBER_FIELDS, "gap", "text")
+KINDS = (
+    "message",
+    "durable",
+    "delta",
+    "ephemeral",
+    "comment",
+    "pause",
+    "cut",
+    "oversized",
+    "lost",
+    "end",
+    "request",
+)
+"""The values of `kind`: a `message` is also one of the three kinds after it; a `request` is not a stream."""
+_SPACE = " \t\n\r\f\v"
+_ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
+_NUMBER = re.compile(r"-?\d{1,25}", re.ASCII)
+_DURATION = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)", re.ASCII)
+_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000, "h": 3_600_000_000_000}
+_COMPARISON = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
+_Unit = Literal["number", "duration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A word or a quoted text.  In quotes, `*` and `?` have no special meaning."""
+
+    text: str
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """A range of numbers, or of nanoseconds.  Both ends are included; None is an open end."""
+
+    low: int | None = None
+    high: int | None = None
+
+    def __contains__(self, number: int) -> bool:
+        return (self.low is None or self.low <= number) and (self.high is None or number <= self.high)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """Matches if `field` has any of `values`; if `negated`, matches everything else."""
+
+    field: str
+    values: tuple[Text | Range, ...]
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Matches if all conditions of any group match.  A filter without groups matches everything."""
+
+    groups: tuple[tuple[Condition, ...], ...] = ()
+
+
+EVERYTHING = Filter()
+
+
+def parse_filter(text: str) -> Filter:
+    """Parse a filter.  Raises InputError with the position of the mistake."""
+    return _Parser(text).parse()
+
+
+def parse_duration(text: str) -> int:
+    """Return a duration such as `1.5s` in nanoseconds.  Raises ValueError."""
+    return _number(text, "duration")
+
+
+class _Parser:
+    """Recursive descent over the text, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._at = 0
+
+    def parse(self) -> Filter:
+        groups: list[tuple[Condition, ...]] = []
+        group: list[Condition] = []
+        while self._skip_space():
+            if not self._take_or():
+                group.append(self._condition())
+                continue
+            if not group:
+                raise self._error(self._at - 2, "`or` needs a condition before it.")
+            groups.append(tuple(group))
+            group = []
+        if group:
+            groups.append(tuple(group))
+        elif groups:
+            raise self._error(len(self._text), "`or` needs a condition after it.")
+        return Filter(tuple(groups))
+
+    def _take_or(self) -> bool:
+        rest = self._text[self._at : self._at + 3]
+        if rest[:2] != "or" or rest[2:].strip(_SPACE):
+            return False
+        self._at += 2
+        return True
+
+    def _condition(self) -> Condition:
+        negated = self._peek() == "-"
+        self._at += negated
+        if negated and self._at_space():
+            raise self._error(self._at - 1, "`-` needs a condition after it.")
+        begin = self._at
+        field = self._field() or "text"
+        values = [self._value(field)]
+        while self._peek() == ",":
+            self._at += 1
+            values.append(self._value(field))
+        if not self._at_space():
+            raise self._error(self._at, f"expected a space after {shorten(self._text[begin : self._at])}.")
+        return Condition(field, tuple(values), negated)
+
+    def _field(self) -> str:
+        """Read a field name and its colon; return an empty string if there is none here."""
+        end = self._at
+        while end < len(self._text) and self._text[end] not in f'{_SPACE},":/':
+            end += 1
+        if self._text[end : end + 1] != ":":
+            return ""
+        name = self._text[self._at : end]
+        if name not in FIELDS:
+            raise self._error(self._at, _unknown("field", name, FIELDS))
+        self._at = end + 1
+        return name
+
+    def _value(self, field: str) -> Text | Range:
+        begin = self._at
+        found = Text(self._quoted(), quoted=True) if self._peek() == '"' else Text(self._word())
+        if not found.text and not found.quoted:
+            raise self._error(begin, f"missing value for `{field}`.")
+        if field == "kind":
+            if found.text not in KINDS:
+                raise self._error(begin, _unknown("kind", found.text, KINDS))
+            return found
+        if field not in NUMBER_FIELDS and field != "gap":
+            return found
+        try:
+            return _range(found.text, "duration" if field == "gap" else "number")
+        except ValueError as error:
+            raise self._error(begin, f"invalid value '{shorten(found.text)}' for `{field}`: {error}.") from None
+
+    def _word(self) -> str:
+        begin = self._at
+        while not self._at_space() and self._peek() not in '",':
+            self._at += 1
+        return self._text[begin : self._at]
+
+    def _quoted(self) -> str:
+        begin, text = self._at, ""
+        self._at += 1
+        while (char := self._peek()) != '"':
+            if not char:
+                raise self._error(begin, "the closing quotation mark is missing.")
+            self._at += 1
+            if char == "\\":
+                char = _ESCAPES.get(self._peek(), "")
+                if not char:
+                    raise self._error(self._at - 1, r"invalid escape: in quotes, use \\, \", \n, \t or \r.")
+                self._at += 1
+            text += char
+        self._at += 1
+        return text
+
+    def _peek(self) -> str:
+        """Return the next character, or an empty string at the end."""
+        return self._text[self._at : self._at + 1]
+
+    def _at_space(self) -> bool:
+        return self._peek() in _SPACE
+
+    def _skip_space(self) -> bool:
+        while self._peek() and self._at_space():
+            self._at += 1
+        return self._at < len(self._text)
+
+    def _error(self, at: int, problem: str) -> InputError:
+        return InputError(f"Invalid filter at character {at + 1}: {problem}")
+
+
+def _unknown(thing: str, name: str, known: Iterable[str]) -> str:
+    guess = closest_match(name, known)
+    hint = f"did you mean `{guess}`?" if guess else f"expected one of {', '.join(known)}."
+    return f"unknown {thing} `{shorten(name)}`; {hint}"
+
+
+def _range(text: str, unit: _Unit) -> Range:
+    """Parse `7`, `40..60`, `..60`, `>1s` or `<=200ms`; a single duration means that long or longer."""
+    comparison = _COMPARISON.fullmatch(text)
+    if comparison is not None:
+        sign, number = comparison[1], _number(comparison[2], unit)
+        if unit == "duration" and (sign, number) == ("<", 0):
+            raise ValueError("no duration is shorter than zero")
+        low = {">": number + 1, ">=": number}.get(sign)
+        high = {"<": number - 1, "<=": number}.get(sign)
+        return Range(low, high)
+    if ".." not in text:
+        number = _number(text, unit)
+        return Range(number, None if unit == "duration" else number)
+    begin, _, end = text.partition("..")
+    low = _number(begin, unit) if begin else None
+    high = _number(end, unit) if end else None
+    if low is None and high is None:
+        raise ValueError("expected a number before or after the two dots")
+    if low is not None and high is not None and low > high:
+        raise ValueError("the range ends before it begins")
+    return Range(low, high)
+
+
+def _number(text: str, unit: _Unit) -> int:
+    if unit == "number":
+        if _NUMBER.fullmatch(text) is None:
+            raise ValueError("expected a number, a range such as 40..60, or >40")
+        return int(text)
+    match = _DURATION.fullmatch(text)
+    if match is None:
+        raise ValueError("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s")
+    scale, fraction = _UNITS[match[3]], match[2] or ""
+    return int(match[1]) * scale + int(fraction.ljust(9, "0")) * scale // 1_000_000_000

@@ -1,0 +1,210 @@
+"""Apply a filter to messages, to the other rows of a stream, and to exchanges that are not streams.
+
+`page/filter_match.js` does the same for the page.
+"""
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import assert_never
+
+from wiretape.frame_reader import SeenFrame
+from wiretape.recording import Exchange
+from wiretape.rules import Finding
+from wiretape_inspect.facts import Facts
+from wiretape_inspect.view.filter_grammar import Condition, Filter, Range, Text
+from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+
+
+def _no_texts() -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What a filter is applied to.  A condition on a field that is None does not match."""
+
+    kinds: tuple[str, ...]
+    exchange: int
+    session: str | None
+    run: str | None = None
+    event: int | None = None
+    sequence: int | None = None
+    type: str | None = None
+    id: str | None = None
+    tool: str | None = None
+    gap_ns: int | None = None
+    codes: tuple[str, ...] = ()
+    """The rule codes of its findings."""
+    texts: Callable[[], tuple[str, ...]] = _no_texts
+
+
+Match = Callable[[Subject], bool]
+"""Returns whether a filter matches a subject."""
+
+
+def compile_filter(filter_: Filter) -> Match | None:
+    """Return the function that applies a filter; None for a filter that matches everything."""
+    if not filter_.groups:
+        return None
+    groups = [[_condition(condition) for condition in group] for group in filter_.groups]
+    return lambda subject: any(all(matches(subject) for matches in group) for group in groups)
+
+
+def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
+    """Whether the filter can match anything of an exchange.  If not, its body need not be read."""
+    head = Subject((), exchange.number, exchange.session_id)
+    groups = [[_condition(one) for one in group if one.field in {"exchange", "session"}] for group in filter_.groups]
+    return not groups or any(all(matches(head) for matches in group) for group in groups)
+
+
+def message_subject(
+    exchange: Exchange, seen: SeenFrame, facts: Facts, gap_ns: int, findings: Iterable[Finding]
+) -> Subject:
+    """Return a message of a stream as a subject."""
+    return Subject(
+        kinds=("message", facts.standing),
+        exchange=exchange.number,
+        session=exchange.session_id,
+        run=facts.run_id,
+        event=seen.event,
+        sequence=facts.sequence,
+        type=facts.type,
+        id=facts.id,
+        tool=facts.tool_call_id,
+        gap_ns=gap_ns,
+        codes=_codes(findings),
+        texts=lambda: (seen.frame.data.decode("utf-8", "replace"), facts.text),
+    )
+
+
+def request_subject(exchange: Exchange, previews: Iterable[str], findings: Iterable[Finding]) -> Subject:
+    """Return an exchange that is not a stream as a subject, with its request line and the previews of its bodies."""
+    texts = (f"{exchange.request.method} {exchange.request.target}", *previews)
+    return Subject(
+        ("request",),
+        exchange.number,
+        exchange.session_id,
+        run=exchange.run_id,
+        codes=_codes(findings),
+        texts=lambda: texts,
+    )
+
+
+def finding_subject(found: Finding) -> Subject:
+    """Return a finding as a subject, for `--follow`, which prints findings after the rows they are about."""
+    texts = (found.message,)
+    return Subject(
+        (),
+        found.exchange,
+        None,
+        event=found.event,
+        sequence=found.sequence,
+        codes=(found.code,),
+        texts=lambda: texts,
+    )
+
+
+def row_subject(exchange: Exchange, row: StreamRow) -> Subject:
+    """Return a row that is not a message as a subject."""
+    kinds, gap_ns, text = _describe(row)
+    findings = () if isinstance(row, DeltaRow) else row.findings
+    return Subject(
+        kinds,
+        exchange.number,
+        exchange.session_id,
+        gap_ns=gap_ns,
+        codes=_codes(findings),
+        texts=lambda: (text,),
+    )
+
+
+def _describe(row: StreamRow) -> tuple[tuple[str, ...], int | None, str]:
+    """Return the kinds, the gap and the text of a row."""
+    match row:
+        case PauseRow():
+            kinds = (("pause",) if row.gap else ()) + (("comment",) if row.keep_alives else ())
+            return kinds, row.until_ns - row.time_ns, row.comment
+        case CutRow():
+            return ("cut",), None, row.preview
+        case OversizedRow():
+            return ("oversized",), None, row.preview
+        case LostRow():
+            return ("lost",), None, row.why
+        case EndRow():
+            return ("end",), row.gap_ns, f"{row.words} {row.detail}"
+        case EventRow() | DeltaRow():
+            return ("message",), row.gap_ns, row.preview
+        case _:
+            assert_never(row)
+
+
+def _codes(findings: Iterable[Finding]) -> tuple[str, ...]:
+    return tuple(finding.code for finding in findings)
+
+
+def _condition(condition: Condition) -> Match:
+    tests = [_test(condition.field, value) for value in condition.values]
+    if condition.negated:
+        return lambda subject: not any(test(subject) for test in tests)
+    return lambda subject: any(test(subject) for test in tests)
+
+
+def _test(field: str, value: Text | Range) -> Match:
+    """Return the function that tests a field for one value."""
+    if isinstance(value, Range):
+        return _number_test(field, value)
+    if field == "text":
+        wanted = value.text.lower()
+        return lambda subject: any(wanted in text.lower() for text in subject.texts())
+    if field == "kind":
+        return lambda subject: value.text in subject.kinds
+    return _pattern_test(field, value)
+
+
+def _number_test(field: str, wanted: Range) -> Match:
+    number_of = _NUMBERS[field]
+
+    def test(subject: Subject) -> bool:
+        number = number_of(subject)
+        return number is not None and number in wanted
+
+    return test
+
+
+_NUMBERS: dict[str, Callable[[Subject], int | None]] = {
+    "seq": lambda subject: subject.sequence,
+    "event": lambda subject: subject.event,
+    "exchange": lambda subject: subject.exchange,
+    "gap": lambda subject: subject.gap_ns,
+}
+
+
+def _pattern_test(field: str, value: Text) -> Match:
+    """Return the test of a name against a pattern; rule codes match in upper or lower case."""
+    pattern = compile_pattern(value, ignore_case=field == "rule")
+    names_of = _NAMES[field]
+    return lambda subject: any(name is not None and pattern.fullmatch(name) for name in names_of(subject))
+
+
+_NAMES: dict[str, Callable[[Subject], tuple[str | None, ...]]] = {
+    "type": lambda subject: (subject.type,),
+    "id": lambda subject: (subject.id,),
+    "rule": lambda subject: subject.codes,
+    "run": lambda subject: (subject.run,),
+    "tool": lambda subject: (subject.tool,),
+    "session": lambda subject: (subject.session,),
+}
+
+
+def compile_pattern(value: Text, *, ignore_case: bool = False) -> re.Pattern[str]:
+    """Compile a value for `fullmatch`: `*` matches any text and `?` any character, unless the value is quoted."""
+    flags = re.DOTALL | (re.IGNORECASE if ignore_case else 0)
+    if value.quoted:
+        return re.compile(re.escape(value.text), flags)
+    first, *others = (".".join(map(re.escape, part.split("?"))) for part in re.split(r"\*+", value.text))
+    pattern = first
+    if others:
+        # Atomic groups keep the first match of each part, so matching takes linear time.
+        pattern += "".join(f"(?>.*?{part})" for part in others[:-1]) + f".*{others[-1]}"
+    return re.compile(pattern, flags)
