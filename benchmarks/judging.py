@@ -70,7 +70,7 @@ def record(path: Path, events: int) -> None:
         writer.feed([seen])
         if number % 200 == 0:
             writer.commit()
-            while writer.behind:
+            while writer.has_backlog:
                 writer.derive()
     writer.close(2**62)
 

@@ -73,7 +73,7 @@ def one_stream(path: Path, events: int) -> None:
     writer.feed([BytesArrived(1, Side.RESPONSE, 0, b"".join(chunks), ends, [next(clock) for _ in chunks])])
     writer.feed([ExchangeEnded(1, next(clock), Ending.COMPLETE)])
     writer.commit()
-    while writer.behind:
+    while writer.has_backlog:
         writer.derive()
     writer.close(2**62)
 

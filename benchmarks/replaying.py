@@ -85,7 +85,7 @@ def begun(exchange: int, target: str, headers: Headers, clock: Iterator[int]) ->
 
 def store(writer: Writer) -> None:
     writer.commit()
-    while writer.behind:
+    while writer.has_backlog:
         writer.derive()
 
 

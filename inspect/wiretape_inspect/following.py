@@ -16,7 +16,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording import Exchange, Progress, Recording, open_recording
+from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
 from wiretape_inspect import jsonlines, lines, timeline
 from wiretape_inspect.lines import Paper
@@ -32,12 +32,12 @@ WAIT_S = 0.2
 def follow(path: Path, whole: Filter, *, paper: Paper, as_json: bool) -> Iterator[str]:
     """The lines of `wiretape show --follow`, in order of time; ends when the recording is closed."""
     follower = _Json(whole) if as_json else _Lines(whole, paper)
-    seen = Progress()
+    seen = TailPosition()
     while True:
         # Opened anew each time: a reader that stays would keep the writer from closing the file tidily.
         with open_recording(path) as recording:
             closed = recording.info.ended_ns is not None
-            until = recording.progress()
+            until = recording.tail_position()
             if until != seen:
                 yield from follower.read(recording, seen, until)
             else:
@@ -58,9 +58,9 @@ class _Follower:
         self._take = compile_filter(whole)
         self._open: dict[int, tuple[Exchange, StreamFold | None]] = {}
 
-    def read(self, recording: Recording, after: Progress, until: Progress) -> Iterator[str]:
+    def read(self, recording: Recording, after: TailPosition, until: TailPosition) -> Iterator[str]:
         """What came."""
-        for seen in recording.between(after, until):
+        for seen in recording.observations_between(after, until):
             yield from self._observe(recording, seen)
         for found in timeline.findings_between(recording, after, until):
             if self._take is None or self._take(finding_subject(found)):

@@ -7,10 +7,16 @@ from pathlib import Path
 
 from wiretape.errors import InputError
 from wiretape.files import check_free, check_writable, path_exists, temporary_name, write_error
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.file import claim_writing, remove, remove_beside
-from wiretape.recording.formats import Incoming, store
-from wiretape.recording.schema import begins_like_sqlite
+from wiretape.recording import (
+    Recording,
+    RecordingSource,
+    build_recording,
+    delete_journal,
+    delete_recording,
+    is_sqlite_file,
+    lock_for_writing,
+    open_recording,
+)
 from wiretape.safe_text import printable
 
 
@@ -23,20 +29,20 @@ def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
         raise InputError(f"{printable(str(to))} is no regular file: give --output another name.")
 
 
-def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None = None) -> None:
+def place(incoming: RecordingSource, to: Path, look: Callable[[Recording], None] | None = None) -> None:
     """Make a recording of what comes in, and put it at `to` in one step, in the place of a file that is there.
 
     `look` is shown it before; what it raises, and an interruption, leaves nothing behind and what was there as it was.
     """
     made = temporary_name(to)
     try:
-        remove(made)
-        store(incoming, made)
+        delete_recording(made)
+        build_recording(incoming, made)
         if look is not None:
             with open_recording(made) as recording:
                 look(recording)
         with _nobody_writing(to):
-            remove_beside(to)
+            delete_journal(to)
             made.replace(to)
     except InputError as error:
         raise type(error)(error.message.replace(str(made), str(to))) from None
@@ -44,16 +50,16 @@ def place(incoming: Incoming, to: Path, look: Callable[[Recording], None] | None
         raise InputError(write_error(to, error)) from None
     finally:
         with suppress(OSError):
-            remove(made)
+            delete_recording(made)
 
 
 @contextmanager
 def _nobody_writing(to: Path) -> Iterator[None]:
     """Raises RecordingError where a recorder is at work on the recording that is to be replaced, and OSError."""
-    if not (path_exists(to) and begins_like_sqlite(to)):
+    if not (path_exists(to) and is_sqlite_file(to)):
         yield
         return
-    descriptor = claim_writing(to)
+    descriptor = lock_for_writing(to)
     try:
         yield
     finally:

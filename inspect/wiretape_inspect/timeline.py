@@ -2,20 +2,17 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
 
 from wiretape.content_encoding import DecodingError, decoder
-from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Side, header
-from wiretape.recording import Exchange, Progress, Recording
-from wiretape.rules import Finding, Party, Severity
+from wiretape.recording import Exchange, Recording, TailPosition
+from wiretape.rules import Finding
 from wiretape_inspect import facts, lines
 from wiretape_inspect.spans import Span
 from wiretape_inspect.view.filter_match import Match, request_subject
 from wiretape_inspect.view.folding import stream_rows
 from wiretape_inspect.view.rows import DeltaRow, StreamRow
 
-_ALL = 2**62
 _SLICE = 4096
 """Encoded bytes decoded at once for a preview: a small body may decode to a thousand times its size."""
 
@@ -23,42 +20,19 @@ _SLICE = 4096
 def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
     """What the live checks found, by exchange.  Raises RecordingError where the file holds what is no finding."""
     found: dict[int, list[Finding]] = {}
-    for finding in _read(recording, recording.findings()):
+    for finding in recording.findings():
         found.setdefault(finding.exchange, []).append(finding)
     return found
 
 
-def findings_about(recording: Recording, exchange: Exchange, until: Progress | None = None) -> list[Finding]:
+def findings_about(recording: Recording, exchange: Exchange, until: TailPosition | None = None) -> list[Finding]:
     """What the live checks found about an exchange, or had stored `until` then."""
-    last = until.finding if until is not None else _ALL
-    return list(_read(recording, recording.findings(until=last, exchange=exchange.number)))
+    return list(recording.findings(exchange.number, until=until))
 
 
-def findings_between(recording: Recording, after: Progress, until: Progress) -> Iterator[Finding]:
+def findings_between(recording: Recording, after: TailPosition, until: TailPosition) -> Iterator[Finding]:
     """What the live checks stored after `after`, up to `until`."""
-    return _read(recording, recording.findings(after.finding, until.finding))
-
-
-def _read(recording: Recording, stored: Iterable[dict[str, Any]]) -> Iterator[Finding]:
-    for row in stored:
-        try:
-            yield _finding(row)
-        except (KeyError, ValueError) as error:
-            raise RecordingError(f"{recording.path} is damaged: {error}.") from None
-
-
-def _finding(row: dict[str, Any]) -> Finding:
-    return Finding(
-        code=row["code"],
-        severity=Severity(row["severity"]),
-        side=Party(row["side"]),
-        exchange=row["exchange_id"],
-        event=row["event"],
-        sequence=row["sequence"],
-        byte_offset=row["byte_offset"],
-        time_ns=row["time_ns"],
-        message=row["message"],
-    )
+    return recording.findings(after=after, until=until)
 
 
 def rows(

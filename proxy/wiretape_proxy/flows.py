@@ -21,8 +21,15 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording.formats.model import LAST_STATUS, Head, Incoming, Reads
-from wiretape.recording.formats.ordering import arrived, exchanges_said, in_order
+from wiretape.recording import (
+    MAX_STATUS,
+    RecordingMetadata,
+    RecordingSource,
+    list_exchanges,
+    observe_body,
+    order_observations,
+)
+from wiretape.recording.formats import FormatReader
 from wiretape.safe_text import printable
 from wiretape.toml import said
 
@@ -50,7 +57,7 @@ def begins(data: bytes) -> bool:
     return _BEGINS.match(data) is not None
 
 
-def read(path: Path) -> Incoming:
+def read(path: Path) -> RecordingSource:
     """Begin to read a flow file.  Raises InputError where it is wrong, or mitmproxy is not installed."""
     about: dict[str, list[int]] = defaultdict(list)
     every = list(_flows(path))
@@ -59,10 +66,12 @@ def read(path: Path) -> Incoming:
         raise InputError(f"{said(path)} holds no flow of HTTP.")
     flows.sort(key=lambda flow: flow.request.timestamp_start)
     request = flows[0].request
-    head = Head(f"{_latin(request.data.scheme)}://{_authority(flows[0])}", _ns(path, request.timestamp_start))
-    incoming = Incoming(head, iter(()), left_out=[_ALWAYS])
+    head = RecordingMetadata(
+        f"{_latin(request.data.scheme)}://{_authority(flows[0])}", _ns(path, request.timestamp_start)
+    )
+    incoming = RecordingSource(head, iter(()), notes=[_ALWAYS])
     if skipped := len(every) - len(flows):
-        incoming.left_out.append(f"{skipped} of {len(every)} flows are no HTTP exchange, and left out.")
+        incoming.notes.append(f"{skipped} of {len(every)} flows are no HTTP exchange, and left out.")
     incoming.observations = _observations(path, flows, about, incoming)
     return incoming
 
@@ -108,13 +117,13 @@ def _check(path: Path, beginning: bytes) -> None:
 
 
 def _observations(
-    path: Path, flows: "Sequence[HTTPFlow]", about: dict[str, list[int]], incoming: Incoming
+    path: Path, flows: "Sequence[HTTPFlow]", about: dict[str, list[int]], incoming: RecordingSource
 ) -> Iterator[Observation]:
     each = (_Exchange(path, number, flow, about).observations() for number, flow in enumerate(flows, 1))
-    yield from in_order(each, incoming.head.started_unix_ns)
+    yield from order_observations(each, incoming.metadata.started_unix_ns)
     for what, sentence in _SENTENCES.items():
         if what in about:
-            incoming.left_out.append(sentence.format(exchanges_said(about[what])) + ".")
+            incoming.notes.append(sentence.format(list_exchanges(about[what])) + ".")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +177,7 @@ class _Exchange:
         )
 
     def _answered(self, response: "ResponseData", time_ns: int, head: Headers) -> ResponseStarted:
-        if not 0 <= response.status_code <= LAST_STATUS:
+        if not 0 <= response.status_code <= MAX_STATUS:
             raise InputError(f"{said(self.path)} is damaged: {response.status_code} is no status.")
         reason, version = _latin(response.reason), _latin(response.http_version)
         return ResponseStarted(self.number, time_ns, response.status_code, reason, version, head)
@@ -178,7 +187,7 @@ class _Exchange:
         if data is None:
             self.about["streamed"].append(self.number)
         elif data:
-            yield from arrived(self.number, side, [(time_ns, data)])
+            yield from observe_body(self.number, side, [(time_ns, data)])
 
 
 def _ns(path: Path, seconds: float) -> int:
@@ -202,4 +211,4 @@ def _latin(data: bytes) -> str:
     return data.decode("latin-1")
 
 
-READS = Reads(begins, read)
+READER = FormatReader(begins, read)

@@ -7,7 +7,7 @@ same: it puts off storing, too, and where sessions are scheduled as groups it co
 
 import math
 
-from wiretape.recording.pending import AT_LENGTH, BRIEFLY, GENTLY, Slice
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice
 
 _MUCH_BYTES = 64 * 1024
 """In one read.  The proxy sends what there is 25 times a second."""
@@ -47,14 +47,14 @@ class Pace:
 
     def patience(self, now: float, unchecked: int) -> float:
         """How long until there may be a turn, with so many bytes unchecked."""
-        if self.most(now, unchecked) is GENTLY:
+        if self.most(now, unchecked) is TINY_SLICE:
             return max(0.0, self._turned_at + _REST_S - now)
         if self._alone or unchecked > MOST_BYTES:
             return 0
         return max(0.0, min(self._much_at + _MEANWHILE_S, self._turned_at + _AT_LEAST_EVERY_S) - now)
 
-    def most(self, now: float, unchecked: int) -> Slice:
+    def most(self, now: float, unchecked: int) -> BacklogSlice:
         """How much a turn may take."""
         if now - self._heard_at >= _MEANWHILE_S or unchecked > MOST_BYTES:
-            return AT_LENGTH
-        return GENTLY if max(self._volume, unchecked) <= _LITTLE_BYTES else BRIEFLY
+            return LARGE_SLICE
+        return TINY_SLICE if max(self._volume, unchecked) <= _LITTLE_BYTES else SMALL_SLICE

@@ -19,8 +19,7 @@ from pathlib import Path
 from wiretape.config import find_config, load_config
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, ExchangeEnded
-from wiretape.recording import Writer
-from wiretape.recording.pending import AT_LENGTH, Slice
+from wiretape.recording import LARGE_SLICE, BacklogSlice, Writer
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.judge import Judge
 from wiretape_proxy.order import NO_CONFIG, Order
@@ -89,7 +88,7 @@ class _Recorder:
 
     def __init__(self, writer: Writer, settings: Settings, *, progress: bool) -> None:
         self._writer = writer
-        self._judge = Judge(settings, writer.readers)
+        self._judge = Judge(settings, writer.stream_readers)
         self._unpacker = Unpacker()
         # The monotonic clock is the same in all processes of a machine.
         self._base_ns = time.monotonic_ns() - writer.began_ns
@@ -121,7 +120,7 @@ class _Recorder:
                 self._take(data)
             if time.monotonic() >= self._commit_at:
                 self._commit()
-            elif self._writer.behind and not self._pace.patience(time.monotonic(), self._writer.unchecked):
+            elif self._writer.has_backlog and not self._pace.patience(time.monotonic(), self._writer.backlog_bytes):
                 self._turn()
             if time.monotonic() >= self._progress_at:
                 self._tell_progress()
@@ -131,8 +130,8 @@ class _Recorder:
         """How long to wait for input: not at all while there is something that may be judged."""
         now = time.monotonic()
         patience = max(0.0, min(self._commit_at, self._progress_at) - now)
-        if self._writer.behind:
-            patience = min(patience, self._pace.patience(now, self._writer.unchecked))
+        if self._writer.has_backlog:
+            patience = min(patience, self._pace.patience(now, self._writer.backlog_bytes))
         return None if patience == _NEVER else patience
 
     def _take(self, data: bytes) -> None:
@@ -152,31 +151,31 @@ class _Recorder:
         unstored = self._writer.lost_bytes - self._assembler.lost_bytes
         if unstored > self._unstored:
             self._unstored = unstored
-            _say(Losing(self._unstored, self._writer.trouble or "for no known reason"))
+            _say(Losing(self._unstored, self._writer.last_error or "for no known reason"))
 
     def _look(self) -> None:
         """Whether the file is still where it was."""
         self._look_at = time.monotonic() + _LOOK_EVERY_S
-        if not self._misplaced and not self._writer.in_place:
+        if not self._misplaced and not self._writer.is_in_place:
             self._misplaced = True
             _say(Misplaced())
 
     def _tell_progress(self) -> None:
         """Say how things stand; again in a while, as long as there is something to watch."""
         # What is not yet judged would look like silence.
-        now_ns = time.monotonic_ns() - self._base_ns if not self._writer.behind else self._judged_ns
-        progress = self._judge.progress(now_ns, self._writer.unchecked)
+        now_ns = time.monotonic_ns() - self._base_ns if not self._writer.has_backlog else self._judged_ns
+        progress = self._judge.progress(now_ns, self._writer.backlog_bytes)
         _say(progress)
-        more = progress.open or self._writer.behind or self._commit_at != _NEVER
+        more = progress.open or self._writer.has_backlog or self._commit_at != _NEVER
         self._progress_at = time.monotonic() + PROGRESS_EVERY_S if more else _NEVER
 
     def _turn(self) -> None:
         began, cpu = time.monotonic(), time.process_time()
-        self._derive(self._pace.most(began, self._writer.unchecked))
+        self._derive(self._pace.most(began, self._writer.backlog_bytes))
         now = time.monotonic()
         self._pace.turned(now, now - began, time.process_time() - cpu)
 
-    def _derive(self, most: Slice = AT_LENGTH) -> None:
+    def _derive(self, most: BacklogSlice = LARGE_SLICE) -> None:
         found: list[Finding] = []
         unchecked = self._judge.failed
         for read in self._writer.derive(most):
@@ -199,11 +198,11 @@ class _Recorder:
     def _catch_up(self) -> None:
         """Check all that is left."""
         tell_at = time.monotonic() + _PATIENT_S
-        while self._writer.behind:
+        while self._writer.has_backlog:
             self._derive()
             if time.monotonic() >= tell_at:
                 tell_at = _NEVER
-                _say(CatchingUp(self._writer.unchecked))
+                _say(CatchingUp(self._writer.backlog_bytes))
 
     def _close(self) -> None:
         self._commit()

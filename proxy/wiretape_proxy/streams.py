@@ -44,7 +44,7 @@ class Stream:
 
     def _find(self, offset: int) -> StreamPosition | None:
         with suppress(InputError), open_recording(self._recording) as recording:
-            return recording.place_from(self._exchange, offset)
+            return recording.position_at_offset(self._exchange, offset)
         return None
 
     def _hints(self) -> Iterator[str]:

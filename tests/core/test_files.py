@@ -130,7 +130,10 @@ def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_lin
     ("command", "said"),
     [
         ("import run.tape -o made", "made cannot be written: .+"),
-        ("show run.tape", "The temporary recording that run.tape is read into cannot be written: .+: set TMPDIR"),
+        (
+            "show run.tape",
+            "The temporary recording of run.tape cannot be written: .+: set TMPDIR to a folder with enough space",
+        ),
     ],
 )
 def test_a_recording_that_does_not_fit_is_told_by_a_name_that_means_something_and_leaves_nothing(

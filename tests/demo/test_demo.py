@@ -104,7 +104,7 @@ def test_the_recording_is_kept_and_holds_what_was_shown(done):
     path = folder / "wiretape-demo.db"
     with open_recording(path) as left:
         endings = [(exchange.ending, exchange.response.status) for exchange in left.exchanges()]
-        found = {finding["code"] for finding in left.findings()}
+        found = {finding.code for finding in left.findings()}
 
     assert [file.name for file in folder.iterdir()] == [path.name]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

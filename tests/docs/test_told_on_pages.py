@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import subcommand, wiretape
-from wiretape.recording.formats.registry import FORMATS
+from wiretape.recording.formats import FORMATS
 
 ROOT = Path(__file__).parents[2]
 VECTOR = ROOT / "core/wiretape/rules/vectors/SEQ001/breaks.toml"
@@ -68,5 +68,5 @@ def test_recording_md_has_every_form():
     rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
     told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
     (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
-    there = {form.name: (form.name in choice.choices, form.reads is not None, form.opens) for form in FORMATS}
+    there = {form.name: (form.name in choice.choices, form.reads is not None, form.opens_directly) for form in FORMATS}
     assert told == {**dict.fromkeys(choice.choices, (True, False, False)), **there}

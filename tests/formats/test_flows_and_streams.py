@@ -156,5 +156,5 @@ def test_a_url_that_is_none_is_refused(tmp_path, url):
 def test_a_url_goes_with_raw_streams_only(tmp_path):
     result = CliRunner().invoke(wiretape, ["import", str(WRITTEN / "devtools.har"), "--url", "http://a/"])
 
-    assert "--url goes with sse, and this is a HAR." in result.stderr
+    assert "--url goes with sse, and this is a HAR file." in result.stderr
     assert result.exit_code == 2

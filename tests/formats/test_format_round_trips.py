@@ -10,7 +10,7 @@ from hypothesis import given, settings
 
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import named
+from wiretape.recording.formats import find_format
 
 # Tests are no package, so that it is not found by its name.
 _spec = spec_from_file_location("wiretape_test_recordings", Path(__file__).with_name("recordings.py"))
@@ -34,7 +34,7 @@ def single(recording: Recording) -> Iterator[Observation]:
 
 
 def _written(recording: Recording, kind: str, to: Path) -> Path:
-    to.write_bytes(b"".join(named(kind).writer().write(recording, None)))
+    to.write_bytes(b"".join(find_format(kind).writer().write(recording, None)))
     return to
 
 
@@ -58,5 +58,5 @@ def test_what_was_observed_comes_back(kind: str, seen: list[Observation]) -> Non
                 assert list(again.findings()) == list(recording.findings())
                 assert again.captures() == recording.captures()
             # Written once more, it is the same file.
-            first, second = (b"".join(named(kind).writer().write(each, None)) for each in (recording, again))
+            first, second = (b"".join(find_format(kind).writer().write(each, None)) for each in (recording, again))
             assert first == second

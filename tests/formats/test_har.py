@@ -25,7 +25,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer, open_recording
-from wiretape.recording.formats import named
+from wiretape.recording.formats import find_format
 from wiretape_inspect import archive
 
 HERE = Path(__file__).parent
@@ -349,6 +349,6 @@ def test_wrong_types_everywhere_are_taken_or_refused_and_nothing_else(tmp_path, 
         path = tmp_path / "x.har"
         path.write_text(json.dumps(document))
         with suppress(InputError):
-            for seen in named("har").reader().read(path).observations:
+            for seen in find_format("har").reader().read(path).observations:
                 # What cannot be JSON cannot be stored either: halves of surrogate pairs, integers of any length.
                 orjson.dumps(replace(seen, data="") if isinstance(seen, BytesArrived) else seen)

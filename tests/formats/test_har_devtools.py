@@ -20,8 +20,8 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Recording, Writer, open_recording
-from wiretape.recording.formats import named, store
+from wiretape.recording import Recording, Writer, build_recording, open_recording
+from wiretape.recording.formats import find_format
 from wiretape_inspect import archive
 
 FLAGS = (
@@ -171,7 +171,7 @@ def _events(recording: Recording, number: int) -> list[tuple[str, str, str]]:
 
 def _imported(har: Path, name: str) -> Recording:
     made = har.with_name(f"{name}.db")
-    store(named("har").reader().read(har), made)
+    build_recording(find_format("har").reader().read(har), made)
     return open_recording(made)
 
 

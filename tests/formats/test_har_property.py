@@ -26,8 +26,8 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import named, store
+from wiretape.recording import Recording, build_recording, open_recording
+from wiretape.recording.formats import find_format
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape_inspect import archive
 
@@ -319,7 +319,7 @@ def _there_and_back(folder: str, seen: list[Observation], *, sensitive: bool = F
     with open_recording(path) as recording:
         har.write_bytes(b"".join(archive.write(recording, sensitive=sensitive)))
         before = told(recording)
-    store(named("har").reader().read(har), back)
+    build_recording(find_format("har").reader().read(har), back)
     with open_recording(back) as again:
         return before, told(again)
 

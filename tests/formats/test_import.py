@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from wiretape.cli import wiretape
 from wiretape.observations import RequestStarted
 from wiretape.recording import Writer, open_recording
-from wiretape.recording.formats import FORMATS, named
+from wiretape.recording.formats import FORMATS, find_format
 
 TAPE = """\
 tape: 1
@@ -44,7 +44,7 @@ def test_a_recording_is_made_beside_it(run):
     assert stat.S_IMODE(Path("run.db").stat().st_mode) == 0o600
     with open_recording("run.db") as recording:
         assert recording.info.started_unix_ns == 1_795_253_400_000_000_001
-        assert {finding["code"] for finding in recording.findings()} == {"EVT004", "SSE002"}
+        assert {finding.code for finding in recording.findings()} == {"EVT004", "SSE002"}
 
 
 def test_a_recording_that_is_replaced_leaves_nothing_of_itself(run):
@@ -179,10 +179,10 @@ def test_standard_input_is_imported(run):
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
 def test_every_format_is_there(kind):
     """What the table names can be loaded, and what a format writes it knows again."""
-    assert named(kind.name) is kind
+    assert find_format(kind.name) is kind
     assert kind.reads or kind.writes
     if kind.reads:
-        assert not kind.reader().fits(b"")
-        assert not kind.reader().fits(b"SQLite format 3\0")
+        assert not kind.reader().matches(b"")
+        assert not kind.reader().matches(b"SQLite format 3\0")
     if kind.writes:
         assert kind.writer().write

@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
-from wiretape.recording.formats.tape import WRITES
+from wiretape.recording.formats.tape import WRITER
 
 CASES = tomllib.loads(Path(__file__).with_name("wrong_tapes.toml").read_text("utf-8"))["case"]
 
@@ -127,7 +127,7 @@ def test_numbers_that_no_recording_can_hold_are_one_sentence(name, text, tmp_pat
 )
 def test_a_line_that_memory_cannot_hold_is_not_read(module, text, line, tmp_path, monkeypatch):
     """A file may be one line of any length: no more of it is read than may be held."""
-    monkeypatch.setattr(f"wiretape.recording.formats.{module}.MOST_HELD", 300)
+    monkeypatch.setattr(f"wiretape.recording.formats.{module}.MAX_HELD_BYTES", 300)
     path = tmp_path / "run"
     path.write_text(text, "utf-8")
     with pytest.raises(InputError) as caught:
@@ -141,7 +141,7 @@ def test_an_upstream_that_is_no_url_goes_into_a_tape_and_back(tmp_path):
     path.write_text('tape: 1\nupstream: "http://[a"\n---\nrequest: GET /\n', "utf-8")
     with open_recording(path) as recording:
         assert recording.exchange(1).request.authority == "http://[a"
-        assert b"upstream: http://[a\n" in b"".join(WRITES.write(recording, None))
+        assert b"upstream: http://[a\n" in b"".join(WRITER.write(recording, None))
 
 
 def test_a_file_that_is_wrong_leaves_nothing_behind(tmp_path, monkeypatch):

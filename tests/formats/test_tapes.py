@@ -23,7 +23,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import open_recording
-from wiretape.recording.formats import named
+from wiretape.recording.formats import find_format
 from wiretape.recording.formats.tape import items
 from wiretape_replay import ReplayOptions, serve_replay
 
@@ -69,7 +69,7 @@ def chunks(path: Path, side: Side = Side.RESPONSE) -> list[tuple[int, bytes]]:
 
 def exported(path: Path) -> str:
     with open_recording(path) as recording:
-        return b"".join(named("tape").writer().write(recording, None)).decode()
+        return b"".join(find_format("tape").writer().write(recording, None)).decode()
 
 
 def test_what_is_left_unsaid_is_as_usual(tape):
@@ -294,15 +294,16 @@ def test_what_is_no_http_but_was_recorded_goes_into_a_tape_and_back(tape, lines)
     assert observed(tape(text, "again.tape")) == observed(first)
 
 
+NOT_OPENED = "not a recording: convert it with `wiretape import` first."
 BEGINNINGS = {
-    "tpe: 1\n": "is not a wiretape recording: one that is text begins with a line tape: 1.",
-    "tape:\n": "is not a wiretape recording: one that is text begins with a line tape: 1.",
-    'tape: "1"\n': "is not a wiretape recording: one that is text begins with a line tape: 1.",
-    "\ufefftape: 1\n".encode("utf-16-le"): "looks like text in UTF-16: save it as UTF-8.",
-    "tape: 1\n".encode("utf-16-be"): "looks like text in UTF-16: save it as UTF-8.",
+    "tpe: 1\n": "is not a wiretape recording: a tape would begin with a line tape: 1.",
+    "tape:\n": "is not a wiretape recording: a tape would begin with a line tape: 1.",
+    'tape: "1"\n': "is not a wiretape recording: a tape would begin with a line tape: 1.",
+    "\ufefftape: 1\n".encode("utf-16-le"): "looks like UTF-16 text: save it as UTF-8.",
+    "tape: 1\n".encode("utf-16-be"): "looks like UTF-16 text: save it as UTF-8.",
     b"\x7fELF\x02\0": "is not a wiretape recording.",
-    '{"log": {"version": "1.2", "entries": []}}': "is a HAR, not a recording: `wiretape import` makes one of it.",
-    "data: 1\n\n": "is a raw event stream, not a recording: `wiretape import` makes one of it.",
+    '{"log": {"version": "1.2", "entries": []}}': f"is a HAR file, {NOT_OPENED}",
+    "data: 1\n\n": f"is a raw event stream, {NOT_OPENED}",
 }
 
 

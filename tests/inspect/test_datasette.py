@@ -24,7 +24,7 @@ import pytest
 import yaml
 
 from wiretape.observations import Ending
-from wiretape.recording import Writer, open_recording, views
+from wiretape.recording import Writer, open_recording, sql_views
 from wiretape.rules import Finding, Party, Severity
 
 WORDS = tomllib.loads(files("wiretape_inspect.datasette").joinpath("words.toml").read_text(encoding="utf-8"))
@@ -101,7 +101,7 @@ def _wiretape(*args: str, cwd: Path) -> str:
 
 
 def test_every_table_view_and_column_is_described_and_nothing_else() -> None:
-    there = views.columns_now()
+    there = sql_views.current_columns()
     assert set(WORDS["tables"]) == set(there)
     for name, columns in there.items():
         said = WORDS["tables"][name]

@@ -262,7 +262,7 @@ def test_json_has_a_row_for_each_difference_and_one_for_all(run, two, message):
         ([], "Name two recordings, or two exchanges of one"),
         (["--exchange", "1"], "Name two recordings, or two exchanges of one"),
         (["--exchange", "1-2"], "'1-2' names no exchanges: write two numbers, like 2:5, or one."),
-        (["--exchange", "1:7"], "has no exchange 7: they go from 1 to 2."),
+        (["--exchange", "1:7"], "has no exchange 7: its exchanges are 1 to 2."),
         (["--exchange", "1:2", "--timing", "5"], "'5' is no time: write one with its unit, like 50ms."),
         (["--exchange", "1:2", "--normalize", "ids,dates"], "'dates' is none of ids, times."),
         (["--exchange", "1:2", "--ignore-path", "a.b"], "'a.b' is no path in a body"),

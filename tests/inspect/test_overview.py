@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.observations import Ending
-from wiretape.recording import Silence, open_recording
+from wiretape.recording import Gap, open_recording
 from wiretape_inspect import jsonlines
 from wiretape_inspect.view.overview import SHOWN, axis, overview
 
@@ -60,7 +60,7 @@ def test_a_stream_without_messages_has_an_axis(tape):
 def test_the_axis_has_no_holes_and_keeps_the_order(pieces, rest):
     now, silences = 7, []
     for busy, quiet in pieces:
-        silences.append(Silence(now + busy, now + busy + quiet, 1))
+        silences.append(Gap(now + busy, now + busy + quiet, 1))
         now += busy + quiet
     found = list(axis(7, now + rest, silences))
     if found:

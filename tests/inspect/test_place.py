@@ -128,7 +128,7 @@ def test_a_large_event_is_cut(run, tape, message):
 @pytest.mark.parametrize(
     ("place", "said"),
     [
-        ("2:1", "has no exchange 2: they go from 1 to 1."),
+        ("2:1", "has no exchange 2: its exchanges are 1 to 1."),
         ("1:4", "Exchange 1 has no event 4: they go from 1 to 3."),
         ("1:0", "Exchange 1 has no event 0"),
         ("1", "'1' is no place: write EXCHANGE:EVENT, like 2:57."),

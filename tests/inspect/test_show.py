@@ -168,7 +168,7 @@ def test_an_unknown_exchange_is_one_sentence_that_names_the_range(run, session):
     result = run("show", session, "--exchange", 9)
 
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "from 1 to 4" in result.stderr
+    assert "its exchanges are 1 to 4" in result.stderr
 
 
 def test_an_empty_recording_says_so_beside_the_output(tape, run):

@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from wiretape.recording.pending import AT_LENGTH, BRIEFLY, GENTLY
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE
 from wiretape_proxy import lines
 from wiretape_proxy.pace import MOST_BYTES, Pace
 from wiretape_proxy.reports import CatchingUp, OpenStream, Progress, read, write
@@ -45,23 +45,23 @@ def test_what_is_not_checked_never_grows_beyond_a_bound():
 
 def test_turns_are_short_while_more_input_is_likely():
     pace = a_pace(LITTLE, share=1)
-    assert [pace.most(now, MUCH) for now in (10.01, 10.09, 10.2)] == [BRIEFLY, BRIEFLY, AT_LENGTH]
-    assert pace.most(10.01, MOST_BYTES + 1) is AT_LENGTH
+    assert [pace.most(now, MUCH) for now in (10.01, 10.09, 10.2)] == [SMALL_SLICE, SMALL_SLICE, LARGE_SLICE]
+    assert pace.most(10.01, MOST_BYTES + 1) is LARGE_SLICE
 
 
 @pytest.mark.parametrize("share", [0.4, 0.95])
 def test_a_little_is_checked_in_the_smallest_turns_with_rests_that_leave_the_core_to_others(share):
     pace = a_pace(LITTLE, share=share)
-    assert pace.most(10.01, LITTLE) is GENTLY
+    assert pace.most(10.01, LITTLE) is TINY_SLICE
     assert [pace.patience(now, LITTLE) for now in (10.01, 10.011, 10.02)] == [
         pytest.approx(0.0015),
         pytest.approx(0.0005),
         0,
     ]
-    assert (pace.most(10.2, LITTLE), pace.patience(10.2, LITTLE)) == (AT_LENGTH, 0)  # nothing more is likely
-    assert pace.most(10.01, MUCH) is BRIEFLY
+    assert (pace.most(10.2, LITTLE), pace.patience(10.2, LITTLE)) == (LARGE_SLICE, 0)  # nothing more is likely
+    assert pace.most(10.01, MUCH) is SMALL_SLICE
     pace.heard(10.01, MUCH)  # of requests without bodies, say
-    assert pace.most(10.01, 0) is BRIEFLY
+    assert pace.most(10.01, 0) is SMALL_SLICE
 
 
 @pytest.mark.parametrize(("unchecked", "told"), [(12_345_678, True), (20_000, False)])

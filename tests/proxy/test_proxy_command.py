@@ -68,7 +68,7 @@ def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service,
     assert found
     with open_recording(proxy.file) as recording:
         stored = list(recording.findings())
-    per_rule = Counter(finding["code"] for finding in stored if finding["event"] is not None)
+    per_rule = Counter(finding.code for finding in stored if finding.event is not None)
     assert len(found) == sum(min(count, 3) for count in per_rule.values())
     (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
     assert ending.startswith(f"exchange 1: GET {STREAM} 200: 2 events, ")
@@ -86,7 +86,7 @@ def test_a_finding_about_keys_is_told_in_full(start_proxy, service, eventually):
 
     def stored():
         with open_recording(proxy.file) as recording:
-            return [finding["message"] for finding in recording.findings() if finding["code"] == "AUTH001"]
+            return [finding.message for finding in recording.findings() if finding.code == "AUTH001"]
 
     (message,) = eventually(stored, "the finding in the recording")
     assert line.endswith(message)
@@ -175,7 +175,7 @@ def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_pa
     assert proxy.stop() == status
     settings = Settings() if "--no-config" in arguments else load_config(tmp_path / "wiretape.toml").settings
     with open_recording(proxy.file) as recording:
-        live = [(found["code"], found["severity"], found["message"]) for found in recording.findings()]
+        live = [(found.code, found.severity, found.message) for found in recording.findings()]
         reported = judge(recording, "run.db", settings=settings).findings
     if "own.toml" not in arguments:
         assert sorted(live) == sorted((found.code, found.severity, found.message) for found in reported) != []
@@ -348,7 +348,7 @@ def a_text(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "append", "part"),
     [
-        (a_recording, False, "exists: give --output another name, or go on in it with --append."),
+        (a_recording, False, "exists: give --output another name, or append to it with --append."),
         (a_text, False, "exists: give --output another name."),
         (a_text, True, "is not a wiretape recording"),
         (a_newer_recording, False, "exists: give --output another name."),

@@ -165,4 +165,4 @@ def test_mitmdump_which_shows_no_flows_records_and_touches_none(program, stream,
         assert mitmdump.stop() == 0
     assert {tuple(line[2:]) for line in mitmdump.spied} == {(":default:", "mine")}
     with open_recording(tmp_path / "run.db") as recording:
-        assert [found["code"] for found in recording.findings()].count("EVT001") == 2
+        assert [found.code for found in recording.findings()].count("EVT001") == 2

@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from wiretape.observations import Ending, Side
-from wiretape.recording import Writer, open_recording
-from wiretape.recording.formats import store
-from wiretape_proxy.flows import READS
+from wiretape.recording import Writer, build_recording, open_recording
+from wiretape_proxy.flows import READER
 from wiretape_proxy.settings import OPTIONS, read
 
 # It makes its filters when it is first imported, in a way of which a library that it uses warns.
@@ -136,7 +135,7 @@ def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service
         read_until(client, b"0\r\n\r\n")
     mitmweb.stop()
 
-    store(READS.read(tmp_path / "run.flows"), tmp_path / "imported.db")
+    build_recording(READER.read(tmp_path / "run.flows"), tmp_path / "imported.db")
     with open_recording(mitmweb.file) as recorded, open_recording(tmp_path / "imported.db") as imported:
         before, after = recorded.exchange(1), imported.exchange(1)
         assert (after.request.target, after.ending) == (STREAM, Ending.COMPLETE)
@@ -184,7 +183,7 @@ def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
 
     assert mitmdump.process.wait(45) == 1
-    sentence = "run.db exists: give wiretape_output another name, or go on in it with wiretape_append."
+    sentence = "run.db exists: give wiretape_output another name, or append to it with wiretape_append."
     assert sentence in mitmdump.said
 
 

@@ -36,7 +36,7 @@ import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from conftest import Talk
 from wiretape.recording import Writer
-from wiretape.recording.pending import BRIEFLY
+from wiretape.recording import SMALL_SLICE
 writer = Writer.create(sys.argv[1], upstream="http://service")
 talk = Talk(writer.began_ns)
 writer.feed([talk.ask(), talk.asked(), talk.answer()])
@@ -46,8 +46,8 @@ for batch in range(20):
     message = b'id: e%d\\nevent: run.started\\ndata: {"id":"e%d","sequence":%d,"type":"run.started"}\\n\\n'
     writer.feed([talk.send(*(message % ((number,) * 3) for number in numbers))])
     writer.commit()
-writer.derive(BRIEFLY)
-assert writer.unchecked > 300_000
+writer.derive(SMALL_SLICE)
+assert writer.backlog_bytes > 300_000
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -130,7 +130,7 @@ def test_a_file_that_exists_is_not_touched(begin, path, new_talk) -> None:
     writer.feed(talk.stream(b"data: 1\n\n"))
     writer.close(talk.tick())
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match=r"exists: give --output another name, or go on in it with --append"):
+    with pytest.raises(RecordingError, match=r"exists: give --output another name, or append to it with --append"):
         begin()
     assert path.read_bytes() == before
 
@@ -180,11 +180,11 @@ BAD_FILES = {
     "text": (lambda path: path.write_text("hello, I am a note\n" * 100), "is not a wiretape recording"),
     "foreign": (_foreign, "is not a wiretape recording"),
     "empty": (lambda path: path.touch(), "is not a wiretape recording"),
-    "newer": (_newer, "has recording format 2, this wiretape reads up to 1"),
-    "newer in its head": (_newer_in_its_head, "has recording format 2, this wiretape reads up to 1"),
-    "of no format": (_of_no_format, "is damaged: there is no recording format 0"),
+    "newer": (_newer, "has recording format 2, but this version of wiretape reads up to 1"),
+    "newer in its head": (_newer_in_its_head, "has recording format 2, but this version of wiretape reads up to 1"),
+    "of no format": (_of_no_format, "is damaged: invalid recording format 0"),
     "damaged": (_cut, "damaged: the table segment is missing"),
-    "cut off": (_shorten, "is damaged or cut off"),
+    "cut off": (_shorten, "is damaged or truncated"),
 }
 
 
@@ -215,9 +215,9 @@ def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Pa
     ("name", "sentence"),
     [
         ("absent.db", "There is no file"),
-        (".", "is a directory, not a recording"),
-        ("/dev/null", "is no regular file, so not a recording"),
-        ("pipe", "is a pipe, and a recording is not read from end to end: save it to a file, and give that."),
+        (".", "is not a recording: it is a directory"),
+        ("/dev/null", "is not a recording: it is not a regular file"),
+        ("pipe", "is a pipe, and a recording needs random access: save it to a file first."),
     ],
 )
 def test_what_is_not_there_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
@@ -284,8 +284,8 @@ def test_a_full_disk_loses_bytes_but_never_silently(begin, path, new_talk) -> No
     writer.commit()
     writer.feed([talk.send(b" for good\n\n" + b"z" * 50_000)])
     writer.commit()
-    assert writer.trouble is not None
-    assert "full" in writer.trouble
+    assert writer.last_error is not None
+    assert "full" in writer.last_error
     assert writer.lost_bytes == 50_008 + 15 + 50_011
     connection.execute("PRAGMA max_page_count = 1000000")
     writer.feed([talk.send(b"rest of a line\n\ndata: kept too\n\n"), talk.end()])
@@ -340,7 +340,7 @@ def test_a_locked_file_delays_but_loses_nothing(begin, path, new_talk) -> None:
         writer._connection.execute("PRAGMA busy_timeout = 0")
         writer.feed([talk.ask()])
         writer.commit()
-        assert writer.trouble == "database is locked", "the lock really was held"
+        assert writer.last_error == "database is locked", "the lock really was held"
         writer._connection.execute("PRAGMA busy_timeout = 30000")
         os.write(holder.stdin.fileno(), b"\n")
         writer.feed([talk.end()])

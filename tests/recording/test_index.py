@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from wiretape.observations import Side
-from wiretape.recording import open_recording, pending
+from wiretape.recording import indexing_backlog, open_recording
 from wiretape.rules.finding import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
@@ -35,10 +35,10 @@ def query(path: Path, sql: str) -> list[sqlite3.Row]:
     return connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("memory", [pending.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
+@pytest.mark.parametrize("memory", [indexing_backlog.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, new_talk) -> None:
     """One row a message, its data as text, whether it is pointed at or stored, and never stored twice."""
-    monkeypatch.setattr(pending, "MEMORY_BYTES", memory)
+    monkeypatch.setattr(indexing_backlog, "MEMORY_BYTES", memory)
     writer, talk = begin()
     writer.feed(talk.stream(*CHUNKS))
     writer.close(talk.tick())
@@ -108,7 +108,7 @@ def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None
     talk.now_ns += 2_500_000_000
     writer.feed([talk.send(CHUNKS[2])])
     writer.commit()
-    while writer.behind:
+    while writer.has_backlog:
         writer.derive()
     finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 2, 2, 130, talk.tick(), "went back")
     writer.add_findings([finding])
@@ -120,4 +120,4 @@ def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None
     (found,) = query(path, "SELECT * FROM findings_with_events")
     assert (found["code"], found["sse_id"], orjson.loads(found["data"])["sequence"]) == ("SEQ001", "e2", 2)
     with open_recording(path) as recording:
-        assert [row["message"] for row in recording.findings()] == ["went back"]
+        assert [row.message for row in recording.findings()] == ["went back"]

@@ -19,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Progress, Writer, open_recording
+from wiretape.recording import TailPosition, Writer, open_recording
 
 FRAMES = [
     b"id: e1\ndata: {}\n\n",
@@ -126,14 +126,14 @@ def test_what_comes_is_read_once_however_it_is_taken(tmp_path):
             ExchangeEnded(1, next(clock), Ending.COMPLETE),
         ],
     ]
-    seen, found = Progress(), []
+    seen, found = TailPosition(), []
     for step in steps:
         writer.feed(step)
         writer.commit()
         with open_recording(path) as recording:
-            until = recording.progress()
-            found += recording.between(seen, until)
-            assert list(recording.between(until, recording.progress())) == []
+            until = recording.tail_position()
+            found += recording.observations_between(seen, until)
+            assert list(recording.observations_between(until, recording.tail_position())) == []
         seen = until
     writer.close(next(clock) + 100)
     with open_recording(path) as recording:
@@ -146,9 +146,9 @@ def test_the_index_tells_the_first_place_behind_an_offset(tmp_path):
         frames = [seen for seen in recording.frames(1) if seen.event]
         for offset in range(frames[-1].frame.start + 1):
             first = next(seen for seen in frames if seen.frame.start >= offset)
-            place = recording.place_from(1, offset)
+            place = recording.position_at_offset(1, offset)
             assert (place.start, place.events) == (first.frame.start, first.event - 1)
             assert next(recording.frames(1, first.event)) == first
-            assert place.last_event_id == recording.place(1, first.event).last_event_id
-        assert recording.place_from(1, frames[-1].frame.start + 1) is None
-        assert recording.place_from(2, 0) is None
+            assert place.last_event_id == recording.position_of_event(1, first.event).last_event_id
+        assert recording.position_at_offset(1, frames[-1].frame.start + 1) is None
+        assert recording.position_at_offset(2, 0) is None

@@ -19,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Writer, open_recording, pending
+from wiretape.recording import Writer, indexing_backlog, open_recording
 from wiretape.sse import FrameKind
 
 HEADS = st.tuples(st.sampled_from(["/v1/sessions/s%20x/events/stream", "/other?a=b"]), st.sampled_from([200, 404]))
@@ -95,13 +95,13 @@ def single(observations: Iterable[Observation]) -> list[Observation]:
     return singles
 
 
-@pytest.mark.parametrize("memory", [pending.MEMORY_BYTES, 0], ids=["derived from memory", "derived from the file"])
+@pytest.mark.parametrize("memory", [indexing_backlog.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 @given(conversations(), st.lists(st.integers(0, 60), max_size=5))
 @settings(deadline=None, max_examples=50)
 def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observation], commits: list[int]) -> None:
     """Wherever commits fall, the reader's and the live observations are the written ones, in order."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pending, "MEMORY_BYTES", memory)
+        patch.setattr(indexing_backlog, "MEMORY_BYTES", memory)
         path = Path(folder, "run.db")
         writer = Writer.create(path, upstream="http://service")
         began = writer.began_ns
@@ -112,7 +112,7 @@ def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observ
             if index in commits:
                 writer.commit()
         writer.commit()
-        while writer.behind:
+        while writer.has_backlog:
             live += [read.seen for read in writer.derive()]
         writer.close(began + 100_000)
 
@@ -174,5 +174,5 @@ def test_times_must_increase(begin, new_talk) -> None:
     writer, talk = begin()
     request = talk.ask()
     writer.feed([request])
-    with pytest.raises(ValueError, match="does not come after"):
+    with pytest.raises(ValueError, match="is not later than"):
         writer.feed([RequestEnded(1, request.time_ns)])

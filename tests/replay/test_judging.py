@@ -207,7 +207,7 @@ async def test_what_is_recorded_is_what_passed(run, tmp_path):
         assert recording.info.ended_ns is not None
         checker = Checker(Settings(off=judge._checker.settings.off))
         again = [finding for seen in recording.observations() for finding in checker.feed(seen)] + checker.finish()
-        stored = [(row["code"], row["exchange_id"]) for row in recording.findings()]
+        stored = [(row.code, row.exchange) for row in recording.findings()]
     own = [(finding.code, finding.exchange) for finding in again if finding.exchange != 3]
     assert sorted(own) == sorted((finding.code, finding.exchange) for finding in live)
     assert set(own) <= set(stored)

@@ -389,7 +389,7 @@ def test_ten_thousand_events_that_keep_the_specification_pass_every_rule_they_ex
 def recorded(path, seen, rng):
     """Record what is seen with commits at any time, judged as it is derived."""
     writer = Writer.create(path, upstream="http://service.test")
-    checker, found = Checker(readers=writer.readers), []
+    checker, found = Checker(readers=writer.stream_readers), []
 
     def derive():
         for read in writer.derive():
@@ -399,10 +399,10 @@ def recorded(path, seen, rng):
         writer.feed([observation])
         if rng.random() < 0.3:
             writer.commit()
-        if rng.random() < 0.3 and writer.behind:
+        if rng.random() < 0.3 and writer.has_backlog:
             derive()
     writer.commit()
-    while writer.behind:
+    while writer.has_backlog:
         derive()
     writer.close()
     return found + checker.finish(), checker.verdicts()

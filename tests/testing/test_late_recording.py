@@ -16,7 +16,7 @@ def held(path):
         rest = [each for each in seen if not isinstance(each, RequestStarted | BytesArrived)]
         runs = [each for each in seen if isinstance(each, BytesArrived)]
         pieces = [(run.exchange, piece) for run in runs for piece in zip(run.ends, run.times, strict=True)]
-        findings = [finding["code"] for finding in recording.findings()]
+        findings = [finding.code for finding in recording.findings()]
         return (rest, pieces, b"".join(run.data for run in runs)), findings, recording.info.ended_ns
 
 
@@ -43,7 +43,7 @@ def test_a_file_that_nobody_wants_is_not_made(tmp_path, seen):
     late = LateWriter(tmp_path / "late.db", upstream="http://service.test")
     late.feed(seen)
     late.commit()
-    assert (late.behind, list(late.derive())) == (False, [])
+    assert (late.has_backlog, list(late.derive())) == (False, [])
     late.close(3_000_000_000)
     assert list(tmp_path.iterdir()) == []
 

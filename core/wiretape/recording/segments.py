@@ -1,4 +1,4 @@
-"""How runs of chunks are laid into rows of `segment`, and read back."""
+"""Rows of the table `segment`: how runs of chunks are packed into them, and read back."""
 
 import sqlite3
 from array import array
@@ -11,15 +11,15 @@ import orjson
 from wiretape.observations import BytesArrived, Side
 
 SEGMENT_BYTES = 48 * 1024
-"""A segment is closed once it holds this much: large enough that rows cost nothing, small enough that
-reading one event out of it does not."""
+"""A segment is closed once it holds this much: large enough that the overhead of rows does not matter, small enough
+that one event can be read quickly."""
 
 COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 
 
 @dataclass(slots=True)
 class Segment:
-    """Consecutive chunks of one body, on their way into the file."""
+    """Consecutive chunks of one body that are about to be stored."""
 
     exchange: int
     side: Side
@@ -34,28 +34,12 @@ class Segment:
         return self.ends[-1] if self.ends else self.start
 
     def run(self) -> BytesArrived:
-        """All its chunks."""
+        """Return all its chunks as one run."""
         return BytesArrived(self.exchange, self.side, self.start, b"".join(self.parts), self.ends, self.times)
 
 
-def row(run: BytesArrived) -> tuple[int, int, int, int, str | None, bytes]:
-    """The columns of `segment` after `id`."""
-    packed = None if len(run.ends) == 1 else pack(run.start, run.ends, run.times)
-    return (run.exchange, int(run.side is Side.RESPONSE), run.start, run.times[0], packed, run.data)
-
-
-def pack(start: int, ends: Sequence[int], times: Sequence[int]) -> str:
-    """Chunk boundaries as the JSON text of the `chunks` column."""
-    flat: list[int] = []
-    before, first = start, times[0]
-    for end, time_ns in zip(ends, times, strict=True):
-        flat += (end - before, time_ns - first)
-        before = end
-    return orjson.dumps(flat).decode()
-
-
-def lay(run: BytesArrived, segment: Segment | None) -> Iterator[Segment]:
-    """Add the run to `segment`, or to new ones where that is full; yields every segment it begins."""
+def add_run(run: BytesArrived, segment: Segment | None) -> Iterator[Segment]:
+    """Add a run to `segment`, or to new segments once that is full.  Yields every new segment."""
     for index, end in enumerate(run.ends):
         begin = run.ends[index - 1] if index else run.start
         if segment is None or segment.end != begin or segment.end - segment.start >= SEGMENT_BYTES:
@@ -66,8 +50,24 @@ def lay(run: BytesArrived, segment: Segment | None) -> Iterator[Segment]:
         segment.times.append(run.times[index])
 
 
-def unpack(row: sqlite3.Row) -> BytesArrived:
-    """The run that a row of `segment` holds."""
+def pack_run(run: BytesArrived) -> tuple[int, int, int, int, str | None, bytes]:
+    """Return the columns of `segment` after `id`."""
+    packed = None if len(run.ends) == 1 else _pack_chunks(run.start, run.ends, run.times)
+    return (run.exchange, int(run.side is Side.RESPONSE), run.start, run.times[0], packed, run.data)
+
+
+def _pack_chunks(start: int, ends: Sequence[int], times: Sequence[int]) -> str:
+    """Return the JSON text of the column `chunks`."""
+    flat: list[int] = []
+    before, first = start, times[0]
+    for end, time_ns in zip(ends, times, strict=True):
+        flat += (end - before, time_ns - first)
+        before = end
+    return orjson.dumps(flat).decode()
+
+
+def unpack_run(row: sqlite3.Row) -> BytesArrived:
+    """Return the run in a row of `segment`.  Raises ValueError if the row contradicts itself."""
     data: bytes = row["bytes"]
     start, time_ns, exchange = row["start"], row["time_ns"], row["exchange_id"]
     side = Side.RESPONSE if row["response"] else Side.REQUEST
@@ -77,5 +77,5 @@ def unpack(row: sqlite3.Row) -> BytesArrived:
     ends = list(accumulate(flat[::2], initial=start))[1:]
     times = [time_ns + delta for delta in flat[1::2]]
     if not times or ends[-1] != start + len(data):
-        raise ValueError(f"segment {row['id']} does not hold the chunks it says")
+        raise ValueError(f"the chunks of segment {row['id']} do not match its bytes")
     return BytesArrived(exchange, side, start, data, ends, times)

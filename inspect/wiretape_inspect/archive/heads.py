@@ -5,10 +5,9 @@ from typing import Any
 from urllib.parse import parse_qsl, quote
 
 from wiretape.observations import Ending, Headers, RequestStarted, header
-from wiretape.recording import Exchange, Recording
-from wiretape.recording.redact import Policy
+from wiretape.recording import Exchange, Recording, RedactionPolicy
 
-_POLICY = Policy()
+_POLICY = RedactionPolicy()
 _SENSITIVE = frozenset((*_POLICY.credential_headers, *_POLICY.secret_headers))
 _IN_URL = "!$%&'()*+,-./:;=?@[]_~"
 """What stands in a URL as it is, besides letters and digits; the number sign would begin a fragment."""

@@ -7,8 +7,7 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import PATH
-from wiretape.recording import open_recording, views
-from wiretape.recording.schema import begins_like_sqlite
+from wiretape.recording import is_sqlite_file, open_recording, sql_views
 from wiretape.safe_text import printable
 from wiretape_inspect import output
 from wiretape_inspect.datasette import documents
@@ -44,8 +43,8 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     _must_have_a_name(file)
     if update_views:
         _update(file)
-    missing = views.outdated(file)
-    there = views.columns(file)
+    missing = sql_views.find_outdated(file)
+    there = sql_views.read_columns(file)
     with open_recording(file) as recording:
         made = documents(file.stem, recording.info, there, missing)
     folder = file.parent if to is None else to
@@ -63,7 +62,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
 def _must_be_sqlite(file: Path) -> None:
     """Recordings of other forms can be opened by wiretape, and by datasette not."""
     open_recording(file).close()
-    if not begins_like_sqlite(file):
+    if not is_sqlite_file(file):
         raise InputError(
             f"{printable(str(file))} is no SQLite file, and datasette opens no other: "
             "`wiretape import` makes a recording of it."
@@ -81,7 +80,7 @@ def _must_have_a_name(file: Path) -> None:
 
 
 def _update(file: Path) -> None:
-    if names := views.update(file):
+    if names := sql_views.update_views(file):
         click.echo(f"{printable(str(file))} has now the views of this version: {', '.join(names)}.")
 
 

@@ -14,7 +14,7 @@ import click
 from wiretape.addresses import parse_address
 from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.files import PATH
-from wiretape.recording import openings
+from wiretape.recording import recording_opener
 from wiretape.safe_text import shorten
 from wiretape_inspect.debugging.forwarding import Replay
 from wiretape_inspect.debugging.serving import Debugger, serve_debugger
@@ -41,7 +41,7 @@ def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_par
     """
     host, port = parse_address(listen)
     driven = Replay.at(replay, os.environ.get(TOKEN_VARIABLE)) if replay is not None else None
-    with openings(file) as opening:
+    with recording_opener(file) as opening:
         serving = serve_debugger(file, host=host, port=port, replay=driven, opening=opening)
         asyncio.run(_debug(file, serving, browse=browse, with_parent=with_parent))
 

@@ -7,7 +7,7 @@ import click
 
 from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats.registry import FORMATS, named
+from wiretape.recording.formats import FORMATS, find_format
 from wiretape_inspect import choosing, exporting, output
 
 
@@ -20,7 +20,7 @@ from wiretape_inspect import choosing, exporting, output
     required=True,
     help="sse: the exact bytes of one event stream. events: a JSON object for each event and each exchange. "
     "html: the page of `wiretape debug`, as one file. "
-    + " ".join(f"{each.name}: {each.title}." for each in FORMATS if each.writes),
+    + " ".join(f"{each.name}: {each.summary}." for each in FORMATS if each.writes),
 )
 @click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
@@ -77,7 +77,7 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         from wiretape_inspect import archive  # noqa: PLC0415 - nor is this
 
         return archive.write(recording, chosen, sensitive=sensitive)
-    return named(kind).writer().write(recording, chosen)
+    return find_format(kind).writer().write(recording, chosen)
 
 
 def _stream(recording: Recording, number: int | None, encoded: bool) -> Iterator[bytes]:

@@ -9,10 +9,9 @@ import click
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_pipe, read_error, seekable
 from wiretape.labels import count_of
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import FORMATS, Format, Incoming, format_of, named, sse
+from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
+from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, sse
 from wiretape.recording.formats.sse import ADDRESS
-from wiretape.recording.schema import begins_like_sqlite
 from wiretape.safe_text import printable
 from wiretape_inspect import placing
 
@@ -27,7 +26,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "kind",
     type=click.Choice([each.name for each in _READABLE]),
     help="What FILE is.  [default: what it looks like]  "
-    + " ".join(f"{each.name}: {each.title}." for each in _READABLE),
+    + " ".join(f"{each.name}: {each.summary}." for each in _READABLE),
 )
 @click.option(
     "-o",
@@ -62,15 +61,15 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     if to is not None:
         placing.check(made, [file], force=force)
     with _whole(file) as whole:
-        chosen = named(kind) if kind is not None else _guessed(whole)
+        chosen = find_format(kind) if kind is not None else _guessed(whole)
         # Of a recording, that it is one is said first, not that what it would be called is taken.
         placing.check(made, [file], force=force)
         incoming = _incoming(chosen, whole, url)
         placing.place(incoming, made)
-    for sentence in incoming.left_out:
+    for sentence in incoming.notes:
         click.echo(printable(sentence), err=True)
     with open_recording(made) as recording:
-        click.echo(f"{printable(str(made))}: {', '.join(_told(recording))}, from {chosen.called}.")
+        click.echo(f"{printable(str(made))}: {', '.join(_told(recording))}, from {chosen.description}.")
 
 
 def _beside(file: Path) -> Path:
@@ -93,19 +92,19 @@ def _whole(file: Path) -> Iterator[Path]:
         raise InputError(read_error(file, error)) from None
 
 
-def _incoming(chosen: Format, file: Path, url: str | None) -> Incoming:
+def _incoming(chosen: Format, file: Path, url: str | None) -> RecordingSource:
     if url is None:
         return chosen.reader().read(file)
     if chosen.name != "sse":
-        raise click.UsageError(f"--url goes with sse, and this is {chosen.called}.")
+        raise click.UsageError(f"--url goes with sse, and this is {chosen.description}.")
     return sse.read(file, url)
 
 
 def _guessed(file: Path) -> Format:
     """What a file is.  Raises InputError and OSError."""
-    if begins_like_sqlite(file):
+    if is_sqlite_file(file):
         raise InputError(f"{file} is a recording already, or another database.")
-    found = format_of(file)
+    found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)
         raise InputError(f"{file} looks like nothing that can be imported ({names}); --format says what it is.")

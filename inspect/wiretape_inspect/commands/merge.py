@@ -10,8 +10,7 @@ import click
 
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import Incoming
+from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect import placing
 from wiretape_inspect.merging import Joined, conflicts, joined
@@ -44,7 +43,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         together = joined(recordings)
         told = list(conflicts(together))
-        placing.place(Incoming(together.head(), together.observations()), to)
+        placing.place(RecordingSource(together.head(), together.observations()), to)
         with open_recording(to) as made:
             told += _findings(together, made)
             _say(together, made, to)
@@ -92,6 +91,6 @@ def _findings(together: Joined, made: Recording) -> Iterator[str]:
 
 def _keys(recording: Recording, numbers: dict[int, int] | None) -> Iterable[tuple[object, ...]]:
     """What tells findings apart: rule, exchange, event."""
-    for row in recording.findings():
-        number = row["exchange_id"]
-        yield row["code"], number if numbers is None else numbers.get(number), row["event"]
+    for finding in recording.findings():
+        number = finding.exchange
+        yield finding.code, number if numbers is None else numbers.get(number), finding.event

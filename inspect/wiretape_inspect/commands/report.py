@@ -12,8 +12,7 @@ import click
 from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
 from wiretape.files import PATH, is_input_error, is_same_file, path_exists
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.file import spare_recording
+from wiretape.recording import Recording, check_not_recording, open_recording
 from wiretape.rules import Severity
 from wiretape_inspect import output
 from wiretape_inspect.commands import known
@@ -150,7 +149,7 @@ def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequenc
     for path in paths:
         if path is None or not path_exists(path) or not path.is_file():
             continue
-        spare_recording(path, option)
+        check_not_recording(path, option)
         if any(is_same_file(path, file) for file in judged):
             raise InputError(is_input_error(path, option))
 

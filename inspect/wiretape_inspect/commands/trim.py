@@ -10,8 +10,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of, finding_line
 from wiretape.observations import Observation
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import Head, Incoming
+from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape_inspect import placing
@@ -107,7 +106,7 @@ def trim(
         observations = kept.observe() if fewest is None else iter(fewest.observations)
         # What the user is told of the finding is seen in the recording that was made, before it is put in its place.
         shown: list[str] = []
-        placing.place(Incoming(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest)))
+        placing.place(RecordingSource(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest)))
     if missed := kept.missed():
         click.echo(f"Nothing was found, and so nothing redacted, of {', '.join(missed)}.", err=True)
     for sentence in (*kept.told, *shown):
@@ -117,7 +116,7 @@ def trim(
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    head: Head
+    head: RecordingMetadata
     observe: Observe
     told: Sequence[str] = ()
     missed: Callable[[], Sequence[str]] = tuple
@@ -130,7 +129,7 @@ def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
     info = recording.info
     captures = closed_captures(recording)
     if not secrets:
-        head = Head(info.upstream, info.started_unix_ns, captures, info.redacted)
+        head = RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted)
         return _Kept(head, lambda: observed(recording, numbers, choice.until_ns))
     redaction = Redaction.of(recording, (each for each in recording.exchanges() if each.number in numbers), secrets)
     upstream, _ = redaction.literals.words(info.upstream)
@@ -138,7 +137,7 @@ def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
     def observe() -> Iterator[Observation]:
         return redaction.applied(observed(recording, numbers, choice.until_ns))
 
-    head = Head(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
+    head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
     return _Kept(head, observe, list(redaction.told()), lambda: list(redaction.missed()))
 
 

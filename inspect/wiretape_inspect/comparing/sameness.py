@@ -6,11 +6,11 @@ from typing import Any
 
 from wiretape.contract import RETRY_AFTER
 from wiretape.json_diff import Difference, differences
-from wiretape.recording.redact import REPLACED
+from wiretape.recording import REDACTED_PATTERN
 from wiretape_inspect.comparing.choices import Choices
 from wiretape_inspect.comparing.ids import Partners, is_id
 
-_REPLACED = re.compile(REPLACED)
+_REPLACED = re.compile(REDACTED_PATTERN)
 _TIMESTAMP = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d(:\d\d(\.\d+)?)?([Zz]|[+-]\d\d:?\d\d)?", re.ASCII)
 _WAIT = RETRY_AFTER.lower()
 _TIMES = frozenset({"time", "timestamp", "date", _WAIT, _WAIT.replace("-", "_")})

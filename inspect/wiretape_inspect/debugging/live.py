@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wiretape.errors import InputError
-from wiretape.recording import Exchange, Progress, Recording
+from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
 from wiretape_inspect import jsonlines, timeline
@@ -16,24 +16,24 @@ KEEP_ALIVE = ": keep-alive\n"
 _PLACE = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})\.(-1|[0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
-def place_text(progress: Progress) -> str:
+def place_text(progress: TailPosition) -> str:
     """A place in a recording, for one who wants to know what comes after it."""
     return f"{progress.segment}.{progress.finding}.{progress.time_ns}"
 
 
-def place_of(text: str) -> tuple[Progress, int | None]:
+def place_of(text: str) -> tuple[TailPosition, int | None]:
     """The place that a text means, and the number of rows where it is the id of a message.  Raises InputError."""
     match = _PLACE.fullmatch(text)
     if match is None:
         raise InputError(f"{shorten(text, 60)} is no place in a recording: give one that `recording` told.")
     rows = int(match[4]) if match[4] is not None else None
-    return Progress(int(match[1]), int(match[2]), int(match[3])), rows
+    return TailPosition(int(match[1]), int(match[2]), int(match[3])), rows
 
 
 class Live:
     """Tells what has changed since it was asked last."""
 
-    def __init__(self, number: int | None, since: Progress, rows: int = 0) -> None:
+    def __init__(self, number: int | None, since: TailPosition, rows: int = 0) -> None:
         """Of exchange `number` the rows are told, but the first `rows` of them."""
         self._number = number
         self._since = since
@@ -49,7 +49,7 @@ class Live:
 
     def read(self, recording: Recording, *, recorded: bool) -> Iterator[str]:
         """The messages about what has changed.  `recorded`: whether somebody was at it before it was opened."""
-        until = recording.progress()
+        until = recording.tail_position()
         watched = recording.exchange(self._number) if self._number is not None else None
         for exchange in self._changed(recording):
             yield self._message("exchange", jsonlines.dump(jsonlines.head(exchange)))
@@ -84,7 +84,7 @@ class Live:
         else:
             self._open.pop(exchange.number, None)
 
-    def _found(self, recording: Recording, watched: Exchange | None, until: Progress) -> Iterator[str]:
+    def _found(self, recording: Recording, watched: Exchange | None, until: TailPosition) -> Iterator[str]:
         """Findings, and the rows of the exchange that is watched."""
         mine = list[Finding]()
         for finding in timeline.findings_between(recording, self._since, until):

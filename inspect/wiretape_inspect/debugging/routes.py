@@ -89,7 +89,7 @@ class Routes:
 
         def made(recording: Recording) -> dict[str, Any]:
             live = recorded and recording.info.ended_ns is None
-            place = place_text(recording.progress())
+            place = place_text(recording.tail_position())
             replay = {"url": self._forwarder.replay.url} if self._forwarder is not None else None
             return {**documents.recording_document(recording), "live": live, "replay": replay, "place": place}
 

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
-from wiretape.recording import Progress
+from wiretape.recording import TailPosition
 from wiretape_inspect import jsonlines
 from wiretape_inspect.debugging import answers, asked
 from wiretape_inspect.debugging.live import KEEP_ALIVE, Live, message, place_of
@@ -63,4 +63,4 @@ def _asked(request: web.Request) -> Live:
         return Live(number, since, known or 0)
     place = request.query.get("after")
     # The rows in a message's id are those of an exchange that need not be this one.
-    return Live(number, place_of(place)[0] if place is not None else Progress(), rows)
+    return Live(number, place_of(place)[0] if place is not None else TailPosition(), rows)

@@ -10,8 +10,7 @@ import click
 from wiretape.errors import InputError
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.observations import header
-from wiretape.recording import check_output, open_recording
-from wiretape.recording.file import remove
+from wiretape.recording import check_output, delete_recording, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.demo.demo_client import USER_AGENT
@@ -65,7 +64,7 @@ def _remove_earlier_demo(path: Path) -> None:
     if not is_ours:
         raise InputError(f"{printable(str(path))} is not a recording of an earlier demo: give --output another name.")
     try:
-        remove(path)
+        delete_recording(path)
     except OSError as error:
         raise InputError(write_error(path, error)) from None
 

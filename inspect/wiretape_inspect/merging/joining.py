@@ -5,8 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import Capture, Recording
-from wiretape.recording.formats import Head
+from wiretape.recording import Capture, Recording, RecordingMetadata
 
 Timed = tuple[int, int, Observation]
 """When (ns since the first recording began), in which of the recordings, and what."""
@@ -22,10 +21,10 @@ class Joined:
     numbers: Sequence[dict[int, int]]
     """For each, the new number of each of its exchanges."""
 
-    def head(self) -> Head:
+    def head(self) -> RecordingMetadata:
         """What is known of the whole besides what was observed; its upstream is that of the first to begin."""
         first = self.recordings[self.shifts.index(0)].info
-        return Head(first.upstream, first.started_unix_ns, self._captures(), self._redacted())
+        return RecordingMetadata(first.upstream, first.started_unix_ns, self._captures(), self._redacted())
 
     def observations(self) -> Iterator[Observation]:
         """Everything, in order of time; what fell on one nanosecond is pushed apart.  Streams."""

@@ -16,14 +16,13 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Exchange, Recording
-from wiretape.recording.redact import REPLACED, Redactor
+from wiretape.recording import REDACTED_PATTERN, Exchange, Recording, Redactor
 from wiretape.safe_text import printable
 from wiretape_inspect.trimming.bodies import Decoding, Found, found, overwritten
 from wiretape_inspect.trimming.secrets import Literals, Secrets, begun
 
 Head = RequestStarted | ResponseStarted
-_DONE = re.compile(rf"(?:[A-Za-z]+ )?(?:{REPLACED})")
+_DONE = re.compile(rf"(?:[A-Za-z]+ )?(?:{REDACTED_PATTERN})")
 """A header's value that was replaced, with the scheme of a credential before it."""
 _FRAMING = {"content-encoding", "content-length"}
 

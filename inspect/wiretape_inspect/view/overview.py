@@ -6,7 +6,7 @@ from heapq import nlargest
 from itertools import accumulate, pairwise
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.recording import Exchange, Recording, Silence
+from wiretape.recording import Exchange, Gap, Recording
 from wiretape_inspect.view.rows import GAP_NS
 from wiretape_inspect.view.state import named
 from wiretape_inspect.view.work import Moment, Span, Work
@@ -42,7 +42,7 @@ class Overview:
     """When it ended, or when the last message came of one that is open."""
     axis: tuple[Stretch, ...]
     """The time from `began_ns` to `ended_ns`, without holes."""
-    silences: tuple[Silence, ...]
+    silences: tuple[Gap, ...]
     """The `FOLDED` longest times of a second and more before a message, in order."""
     runs: tuple[Span, ...]
     calls: tuple[Span, ...]
@@ -56,9 +56,9 @@ class Overview:
 def overview(recording: Recording, exchange: Exchange) -> Overview:
     """A stream at a glance, as far as it is indexed, which for a recording that grows may be a little behind."""
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    silences = recording.silences(exchange.number, GAP_NS, FOLDED)
+    silences = recording.longest_gaps(exchange.number, GAP_NS, FOLDED)
     work = work_of(recording, [exchange])
-    last = recording.last_indexed_ns(exchange.number)
+    last = recording.last_frame_ns(exchange.number)
     ended = exchange.ended_ns if exchange.ended_ns is not None else max(last or began, began)
     return Overview(
         exchange=exchange.number,
@@ -91,13 +91,13 @@ def work_of(recording: Recording, exchanges: Iterable[Exchange]) -> Work:
     work = Work()
     for exchange in exchanges:
         if exchange.is_stream:
-            for told in recording.indexed(exchange.number, _END, DELTA_TYPES):
+            for told in recording.indexed_events(exchange.number, _END, DELTA_TYPES):
                 at = Moment(exchange.number, told.event, told.time_ns)
                 work.add(told.type, told.run_id, told.tool_call_id, at)
     return work
 
 
-def axis(began_ns: int, ended_ns: int, silences: Sequence[Silence]) -> Iterator[Stretch]:
+def axis(began_ns: int, ended_ns: int, silences: Sequence[Gap]) -> Iterator[Stretch]:
     """The time from `began_ns` to `ended_ns` in stretches, silences no wider than a twentieth of the rest, or a second.
 
     `silences` come in order and do not overlap.

@@ -105,7 +105,7 @@ def _before(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
             for other in recording.exchanges()
             if other.is_stream and other.session_id == exchange.session_id and other.number < exchange.number
         ]
-        found = next((other for other in reversed(earlier) if recording.has_id(other.number, cursor)), None)
+        found = next((other for other in reversed(earlier) if recording.has_event_id(other.number, cursor)), None)
         if found is None:
             return
         yield found
@@ -145,8 +145,8 @@ class Knowledge:
         number, last, begins = exchange.number, 0, dict(_FROM_THE_FIRST)
         if not is_identity(exchange.content_encoding):
             return last, begins
-        place = self._recording.place(number, until) if until is not None else None
-        for told in self._recording.indexed(number, place.start if place else _END, DELTA_TYPES):
+        place = self._recording.position_of_event(number, until) if until is not None else None
+        for told in self._recording.indexed_events(number, place.start if place else _END, DELTA_TYPES):
             if until is not None and told.event > until:
                 break
             last = told.event
@@ -161,7 +161,7 @@ class Knowledge:
         seen = next(self._recording.frames(number, begin), None) if begin else None
         if seen is not None:
             self._speak(what, seen, facts_of(seen.frame))
-        return self._recording.first_indexed(number, begin + 1, _DELTA[what]) or _END
+        return self._recording.first_event_of_type(number, begin + 1, _DELTA[what]) or _END
 
     def _hear(self, number: int, seen: SeenFrame, indexed: int, begins: Mapping[str, int]) -> Facts:
         facts, event = facts_of(seen.frame), seen.event or 0

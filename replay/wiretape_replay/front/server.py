@@ -12,7 +12,7 @@ from aiohttp.typedefs import Handler
 
 from wiretape.addresses import listen_error, origin_of
 from wiretape.errors import InputError
-from wiretape.recording.redact import Policy
+from wiretape.recording import RedactionPolicy
 from wiretape.safe_text import shorten
 from wiretape_replay.front.asked import NO_BODY, Asked, BodyReader
 from wiretape_replay.front.foreign import Foreign, Runner
@@ -48,7 +48,9 @@ class _Written(web.StreamResponse):
         """Nothing: the end is written."""
 
 
-_SECRET = re.compile(rf"({'|'.join((*Policy().credential_headers, *Policy().secret_headers))})\s*:.*", re.IGNORECASE)
+_SECRET = re.compile(
+    rf"({'|'.join((*RedactionPolicy().credential_headers, *RedactionPolicy().secret_headers))})\s*:.*", re.IGNORECASE
+)
 """A header with a secret, and all behind it, in a message that quotes what a client sent."""
 
 

@@ -143,10 +143,10 @@ class Judge:
             if quiet or now_ns - self._notes.first_ns > _OLDEST_NS:
                 self._work()
                 pause_ns = 0 if quiet else int(_PAUSE_NS * max(0, 1 - self._notes.waiting / _MOST_WAITING))
-        elif self._writer is not None and self._writer.behind:
+        elif self._writer is not None and self._writer.has_backlog:
             self._writer.derive()
             pause_ns = 0
-        if self._notes or (self._writer is not None and self._writer.behind):
+        if self._notes or (self._writer is not None and self._writer.has_backlog):
             self._timer = asyncio.get_running_loop().call_later(pause_ns / 1e9, self._tick)
 
     def _work(self) -> None:

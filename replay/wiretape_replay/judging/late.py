@@ -29,9 +29,9 @@ class LateWriter:
         self._ended: tuple[int | None] | None = None
 
     @property
-    def behind(self) -> bool:
+    def has_backlog(self) -> bool:
         """See Writer."""
-        return self._writer is not None and self._writer.behind
+        return self._writer is not None and self._writer.has_backlog
 
     def feed(self, observations: Sequence[Observation]) -> None:
         """See Writer."""

@@ -12,7 +12,7 @@ from wiretape.cli import subcommand
 from wiretape.config import NEVER
 from wiretape.errors import InputError
 from wiretape.files import check_writable
-from wiretape.recording.file import spare_recording
+from wiretape.recording import check_not_recording
 from wiretape.rules import CATALOGUE, Party
 from wiretape.safe_text import closest_match, printable
 
@@ -42,7 +42,7 @@ class Wanted:
             raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
         if file != _STDOUT:
             check_writable(Path(file))
-            spare_recording(Path(file), "--report")
+            check_not_recording(Path(file), "--report")
         return cls(form, file)
 
 

@@ -11,12 +11,12 @@ from typing import AnyStr
 from urllib.parse import parse_qsl, quote
 
 from wiretape.observations import Headers
-from wiretape.recording.redact import REPLACED
+from wiretape.recording import REDACTED_PATTERN
 from wiretape_replay.front.asked import Body
 from wiretape_replay.tape.matching import Matching
 
-_SECRET_TEXT = re.compile(REPLACED)
-_SECRET_BYTES = re.compile(REPLACED.encode())
+_SECRET_TEXT = re.compile(REDACTED_PATTERN)
+_SECRET_BYTES = re.compile(REDACTED_PATTERN.encode())
 HIDDEN = "--wiretape-hidden--"
 """Stands where a secret was: characters that percent-coding leaves alone."""
 

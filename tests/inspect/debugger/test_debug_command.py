@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from wiretape.recording import open_recording
-from wiretape.recording.formats.registry import named
+from wiretape.recording.formats import find_format
 
 _SAID = re.compile(r"Debugging .*run\.\w+ on (http://\S+/\?token=\S+)( ; Ctrl-C to stop\.)?\n")
 
@@ -71,7 +71,7 @@ def test_it_ends_with_whoever_started_it(session):
 def test_a_recording_of_another_form_is_read_once_and_served(session):
     other = session.with_suffix(".jsonl")
     with open_recording(session) as recording:
-        other.write_bytes(b"".join(named("jsonl").writer().write(recording, None)))
+        other.write_bytes(b"".join(find_format("jsonl").writer().write(recording, None)))
     with debugging(other) as (process, where):
         other.unlink()
         connection, answer = asked(where, "/api/rows?exchange=3", cookie_of(where))

@@ -99,7 +99,7 @@ async def test_two_connections_are_told_side_by_side(session, looker, run):
         ("rows?exchange=%D9%A1", 400, "has to be a whole number"),
         ("rows?exchange=1&exchange=2", 400, "or it came twice"),
         ("rows?exchange=1&colour=%1b[31m", 400, "There is no parameter colour here"),
-        ("rows?exchange=0", 404, "has no exchange 0: they go from 1 to 4"),
+        ("rows?exchange=0", 404, "has no exchange 0: its exchanges are 1 to 4"),
         ("rows?exchange=999999999999999999", 404, "has no exchange 999999999999999999"),
         ("rows?exchange=1" + "0" * 30, 400, "has to be a whole number of at most 18 digits"),
         ("events?exchange=1&first=1&last=2", 404, NO_STREAM),

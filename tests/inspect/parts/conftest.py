@@ -12,8 +12,8 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
-from wiretape.recording import Recording, open_recording
-from wiretape.recording.formats import Head, Incoming, store
+from wiretape.recording import Recording, RecordingMetadata, RecordingSource, build_recording, open_recording
+from wiretape.rules import Finding
 from wiretape.rules.vectors import Vector, vectors_of
 
 RULES = Path(__file__).parents[2] / "rules"
@@ -46,7 +46,7 @@ def conversation(seed: int, steps: int) -> list[Observation]:
 
 def stored(observations: Iterable[Observation], path: Path, *, started: int = STARTED, upstream: str = "http://a"):
     """A recording of what was observed, judged as a proxy judges."""
-    store(Incoming(Head(upstream, started), iter(observations)), path)
+    build_recording(RecordingSource(RecordingMetadata(upstream, started), iter(observations)), path)
     return path
 
 
@@ -100,8 +100,8 @@ def singles(recording: Recording) -> list[Observation]:
     return made
 
 
-def findings(recording: Recording) -> list[tuple[object, ...]]:
-    return [tuple(value for key, value in row.items() if key != "id") for row in recording.findings()]
+def findings(recording: Recording) -> list[Finding]:
+    return list(recording.findings())
 
 
 class Parts:

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, Ending, Side
-from wiretape.recording import open_recording
-from wiretape.recording.formats import Head, Incoming
+from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
 from wiretape_inspect.placing import place
 from wiretape_inspect.trimming.bodies import Found, Span, overwritten
@@ -40,7 +39,7 @@ def test_the_smallest_recording_still_shows_the_finding_and_is_a_tenth_at_most(r
     assert code in result.output
     assert first in codes(small)
     with open_recording(small) as recording:
-        assert code in {row["code"] for row in recording.findings()}
+        assert code in {row.code for row in recording.findings()}
         assert recording.info.ended_ns is not None
     assert small.stat().st_size * 10 <= whole.stat().st_size
     assert stat.S_IMODE(small.stat().st_mode) == 0o600
@@ -305,7 +304,7 @@ def test_an_interruption_leaves_nothing_behind_and_what_was_there_as_it_was(befo
     to.write_text("mine")
 
     with pytest.raises(KeyboardInterrupt):
-        place(Incoming(Head("http://a", 1), interrupted()), to)
+        place(RecordingSource(RecordingMetadata("http://a", 1), interrupted()), to)
 
     assert to.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [to]

@@ -1,10 +1,15 @@
-"""The forms a recording has besides its own file: what reads them, what writes them, and how each is told by content.
+"""File formats of recordings other than SQLite: their readers and writers, and how to detect them.
 
-A format is added in one place: a row of `FORMATS`, which names the object that knows it.
+To add a format, add a row to `FORMATS`.
 """
 
-from wiretape.recording.formats.model import Head, Incoming, Reads, Writes
-from wiretape.recording.formats.registry import FORMATS, Format, format_of, named
-from wiretape.recording.formats.storing import opened, store
+from wiretape.recording.formats.registry import (
+    FORMATS,
+    Format,
+    FormatReader,
+    FormatWriter,
+    detect_format,
+    find_format,
+)
 
-__all__ = ["FORMATS", "Format", "Head", "Incoming", "Reads", "Writes", "format_of", "named", "opened", "store"]
+__all__ = ["FORMATS", "Format", "FormatReader", "FormatWriter", "detect_format", "find_format"]

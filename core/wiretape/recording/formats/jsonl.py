@@ -20,9 +20,9 @@ from wiretape.observations import (
     ResponseStarted,
 )
 from wiretape.recording.formats.jsonl_reading import KIND, VERSION, begins, read
-from wiretape.recording.formats.model import Reads, Writes
-from wiretape.recording.model import Exchange
-from wiretape.recording.reader import Recording
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_types import Exchange
 from wiretape.safe_text import escape_json
 
 
@@ -44,10 +44,8 @@ def lines(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
         if chosen is None or seen.exchange in chosen:
             yield from _chunks(seen) if isinstance(seen, BytesArrived) else (_line(**_said(seen)),)
     for finding in recording.findings():
-        number = finding.pop("exchange_id")
-        finding.pop("id")
-        if chosen is None or number in chosen:
-            yield _line(kind="finding", exchange=number, **finding)
+        if chosen is None or finding.exchange in chosen:
+            yield _line(kind="finding", exchange=finding.exchange, **{name: getattr(finding, name) for name in FINDING})
 
 
 def _line(**fields: Any) -> bytes:
@@ -91,6 +89,7 @@ def _said(seen: Observation) -> dict[str, Any]:
 
 
 REQUEST = ("client", "method", "scheme", "authority", "target", "http_version", "headers")
+FINDING = ("event", "code", "severity", "side", "sequence", "byte_offset", "time_ns", "message")
 RESPONSE = ("status", "reason", "http_version", "headers")
 
 
@@ -98,5 +97,5 @@ def _fields(seen: Observation, *names: str) -> dict[str, Any]:
     return {name: getattr(seen, name) for name in names}
 
 
-READS = Reads(begins, read)
-WRITES = Writes(lines)
+READER = FormatReader(begins, read)
+WRITER = FormatWriter(lines)

@@ -23,8 +23,14 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.model import LAST_STATUS, MOST_HELD, MOST_REDACTED, Head, Incoming
-from wiretape.recording.model import Capture
+from wiretape.recording.recording_source import (
+    MAX_HELD_BYTES,
+    MAX_REDACTED,
+    MAX_STATUS,
+    RecordingMetadata,
+    RecordingSource,
+)
+from wiretape.recording.recording_types import Capture
 from wiretape.rules.finding import Finding, Party, Severity
 from wiretape.safe_text import printable
 from wiretape.toml import Table, hint, wrong_at
@@ -40,7 +46,7 @@ def begins(data: bytes) -> bool:
     return _BEGINS.match(data) is not None
 
 
-def read(path: Path) -> Incoming:
+def read(path: Path) -> RecordingSource:
     """Begin to read a file of JSON lines.  Raises InputError."""
     file = _objects(path)
     head = _head(next(file))
@@ -50,8 +56,8 @@ def read(path: Path) -> Incoming:
     while first is not None and first.values["kind"] == "capture":
         captures.append(_capture(first))
         first = next(file, None)
-    head = Head(head.upstream, head.started_unix_ns, tuple(captures), head.redacted)
-    return Incoming(head, _observations(first, file, found), found)
+    head = RecordingMetadata(head.upstream, head.started_unix_ns, tuple(captures), head.redacted)
+    return RecordingSource(head, _observations(first, file, found), found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +76,9 @@ def _objects(path: Path) -> Iterator[Table]:
     """The lines that are not empty, as tables with a `kind`."""
     try:
         with path.open("rb") as file:
-            for number, text in enumerate(iter(lambda: file.readline(MOST_HELD + 1), b""), 1):
-                if len(text) > MOST_HELD:
-                    raise _Line(path, number).wrong((), f"it is longer than {MOST_HELD >> 20} MiB")
+            for number, text in enumerate(iter(lambda: file.readline(MAX_HELD_BYTES + 1), b""), 1):
+                if len(text) > MAX_HELD_BYTES:
+                    raise _Line(path, number).wrong((), f"it is longer than {MAX_HELD_BYTES >> 20} MiB")
                 if text.strip():
                     yield _object(_Line(path, number), text)
     except OSError as error:
@@ -91,16 +97,16 @@ def _object(line: _Line, text: bytes) -> Table:
     return table
 
 
-def _head(table: Table) -> Head:
+def _head(table: Table) -> RecordingMetadata:
     table.only(["kind", "format", "upstream", "started", "started_unix_ns", "redacted"], "key")
     version = table.integer("format", least=1)
     if version > VERSION:
         raise table.wrong("format", f"it is {version}, this wiretape reads up to {VERSION}: use a newer wiretape")
-    return Head(
+    return RecordingMetadata(
         _any_text(table, "upstream"),
         table.integer("started_unix_ns"),
         (),
-        table.integer("redacted", 0, most=MOST_REDACTED),
+        table.integer("redacted", 0, most=MAX_REDACTED),
     )
 
 
@@ -199,7 +205,7 @@ def _request_ended(table: Table, number: int, time_ns: int) -> Observation:
 def _response(table: Table, number: int, time_ns: int) -> Observation:
     table.only(["kind", "exchange", "time_ns", "status", "reason", "http_version", "headers"], "key")
     status, reason, version = (
-        table.integer("status", most=LAST_STATUS),
+        table.integer("status", most=MAX_STATUS),
         _any_text(table, "reason"),
         _any_text(table, "http_version"),
     )

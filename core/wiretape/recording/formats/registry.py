@@ -1,128 +1,147 @@
-"""Which formats there are.  Each is loaded when it is asked for, so that looking at recordings needs none of them."""
+"""Registry of file formats.  Each format is loaded when it is used, so that opening a recording needs none of them."""
 
 import re
 from codecs import getincrementaldecoder
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_source import RecordingSource
+from wiretape.recording.recording_types import Exchange
 from wiretape.safe_text import closest_match, printable
-
-if TYPE_CHECKING:
-    from wiretape.recording.formats.model import Reads, Writes
 
 _BEGINNING = 64 * 1024
 _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[\t\r\n -~]\0){4}|(?:\0[\t\r\n -~]){4}")
 
 
 @dataclass(frozen=True, slots=True)
+class FormatReader:
+    """How to detect and read files of a format."""
+
+    matches: Callable[[bytes], bool]
+    """Return whether a file that begins with these bytes (the first 64 KiB) has this format."""
+    read: Callable[[Path], RecordingSource]
+    """Start to read a file.  Raises InputError if it is invalid."""
+
+
+@dataclass(frozen=True, slots=True)
+class FormatWriter:
+    """How to write files of a format."""
+
+    write: Callable[[Recording, Iterable[Exchange] | None], Iterator[bytes]]
+    """Return the bytes for a recording, or for some of its exchanges."""
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
-    """A format: its name, and where what reads and writes it is to be found (`module:object`)."""
+    """A file format: its name, and where to find its reader and writer (`module:object`)."""
 
     name: str
-    called: str
-    """What a file of it is, in a sentence."""
-    title: str
-    """What it is, for people: the rest of a sentence that begins with the name."""
+    description: str
+    """A file of this format, as part of a sentence."""
+    summary: str
+    """Explanation for users: continues a sentence that begins with the name."""
     reads: str | None = None
-    """A `Reads`; None where it cannot be read."""
+    """A `FormatReader`; None if the format cannot be read."""
     writes: str | None = None
-    """A `Writes`; None where it is not written, or in a way of its own."""
-    opens: bool = False
-    """Whether `open_recording` takes a file of this kind as it is: it has to hold all that a recording has."""
+    """A `FormatWriter`; None if the format cannot be written."""
+    opens_directly: bool = False
+    """Whether `open_recording` accepts such a file: it must contain everything that a recording contains."""
 
-    def reader(self) -> "Reads":
-        """What reads it.  Raises InputError where nothing does."""
+    def reader(self) -> FormatReader:
+        """Load the reader.  Raises InputError if the format cannot be read."""
         if self.reads is None:
-            raise InputError(f"{self.name} is written only: it does not hold enough to be read back.")
-        reads: Reads = _load(self.reads)
-        return reads
+            raise InputError(f"The format {self.name} can only be written: it does not contain enough to be read.")
+        reader: FormatReader = _load(self.reads)
+        return reader
 
-    def writer(self) -> "Writes":
-        """What writes it.  Raises InputError where nothing does."""
+    def writer(self) -> FormatWriter:
+        """Load the writer.  Raises InputError if the format cannot be written."""
         if self.writes is None:
-            raise InputError(f"{self.name} is read only.")
-        writes: Writes = _load(self.writes)
-        return writes
+            raise InputError(f"The format {self.name} can only be read.")
+        writer: FormatWriter = _load(self.writes)
+        return writer
 
 
 FORMATS = (
     Format(
         "jsonl",
         "JSON lines",
-        "a JSON object for everything that was observed, in order of time: nothing is lost",
-        reads="wiretape.recording.formats.jsonl:READS",
-        writes="wiretape.recording.formats.jsonl:WRITES",
-        opens=True,
+        "one JSON object per observation, in time order; lossless",
+        reads="wiretape.recording.formats.jsonl:READER",
+        writes="wiretape.recording.formats.jsonl:WRITER",
+        opens_directly=True,
     ),
     Format(
         "tape",
         "a tape",
-        "YAML for people and git, with events as data: nothing observed is lost",
-        reads="wiretape.recording.formats.tape:READS",
-        writes="wiretape.recording.formats.tape:WRITES",
-        opens=True,
+        "YAML for people and git, with events as data; lossless",
+        reads="wiretape.recording.formats.tape:READER",
+        writes="wiretape.recording.formats.tape:WRITER",
+        opens_directly=True,
     ),
     Format(
         "har",
-        "a HAR",
-        "HTTP Archive 1.2, as browsers and DevTools take it: docs/har.md says what it does not hold",
-        reads="wiretape.recording.formats.har:READS",
-        writes="wiretape_inspect.archive:WRITES",
+        "a HAR file",
+        "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot hold",
+        reads="wiretape.recording.formats.har:READER",
+        writes="wiretape_inspect.archive:WRITER",
     ),
     Format(
         "flows",
-        "a flow file of mitmproxy",
-        "flows that mitmproxy saved (`mitmdump -w`)",
-        reads="wiretape_proxy.flows:READS",
+        "a mitmproxy flow file",
+        "flows saved by mitmproxy (`mitmdump -w`)",
+        reads="wiretape_proxy.flows:READER",
     ),
     Format(
         "sse",
         "a raw event stream",
         "the bytes of one event stream",
-        reads="wiretape.recording.formats.sse:READS",
+        reads="wiretape.recording.formats.sse:READER",
     ),
 )
-"""Every format, in the order in which a file is tried."""
+"""All formats, in the order in which a file is compared with them."""
 
 
-def named(name: str) -> Format:
-    """The format of a name.  Raises InputError where there is none."""
+def find_format(name: str) -> Format:
+    """Return the format with a name.  Raises InputError if it does not exist."""
     for each in FORMATS:
         if each.name == name:
             return each
     similar = closest_match(name, [each.name for each in FORMATS])
-    raise InputError(f"There is no format {printable(name)}" + (f", did you mean {similar}?" if similar else "."))
+    raise InputError(f"There is no format {printable(name)}" + (f"; did you mean {similar}?" if similar else "."))
 
 
-def format_of(path: Path) -> Format | None:
-    """The format that a file has, by what it begins with; None where none is known.
+def detect_format(path: Path) -> Format | None:
+    """Return the format of a file, judging by its first bytes; None if it is unknown.
 
-    Raises OSError, and InputError for UTF-16, of which no format is.
+    Raises OSError, and InputError for UTF-16, which no format uses.
     """
-    beginning = _beginning(path)
+    beginning = _read_beginning(path)
     readable = (each for each in FORMATS if each.reads is not None)
-    found = next((each for each in readable if each.reader().fits(beginning)), None)
+    found = next((each for each in readable if each.reader().matches(beginning)), None)
     if found is None and _UTF_16.match(beginning):
-        raise InputError(f"{path} looks like text in UTF-16: save it as UTF-8.")
+        raise InputError(f"{path} looks like UTF-16 text: save it as UTF-8.")
     return found
 
 
 def is_text(path: Path) -> bool:
-    """Whether a file begins like text, in UTF-8.  Raises OSError."""
+    """Return whether a file begins like UTF-8 text.  Raises OSError."""
     try:
-        return "\0" not in getincrementaldecoder("utf-8")().decode(_beginning(path))
+        return "\0" not in getincrementaldecoder("utf-8")().decode(_read_beginning(path))
     except UnicodeDecodeError:
         return False
 
 
-def _beginning(path: Path) -> bytes:
+def _read_beginning(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(_BEGINNING)
 
 
-def _load(where: str) -> Any:
-    module, _, attribute = where.partition(":")
+def _load(location: str) -> Any:
+    module, _, attribute = location.partition(":")
     return getattr(import_module(module), attribute)

@@ -17,8 +17,8 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.model import Head, Incoming, Reads
-from wiretape.recording.formats.ordering import arrived, in_order
+from wiretape.recording.formats.registry import FormatReader
+from wiretape.recording.recording_source import RecordingMetadata, RecordingSource, observe_body, order_observations
 from wiretape.safe_text import printable
 
 ADDRESS = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
@@ -37,7 +37,7 @@ def begins(data: bytes) -> bool:
     return _BEGINS.match(data) is not None
 
 
-def read(path: Path, address: str = ADDRESS) -> Incoming:
+def read(path: Path, address: str = ADDRESS) -> RecordingSource:
     """Begin to read a stream, which is said to have come from `address`.  Raises InputError."""
     try:
         url = urlsplit(address)
@@ -53,8 +53,8 @@ def read(path: Path, address: str = ADDRESS) -> Incoming:
     left_out = [_MADE_UP.format(printable(address))]
     target = (url.path or "/") + (f"?{url.query}" if url.query else "")
     request = RequestStarted(1, written_ns, "", "GET", url.scheme, url.netloc, target, "HTTP/1.1", ())
-    head = Head(f"{url.scheme}://{url.netloc}", written_ns)
-    return Incoming(head, in_order([_observations(path, request)], written_ns), left_out=left_out)
+    head = RecordingMetadata(f"{url.scheme}://{url.netloc}", written_ns)
+    return RecordingSource(head, order_observations([_observations(path, request)], written_ns), notes=left_out)
 
 
 def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
@@ -64,10 +64,10 @@ def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
     yield ResponseStarted(1, now_ns, 200, "OK", "HTTP/1.1", (("Content-Type", EVENT_STREAM),))
     try:
         with path.open("rb") as file:
-            yield from arrived(1, Side.RESPONSE, ((now_ns, data) for data in iter(lambda: file.read(_PIECE), b"")))
+            yield from observe_body(1, Side.RESPONSE, ((now_ns, data) for data in iter(lambda: file.read(_PIECE), b"")))
     except OSError as error:
         raise InputError(read_error(path, error)) from None
     yield ExchangeEnded(1, now_ns, Ending.OPEN)
 
 
-READS = Reads(begins, read)
+READER = FormatReader(begins, read)

@@ -158,9 +158,9 @@ def _outcome(exchange: Exchange) -> str:
 def _findings(recording: Recording) -> Findings:
     """The codes of the recorded findings by the event that they are about."""
     codes: defaultdict[tuple[int, int], dict[str, None]] = defaultdict(dict)
-    for row in recording.findings():
-        if row["event"] is not None:
-            codes[row["exchange_id"], row["event"]][row["code"]] = None
+    for finding in recording.findings():
+        if finding.event is not None:
+            codes[finding.exchange, finding.event][finding.code] = None
     return {place: tuple(found) for place, found in codes.items()}
 
 

@@ -3,7 +3,7 @@
 import re
 
 from wiretape.recording.formats.har.reading import read
-from wiretape.recording.formats.model import Reads
+from wiretape.recording.formats.registry import FormatReader
 
 _BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
 
@@ -13,4 +13,4 @@ def begins(data: bytes) -> bool:
     return _BEGINS.match(data) is not None
 
 
-READS = Reads(begins, read)
+READER = FormatReader(begins, read)

@@ -31,8 +31,7 @@ from wiretape.recording.formats.har.values import (
     unix_ns,
     web_address,
 )
-from wiretape.recording.formats.model import LAST_STATUS
-from wiretape.recording.formats.ordering import Chunk, arrived
+from wiretape.recording.recording_source import MAX_STATUS, Chunk, observe_body
 from wiretape.toml import Table
 
 _VERSIONS = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2.0", "http/2": "HTTP/2.0", "h3": "HTTP/3"}
@@ -83,7 +82,7 @@ class Entry:
             number_, self.began_ns, "", method, self.scheme, self.authority, self.target, version, head
         )
         body = _posted(request, number_, notes)
-        yield from arrived(number_, Side.REQUEST, [(sent_ns, body)] if body else [])
+        yield from observe_body(number_, Side.REQUEST, [(sent_ns, body)] if body else [])
         yield RequestEnded(number_, sent_ns)
 
     def _answer(self, response: Table, number_: int, course: Course, notes: Notes) -> Iterator[Observation]:
@@ -104,7 +103,7 @@ class Entry:
             notes.add("absent", number_)
         reason = text(response, "statusText")
         yield ResponseStarted(number_, course.began_ns, _status(response), reason, _version(response), head)
-        yield from arrived(number_, Side.RESPONSE, chunks)
+        yield from observe_body(number_, Side.RESPONSE, chunks)
 
     def _stream(self, body: bytes | None, number_: int, course: Course, notes: Notes) -> Iterator[Chunk]:
         events = listed(self.table)
@@ -149,8 +148,8 @@ def entry(table: Table, *, by_chromium: bool) -> Entry | None:
 def _status(response: Table) -> int:
     """The status; 0 where no answer came."""
     said = int(number(response, "status"))
-    if said > LAST_STATUS:
-        raise response.wrong("status", f"it has to be {LAST_STATUS} at most")
+    if said > MAX_STATUS:
+        raise response.wrong("status", f"it has to be {MAX_STATUS} at most")
     return said
 
 

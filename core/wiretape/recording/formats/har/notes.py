@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from wiretape.recording.formats.ordering import exchanges_said
+from wiretape.recording.recording_source import list_exchanges
 
 ALWAYS = (
     "A HAR does not hold the chunks that bodies came in, how exchanges ended, when comments came, or who the client "
@@ -53,4 +53,4 @@ class Notes:
             yield "No request carries a key, as in a HAR that was sanitised: findings about keys (AUTH) mean nothing."
         for what, sentence in _SENTENCES.items():
             if what in self._about:
-                yield sentence.format(exchanges_said(self._about[what])) + "."
+                yield sentence.format(list_exchanges(self._about[what])) + "."

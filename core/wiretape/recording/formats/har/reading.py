@@ -11,8 +11,7 @@ from wiretape.observations import Observation
 from wiretape.recording.formats.har.entries import Entry, entry
 from wiretape.recording.formats.har.notes import Notes
 from wiretape.recording.formats.har.values import File, member, members, needed, text
-from wiretape.recording.formats.model import MOST_HELD, Head, Incoming
-from wiretape.recording.formats.ordering import in_order
+from wiretape.recording.recording_source import MAX_HELD_BYTES, RecordingMetadata, RecordingSource, order_observations
 from wiretape.toml import Table, said
 
 _CHROMIUM = frozenset({"WebInspector", "Playwright"})
@@ -20,7 +19,7 @@ _CHROMIUM = frozenset({"WebInspector", "Playwright"})
 _BOM = b"\xef\xbb\xbf"
 
 
-def read(path: Path) -> Incoming:
+def read(path: Path) -> RecordingSource:
     """Begin to read a HAR.  Raises InputError."""
     document = _document(path)
     if not isinstance(document, dict):
@@ -30,16 +29,16 @@ def read(path: Path) -> Incoming:
     if not entries:
         raise InputError(f"{said(path)} holds no HTTP request.")
     first = entries[0]
-    head = Head(f"{first.scheme}://{first.authority}", first.began_ns)
-    incoming = Incoming(head, iter(()))
+    head = RecordingMetadata(f"{first.scheme}://{first.authority}", first.began_ns)
+    incoming = RecordingSource(head, iter(()))
     incoming.observations = _observations(entries, notes, incoming)
     return incoming
 
 
 def _document(path: Path) -> Any:
     try:
-        if path.stat().st_size > MOST_HELD:
-            raise InputError(f"{said(path)} is larger than {MOST_HELD >> 20} MiB: that is too much for a HAR.")
+        if path.stat().st_size > MAX_HELD_BYTES:
+            raise InputError(f"{said(path)} is larger than {MAX_HELD_BYTES >> 20} MiB: that is too much for a HAR.")
         value = read_json(path.read_bytes().removeprefix(_BOM))
     except OSError as error:
         raise InputError(read_error(path, error)) from None
@@ -62,7 +61,7 @@ def _entries(document: Table, notes: Notes) -> Iterator[Entry]:
             yield found
 
 
-def _observations(entries: Sequence[Entry], notes: Notes, incoming: Incoming) -> Iterator[Observation]:
+def _observations(entries: Sequence[Entry], notes: Notes, incoming: RecordingSource) -> Iterator[Observation]:
     each = (found.observations(number, notes) for number, found in enumerate(entries, 1))
-    yield from in_order(each, incoming.head.started_unix_ns)
-    incoming.left_out += notes.sentences()
+    yield from order_observations(each, incoming.metadata.started_unix_ns)
+    incoming.notes += notes.sentences()

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from wiretape.recording.formats.har.values import members, number, text
-from wiretape.recording.formats.ordering import Chunk
+from wiretape.recording.recording_source import Chunk
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape.toml import Table
 

@@ -2,7 +2,7 @@
 
 import re
 
-from wiretape.recording.formats.model import Reads, Writes
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
 from wiretape.recording.formats.tape.reading import read
 from wiretape.recording.formats.tape.writing import write
 
@@ -14,5 +14,5 @@ def begins(data: bytes) -> bool:
     return _BEGINS.match(data) is not None
 
 
-READS = Reads(begins, read)
-WRITES = Writes(write)
+READER = FormatReader(begins, read)
+WRITER = FormatWriter(write)

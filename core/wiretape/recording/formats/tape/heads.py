@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from wiretape.observations import Headers, reason_phrase
-from wiretape.recording.formats.model import FIRST_STATUS, LAST_STATUS
 from wiretape.recording.formats.tape.framing import FIELDS, JSON_STYLES, LINE_ENDS, PLAIN, Framing
 from wiretape.recording.formats.tape.items import text_of
+from wiretape.recording.recording_source import MAX_STATUS, MIN_STATUS
 from wiretape.safe_text import printable
 from wiretape.toml import Table
 
@@ -14,12 +14,12 @@ from wiretape.toml import Table
 def status_of(table: Table) -> tuple[int, str]:
     """The status of the answer, and its reason.  Raises InputError, as the others do."""
     said = table.values.get("answer", 200)
-    if isinstance(said, int) and not isinstance(said, bool) and FIRST_STATUS <= said <= LAST_STATUS:
+    if isinstance(said, int) and not isinstance(said, bool) and MIN_STATUS <= said <= MAX_STATUS:
         return said, reason_phrase(said)
     # With a reason, it may be any number: what services answer that get it wrong is written so.
     number, space, reason = said.partition(" ") if isinstance(said, str) else ("", "", "")
     if not (number.isascii() and number.isdigit() and len(number) <= 3 and space):
-        what = f"it has to be a status ({FIRST_STATUS} to {LAST_STATUS}), as in 200 or 200 OK, or null for no answer"
+        what = f"it has to be a status ({MIN_STATUS} to {MAX_STATUS}), as in 200 or 200 OK, or null for no answer"
         raise table.wrong("answer", what)
     return int(number), reason
 

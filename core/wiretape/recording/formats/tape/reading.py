@@ -16,11 +16,11 @@ from wiretape import __version__
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.observations import BytesArrived, Observation
-from wiretape.recording.formats.model import MOST_REDACTED, Head, Incoming
 from wiretape.recording.formats.tape.exchanges import Around, Exchange, last_of, whole
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS, seconds, text_of
 from wiretape.recording.formats.tape.scanning import Scanner
-from wiretape.recording.model import Capture
+from wiretape.recording.recording_source import MAX_REDACTED, RecordingMetadata, RecordingSource
+from wiretape.recording.recording_types import Capture
 from wiretape.toml import Table
 
 VERSION = 1
@@ -29,11 +29,11 @@ _FIRST_YEAR, _LAST_YEAR = 1970, 2199
 _INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
 
 
-def read(path: Path) -> Incoming:
+def read(path: Path) -> RecordingSource:
     """Begin to read a tape.  Raises InputError."""
     with _opened(path) as scanner:
         head, around = _head(whole(scanner, next(scanner.documents())))
-    return Incoming(head, _observations(path, around))
+    return RecordingSource(head, _observations(path, around))
 
 
 @contextmanager
@@ -45,7 +45,7 @@ def _opened(path: Path) -> Iterator[Scanner]:
         raise InputError(read_error(path, error)) from None
 
 
-def _head(table: Table) -> tuple[Head, Around]:
+def _head(table: Table) -> tuple[RecordingMetadata, Around]:
     if "request" in table:
         raise table.wrong("request", "the head of a tape ends with a line --- before the first exchange")
     table.only(["tape", "upstream", "started", "ended", "redacted", "tool"], "key of a tape's head")
@@ -53,7 +53,9 @@ def _head(table: Table) -> tuple[Head, Around]:
     if version > VERSION:
         raise table.wrong("tape", f"it is {version}, this wiretape reads up to {VERSION}: use a newer wiretape")
     upstream = text_of(table, "upstream", UPSTREAM)
-    head = Head(upstream, _started(table), _captures(table), table.integer("redacted", 0, most=MOST_REDACTED))
+    head = RecordingMetadata(
+        upstream, _started(table), _captures(table), table.integer("redacted", 0, most=MAX_REDACTED)
+    )
     return head, Around.of(upstream)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wiretape.errors import InputError
-from wiretape.recording.formats.model import MOST_HELD
+from wiretape.recording.recording_source import MAX_HELD_BYTES
 from wiretape.toml import wrong_at
 
 LISTS = ("events", "body", "answer-body")
@@ -110,13 +110,13 @@ class Scanner:
     def _line(self, offset: int) -> bytes:
         if offset != self._at:
             self._file.seek(offset)
-        line = self._file.readline(MOST_HELD + 1)
+        line = self._file.readline(MAX_HELD_BYTES + 1)
         self._at = offset + len(line)
         return line
 
     def _decoded(self, raw: bytes, number: int) -> str:
-        if len(raw) > MOST_HELD:
-            raise self.wrong(number, f"it is longer than {MOST_HELD >> 20} MiB")
+        if len(raw) > MAX_HELD_BYTES:
+            raise self.wrong(number, f"it is longer than {MAX_HELD_BYTES >> 20} MiB")
         try:
             text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError:

@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from wiretape.content_encoding import is_identity
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
-from wiretape.recording.formats.model import FIRST_STATUS
 from wiretape.recording.formats.tape.cutting import Group, grouped
 from wiretape.recording.formats.tape.exchanges import CLIENT, HTTP, STREAM_HEADERS, Around
 from wiretape.recording.formats.tape.framing import FIELDS, PLAIN, Framing
@@ -17,8 +16,9 @@ from wiretape.recording.formats.tape.heads import is_target
 from wiretape.recording.formats.tape.items import SECOND, STEP_NS
 from wiretape.recording.formats.tape.pieces import exact, framing_of, json_or_exact, pieces_of
 from wiretape.recording.formats.tape.yaml_text import scalar
-from wiretape.recording.model import Exchange
-from wiretape.recording.reader import Recording
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_source import MIN_STATUS
+from wiretape.recording.recording_types import Exchange
 from wiretape.sse import FrameKind, Parser
 
 _PREVIEW = 256 * 1024
@@ -104,7 +104,7 @@ class _Exchange:
         if response is None:
             yield "answer: null"
             return
-        usual = response.reason == reason_phrase(response.status) and response.status >= FIRST_STATUS
+        usual = response.reason == reason_phrase(response.status) and response.status >= MIN_STATUS
         yield f"answer: {response.status if usual else scalar(f'{response.status} {response.reason}')}"
         yield f"answered: {in_seconds(response.time_ns - self._at_ns)}"
         if response.http_version != HTTP:

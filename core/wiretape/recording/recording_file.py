@@ -1,4 +1,4 @@
-"""The SQLite file under a recording that is being written."""
+"""The SQLite file of a recording that is being written: create, lock, append to, close and delete it."""
 
 import fcntl
 import os
@@ -18,9 +18,9 @@ from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
-from wiretape.recording.model import Capture
-from wiretape.recording.reader import open_database
-from wiretape.recording.redact import Policy, Redactor
+from wiretape.recording.recording_reader import open_database
+from wiretape.recording.recording_types import Capture
+from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.safe_text import printable
 
 _LAST_TIMES = """
@@ -34,8 +34,8 @@ SELECT max(t) FROM (
 """
 
 
-class OpenFile:
-    """A recording opened for writing: the connection, and where numbering goes on."""
+class RecordingFile:
+    """A recording that is open for writing: its connection, its lock, and the last numbers and times in it."""
 
     def __init__(
         self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str, started_unix_ns: int | None
@@ -43,44 +43,44 @@ class OpenFile:
         self.connection = connection
         self._path = path
         self._lock = lock
-        self._begin(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns)
+        self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns)
 
     @classmethod
-    def create(cls, path: Path, *, upstream: str, append: bool, started_unix_ns: int | None = None) -> "OpenFile":
-        """See `Writer.create`."""
-        fresh = _claim(path, append=append)
+    def create(cls, path: Path, *, upstream: str, append: bool, started_unix_ns: int | None = None) -> "RecordingFile":
+        """Create a file, or open one to append to it; see `Writer.create`."""
+        is_new = _claim(path, append=append)
         try:
-            lock = claim_writing(path)
+            lock = lock_for_writing(path)
             connection = sqlite3.connect(path, timeout=30, isolation_level=None)
             connection.row_factory = sqlite3.Row
-            if not fresh:
-                schema.check(connection, path)
+            if not is_new:
+                schema.check_schema(connection, path)
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
-            if fresh:
-                schema.create(connection)
+            if is_new:
+                schema.create_schema(connection)
             return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns)
         except BaseException as error:
-            if fresh:
-                remove(path)
+            if is_new:
+                delete_recording(path)
             if isinstance(error, sqlite3.Error | OSError):
                 raise RecordingError(write_error(path, error)) from None
             raise
 
     @property
-    def in_place(self) -> bool:
-        """Whether the file that is written to is still the one at its path."""
+    def is_in_place(self) -> bool:
+        """Whether the open file is still the one at its path."""
         try:
             return os.path.samestat(self._path.stat(), os.fstat(self._lock))
         except OSError:
             return False
 
-    def attempt(self, write: Callable[[], object]) -> sqlite3.Error | None:
-        """Run `write` in a transaction, all or nothing; returns the SQLite error that stopped it, if one did."""
+    def write(self, statements: Callable[[], object]) -> sqlite3.Error | None:
+        """Run `statements` in a transaction.  Returns the error if SQLite refused; nothing is written then."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
-            write()
+            statements()
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
             if self.connection.in_transaction:
@@ -92,20 +92,20 @@ class OpenFile:
     def close(
         self, ended_ns: int | None, captures: Sequence[Capture] = (), redacted_before: int = 0
     ) -> sqlite3.Error | None:
-        """Note the end, and make the one file all there is: no `-wal` beside it.  Returns what stopped the note.
+        """Store the end of the capture, and merge the journal into the file.  Returns the error if that failed.
 
         For `captures` and `redacted_before` see `Writer.close`.
         """
 
-        def note() -> None:
+        def store_end() -> None:
             count = self.redactor.count + redacted_before
             self.connection.execute("UPDATE recording SET redacted = redacted + ?", (count,))
             self.connection.execute("UPDATE capture SET ended_ns = ? WHERE id = ?", (ended_ns, self.capture))
             if captures:
-                self._replace(captures)
+                self._replace_captures(captures)
 
-        error = self.attempt(note)
-        # Fails only while somebody reads the file; SQLite then tidies up when they are done.
+        error = self.write(store_end)
+        # This fails only while another process reads the file; SQLite then merges the journal when that process ends.
         with suppress(sqlite3.Error):
             self.connection.execute("PRAGMA busy_timeout = 2000")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -114,7 +114,7 @@ class OpenFile:
         os.close(self._lock)
         return error
 
-    def _replace(self, captures: Sequence[Capture]) -> None:
+    def _replace_captures(self, captures: Sequence[Capture]) -> None:
         database = Database(self.connection, execute_plugins=False)
         (indexed_ns,) = self.connection.execute("SELECT max(indexed_ns) FROM capture").fetchone()
         (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()
@@ -123,16 +123,16 @@ class OpenFile:
             row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
             database.table("capture").insert({**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
-    def _begin(self, upstream: str, now_ns: int) -> None:
+    def _begin_capture(self, upstream: str, now_ns: int) -> None:
         database = Database(self.connection, execute_plugins=False)
         if not database.table("recording").count:
-            database.table("recording").insert(_head(upstream, now_ns))
-        head = database.table("recording").get(1)
-        self.redactor = Redactor(head["salt"])
+            database.table("recording").insert(_recording_row(upstream, now_ns))
+        recording = database.table("recording").get(1)
+        self.redactor = Redactor(recording["salt"])
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
-        self.last_exchange = self._greatest("exchange")
-        self.last_segment = self._greatest("segment")
-        self.began_ns: int = max(now_ns - head["started_unix_ns"], self.last_ns + 1)
+        self.last_exchange = self._last_id("exchange")
+        self.last_segment = self._last_id("segment")
+        self.began_ns: int = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",
             "began": _iso(now_ns),
@@ -140,14 +140,14 @@ class OpenFile:
             "indexed_ns": self.began_ns,
         }
         database.table("capture").insert(row)
-        self.capture = self._greatest("capture")
+        self.capture = self._last_id("capture")
 
-    def _greatest(self, table: str) -> int:
+    def _last_id(self, table: str) -> int:
         (number,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608
         return int(number)
 
 
-def _head(upstream: str, now_ns: int) -> dict[str, object]:
+def _recording_row(upstream: str, now_ns: int) -> dict[str, object]:
     return {
         "id": 1,
         "format": schema.FORMAT,
@@ -155,7 +155,7 @@ def _head(upstream: str, now_ns: int) -> dict[str, object]:
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
         "salt": secrets.token_bytes(32),
-        "redaction": orjson.dumps(asdict(Policy())).decode(),
+        "redaction": orjson.dumps(asdict(RedactionPolicy())).decode(),
         "redacted": 0,
     }
 
@@ -165,48 +165,51 @@ def _iso(unix_ns: int) -> str:
 
 
 def check_output(path: Path, *, append: bool) -> None:
-    """Raises RecordingError when it can be seen, without touching anything, that no recording can begin at `path`."""
-    if path_exists(path) and not append and not (path.is_file() and path.stat().st_size == 0):
-        raise RecordingError(_taken(path))
+    """Raise RecordingError if no recording can begin at `path`, as far as that is visible without writing."""
+    if path_exists(path) and not append and not _is_empty_file(path):
+        raise RecordingError(_exists_error(path))
     check_writable(path, RecordingError)
 
 
-def spare_recording(path: Path, option: str) -> None:
-    """Raises InputError where what `option` writes would replace a recording, by a slip of the hand."""
-    with suppress(OSError):  # who writes there will say what is wrong with it
-        if path.is_file() and schema.begins_like_sqlite(path):
-            said = printable(str(path))
-            raise InputError(f"{said} is a recording or another database: give {option} another name.")
+def check_not_recording(path: Path, option: str) -> None:
+    """Raise InputError if the output of `option` would replace a recording by mistake."""
+    with suppress(OSError):  # whoever writes there reports what is wrong
+        if path.is_file() and schema.is_sqlite_file(path):
+            raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
 
 
 def _claim(path: Path, *, append: bool) -> bool:
-    """Make an empty file that only its owner can read.  False: there is one, and it is to be appended to."""
+    """Create an empty file that only its owner can read.  Returns False if there is a file to append to."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
-        if path.is_file() and path.stat().st_size == 0:
+        if _is_empty_file(path):
             path.chmod(0o600)
             return True
         if append:
             return False
-        raise RecordingError(_taken(path)) from None
+        raise RecordingError(_exists_error(path)) from None
     except OSError as error:
         raise RecordingError(write_error(path, error)) from None
     return True
 
 
-def _taken(path: Path) -> str:
+def _is_empty_file(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size == 0
+
+
+def _exists_error(path: Path) -> str:
     try:
         open_database(path).close()
     except RecordingError:
         return exists_error(path)
-    return exists_error(path, otherwise="go on in it with --append")
+    return exists_error(path, otherwise="append to it with --append")
 
 
-def claim_writing(path: Path) -> int:
-    """Keep a second writer out.  Raises RecordingError where there is one, and OSError.
+def lock_for_writing(path: Path) -> int:
+    """Lock a recording against other writers.  Raises OSError, and RecordingError if another process has the lock.
 
-    The descriptor stays open as long as the connection, because closing it would drop SQLite's own locks.
+    Returns a descriptor that must stay open as long as the connection: closing it would drop SQLite's own locks.
     """
     descriptor = os.open(path, os.O_RDWR)
     try:
@@ -217,16 +220,13 @@ def claim_writing(path: Path) -> int:
     return descriptor
 
 
-def remove(path: Path) -> None:
-    """Remove a recording, if there is one, and what SQLite keeps beside it.  Raises OSError."""
+def delete_recording(path: Path) -> None:
+    """Delete a recording, if it exists, and its journal.  Raises OSError."""
     path.unlink(missing_ok=True)
-    remove_beside(path)
+    delete_journal(path)
 
 
-def remove_beside(path: Path) -> None:
-    """Remove what SQLite keeps beside a recording: it would be taken for part of another that comes in its place.
-
-    Raises OSError.
-    """
-    for name in ("-wal", "-shm"):
-        Path(f"{path}{name}").unlink(missing_ok=True)
+def delete_journal(path: Path) -> None:
+    """Delete the journal beside a recording: SQLite would apply it to another file of that name.  Raises OSError."""
+    for suffix in ("-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)

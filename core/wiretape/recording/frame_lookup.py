@@ -1,4 +1,4 @@
-"""Finding places in a stream through the `frame` table, without reading all that stands before them."""
+"""Lookups in the table `frame`: find an event of a stream without reading everything before it."""
 
 import sqlite3
 from collections.abc import Collection, Iterator
@@ -29,30 +29,30 @@ _FIRST = """
 SELECT event FROM frame WHERE exchange_id = ? AND event >= ?
   AND coalesce(type, name, 0) = (SELECT id FROM word WHERE text = ?) ORDER BY start LIMIT 1
 """
-_SILENCES = """
+_GAPS = """
 SELECT since_ns, time_ns, event FROM (
   SELECT * FROM (
     SELECT event, time_ns,
       lag(time_ns, 1, (SELECT coalesce(responded_ns, started_ns) FROM exchange WHERE id = :exchange))
         OVER (ORDER BY start) AS since_ns
     FROM frame WHERE exchange_id = :exchange AND event IS NOT NULL)
-  WHERE time_ns - since_ns >= :least ORDER BY time_ns - since_ns DESC LIMIT :most)
+  WHERE time_ns - since_ns >= :min_ns ORDER BY time_ns - since_ns DESC LIMIT :limit)
 ORDER BY time_ns
 """
 
 
-class Silence(NamedTuple):
-    """Time without a message."""
+class Gap(NamedTuple):
+    """Time without an event."""
 
     since_ns: int
-    """When the message before came, or the response began."""
+    """When the event before arrived, or the response began."""
     until_ns: int
     event: int
-    """The message that ended it."""
+    """The event that ended it."""
 
 
 class IndexedEvent(NamedTuple):
-    """What the index keeps of a message."""
+    """An event, as far as the index describes it."""
 
     event: int
     time_ns: int
@@ -64,8 +64,8 @@ class IndexedEvent(NamedTuple):
     tool_call_id: str | None
 
 
-def place(connection: sqlite3.Connection, exchange: int, event: int) -> StreamPosition | None:
-    """The place just before a message; None where the index does not have it."""
+def position_of_event(connection: sqlite3.Connection, exchange: int, event: int) -> StreamPosition | None:
+    """Return the position just before an event; None if the index does not contain it."""
     (last,) = connection.execute("SELECT max(start) FROM frame WHERE exchange_id = ?", (exchange,)).fetchone()
     low, high = 0, last if last is not None else -1
     # Events are numbered in the order of their offsets.
@@ -76,12 +76,12 @@ def place(connection: sqlite3.Connection, exchange: int, event: int) -> StreamPo
             high = middle
         else:
             low = row["start"] + 1
-    found = place_from(connection, exchange, low)
+    found = position_at_offset(connection, exchange, low)
     return found if found is not None and found.events + 1 == event else None
 
 
-def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> StreamPosition | None:
-    """The place just before the first message at or behind an offset; None where the index has none there."""
+def position_at_offset(connection: sqlite3.Connection, exchange: int, offset: int) -> StreamPosition | None:
+    """Return the position just before the first event at or after an offset; None if there is none."""
     row = connection.execute(_FROM, (exchange, offset)).fetchone()
     if row is None:
         return None
@@ -96,21 +96,21 @@ def place_from(connection: sqlite3.Connection, exchange: int, offset: int) -> St
     )
 
 
-def events(
-    connection: sqlite3.Connection, exchange: int, until: int, without: Collection[str]
+def events_before(
+    connection: sqlite3.Connection, exchange: int, offset: int, without: Collection[str]
 ) -> Iterator[IndexedEvent]:
-    """The messages that begin before the offset `until`, but those of the types `without`."""
-    for row in connection.execute(_EVENTS, (exchange, until, orjson.dumps(list(without)).decode())):
+    """Stream the events that begin before an offset, except those of the types in `without`."""
+    for row in connection.execute(_EVENTS, (exchange, offset, orjson.dumps(list(without)).decode())):
         yield IndexedEvent(*row)
 
 
-def first(connection: sqlite3.Connection, exchange: int, event: int, type_: str) -> int | None:
-    """The number of the first message of a type, from a message on."""
+def first_event_of_type(connection: sqlite3.Connection, exchange: int, event: int, type_: str) -> int | None:
+    """Return the number of the first event of a type, starting at number `event`."""
     row = connection.execute(_FIRST, (exchange, event, type_)).fetchone()
     return None if row is None else int(row["event"])
 
 
-def silences(connection: sqlite3.Connection, exchange: int, least_ns: int, most: int) -> list[Silence]:
-    """The `most` longest times of `least_ns` and more before a message, in order of time."""
-    found = connection.execute(_SILENCES, {"exchange": exchange, "least": least_ns, "most": most})
-    return [Silence(*row) for row in found]
+def longest_gaps(connection: sqlite3.Connection, exchange: int, min_ns: int, limit: int) -> list[Gap]:
+    """Return the `limit` longest gaps of at least `min_ns`, in time order."""
+    found = connection.execute(_GAPS, {"exchange": exchange, "min_ns": min_ns, "limit": limit})
+    return [Gap(*row) for row in found]

@@ -1,4 +1,4 @@
-"""The `frame` table: where each frame of an event stream stands, and what it says.  Derived from bytes."""
+"""The table `frame`: the position and the main fields of each frame of an event stream, derived from its bytes."""
 
 import sqlite3
 from bisect import bisect_right
@@ -14,73 +14,71 @@ from wiretape.sse import Frame, FrameKind
 
 _INSERT = "INSERT OR REPLACE INTO frame VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _LARGEST = 2**63
-# As a plain text, which is hashed much faster than the member of an enumeration.
+# A plain string is hashed much faster than the member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE.value
 _BLANK = FrameKind.BLANK
 _NO_EVENT = (None,) * 10
 
-Row = tuple[object, ...]
 
-
-class Indexer:
-    """Turns the frames that observations bring into rows of `frame`."""
+class FrameIndex:
+    """Writes the frames that observations complete into the table `frame`."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
-        self._plain: dict[int, bool] = {}
-        """For each open response whether the stored bytes are the decoded ones, so that data can be pointed at."""
+        self._is_identity: dict[int, bool] = {}
+        """For each open response: whether its stored bytes are not encoded, so that rows can point at them."""
         self._words: dict[str, int] = {}
         self._starts: dict[int, list[int]] = {}
-        """For each open exchange, where each segment of its response begins."""
+        """For each open exchange: the offsets at which the segments of its response begin."""
 
-    def segment_stored(self, exchange: int, start: int) -> None:
-        """A segment of a response body begins at `start`.  Called before its bytes are fed."""
+    def add_segment(self, exchange: int, start: int) -> None:
+        """Note that a segment of a response body begins at `start`.  Call this before feeding its bytes."""
         self._starts.setdefault(exchange, []).append(start)
 
     def feed(self, read: ReadObservation) -> None:
-        """Index what the observation completes.  Raises sqlite3.Error."""
+        """Index the frames that an observation completes.  Raises sqlite3.Error."""
         seen = read.seen
         if isinstance(seen, ResponseStarted):
             encoding = header(seen.headers, "content-encoding") or "identity"
-            self._plain[seen.exchange] = encoding.strip().lower() == "identity"
+            self._is_identity[seen.exchange] = encoding.strip().lower() == "identity"
         elif read.frames:
             self._insert(seen.exchange, read.frames)
         if isinstance(seen, ExchangeEnded):
             self._starts.pop(seen.exchange, None)
-            self._plain.pop(seen.exchange, None)
+            self._is_identity.pop(seen.exchange, None)
 
     def forget_words(self) -> None:
-        """After a rollback: what was thought to be in `word` may not be."""
+        """Forget which texts the table `word` contains: a rollback may have removed some."""
         self._words.clear()
 
     def _insert(self, exchange: int, frames: Sequence[SeenFrame]) -> None:
-        starts = self._starts.get(exchange, []) if self._plain[exchange] else []
-        self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in _runs(frames)])
+        starts = self._starts.get(exchange, []) if self._is_identity[exchange] else []
+        self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in _join_blank_lines(frames)])
 
-    def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> Row:
+    def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> tuple[object, ...]:
         frame = seen.frame
-        place = (exchange, frame.start, len(frame.raw))
+        extent = (exchange, frame.start, len(frame.raw))
         if seen.event is None:
-            return (*place, self._word(frame.kind), seen.time_ns, *_NO_EVENT)
+            return (*extent, self._word(frame.kind), seen.time_ns, *_NO_EVENT)
         lines = frame.values(b"data")
         data = b"\n".join(lines)
-        says, text = _read(data)
+        fields, text = _read_fields(data)
         pointer = None
         if text is None:
             pointer = _pointer(frame, lines[0], starts) if len(lines) == 1 else None
             if pointer is None and lines:
                 text = data.decode()
         return (
-            *place,
+            *extent,
             self._word(_MESSAGE),
             seen.time_ns,
             seen.event,
             self._word(frame.event or None),
             frame.id,
-            says.sequence,
-            self._word(says.type),
-            self._word(says.run_id),
-            self._word(says.tool_call_id),
+            fields.sequence,
+            self._word(fields.type),
+            self._word(fields.run_id),
+            self._word(fields.tool_call_id),
             *(pointer or (None, None)),
             text,
         )
@@ -98,11 +96,11 @@ class Indexer:
         return number
 
 
-def _runs(frames: Sequence[SeenFrame]) -> Sequence[SeenFrame]:
-    """The frames, blank lines that came one behind the other in one chunk as one: there can be millions."""
+def _join_blank_lines(frames: Sequence[SeenFrame]) -> Sequence[SeenFrame]:
+    """Join consecutive blank lines of one chunk into one frame: there can be millions."""
     first, last = frames[0].event, frames[-1].event
     if first is not None and last is not None and last - first == len(frames) - 1:
-        return frames  # messages only, as nearly always
+        return frames  # events only, as nearly always
     runs: list[SeenFrame] = []
     for is_blank, group in groupby(frames, lambda seen: seen.frame.kind is _BLANK and seen.time_ns):
         if is_blank is False:
@@ -114,8 +112,8 @@ def _runs(frames: Sequence[SeenFrame]) -> Sequence[SeenFrame]:
     return runs
 
 
-class _Says(NamedTuple):
-    """What the index keeps of an event's JSON."""
+class _Fields(NamedTuple):
+    """The fields of an event's JSON that the index keeps."""
 
     sequence: int | None = None
     type: str | None = None
@@ -123,23 +121,23 @@ class _Says(NamedTuple):
     tool_call_id: str | None = None
 
 
-_NOTHING = _Says()
+_NO_FIELDS = _Fields()
 
 
-def _read(data: bytes) -> tuple[_Says, str | None]:
-    """What the event says; and its data as text where the bytes themselves are no valid text."""
+def _read_fields(data: bytes) -> tuple[_Fields, str | None]:
+    """Return the fields of an event, and its data as text if the bytes are not valid UTF-8."""
     try:
         document = orjson.loads(data)
     except orjson.JSONDecodeError:
         try:
             data.decode()
         except UnicodeDecodeError:
-            return _NOTHING, data.decode("utf-8", "replace")
-        return _NOTHING, None
+            return _NO_FIELDS, data.decode("utf-8", "replace")
+        return _NO_FIELDS, None
     if not isinstance(document, dict):
-        return _NOTHING, None
+        return _NO_FIELDS, None
     sequence = document.get("sequence")
-    return _Says(
+    return _Fields(
         sequence if type(sequence) is int and -_LARGEST <= sequence < _LARGEST else None,
         _string(document, "type"),
         _string(document, "run_id"),
@@ -153,7 +151,7 @@ def _string(document: object, key: str) -> str | None:
 
 
 def _pointer(frame: Frame, value: bytes, starts: list[int]) -> tuple[int, int] | None:
-    """Offset in the frame and length of the only data line's value, when one segment holds it whole."""
+    """Return offset in the frame and length of the only data value, if one segment contains all of it."""
     if not starts:
         return None
     raw = frame.raw

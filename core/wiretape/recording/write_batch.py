@@ -1,4 +1,4 @@
-"""What was fed to a writer and waits for its next commit."""
+"""Batch of observations that were fed to a writer and wait for its next commit."""
 
 from collections.abc import Iterable
 
@@ -12,13 +12,13 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.exchanges import OpenExchange
-from wiretape.recording.redact import Redactor
-from wiretape.recording.segments import Segment, lay
+from wiretape.recording.exchange_table import OpenExchange
+from wiretape.recording.redactor import Redactor
+from wiretape.recording.segments import Segment, add_run
 
 
-class Collected:
-    """Bytes, laid into segments, and heads, ends and losses, redacted."""
+class WriteBatch:
+    """Bytes, packed into segments, and redacted observations without bytes ("marks")."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -28,7 +28,7 @@ class Collected:
         self.segments: list[Segment] = []
         self.losses: list[BytesLost] = []
         self.marks: list[Observation] = []
-        """Heads, ends and losses, in the order in which they came."""
+        """Requests, responses, endings and losses, in the order in which they were observed."""
         self.lost_bytes = 0
         """Bytes that were lost, or could not be stored, so far."""
 
@@ -37,70 +37,70 @@ class Collected:
 
     @property
     def changed(self) -> Iterable[int]:
-        """The numbers of the exchanges of which there is something new."""
+        """The numbers of the exchanges that changed."""
         return self._changed
 
     @property
     def exchanges(self) -> list[OpenExchange]:
-        """The exchanges of which there is something new."""
+        """The exchanges that changed."""
         return [self._exchanges[number] for number in self._changed]
 
     def runs(self) -> list[BytesArrived]:
-        """The bytes, in order of time."""
+        """Return the bytes, in time order."""
         return [segment.run() for segment in sorted(self.segments, key=lambda segment: segment.times[0])]
 
     def add_bytes(self, run: BytesArrived) -> None:
-        """Lay a run into segments."""
-        place = (run.exchange, run.side)
-        for segment in lay(run, self._filling.get(place)):
-            self._filling[place] = segment
+        """Pack a run into segments."""
+        body = (run.exchange, run.side)
+        for segment in add_run(run, self._filling.get(body)):
+            self._filling[body] = segment
             self.segments.append(segment)
         self._exchanges[run.exchange].stored[run.side] += len(run.data)
         self._changed.add(run.exchange)
 
     def add_mark(self, seen: Observation) -> None:
-        """Take a head, an end or a loss in, redacted."""
+        """Add an observation without bytes, redacted."""
         if isinstance(seen, RequestStarted):
-            seen = self._redactor.request(seen)
+            seen = self._redactor.redact_request(seen)
             self._exchanges[seen.exchange] = OpenExchange(seen)
         else:
-            seen = self._take_in(self._exchanges[seen.exchange], seen)
+            seen = self._update_exchange(self._exchanges[seen.exchange], seen)
         self._changed.add(seen.exchange)
         self.marks.append(seen)
 
-    def _take_in(self, exchange: OpenExchange, seen: Observation) -> Observation:
+    def _update_exchange(self, exchange: OpenExchange, seen: Observation) -> Observation:
         if isinstance(seen, ResponseStarted):
-            seen = exchange.response = self._redactor.response(seen)
+            seen = exchange.response = self._redactor.redact_response(seen)
         elif isinstance(seen, RequestEnded):
             exchange.request_ended_ns = seen.time_ns
         elif isinstance(seen, ExchangeEnded):
             exchange.ended = seen
         elif isinstance(seen, BytesLost):
-            self._lose(exchange, seen)
+            self._add_loss(exchange, seen)
         return seen
 
-    def give_up(self, why: str) -> None:
-        """Count the bytes as lost; heads, ends and losses are tried again with the next commit."""
+    def drop_bytes(self, why: str) -> None:
+        """Count the bytes as lost.  Everything else is stored with the next commit that succeeds."""
         for segment in self.segments:
             exchange = self._exchanges[segment.exchange]
             count = segment.end - segment.start
             lost = BytesLost(segment.exchange, segment.times[0], segment.side, segment.start, count, why)
             exchange.stored[segment.side] -= count
-            self._lose(exchange, lost)
+            self._add_loss(exchange, lost)
             self.marks.append(lost)
 
-    def _lose(self, exchange: OpenExchange, lost: BytesLost) -> None:
+    def _add_loss(self, exchange: OpenExchange, lost: BytesLost) -> None:
         exchange.lost += lost.count
         self.lost_bytes += lost.count
         self.losses.append(lost)
 
-    def begin_anew(self) -> None:
-        """What was collected is handed on; what is kept is for a commit that failed."""
+    def start_next(self) -> None:
+        """Start the next batch; keep what a failed commit has to store again."""
         self.marks, self.segments = [], []
         self._filling.clear()
 
-    def forget(self) -> None:
-        """All of it is stored, and need not be kept."""
+    def forget_stored(self) -> None:
+        """Forget the changes and losses: all of them are stored."""
         self.losses.clear()
         for number in self._changed:
             if self._exchanges[number].ended:

@@ -1,4 +1,4 @@
-"""What a recording tells about itself and about each exchange."""
+"""Types of what a recording holds: its description, its captures and its exchanges."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,7 +9,7 @@ from wiretape.observations import Ending, RequestStarted, ResponseStarted, heade
 
 @dataclass(frozen=True, slots=True)
 class RecordingInfo:
-    """The head of a recording."""
+    """Description of a recording."""
 
     format: int
     tool: str
@@ -18,11 +18,11 @@ class RecordingInfo:
     started: datetime
     """Wall clock (UTC) at time 0."""
     ended_ns: int | None
-    """When recording stopped; None while it goes on, or when the recorder was killed."""
+    """When recording stopped; None while recording continues, or if the recorder was killed."""
     redacted: int
-    """How many secrets were replaced by fingerprints."""
+    """Number of secrets that were replaced by fingerprints."""
     started_unix_ns: int
-    """The same as `started`, to the nanosecond."""
+    """The same as `started`, in nanoseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +33,12 @@ class Capture:
     """Its name and version."""
     began_ns: int
     ended_ns: int | None
-    """None where it was killed, or is still at it."""
+    """None if the program was killed, or is still recording."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """One request and its response: the heads, the ending, and what they say."""
+    """One request and its response, without their bodies."""
 
     number: int
     request: RequestStarted
@@ -51,7 +51,7 @@ class Exchange:
     session_id: str | None
     run_id: str | None
     request_bytes: int
-    """Bytes of the request body that are recorded, as they crossed the wire."""
+    """Recorded bytes of the request body, as they crossed the wire."""
     response_bytes: int
     lost_bytes: int
     """Bytes of both bodies that passed but were not recorded."""

@@ -1,0 +1,250 @@
+"""Reader of recordings: exchanges, bodies, frames, findings, and all observations in time order."""
+
+import sqlite3
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import dropwhile
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from sqlite_utils import Database
+
+from wiretape.content_encoding import is_identity
+from wiretape.errors import RecordingError
+from wiretape.files import is_pipe, read_error
+from wiretape.frame_reader import SeenFrame, StreamPosition, read_frames
+from wiretape.observations import BytesArrived, BytesLost, Observation, Side
+from wiretape.recording import frame_lookup, interleave, schema
+from wiretape.recording.exchange_table import read_exchange, read_lost
+from wiretape.recording.frame_lookup import Gap, IndexedEvent
+from wiretape.recording.interleave import TailPosition
+from wiretape.recording.recording_types import Capture, Exchange, RecordingInfo
+from wiretape.recording.segments import COLUMNS, unpack_run
+from wiretape.rules.finding import Finding, Party, Severity
+
+_MAX_ID = 2**62
+_START = TailPosition()
+_WHERE = "WHERE exchange_id = :exchange AND response = :response"
+_BODY = (
+    f"SELECT {COLUMNS} FROM segment {_WHERE} AND start >= "  # noqa: S608 - constants
+    f"coalesce((SELECT max(start) FROM segment {_WHERE} AND start <= :start), 0) ORDER BY start"
+)
+_LOST = f"SELECT * FROM lost {_WHERE} AND start >= :start ORDER BY start"  # noqa: S608 - a constant
+_FINDINGS = (
+    "SELECT * FROM finding "
+    "WHERE id > :after AND id <= :until AND (:exchange IS NULL OR exchange_id = :exchange) ORDER BY id"
+)
+
+
+def open_database(path: Path, *, name: Path | None = None) -> "Recording":
+    """Open the SQLite file of a recording read-only.  `name` is the path to use in messages instead of `path`.
+
+    Raises RecordingError if the file does not exist, is not a recording, or has a newer format.
+    """
+    _check_is_file(path)
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
+        connection.row_factory = sqlite3.Row
+        connection.execute("PRAGMA trusted_schema = OFF")
+        schema.check_schema(connection, path)
+        schema.check_not_empty(connection, path)
+    except sqlite3.Error as error:
+        raise RecordingError(f"{path} cannot be read: {error}.") from None
+    return Recording(name or path, connection)
+
+
+def _check_is_file(path: Path) -> None:
+    try:
+        if is_pipe(path):
+            raise RecordingError(f"{path} is a pipe, and a recording needs random access: save it to a file first.")
+    except OSError as error:
+        raise RecordingError(read_error(path, error)) from None
+    if not path.is_file():
+        kind = "a directory" if path.is_dir() else "not a regular file"
+        raise RecordingError(f"{path} is not a recording: it is {kind}.")
+
+
+class Recording:
+    """A recording that is open for reading.
+
+    A context manager.  All methods raise RecordingError if the file is damaged.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self._connection = connection
+        with _report_damage(path):
+            self.info = _read_info(Database(connection, execute_plugins=False))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def observations(self) -> Iterator[Observation]:
+        """Stream all observations in time order, as the live checks saw them."""
+        with _report_damage(self.path):
+            yield from interleave.read_observations(self._connection)
+
+    def tail_position(self) -> TailPosition:
+        """Return the current end of a recording that may still be growing."""
+        with _report_damage(self.path):
+            return interleave.read_tail_position(self._connection)
+
+    def observations_between(self, after: TailPosition, until: TailPosition) -> Iterator[Observation]:
+        """Stream the observations after one position up to another, in time order."""
+        with _report_damage(self.path):
+            yield from interleave.read_observations_between(self._connection, after, until)
+
+    def exchanges(self, after: int = -(2**63)) -> Iterator[Exchange]:
+        """Stream the exchanges with a number above `after`, in the order in which they began."""
+        with _report_damage(self.path):
+            for row in self._connection.execute("SELECT * FROM exchange WHERE id > ? ORDER BY id", (after,)):
+                yield read_exchange(row)
+
+    def exchange(self, number: int) -> Exchange:
+        """Return one exchange.  Raises RecordingError if it does not exist."""
+        with _report_damage(self.path):
+            # SQLite refuses larger numbers.
+            bounded = min(max(number, -1), _MAX_ID)
+            row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (bounded,)).fetchone()
+            if row is not None:
+                return read_exchange(row)
+            first, last = self._connection.execute("SELECT min(id), max(id) FROM exchange").fetchone()
+        known = "it has no exchanges" if first is None else f"its exchanges are {first} to {last}"
+        raise RecordingError(f"{self.path} has no exchange {number}: {known}.")
+
+    def body(self, number: int, side: Side, start: int = 0) -> Iterator[BytesArrived | BytesLost]:
+        """Stream a body as it crossed the wire: its chunks with their times, and its lost bytes.
+
+        Begins with the run that contains offset `start`; that run is not cut.
+        """
+        body = {"exchange": number, "response": int(side is Side.RESPONSE), "start": start}
+        with _report_damage(self.path):
+            losses = [read_lost(row) for row in self._connection.execute(_LOST, body)]
+            for row in self._connection.execute(_BODY, body):
+                while losses and losses[0].start <= row["start"]:
+                    yield losses.pop(0)
+                yield unpack_run(row)
+            yield from losses
+
+    def frames(self, number: int, event: int = 1) -> Iterator[SeenFrame]:
+        """Stream the frames of an event stream, decoded and numbered, starting at event number `event`.
+
+        Earlier frames are skipped with the help of the index, unless the body is encoded.
+        """
+        encoding = self.exchange(number).content_encoding
+        position = self.position_of_event(number, event) if event > 1 and is_identity(encoding) else None
+        if position is not None:
+            found = read_frames(encoding, self.body(number, Side.RESPONSE, position.start), position)
+            first = next(found, None)
+            # The bytes are authoritative: ignore the index if it contradicts them.
+            if first is not None and (first.event, first.frame.start) == (event, position.start):
+                yield first
+                yield from found
+                return
+        every = read_frames(encoding, self.body(number, Side.RESPONSE))
+        yield from every if event <= 1 else dropwhile(lambda seen: (seen.event or 0) < event, every)
+
+    def position_of_event(self, number: int, event: int) -> StreamPosition | None:
+        """Return the position just before an event of a stream; None if the index does not contain it."""
+        with _report_damage(self.path):
+            return frame_lookup.position_of_event(self._connection, number, min(max(event, 0), _MAX_ID))
+
+    def position_at_offset(self, number: int, offset: int) -> StreamPosition | None:
+        """Return the position just before the first indexed event at or after an offset; None if there is none."""
+        with _report_damage(self.path):
+            return frame_lookup.position_at_offset(self._connection, number, offset)
+
+    def has_event_id(self, number: int, sse_id: str) -> bool:
+        """Return whether an indexed event of a stream has this SSE id."""
+        query = "SELECT 1 FROM frame WHERE exchange_id = ? AND sse_id = ? LIMIT 1"
+        with _report_damage(self.path):
+            return self._connection.execute(query, (number, sse_id)).fetchone() is not None
+
+    def first_event_of_type(self, number: int, event: int, type_: str) -> int | None:
+        """Return the number of the first indexed event of a type, starting at event number `event`."""
+        with _report_damage(self.path):
+            return frame_lookup.first_event_of_type(self._connection, number, event, type_)
+
+    def longest_gaps(self, number: int, min_ns: int, limit: int) -> list[Gap]:
+        """Return the `limit` longest gaps of at least `min_ns` before an indexed event, in time order."""
+        with _report_damage(self.path):
+            return frame_lookup.longest_gaps(self._connection, number, min_ns, limit)
+
+    def last_frame_ns(self, number: int) -> int | None:
+        """Return when the last indexed frame of a stream arrived; None if there is none."""
+        with _report_damage(self.path):
+            query = "SELECT max(time_ns) FROM frame WHERE exchange_id = ?"
+            time_ns: int | None = self._connection.execute(query, (number,)).fetchone()[0]
+            return time_ns
+
+    def indexed_events(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedEvent]:
+        """Stream the indexed events that begin before the offset `before`, except the types in `without`."""
+        with _report_damage(self.path):
+            yield from frame_lookup.events_before(self._connection, number, before, without)
+
+    def captures(self) -> list[Capture]:
+        """Return the runs of the programs that recorded, in order."""
+        with _report_damage(self.path):
+            rows = self._connection.execute("SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")
+            return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
+
+    def findings(
+        self, exchange: int | None = None, after: TailPosition = _START, until: TailPosition | None = None
+    ) -> Iterator[Finding]:
+        """Stream the live findings in the order in which they were stored, or only those about one exchange.
+
+        `after` and `until` limit them to those that were stored between two positions.
+        """
+        last = _MAX_ID if until is None else until.finding
+        with _report_damage(self.path):
+            parameters = {"after": after.finding, "until": last, "exchange": exchange}
+            for row in self._connection.execute(_FINDINGS, parameters):
+                yield _read_finding(row)
+
+
+@contextmanager
+def _report_damage(path: Path) -> Iterator[None]:
+    """Turn the errors that a damaged or malicious file causes into a RecordingError."""
+    try:
+        yield
+    except (sqlite3.Error, ValueError, TypeError, KeyError, IndexError) as error:
+        raise RecordingError(f"{path} is damaged: {error}.") from error
+
+
+def _read_info(database: Database) -> RecordingInfo:
+    row = database.table("recording").get(1)
+    capture = next(iter(database.query("SELECT * FROM capture ORDER BY id DESC LIMIT 1")))
+    return RecordingInfo(
+        format=row["format"],
+        tool=capture["tool"],
+        upstream=row["upstream"],
+        started=datetime.fromtimestamp(row["started_unix_ns"] / 1e9, UTC),
+        ended_ns=capture["ended_ns"],
+        redacted=row["redacted"],
+        started_unix_ns=row["started_unix_ns"],
+    )
+
+
+def _read_finding(row: sqlite3.Row) -> Finding:
+    return Finding(
+        code=row["code"],
+        severity=Severity(row["severity"]),
+        side=Party(row["side"]),
+        exchange=row["exchange_id"],
+        event=row["event"],
+        sequence=row["sequence"],
+        byte_offset=row["byte_offset"],
+        time_ns=row["time_ns"],
+        message=row["message"],
+    )
