@@ -94,7 +94,7 @@ def _input_error(error: msgspec.ValidationError, value: object, type_: Any, sour
     if match["key"]:
         return source.error((*at, *inner), f"invalid key: {_plain_problem(problem, _MISSING, types)}")
     if (key := _key_of(problem, "Object contains unknown field ")) is not None:
-        return source.error((*at, *inner, key), f"unknown key{choices_hint(key, _keys(types))}")
+        return source.error((*at, *inner, key), f"unknown key{_tag_of(types)}{choices_hint(key, _keys(types))}")
     if (key := _key_of(problem, "Object missing required field ")) is not None:
         return source.error((*at, *inner), f"{key} is missing")
     return source.error((*at, *inner), _plain_problem(problem, found, types))
@@ -212,6 +212,13 @@ def _keys(types: Sequence[Any]) -> Iterator[str]:
             tag_field = type_.__struct_config__.tag_field
             yield from (tag_field,) if tag_field is not None else ()
             yield from type_.__struct_encode_fields__
+
+
+def _tag_of(types: Sequence[Any]) -> str:
+    """Which of the tagged structs a table is, for example ` where do = "drop"`."""
+    tags = {(each.__struct_config__.tag_field, each.__struct_config__.tag) for each in types if _is_struct(each)}
+    named = [f' where {tag_field} = "{tag}"' for tag_field, tag in tags if tag_field is not None]
+    return named[0] if len(tags) == len(named) == 1 else ""
 
 
 def _choices(types: Sequence[Any]) -> Iterator[str]:

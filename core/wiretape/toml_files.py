@@ -5,9 +5,11 @@ The tables are checked afterwards, by `wiretape.decode`.
 
 import re
 import tomllib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from wiretape.decode import Source
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.safe_text import printable
@@ -51,6 +53,13 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise InputError(f"{printable(name)} is not valid TOML: {problem}.") from None
     except RecursionError:
         raise InputError(f"{printable(name)} is nested too deeply.") from None
+
+
+def require_table_lists(document: Any, names: Iterable[str], source: Source) -> None:
+    """Raise InputError where a document has a single table `[name]` instead of a list `[[name]]`."""
+    for name in names:
+        if isinstance(document, Mapping) and isinstance(document.get(name), Mapping):
+            raise source.error((name,), f"expected a list of tables: write [[{name}]] instead of [{name}]")
 
 
 def is_toml_text(text: str) -> bool:

@@ -28,7 +28,7 @@ from wiretape_replay.common_options import (
     timing,
 )
 from wiretape_replay.control.control_access import loopback_url
-from wiretape_replay.faults import telling as told_faults
+from wiretape_replay.faults.dry_run import dry_run_lines
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
@@ -102,7 +102,7 @@ _outcome = option_group("What it comes to")
 @clients("--limits", is_flag=True, help="Count the published limits for each tenant (with --service: they are anyway).")
 @clients("--no-auth", is_flag=True, help="Ask for no key.")
 @faults_option
-@failing("--dry-run", is_flag=True, help="Serve nobody: list what the faults would hit.")
+@failing("--dry-run", is_flag=True, help="Do not serve: list what the faults would hit.")
 @judging_options
 @click.pass_context
 def replay(
@@ -146,7 +146,7 @@ def replay(
     if verify:
         ctx.exit(_verified(ctx, recording))
     if dry_run and fault_script is None:
-        raise InputError("--dry-run lists what the faults of a script would hit: give one with --faults FILE.")
+        raise InputError("--dry-run lists what a fault script would hit: add --faults FILE.")
     options = ReplayOptions(
         mode=mode,
         speed=speed,
@@ -163,7 +163,7 @@ def replay(
         repeat=repeat,
     )
     if dry_run:
-        for line in told_faults.dry_run(recording, options.script):
+        for line in dry_run_lines(recording, options.script):
             click.echo(line)
         return
     host, port = parse_address(listen)
@@ -228,8 +228,8 @@ def _summarise(playing: Replay) -> None:
         given = [stream for stream in playing.player.streamed if stream.refusal is None]
         served = f"{_count(len(given), 'stream')} and {served}"
     say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
-    for line in told_faults.summary(playing.faults):
-        say(line)
+    if (summary := playing.faults.summary()) is not None:
+        say(summary)
     streams = [f"  stream of session {shorten(session_id)}" for session_id in playing.unfollowed]
     exchanges = [f"  {entry.number:>5}  {shorten(f'{entry.method} {entry.target}')}" for entry in playing.unconsumed]
     if not streams and not exchanges:

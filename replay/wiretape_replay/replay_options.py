@@ -10,10 +10,9 @@ from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.safe_text import shorten
 from wiretape.toml import Table, TomlFile
-from wiretape.toml_files import is_toml_text
+from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.answers.settings import Service, service_in, treatment_of
-from wiretape_replay.faults.reading import for_mode, script_in
-from wiretape_replay.faults.script import Script
+from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.tape.matching import Matching, Order, Repeat
 
@@ -36,7 +35,7 @@ class ReplayOptions:
     """Start with all playheads paused."""
     playhead: str = "session"
     """`session`: one playhead per session; `connection`: one per stream that starts without a cursor."""
-    faults: "Script | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
+    faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
     """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
     service: "Service | Path | str | Mapping[str, Any] | None" = None
     """Keys, scopes, limits and workspaces: a file, its text, or the same as a dictionary."""
@@ -59,7 +58,7 @@ class ReplayOptions:
     matching: Matching = field(init=False, repr=False, compare=False)
     treatment: Service | None = field(init=False, repr=False, compare=False)
     """How requests are authenticated and limited; None: not at all."""
-    script: Script = field(init=False, repr=False, compare=False)
+    script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
 
     def __post_init__(self) -> None:
@@ -70,11 +69,13 @@ class ReplayOptions:
         service = self.service
         if service is not None and not isinstance(service, Service):
             service = service_in(toml_input("service", service))
+        script = fault_script(self.faults)
+        script.check_mode(self.mode)
         parsed = {
             "pace": PlaybackSpeed.of(self.speed),
             "matching": self._matching(),
             "treatment": treatment_of(service, self.mode, limits=self.limits, no_auth=self.no_auth),
-            "script": for_mode(fault_script(self.faults), self.mode),
+            "script": script,
         }
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
@@ -98,30 +99,37 @@ class ReplayOptions:
         )
 
 
-def fault_script(value: object) -> Script:
+def fault_script(value: object) -> FaultScript:
     """The faults given as a file, its text, a dictionary, one fault or a list of faults.  Raises InputError."""
     if value is None:
-        return Script()
-    if isinstance(value, Script):
+        return FaultScript()
+    if isinstance(value, FaultScript):
         return value
     if isinstance(value, Mapping) and "do" in value:
         value = [value]
     if isinstance(value, Sequence) and not isinstance(value, str):
         value = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in value]}
-    return script_in(toml_input("faults", value, ", or a list of faults"))
+    document, name = toml_document("faults", value, ", or a list of faults")
+    return decode_fault_script(document, name)
 
 
-def toml_input(option: str, value: object, more: str = "") -> Table:
-    """The TOML document that an option is given as a file, as text or as a dictionary.  Raises InputError.
+def toml_input(option: str, value: object) -> Table:
+    """The table of the TOML document that an option gives.  Raises InputError."""
+    document, name = toml_document(option, value)
+    return TomlFile(Path(name), document, {}).table()
 
-    `more` names what else the option accepts.
+
+def toml_document(option: str, value: object, more: str = "") -> tuple[Mapping[str, Any], str]:
+    """The TOML document that an option gives as a file, as text or as a dictionary, and what errors call it.
+
+    `more` names what else the option accepts.  Raises InputError.
     """
     if isinstance(value, str) and is_toml_text(value):
-        return TomlFile.of(value, Path(option)).table()
+        return parse_toml(value, option), option
     if isinstance(value, str | Path):
-        return TomlFile.load(Path(value)).table()
+        return read_toml(Path(value)), str(value)
     if isinstance(value, Mapping):
-        return TomlFile(Path(option), value, {}).table()
+        return value, option
     got = shorten(repr(value), 60)
     raise InputError(f"Invalid {option} {got}: expected a file, TOML text{',' if more else ' or'} a dictionary{more}.")
 

@@ -17,8 +17,8 @@ from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.handle import SessionHandle
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.control.wiring import operations_of
-from wiretape_replay.faults.injector import Faults
-from wiretape_replay.faults.performing import Faulty, FaultyLines
+from wiretape_replay.faults.fault_application import FaultApplier
+from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.front.server import Front
 from wiretape_replay.front.source import Source
 from wiretape_replay.judging.judge import Judge
@@ -41,7 +41,7 @@ class Replay:
     """Answers from recorded exchanges: all of them in tape mode, in session mode those that are no streams."""
     player: SessionPlayer | None
     """In session mode."""
-    faults: Faults
+    faults: FaultInjector
     """What went wrong so far, and how often."""
     control: PlayheadControl
     """Moves all playheads; what begins anew with `reset` is in its `on_reset`."""
@@ -97,15 +97,15 @@ async def serve_replay(
     Raises RecordingError for a file that cannot be played, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
-    faults, ids = Faults(options.script), RequestIds()
+    faults, ids = FaultInjector(options.script), RequestIds()
     token = new_token() if token is None else check_token(token)
-    faulty = FaultyLines(faults, ids, log)
+    applier = FaultApplier(faults, ids, log)
     with open_recording(recording_path) as recording:
         odd: list[str] = []
-        players = _players(recording, options, faulty=faulty, ids=ids, log=log, say=odd.append)
+        players = _players(recording, options, applier=applier, ids=ids, log=log, say=odd.append)
         guard = _guard(players, options, ids)
         source = players.source if guard is None else Guarded(guard, players.source, log)
-        front = Front(Faulty(faulty, source) if options.script.faults else source, log, judge, foreign(ids))
+        front = Front(applier.before(source), log, judge, foreign(ids))
         control = operations_of(players.drives, players.tape, players.session)
         control.on_reset.append(faults.rewind)
         if guard is not None:
@@ -141,7 +141,7 @@ def _players(
     recording: Recording,
     options: ReplayOptions,
     *,
-    faulty: FaultyLines,
+    applier: FaultApplier,
     ids: RequestIds,
     log: Callable[[str], None],
     say: Callable[[str], None],
@@ -160,7 +160,7 @@ def _players(
         holds=lambda exchange: not _is_stream_of(exchange, sessions),
         request_ids=ids,
     )
-    streams = SessionStreams(drives, ids, log, faulty)
+    streams = SessionStreams(drives, ids, log, applier)
     player = SessionPlayer(sessions, known=find_session_ids(recording), others=tape, streams=streams)
     return _Players(player, tape, drives)
 

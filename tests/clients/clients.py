@@ -28,8 +28,7 @@ from wiretape.observations import (
 from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
 from wiretape_replay.answers.settings import Service
-from wiretape_replay.faults.reading import read_script
-from wiretape_replay.faults.script import Script
+from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
@@ -233,20 +232,20 @@ def record(path: Path, connections: Sequence[tuple[Sequence[bytes], Ending]]) ->
     return path
 
 
-def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Script, list[str]]:
+def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, FaultScript, list[str]]:
     """A recording and a fault script by which the first connection breaks after event `after`, and the ids."""
     chunks, ids = stream(events)
     if how == "end":
         cut = 1 + after * 4
         connections = [(chunks[:cut], Ending.COMPLETE), (chunks[cut:], Ending.CLIENT_CLOSED)]
-        return record(folder / f"{how}-{after}.db", connections), Script(), ids
+        return record(folder / f"{how}-{after}.db", connections), FaultScript(), ids
     script = f'[[fault]]\ndo = "{how}"\nafter = {{ sequence = {after} }}\ntimes = 1\n'
     written = folder / f"{how}-{after}.toml"
     written.write_text(script, "utf-8")
-    return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), read_script(written), ids
+    return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), read_fault_script(written), ids
 
 
-def served(path: Path, script: Script) -> AbstractAsyncContextManager[Replay]:
+def served(path: Path, script: FaultScript) -> AbstractAsyncContextManager[Replay]:
     """Play it to clients that may have no key: a browser's EventSource cannot send one."""
     return serve_replay(path, ReplayOptions(faults=script, service=Service(authentication=False)))
 

@@ -61,7 +61,10 @@ class Script(msgspec.Struct, forbid_unknown_fields=True, rename="kebab"):
         ({"fault": [{"do": "dorp"}]}, "fault[0].do: expected one of drop, delay, got 'dorp'; did you mean drop?"),
         ({"fault": [{}]}, "fault[0]: do is missing."),
         ({"fault": [{"do": "drop"}, {"do": "delay"}]}, "fault[1]: retry-after is missing."),
-        ({"fault": [{"do": "drop", "ofset": 1}]}, "fault[0].ofset: unknown key; did you mean offset?"),
+        (
+            {"fault": [{"do": "drop", "ofset": 1}]},
+            'fault[0].ofset: unknown key where do = "drop"; did you mean offset?',
+        ),
         ({"fault": [{"do": "drop", "offset": 0}]}, "fault[0].offset: expected a whole number of at least 1, got 0."),
         ({"fault": [{"do": "drop", "offset": True}]}, "fault[0].offset: expected a whole number, got true."),
         (

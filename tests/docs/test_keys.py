@@ -9,8 +9,7 @@ import pytest
 
 from wiretape.config import ConfigTable, load_config
 from wiretape.toml import Table
-from wiretape_replay.faults.kinds import KINDS as FAULTS
-from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 from wiretape_replay.service.assumptions import load_setup
 from wiretape_replay.service.scenario.kinds import KINDS as STEPS
 from wiretape_replay.service.scenario.reading import read_scenario
@@ -36,7 +35,7 @@ def keys_of(type_: type[msgspec.Struct]) -> Iterator[str]:
 
 FILES = {
     "wiretape.toml": (load_config, ["report.md"], tuple(keys_of(ConfigTable))),
-    "a fault script": (read_script, ["faults.md"], FAULTS),
+    "a fault script": (read_fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
     "a scenario": (read_scenario, ["scenarios.md"], STEPS),
     "a service": (load_setup, ["service.md", "assumptions.md"], ()),
 }

@@ -25,7 +25,7 @@ from wiretape.config import load_config
 from wiretape.recording import open_recording
 from wiretape_inspect.report import baseline
 from wiretape_proxy.settings import OPTIONS
-from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.fault_script import read_fault_script
 from wiretape_replay.service.assumptions import load_setup
 from wiretape_replay.service.scenario.reading import read_scenario
 
@@ -48,7 +48,8 @@ ELSEWHERE = {
     ("docs/control.md", "json"): "tests/replay/test_control_page.py",
     ("docs/control.md", "python"): CODE,
     ("docs/datasette.md", "text"): TOLD,
-    ("docs/faults.md", "python"): "tests/replay/test_faults_page.py",
+    ("docs/faults.md", "python"): "tests/replay/test_fault_page.py",
+    ("docs/faults.md", "text"): "tests/replay/test_fault_page.py",
     ("docs/filter.md", "text"): TOLD,
     ("docs/guides/judge-your-service.md", "yaml"): GUIDES,
     ("docs/guides/test-your-client.md", "pytest"): GUIDES,
@@ -77,13 +78,13 @@ NOT_TRIED = {
 }
 READERS = {
     "docs/assumptions.md": load_setup,
-    "docs/faults.md": read_script,
+    "docs/faults.md": read_fault_script,
     "docs/guides/judge-your-service.md": load_config,
     "docs/report.md": load_config,
     "docs/scenarios.md": read_scenario,
     "docs/serve.md": load_setup,
     "docs/service.md": load_setup,
-    "docs/testing.md": read_script,
+    "docs/testing.md": read_fault_script,
 }
 """What reads the TOML of a page."""
 BUILTIN = {".", "export", "head", "trap", "kill"}

@@ -1,20 +1,18 @@
-"""Requests, steps, seeks and faults in any order, against a simple model of what goes over the wire.
+"""Requests, steps, seeks and faults in any order, against a simple model of the bytes on the wire.
 
-What session mode is made of, without sockets: a log, a playhead, followers, and the faults that change what is sent.
+The parts of session mode without sockets: a log, a playhead, readers of the log, and faults.
 """
 
 import math
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from wiretape.toml import TomlFile
-from wiretape_replay.faults.actions import Drop, Mark, Reply, Reset, Write
-from wiretape_replay.faults.injector import Faults
-from wiretape_replay.faults.reading import script_in
+from wiretape_replay.faults.fault_script import decode_fault_script
+from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.faults.instructions import CloseConnection, LogFault, ResetConnection, Send, SendError
 from wiretape_replay.front.asked import NO_BODY, Asked
 from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.playhead import Playhead, Step
@@ -38,7 +36,7 @@ def logs(draw):
 
 @st.composite
 def faults(draw):
-    """At most one of each: an error instead of a stream, a reset before, a doubled, and a drop behind an event."""
+    """At most one of each: an error for a stream; a reset before, a duplicate of, a drop after an event."""
     chosen = []
     for do, moment in (("error", None), ("reset", "before"), ("duplicate", "at"), ("drop", "after")):
         if draw(st.booleans()):
@@ -54,19 +52,8 @@ def faults(draw):
     return chosen
 
 
-def toml(chosen):
-    def said(value):
-        if isinstance(value, dict):
-            return "{" + ", ".join(f"{key} = {said(inner)}" for key, inner in value.items()) + "}"
-        return f'"{value}"' if isinstance(value, str) else str(value)
-
-    return "".join(
-        "[[fault]]\n" + "".join(f"{key} = {said(value)}\n" for key, value in fault.items()) for fault in chosen
-    )
-
-
 class Connection:
-    """A stream in earnest and in the model."""
+    """A stream, and its model."""
 
     def __init__(self, follower, stream_faults):
         self.follower, self.faults = follower, stream_faults
@@ -81,12 +68,12 @@ class Faulted(RuleBasedStateMachine):
         self.entries, self.chosen = entries, chosen
         self.log = SessionLog("s1", entries)
         self.playhead = Playhead(self.log, speed=speed, paused=True)
-        self.faults = Faults(script_in(TomlFile.of(toml(chosen), Path("faults.toml")).table()))
+        self.faults = FaultInjector(decode_fault_script({"fault": chosen}, "faults.toml"))
         self.open, self.asked = [], 0
         self.done, self.before = [0] * len(chosen), [0] * len(chosen)
 
     def hits(self, do, matches):
-        """Whether the fault that does this, if there is one, is done once more."""
+        """Whether the fault with this action, if there is one, is applied again."""
         for number, fault in enumerate(self.chosen):
             if fault["do"] == do and matches(fault) and self.done[number] < fault.get("times", math.inf):
                 self.done[number] += 1
@@ -94,7 +81,7 @@ class Faulted(RuleBasedStateMachine):
         return False
 
     def in_all(self):
-        """How often each fault was done, before resets too."""
+        """How often each fault was applied, before resets too."""
         return [before + done for before, done in zip(self.before, self.done, strict=True)]
 
     @rule(cursor=st.none() | st.integers(0, 15))
@@ -102,9 +89,9 @@ class Faulted(RuleBasedStateMachine):
         sent = None if cursor is None else f"e{cursor}"
         self.asked += 1
         headers = () if sent is None else (("Last-Event-ID", sent),)
-        injection = self.faults.request(Asked("GET", TARGET, NO_BODY, headers))
+        injection = self.faults.inject(Asked("GET", TARGET, NO_BODY, headers))
         refused = self.hits("error", lambda fault: fault["connection"] == self.asked)
-        assert any(isinstance(action, Reply) for action in injection.before) == refused
+        assert any(isinstance(action, SendError) for action in injection.before) == refused
         if refused:
             return
         known = {entry.id for entry in self.entries[: self.playhead.place]} - {None}
@@ -125,7 +112,7 @@ class Faulted(RuleBasedStateMachine):
 
     @rule()
     def rewind(self):
-        """What control does in a reset."""
+        """What a reset by control does."""
         self.faults.rewind()
         self.playhead.reset(0, paused=True)
         self.open.clear()
@@ -143,15 +130,15 @@ class Faulted(RuleBasedStateMachine):
             self.send(connection, entry)
 
     def send(self, connection, entry):
-        actions = [Write(entry.data)] if connection.faults is None else connection.faults.entry(entry)
+        actions = [Send(entry.data)] if connection.faults is None else connection.faults.apply(entry)
         for action in actions:
-            if isinstance(action, Write):
+            if isinstance(action, Send):
                 connection.wire += action.data
-            elif not isinstance(action, Mark):
+            elif not isinstance(action, LogFault):
                 connection.over = type(action)
 
     def expect(self, connection, entry):
-        """The model: what a person who reads the script would say."""
+        """The model: what a person who reads the script expects."""
         if entry.type is None:
             connection.model_wire += entry.data
             return
@@ -164,11 +151,11 @@ class Faulted(RuleBasedStateMachine):
             )
 
         if self.hits("reset", at("before")):
-            connection.model_over = Reset
+            connection.model_over = ResetConnection
             return
         connection.model_wire += entry.data * (2 if self.hits("duplicate", at("at")) else 1)
         if self.hits("drop", at("after")):
-            connection.model_over = Drop
+            connection.model_over = CloseConnection
 
     @invariant()
     def the_wire_carries_what_the_script_says(self):
@@ -178,7 +165,7 @@ class Faulted(RuleBasedStateMachine):
     @invariant()
     def faults_are_counted(self):
         if hasattr(self, "faults"):
-            assert list(self.faults.done.values()) == self.in_all()
+            assert list(self.faults.counts.values()) == self.in_all()
 
 
 TestFaulted = Faulted.TestCase

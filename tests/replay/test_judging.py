@@ -21,7 +21,7 @@ from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.answers.settings import Service
-from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.fault_script import read_fault_script
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.reports import Wanted
@@ -155,7 +155,7 @@ async def test_the_service_is_not_blamed_for_what_a_fault_does(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "twice"\ndo = "duplicate"\nat = { sequence = 2 }\n')
     judge = Judge()
-    async with judged(run, judge, faults=read_script(script)) as client:
+    async with judged(run, judge, faults=read_fault_script(script)) as client:
         await read(client, events=4)
     assert not judge.blame.service
     assert judge.blame.injected
@@ -168,7 +168,7 @@ async def test_only_what_comes_after_a_fault_is_put_down_to_it(reel, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
     judge = Judge()
-    async with judged(reel.close(), judge, faults=read_script(script)) as client:
+    async with judged(reel.close(), judge, faults=read_fault_script(script)) as client:
         await read(client)
     assert codes(judge.blame.service.kept) == ["EVT004"]
     assert [(finding.event, fault) for finding, fault in judge.blame.faults] == [(3, "cut")]
@@ -178,7 +178,7 @@ async def test_a_client_is_blamed_for_what_it_does_after_a_fault(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\ntimes = 1\n')
     judge = Judge()
-    async with judged(run, judge, faults=read_script(script)) as client:
+    async with judged(run, judge, faults=read_fault_script(script)) as client:
         assert (await read(client)).count(b"\n\n") == 2
         await read(client)
     assert codes(judge.blame.client.kept) == ["CLI002"]

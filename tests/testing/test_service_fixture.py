@@ -119,7 +119,7 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         ("'run = [{ }]'", "scenario, line 1: run: steps needs a step at least, as in steps = "),
         ("'[[runs]]'", "scenario, line 1: runs: there is no such key, did you mean run?"),
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario, line 3: run.steps: it has to be a list of steps"),
-        ("service='keys = 1'", "service, line 1: keys: it has to be an array of tables, each under [[keys]]."),
+        ("service='keys = 1'", "service: keys: it has to be an array of tables, each under [[keys]]."),
         ("service={'key': []}", "service: key: there is no such setting, did you mean keys?"),
         ("seed='x'", "Invalid seed 'x': expected a whole number."),
         ("data=7", "Invalid data 7: expected a file."),

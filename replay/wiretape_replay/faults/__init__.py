@@ -1,1 +1,1 @@
-"""Faults by script: what goes wrong, where, and how often.  All but `performing` is pure."""
+"""Fault injection by script.  All of it is pure, except `fault_application` and `dry_run`."""

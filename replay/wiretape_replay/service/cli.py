@@ -22,7 +22,6 @@ from wiretape_replay.common_options import (
     serving,
     timing,
 )
-from wiretape_replay.faults import telling as told_faults
 from wiretape_replay.judging.hearing import Hearing
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.judging.telling import fails
@@ -141,6 +140,6 @@ async def _serve(
         await served.broken.wait()
     sessions, streams = len(served.sessions.by_id), len(served.streams.streamed)
     say(f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}.")
-    for line in told_faults.summary(served.faults):
-        say(line)
+    if (summary := served.faults.summary()) is not None:
+        say(summary)
     return served

@@ -7,7 +7,7 @@ from typing import Any
 
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.script import Script
+from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.replay_options import check_choice, fault_script, toml_input
 from wiretape_replay.service.assumptions import Setup, default_setup, setup_in
 
@@ -26,12 +26,12 @@ class ServeOptions:
     """File that stores sessions and events; None: a temporary file."""
     service: "Setup | Path | str | Mapping[str, Any] | None" = None
     """Keys, scopes, limits and assumptions: a file, its text, or the same as a dictionary."""
-    faults: "Script | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
+    faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
     """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
 
     setup: Setup = field(init=False, repr=False, compare=False)
     """The service settings, parsed."""
-    script: Script = field(init=False, repr=False, compare=False)
+    script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
 
     def __post_init__(self) -> None:

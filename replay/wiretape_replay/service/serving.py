@@ -19,8 +19,8 @@ from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.control_state import Requests
 from wiretape_replay.control.handle import SessionHandle
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.injector import Faults
-from wiretape_replay.faults.performing import Faulty, FaultyLines
+from wiretape_replay.faults.fault_application import FaultApplier
+from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.front.server import Front
 from wiretape_replay.judging.judge import Judge
 from wiretape_replay.service.assumptions import Setup
@@ -53,7 +53,7 @@ class Service:
     scenario: Scenario
     sessions: Sessions
     streams: SessionStreams
-    faults: Faults
+    faults: FaultInjector
     control: PlayheadControl
     """Moves the playheads of the sessions."""
     token: str
@@ -111,9 +111,9 @@ async def serve_scenario(
 
         sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
-        faults = Faults(options.script)
-        faulty = FaultyLines(faults, ids, log)
-        streams = SessionStreams(drives, ids, log, faulty)
+        faults = FaultInjector(options.script)
+        applier = FaultApplier(faults, ids, log)
+        streams = SessionStreams(drives, ids, log, applier)
         guard = Guard(options.setup.service, ids.next)
         source = ScenarioSource(
             Doing(sessions, options.setup.assumed),
@@ -125,7 +125,7 @@ async def serve_scenario(
         )
         guarded = Guarded(guard, source, log, clock.now_ns)
         strange = foreign(ids, lambda target: find(options.setup.assumed.routes, "", target).allowed)
-        front = Front(Faulty(faulty, guarded) if options.script.faults else guarded, log, judge, strange)
+        front = Front(applier.before(guarded), log, judge, strange)
         control = _control(sessions, streams, faults, guard)
         ControlApi(control, token).attach(front.app)
         try:
@@ -197,7 +197,7 @@ def _key(setup: Setup) -> str:
     return next((key for key, known in keys.items() if known.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: Sessions, streams: SessionStreams, faults: Faults, guard: Guard) -> PlayheadControl:
+def _control(sessions: Sessions, streams: SessionStreams, faults: FaultInjector, guard: Guard) -> PlayheadControl:
     """What can be done to it while it runs."""
 
     def requests() -> Requests:

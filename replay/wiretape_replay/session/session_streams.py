@@ -9,7 +9,7 @@ from wiretape.observations import header
 from wiretape.safe_text import shorten
 from wiretape_replay.answers.envelope import envelope
 from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.faults.performing import FaultyLines
+from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.front.asked import Asked
 from wiretape_replay.front.line import Line
 from wiretape_replay.session.connected import Connected
@@ -40,7 +40,7 @@ class SessionStreams:
         drives: Playheads,
         request_ids: RequestIds,
         log: Callable[[str], None],
-        faulty: FaultyLines | None = None,
+        faulty: FaultApplier | None = None,
     ) -> None:
         """`log` takes a line for each request.  `faulty` says which streams are sent with faults."""
         self.drives = drives

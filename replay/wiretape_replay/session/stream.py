@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import islice, takewhile
 
 from wiretape.observations import Ending
-from wiretape_replay.faults.performing import FaultyStream
+from wiretape_replay.faults.fault_application import FaultyStream
 from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
 from wiretape_replay.session.follower import Follower
 from wiretape_replay.session.idle_timer import IdleTimer

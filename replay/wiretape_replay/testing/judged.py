@@ -99,7 +99,7 @@ class JudgedReplay(Heard):
     @property
     def faults_done(self) -> dict[str, int]:
         """How often each fault was done so far, by its name."""
-        return self._running.replay.faults.done
+        return self._running.replay.faults.counts
 
     def wrong(self) -> str | None:
         """What a test fails by: findings with their report, and requests without a match; None when all is well so far.

@@ -49,7 +49,7 @@ class JudgedService(Heard):
     @property
     def faults_done(self) -> dict[str, int]:
         """How often each fault was done so far, by its name."""
-        return self._running.service.faults.done
+        return self._running.service.faults.counts
 
     def wrong(self) -> str | None:
         """What a test fails by, with its report; None when all is well so far."""

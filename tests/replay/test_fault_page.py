@@ -1,16 +1,17 @@
-"""The page about faults: each of its examples is played."""
+"""The page about faults: each of its examples is run."""
 
 import re
 import textwrap
 from pathlib import Path
+from typing import get_args
 
 import httpx
 import orjson
 import pytest
 
+from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.faults.kinds import KINDS
-from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.fault_script import Fault, read_fault_script
 
 PAGE = (Path(__file__).parents[2] / "docs" / "faults.md").read_text("utf-8")
 SCRIPTS = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -35,11 +36,11 @@ def recording(reel):
 
 
 @pytest.mark.parametrize("text", SCRIPTS, ids=[str(number) for number in range(1, len(SCRIPTS) + 1)])
-def test_every_example_does_what_it_says(recording, serve, call, tmp_path, text):
-    """Every fault that is not left to chance is done by the requests of one client."""
+def test_every_example_is_applied(recording, serve, call, tmp_path, text):
+    """The requests of one client are enough for every fault without a probability."""
     path = tmp_path / "faults.toml"
     path.write_text(text, "utf-8")
-    script = read_script(path)
+    script = read_fault_script(path)
     replay = serve(recording, mode="session", playhead="connection", faults=script)
     for cursor in ("", "", "Last-Event-ID: evt_12\r\n"):
         client = call(replay.url)
@@ -54,17 +55,20 @@ def test_every_example_does_what_it_says(recording, serve, call, tmp_path, text)
         assert client.read().how == "closed"
 
     certain = [fault.name for fault in script.faults if fault.probability == 1]
-    assert all(replay.faults.done[name] for name in certain), replay.faults.done
+    assert all(replay.faults.counts[name] for name in certain), replay.faults.counts
 
 
 def test_the_page_has_an_example_of_each_fault():
-    assert {str(do) for do in KINDS} == set(re.findall(r'^do = "(.*)"', "\n".join(SCRIPTS), re.MULTILINE))
+    actions = {fault.__struct_config__.tag for fault in get_args(Fault)}
+    assert actions == set(re.findall(r'^do = "(.*)"', "\n".join(SCRIPTS), re.MULTILINE))
 
 
-def test_the_page_names_each_key():
-    keys = {key for kind in KINDS.values() for key in (*kind.keys, *kind.moments)}
-    assert {key for key in keys if f"`{key}`" not in PAGE} <= {"seconds", "offset", "copies", "by", "pause"}
-    assert {key for key in keys if key not in PAGE} == set()
+def test_the_example_of_an_error_is_current(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("faults.toml").write_text(SCRIPTS[0] + "\ntimse = 2\n", "utf-8")
+    with pytest.raises(InputError) as caught:
+        read_fault_script(Path("faults.toml"))
+    assert f"\nError: {caught.value.message}\n" in PAGE
 
 
 async def test_the_example_in_python_works(recording, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""Faults on the wire: what a client sees of a recording that is played with a script."""
+"""Faults on the wire: what a client receives from a replay with a fault script."""
 
 import re
 
@@ -10,7 +10,7 @@ from wiretape.cli import wiretape
 from wiretape.contract import ERROR_CODES
 from wiretape.errors import InputError
 from wiretape.observations import Ending
-from wiretape_replay.faults.reading import read_script
+from wiretape_replay.faults.fault_script import read_fault_script
 
 KEY = "Authorization: Bearer k\r\n"
 STREAM = "/v1/sessions/s1/events/stream"
@@ -38,14 +38,14 @@ def script(tmp_path):
     def _script(text):
         path = tmp_path / "faults.toml"
         path.write_text(text, "utf-8")
-        return read_script(path)
+        return read_fault_script(path)
 
     return _script
 
 
 @pytest.fixture
 def play(recording, script, serve):
-    """Serve the recording in session mode with a script; `lines` are what was logged."""
+    """Serve the recording with a script; `lines` holds the log lines by URL."""
 
     def _play(text, mode="session", **options):
         lines = []
@@ -60,7 +60,7 @@ def play(recording, script, serve):
 
 @pytest.fixture
 def stream(call):
-    """What a client gets that asks for the stream."""
+    """What a client receives when it requests the stream."""
 
     def _stream(url, cursor=None, staying=None):
         client = call(url)
@@ -81,7 +81,7 @@ def cancel(call):
 
 
 def chunks(body):
-    """The data of each HTTP chunk; what is not a whole chunk may not be there."""
+    """The data of each HTTP chunk; every chunk has to be complete."""
     found = []
     while body:
         size, _, body = body.partition(b"\r\n")
@@ -161,7 +161,7 @@ ON_EVENTS = {
 
 
 @pytest.mark.parametrize(("text", "sent", "how"), ON_EVENTS.values(), ids=ON_EVENTS)
-def test_a_fault_of_events_is_seen_on_the_wire(play, stream, text, sent, how):
+def test_a_fault_of_events_changes_the_wire(play, stream, text, sent, how):
     seen = stream(play(text).url)
     assert seen.how == how
     assert chunks(seen.body) == sent
@@ -175,7 +175,7 @@ def test_a_stalled_stream_sends_nothing_more_and_stays_open(play, call):
     assert (rest.data, rest.how) == (b"", "open")
 
 
-def test_a_turned_bit_is_the_same_in_every_run(play, stream):
+def test_a_flipped_bit_is_the_same_in_every_run(play, stream):
     text = fault("corrupt", at="{ sequence = 2 }", count=3)
     one, other, another = (stream(play(seed + text).url).data for seed in ("seed = 1\n", "seed = 1\n", "seed = 2\n"))
     assert one == other != another
@@ -183,16 +183,16 @@ def test_a_turned_bit_is_the_same_in_every_run(play, stream):
     assert TWO not in one
 
 
-def test_what_is_done_is_logged_and_counted(play, stream):
+def test_applied_faults_are_logged_and_counted(play, stream):
     replay = play(fault("drop", name='"late"', after="{ sequence = 2 }", times=1))
     assert stream(replay.url).how == "closed"
     text = "Fault late: drop after event 2, message.completed, sequence 2 (session s1, connection 1)"
     assert text in play.lines[replay.url]
-    assert replay.faults.done == {"late": 1}
+    assert replay.faults.counts == {"late": 1}
 
 
-def test_a_client_that_comes_back_gets_everything_once(play, stream):
-    """The stream is dropped after each event in turn; the cursor is that of the last event received."""
+def test_a_client_that_reconnects_gets_every_event_once(play, stream):
+    """The stream is dropped after each event in turn; the cursor is the last event received."""
     replay = play(fault("drop", after='{ type = "*" }'))
     got, cursor = [], None
     while len(got) < 4:
@@ -202,14 +202,14 @@ def test_a_client_that_comes_back_gets_everything_once(play, stream):
     assert got == FRAMES
 
 
-def test_a_fault_can_wait_for_a_later_connection(play, stream):
+def test_a_fault_can_apply_to_a_later_connection(play, stream):
     replay = play(fault("drop", after="{ event = 1 }", connection=2), playhead="connection")
     assert chunks(stream(replay.url).body) == FRAMES
     assert chunks(stream(replay.url).body) == FRAMES[:1]
     assert chunks(stream(replay.url).body) == FRAMES
 
 
-def test_a_stalled_stream_does_not_hold_up_others(play, call, stream):
+def test_a_stalled_stream_does_not_stall_others(play, call, stream):
     replay = play(fault("stall", after="{ event = 1 }", connection=1), playhead="connection")
     waiting = call(replay.url)
     waiting.ask(extra=KEY)
@@ -226,7 +226,7 @@ BEFORE_ANSWERS = {
 
 @pytest.mark.parametrize("mode", ["session", "tape"])
 @pytest.mark.parametrize(("text", "how"), BEFORE_ANSWERS.values(), ids=BEFORE_ANSWERS)
-def test_an_answer_does_not_come(play, stream, cancel, mode, text, how):
+def test_a_fault_replaces_the_response(play, stream, cancel, mode, text, how):
     replay = play(text, mode)
     staying = b"" if how == "open" else None
     for seen in (stream(replay.url, staying=staying), cancel(replay.url, staying)):
@@ -234,13 +234,13 @@ def test_an_answer_does_not_come(play, stream, cancel, mode, text, how):
 
 
 @pytest.mark.parametrize("mode", ["session", "tape"])
-def test_a_late_answer_is_the_same_answer(play, cancel, mode):
+def test_a_delayed_response_has_the_same_bytes(play, cancel, mode):
     assert cancel(play(fault("delay", seconds=0.01), mode).url).data == cancel(play("", mode).url).data
 
 
 @pytest.mark.parametrize("mode", ["session", "tape"])
 @pytest.mark.parametrize("code", ERROR_CODES)
-def test_every_error_is_answered_with_its_status(play, cancel, mode, code):
+def test_every_error_has_its_status(play, cancel, mode, code):
     seen = cancel(play(fault("error", code=f'"{code}"', operation='"cancel"'), mode).url)
     error = orjson.loads(seen.body)["error"]
     assert seen.head.startswith(b"HTTP/1.1 %d " % ERROR_CODES[code].status)
@@ -258,32 +258,32 @@ def test_a_busy_session_names_its_run(play, cancel):
     ]
 
 
-def test_a_limit_says_how_long_to_wait(play, cancel):
+def test_a_rate_limit_names_the_time_to_wait(play, cancel):
     seen = cancel(play(fault("error", code='"RATE_LIMITED"', limit='"runs"', retry_after=3)).url)
     assert b"\r\nRetry-After: 3\r\n" in seen.head
     assert orjson.loads(seen.body)["error"]["details"] == {"limit": 60, "window_seconds": 60, "retry_after": 3}
 
 
-def test_errors_of_validation_say_what_is_wrong(play, cancel):
+def test_validation_errors_have_reasons(play, cancel):
     text = fault("error", code='"tool_result_invalid"', reasons='[{ path = "a", reason = "b" }]')
     assert orjson.loads(cancel(play(text).url).body)["error"]["details"] == [{"path": "a", "reason": "b"}]
     (reason,) = orjson.loads(cancel(play(fault("error", code='"tool_input_invalid"')).url).body)["error"]["details"]
     assert reason.keys() == {"path", "reason"}
 
 
-def test_an_error_once_is_followed_by_the_recorded_answer(play, cancel):
+def test_an_error_that_happens_once_is_followed_by_the_recorded_response(play, cancel):
     replay = play(fault("error", code='"RATE_LIMITED"', times=1))
     assert cancel(replay.url).head.startswith(b"HTTP/1.1 429 ")
     assert cancel(replay.url).head.startswith(b"HTTP/1.1 200 ")
 
 
-def test_a_fault_comes_before_the_guard(play, call):
+def test_faults_come_before_authentication(play, call):
     client = call(play(fault("error", code='"SANDBOX_PROVISION_FAILED"')).url)
     client.ask(extra="Connection: close\r\n")
     assert client.read().head.startswith(b"HTTP/1.1 503 ")
 
 
-def test_a_known_cursor_expires(play, stream, call):
+def test_a_named_cursor_expires(play, stream, call):
     replay = play(fault("expire-cursor", cursor='"e2"'))
     assert chunks(stream(replay.url).body) == FRAMES
     client = call(replay.url)
@@ -297,11 +297,11 @@ def test_a_known_cursor_expires(play, stream, call):
 
 
 def test_tape_mode_refuses_faults_of_events(play):
-    with pytest.raises(InputError, match="The fault fault-1 is done to events of streams, and tape mode"):
+    with pytest.raises(InputError, match="The fault fault-1 applies to events of streams, and tape mode"):
         play(fault("drop", after="{ event = 1 }"), "tape")
 
 
-def test_a_script_that_hits_nothing_changes_no_byte(recording, play, serve, stream):
+def test_a_script_that_hits_nothing_changes_no_bytes(recording, play, serve, stream):
     elsewhere = fault("drop", after="{ sequence = 99 }") + "\n" + fault("drop", operation='"resume"')
     assert stream(play(elsewhere).url).data == stream(serve(recording, mode="session").url).data
 
@@ -319,7 +319,7 @@ def run(recording, tmp_path):
     return _run
 
 
-def test_a_dry_run_lists_what_would_be_hit(run):
+def test_the_command_lists_what_a_dry_run_would_hit(run):
     text = fault("drop", after="{ sequence = 2 }", times=1) + "\n"
     text += fault("error", code='"RATE_LIMITED"', operation='"cancel"', probability=0.5)
     result = run(text, "--dry-run")
@@ -335,13 +335,13 @@ def test_a_dry_run_lists_what_would_be_hit(run):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("[[fault]]", ["--dry-run"], "faults.toml, line 1: fault: do is missing."),
-        ("seeed = 1", [], "faults.toml, line 1: seeed: there is no such key, did you mean seed?"),
+        ("[[fault]]", ["--dry-run"], "faults.toml: fault[0]: do is missing."),
+        ("seeed = 1", [], "faults.toml: seeed: unknown key; did you mean seed?"),
         (fault("drop", after="{}"), ["--mode", "tape", "--dry-run"], "--mode session."),
         (fault("drop", after="{}"), ["--mode", "tape", "--listen", "127.0.0.1:0"], "--mode session."),
     ],
 )
-def test_a_script_that_cannot_be_is_one_sentence(run, text, options, message):
+def test_an_invalid_script_is_a_usage_error(run, text, options, message):
     result = run(text, *options)
     assert result.exit_code == 2
     assert result.stdout == ""
@@ -354,5 +354,5 @@ def test_a_dry_run_needs_a_script(recording):
     result = CliRunner().invoke(wiretape, ["replay", str(recording), "--dry-run"])
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: --dry-run lists what the faults of a script would hit: give one with --faults FILE.\n",
+        "Error: --dry-run lists what a fault script would hit: add --faults FILE.\n",
     )

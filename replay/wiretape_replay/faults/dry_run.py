@@ -1,0 +1,135 @@
+"""List what a fault script would hit in a recording, without serving it (`--dry-run`)."""
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from wiretape.contract import STREAM
+from wiretape.recording import open_recording
+from wiretape.safe_text import shorten
+from wiretape_replay.faults.event_mutation import can_mutate
+from wiretape_replay.faults.fault_labels import action_label, position_label, requests_label
+from wiretape_replay.faults.fault_script import EventFilter, Fault, FaultScript, Position, Reorder, as_tuple
+from wiretape_replay.faults.instructions import Send
+from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
+from wiretape_replay.session.session_log import SessionLog
+
+_MOST_LISTED = 20
+"""How many events the listing names for each fault."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """An event, or all requests of a kind, that a fault would hit."""
+
+    fault: str
+    is_certain: bool
+    """False where the fault has a probability."""
+    session: str | None
+    """None: any."""
+    place: int | None = None
+    """Of the event on the log of its session; None for a whole response."""
+    type: str | None = None
+    sequence: int | None = None
+    text: str = ""
+    """Where it is, for people."""
+
+
+def dry_run_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
+    """The lines of a dry run.  Raises RecordingError."""
+    with open_recording(recording_path) as recording:
+        # Oddities of the recording are reported when it is replayed.
+        sessions = build_sessions(recording, lambda _: None)
+        logs = {name: session.log for name, session in sessions.items()}
+        yield from list_hits(script, logs, find_session_ids(recording))
+
+
+def list_hits(
+    script: FaultScript, logs: Mapping[str, SessionLog], other_sessions: Collection[str] = ()
+) -> Iterator[str]:
+    """Lines for people about what would be hit.  `other_sessions` are those of the recording without a log."""
+    if not script.faults:
+        yield "The script has no faults."
+    for fault in script.faults:
+        yield f"{shorten(fault.name, 60)}: {action_label(fault)}{_limits_label(fault, logs)}"
+        hits = list(_find_hits(fault, logs))
+        for hit in hits[:_MOST_LISTED]:
+            yield f"  {'' if hit.is_certain else 'may: '}{hit.text}"
+        if len(hits) > _MOST_LISTED:
+            yield f"  and {len(hits) - _MOST_LISTED} more"
+        if not hits:
+            yield "  hits nothing in this recording"
+        for session in as_tuple(fault.session):
+            if session not in logs and session not in other_sessions:
+                yield f"  this recording has no session {shorten(session, 60)}"
+
+
+def find_hits(script: FaultScript, logs: Mapping[str, SessionLog]) -> list[Hit]:
+    """What would be hit if the stream of each session were requested once, with deltas, from its beginning.
+
+    The sessions come in the order of `logs`.  A fault on later connections is listed as if they began there as well.
+    Events after a fault that ends a stream are listed too, because clients reconnect.
+    """
+    return [hit for fault in script.faults for hit in _find_hits(fault, logs)]
+
+
+def _find_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+    if fault.events is None:
+        return _response_hits(fault, logs)
+    # With a probability, any event may be among those that are hit.
+    most = fault.skip + fault.times if fault.times is not None and fault.probability == 1 else None
+    return islice(_event_hits(fault, fault.events, logs), fault.skip, most)
+
+
+def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+    position = fault.position or Position.BEFORE
+    for session, log in logs.items():
+        if fault.session and session not in as_tuple(fault.session):
+            continue
+        number = 0
+        for place, entry in enumerate(log.entries):
+            number += entry.is_event
+            if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
+                continue
+            where = f"{position_label(position, entry)}{_connections_label(fault)}"
+            text = f"session {shorten(session, 60)}, place {place}: {where}"
+            yield Hit(fault.name, fault.probability == 1, session, place, entry.type, entry.sequence, text)
+
+
+def _response_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+    for session in as_tuple(fault.session) or (None,):
+        if session is not None and session not in logs and _is_for_streams(fault):
+            continue
+        of = f" of session {shorten(session, 60)}" if session is not None else ""
+        text = f"{requests_label(fault)}{of}{_connections_label(fault)}"
+        yield Hit(fault.name, fault.probability == 1, session, text=text)
+
+
+def _is_for_streams(fault: Fault) -> bool:
+    operations = fault.operations
+    return bool(operations) and all(operation.name == STREAM.name for operation in operations)
+
+
+def _can_hit(fault: Fault, frame: bytes) -> bool:
+    if fault.position is not Position.AT or isinstance(fault, Reorder):
+        return True
+    return can_mutate(fault, [Send(frame)])
+
+
+def _connections_label(fault: Fault) -> str:
+    numbers = " or ".join(str(number) for number in as_tuple(fault.connection))
+    return f", on connection {numbers}" if numbers else ""
+
+
+def _limits_label(fault: Fault, logs: Mapping[str, SessionLog]) -> str:
+    parts = []
+    if fault.skip:
+        parts.append(f"after the first {fault.skip}")
+    if fault.times is not None:
+        parts.append("once" if fault.times == 1 else f"{fault.times} times")
+        if len(as_tuple(fault.session) or logs) > 1:
+            parts.append("counted over all sessions in the order of requests")
+    if fault.probability < 1:
+        parts.append(f"with probability {fault.probability:g}")
+    return f" ({', '.join(parts)})" if parts else ""

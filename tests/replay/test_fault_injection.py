@@ -1,0 +1,524 @@
+"""What faults do, as actions: no socket, no clock."""
+
+from itertools import pairwise
+from random import Random
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from wiretape.observations import Ending
+from wiretape.sse import FrameKind, Parser
+from wiretape_replay.faults.dry_run import find_hits, list_hits
+from wiretape_replay.faults.event_mutation import corrupt_frame, data_size, pad_frame, split_frame
+from wiretape_replay.faults.fault_script import (
+    Corrupt,
+    Damage,
+    Delay,
+    Drop,
+    Duplicate,
+    Error,
+    EventFilter,
+    ExpireCursor,
+    FaultScript,
+    Oversize,
+    Reorder,
+    Reset,
+    Resync,
+    Split,
+    SplitPoint,
+    Stall,
+)
+from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.faults.instructions import (
+    CloseConnection,
+    LogFault,
+    ResetConnection,
+    Send,
+    SendError,
+    Wait,
+    is_final,
+)
+from wiretape_replay.front.asked import NO_BODY, Asked
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+
+SECOND = 1_000_000_000
+COMMENT = LogEntry(EntryKind.EPHEMERAL, 0, b": keep-alive\n\n")
+END = LogEntry(EntryKind.ENDING, 0, ending=Ending.SERVICE_CLOSED)
+
+
+def durable(sequence, kind="message.completed", text="Grüße", **more):
+    told = {"id": f"e{sequence}", "sequence": sequence, "type": kind, "content": text}
+    raw = b"event: %b\nid: e%d\ndata: %b\n\n" % (kind.encode(), sequence, orjson.dumps(told))
+    return LogEntry(EntryKind.DURABLE, sequence, raw, f"e{sequence}", kind, sequence, run_id="r1", **more)
+
+
+def delta(text="Hal"):
+    told = {"type": "message.delta", "run_id": "r1", "delta": {"text": text}}
+    return LogEntry(EntryKind.EPHEMERAL, 0, b"data: %b\n\n" % orjson.dumps(told), type="message.delta", run_id="r1")
+
+
+LOG = [durable(1, "run.started"), COMMENT, delta(), delta("lo"), durable(2), durable(3, "run.completed")]
+
+
+def stream(session="s1", cursor=None):
+    headers = (("Last-Event-ID", cursor),) if cursor else ()
+    return Asked("GET", f"/v1/sessions/{session}/events/stream?event_deltas=true", NO_BODY, headers)
+
+
+CANCEL = Asked("POST", "/base/v1/sessions/s1/runs/r1/cancel", NO_BODY)
+
+
+def events(**fields):
+    return EventFilter(**fields)
+
+
+def injector(*faults, seed=0):
+    return FaultInjector(FaultScript(faults=faults, seed=seed))
+
+
+def play(faults, asked=None, entries=LOG):
+    """The instructions for a stream that carries `entries`, without log lines."""
+    injection = faults.inject(asked or stream())
+    done = list(injection.before)
+    if not any(is_final(instruction) for instruction in done):
+        for entry in entries:
+            done += injection.stream.apply(entry) if injection.stream else [Send(entry.data)]
+        done += injection.stream.flush() if injection.stream else []
+    return [instruction for instruction in done if not isinstance(instruction, LogFault)]
+
+
+def play_one(fault):
+    return play(injector(fault))
+
+
+def sends(entries):
+    return [Send(entry.data) for entry in entries]
+
+
+def test_a_script_without_faults_changes_nothing():
+    injection = injector().inject(stream())
+    assert (injection.before, injection.stream) == ((), None)
+
+
+def test_a_fault_of_another_event_changes_nothing():
+    assert play_one(Drop(after=events(sequence=99))) == sends(LOG)
+
+
+@pytest.mark.parametrize(("kind", "end"), [(Drop, CloseConnection()), (Reset, ResetConnection()), (Stall, Wait(None))])
+@pytest.mark.parametrize(("position", "sent"), [("before", 4), ("after", 5)])
+def test_a_stream_ends_before_or_after_an_event(kind, end, position, sent):
+    assert play_one(kind(**{position: events(sequence=2)})) == [*sends(LOG[:sent]), end]
+
+
+@pytest.mark.parametrize(("offset", "sent"), [(None, len(LOG[4].data) // 2), (7, 7), (len(LOG[4].data) - 1, -1)])
+def test_a_stream_ends_inside_an_event(offset, sent):
+    done = play_one(Drop(offset=offset, at=events(sequence=2)))
+    assert done == [*sends(LOG[:4]), Send(LOG[4].data[:sent]), CloseConnection()]
+
+
+def test_an_offset_after_the_end_of_an_event_does_not_hit_it():
+    assert play_one(Drop(offset=len(LOG[4].data), at=events(sequence=2))) == sends(LOG)
+
+
+def test_events_are_counted_without_comments():
+    assert play_one(Drop(after=events(event=2))) == [*sends(LOG[:3]), CloseConnection()]
+
+
+def test_an_event_has_to_match_every_field():
+    fault = Drop(after=events(type="message.*", id="e2", run=("r1", "r2")))
+    assert play_one(fault) == [*sends(LOG[:5]), CloseConnection()]
+
+
+def test_a_tool_call_is_matched_by_its_id():
+    log = [durable(1), durable(2, "tool.started", tool_call_id="t1"), durable(3)]
+    done = play(injector(Drop(before=events(tool_call="t1"))), entries=log)
+    assert done == [*sends(log[:1]), CloseConnection()]
+
+
+def test_a_stream_continues_after_a_pause():
+    assert play_one(Stall(seconds=5, after=events(sequence=1))) == [
+        Send(LOG[0].data),
+        Wait(5 * SECOND),
+        *sends(LOG[1:]),
+    ]
+    inside = play_one(Delay(seconds=5, offset=10, at=events(sequence=1)))
+    assert inside[:3] == [Send(LOG[0].data[:10]), Wait(5 * SECOND), Send(LOG[0].data[10:])]
+
+
+def test_an_event_is_sent_again():
+    fault = Duplicate(copies=2, at=events(sequence=2))
+    assert play_one(fault) == sends([*LOG[:4], LOG[4], LOG[4], LOG[4], LOG[5]])
+
+
+def test_an_event_is_sent_later():
+    assert play_one(Reorder(at=events(sequence=1))) == sends([LOG[1], LOG[2], LOG[0], *LOG[3:]])
+    assert play_one(Reorder(by=2, at=events(sequence=1))) == sends([LOG[1], LOG[2], LOG[3], LOG[0], *LOG[4:]])
+
+
+def test_a_delayed_event_is_sent_before_the_stream_ends():
+    assert play_one(Reorder(by=9, at=events(sequence=2))) == sends([*LOG[:4], LOG[5], LOG[4]])
+
+
+def test_reordering_every_event_swaps_them_in_pairs():
+    entries = [entry for entry in LOG if entry.is_event]
+    done = play(injector(Reorder(at=events())), entries=entries)
+    assert done == sends([entries[1], entries[0], entries[3], entries[2], entries[4]])
+
+
+def test_a_resync_is_inserted_without_an_id_or_with_the_given_one():
+    (_, ephemeral, *_) = play_one(Resync(after=events(sequence=1)))
+    assert ephemeral == Send(
+        b'event: stream.resync\ndata: {"type":"stream.resync","session_id":"s1","run_id":"r1"}\n\n'
+    )
+    (_, stored, *_) = play_one(Resync(id="e1b", sequence=7, after=events(sequence=1)))
+    assert stored.data.startswith(
+        b'event: stream.resync\nid: e1b\ndata: {"id":"e1b","sequence":7,"type":"stream.resync"'
+    )
+
+
+def test_the_faults_of_one_event_add_up():
+    faults = injector(
+        Drop(name="end", after=events(sequence=1)),
+        Duplicate(name="again", at=events(sequence=1)),
+        Split(name="split", offsets=4, at=events(sequence=1)),
+        Resync(name="resync", before=events(sequence=1)),
+    )
+    resync, *rest = play(faults)
+    twice = [Send(LOG[0].data[:4]), Send(LOG[0].data[4:])] * 2
+    assert resync.data.startswith(b"event: stream.resync")
+    assert rest == [*twice, CloseConnection()]
+    assert faults.counts == {"end": 1, "again": 1, "split": 1, "resync": 1}
+
+
+def test_faults_after_the_end_of_a_stream_are_neither_applied_nor_counted():
+    faults = injector(Drop(before=events()), Resync(after=events()))
+    assert play(faults) == [CloseConnection()]
+    assert faults.counts == {"fault-1": 1, "fault-2": 0}
+
+
+def test_connections_are_counted_for_each_session():
+    faults = injector(Drop(after=events(event=1), connection=2))
+    assert play(faults, stream("s1")) == sends(LOG)
+    assert play(faults, stream("s2")) == sends(LOG)
+    assert play(faults, stream("s1")) == [*sends(LOG[:1]), CloseConnection()]
+    assert play(faults, stream("s1")) == sends(LOG)
+
+
+def test_a_rewound_server_does_the_same_again():
+    faults = injector(Drop(after=events(), times=1, connection=1))
+    first = play(faults)
+    assert play(faults) == sends(LOG)
+    faults.rewind()
+    assert play(faults) == first == [*sends(LOG[:1]), CloseConnection()]
+    assert list(faults.counts.values()) == [2], "the totals include what was applied before"
+
+
+def test_skip_and_times_limit_how_often_a_fault_is_applied():
+    assert play_one(Drop(after=events(), skip=2, times=1)) == [*sends(LOG[:4]), CloseConnection()]
+    done = play_one(Duplicate(at=events(), skip=1, times=2))
+    assert done == sends([*LOG[:2], LOG[2], LOG[2], LOG[3], LOG[3], *LOG[4:]])
+
+
+@pytest.mark.parametrize(
+    ("fault", "end"), [(Drop(), CloseConnection()), (Reset(), ResetConnection()), (Stall(), Wait(None))]
+)
+def test_a_fault_replaces_the_response(fault, end):
+    assert play_one(fault) == [end]
+
+
+def test_a_delayed_response_is_still_sent():
+    assert play_one(Delay(seconds=5)) == [Wait(5 * SECOND), *sends(LOG)]
+
+
+def test_an_error_is_sent_for_the_requests_it_applies_to():
+    faults = injector(Error(name="busy", code="SESSION_BUSY", operation="cancel", session="s1", run="r1"))
+    assert faults.inject(stream()).before == ()
+    line, error = faults.inject(CANCEL).before
+    text = "Fault busy: error SESSION_BUSY instead of the response (POST /base/v1/sessions/s1/runs/r1/cancel)"
+    assert line == LogFault("busy", text)
+    assert isinstance(error, SendError)
+    assert (error.active.session_id, error.active.run_id, error.active.base) == ("s1", "r1", "/base")
+
+
+@pytest.mark.parametrize(
+    ("expired", "cursor", "refused"),
+    [((), "e1", True), ("e1", "e1", True), (("e2", "e3"), "e1", False), ((), None, False)],
+)
+def test_a_cursor_expires(expired, cursor, refused):
+    before = injector(ExpireCursor(cursor=expired)).inject(stream(cursor=cursor)).before
+    assert [error.code for error in before if isinstance(error, SendError)] == ["invalid_cursor"] * refused
+
+
+def test_the_log_names_the_fault_and_the_event():
+    injection = injector(Drop(name="late", after=events(sequence=2))).inject(stream())
+    lines = [done for entry in LOG for done in injection.stream.apply(entry) if isinstance(done, LogFault)]
+    text = "Fault late: drop after event 4, message.completed, sequence 2 (session s1, connection 1)"
+    assert lines == [LogFault("late", text)]
+
+
+# Changes of bytes.
+
+FRAME = LOG[4].data
+
+
+def messages_in(data):
+    parser = Parser()
+    return [frame for frame in [*parser.feed(data), *parser.close()] if frame.kind is FrameKind.MESSAGE]
+
+
+def test_flipped_bits_change_the_data_and_nothing_else():
+    changed = corrupt_frame(FRAME, Corrupt(count=3), Random(1))
+    assert changed.partition(b"data: ")[0] == FRAME.partition(b"data: ")[0]
+    differences = [(one ^ other).bit_count() for one, other in zip(FRAME, changed, strict=True) if one != other]
+    assert differences == [1, 1, 1]
+
+
+def test_invalid_utf_8_is_inserted_into_a_string():
+    changed = corrupt_frame(FRAME, Corrupt(how=Damage.UTF_8), Random(1))
+    with pytest.raises(UnicodeDecodeError):
+        changed.decode()
+    assert orjson.loads(messages_in(changed)[0].data.decode("utf-8", "replace"))["content"] == "\ufffdGrüße"
+
+
+def test_broken_json_is_still_a_whole_event():
+    changed = corrupt_frame(FRAME, Corrupt(how=Damage.JSON), Random(1))
+    (event,) = messages_in(changed)
+    with pytest.raises(orjson.JSONDecodeError):
+        orjson.loads(event.data)
+
+
+def test_a_text_is_replaced_wherever_it_occurs():
+    changed = corrupt_frame(FRAME, Corrupt(how=Damage.REPLACE, find="e2", replacement="e9"), Random(1))
+    assert changed == FRAME.replace(b"e2", b"e9") != FRAME
+    assert corrupt_frame(FRAME, Corrupt(how=Damage.REPLACE, find="nowhere"), Random(1)) is None
+
+
+def test_a_frame_is_split_inside_characters_and_line_ends():
+    parts = split_frame(FRAME, Split(where=SplitPoint.UTF_8))
+    assert [part[-1:] + following[:1] for part, following in pairwise(parts)] == [
+        "ü".encode(),
+        "ß".encode(),
+    ]
+    assert split_frame(b"data: 1\r\n\r\n", Split(where=SplitPoint.CRLF)) == [b"data: 1\r", b"\n\r", b"\n"]
+    assert split_frame(FRAME, Split(where=SplitPoint.CRLF)) is None
+    assert split_frame(b"data: plain\n\n", Split(where=SplitPoint.UTF_8)) is None
+
+
+def test_a_padded_event_has_the_same_json():
+    changed = pad_frame(FRAME, 5_000)
+    (event,), (before,) = messages_in(changed), messages_in(FRAME)
+    assert len(event.data) == data_size(changed) == 5_000
+    assert orjson.loads(event.data) == orjson.loads(before.data)
+    assert pad_frame(changed, 5_000) is None
+
+
+line = st.sampled_from([b"data: ", b"data:", b"data", b"id: 1", b"event: x", b": c", b"x"])
+frame = st.lists(
+    st.tuples(line, st.binary(max_size=6).map(lambda data: data.replace(b"\r", b"").replace(b"\n", b"")))
+    .map(b"".join)
+    .flatmap(lambda text: st.sampled_from([text + end for end in (b"\n", b"\r", b"\r\n")])),
+    min_size=1,
+    max_size=5,
+).map(lambda lines: b"".join(lines) + b"\n\n")
+splits = st.builds(Split, where=st.sampled_from(SplitPoint)) | st.builds(
+    Split, offsets=st.lists(st.integers(1, 40), min_size=1).map(tuple)
+)
+
+
+@settings(max_examples=50)
+@given(frame, splits)
+def test_the_pieces_of_a_split_frame_joined_are_the_frame(data, split):
+    parts = split_frame(data, split)
+    assert parts is None or (b"".join(parts) == data and len(parts) > 1 and all(parts))
+
+
+@settings(max_examples=50)
+@given(frame, st.integers(1, 200))
+def test_a_padded_event_has_the_requested_size(data, size):
+    changed = pad_frame(data, size)
+    if changed is not None:
+        (event,) = messages_in(changed)
+        assert len(event.data) == size
+
+
+@settings(max_examples=50)
+@given(frame, st.integers(0, 99))
+def test_flipped_bits_do_not_change_the_framing(data, seed):
+    changed = corrupt_frame(data, Corrupt(count=4), Random(seed))
+    if changed is not None:
+        assert [frame.kind for frame in Parser().feed(changed)] == [frame.kind for frame in Parser().feed(data)]
+
+
+# Properties of every script.
+
+
+def built(kind, **fields):
+    return st.builds(lambda given: (kind, given), st.fixed_dictionaries(fields))
+
+
+mutations = st.one_of(
+    built(Corrupt, how=st.just(Damage.FLIP), count=st.integers(1, 3)),
+    built(Corrupt, how=st.sampled_from([Damage.UTF_8, Damage.JSON])),
+    built(Split, where=st.sampled_from(SplitPoint)),
+    built(Duplicate, copies=st.integers(1, 3)),
+    built(Reorder, by=st.integers(1, 3)),
+    built(Oversize, bytes=st.integers(50, 300)),
+    built(Stall, seconds=st.integers(1, 5)),
+)
+insertions = built(Stall, seconds=st.integers(1, 5)) | st.sampled_from([(Resync, {}), (Drop, {}), (Reset, {})])
+filters = st.builds(
+    EventFilter,
+    sequence=st.sampled_from([(), 1, (2, 3)]),
+    type=st.sampled_from([(), "message.*"]),
+    event=st.sampled_from([(), (1,), 3]),
+)
+limits = st.fixed_dictionaries(
+    {
+        "skip": st.integers(0, 2),
+        "times": st.none() | st.integers(1, 3),
+        "probability": st.sampled_from([1.0, 0.5, 0.1]),
+    }
+)
+
+
+@st.composite
+def scripts(draw, **fixed):
+    faults = []
+    for _ in range(draw(st.integers(1, 4))):
+        position = draw(st.sampled_from(["before", "at", "after"]))
+        kind, fields = draw(mutations if position == "at" else insertions)
+        faults.append(kind(**fields, **{position: draw(filters)}, **{**draw(limits), **fixed}))
+    return FaultScript(faults=tuple(faults), seed=draw(st.integers(0, 3)))
+
+
+requests = st.lists(st.sampled_from(["s1", "s2"]), min_size=1, max_size=4)
+
+
+@settings(max_examples=50)
+@given(scripts(), requests)
+def test_the_same_script_and_requests_give_the_same_instructions(script, sessions):
+    one, other = FaultInjector(script), FaultInjector(script)
+    assert [play(one, stream(name)) for name in sessions] == [play(other, stream(name)) for name in sessions]
+    assert one.counts == other.counts
+
+
+@settings(max_examples=50)
+@given(scripts(times=None, skip=0), st.booleans())
+def test_randomness_does_not_depend_on_other_streams(script, first):
+    """Two streams are read in turns, or one after the other."""
+    alone = FaultInjector(script)
+    ones = [play(alone, stream("s1")), play(alone, stream("s2"))]
+    faults = FaultInjector(script)
+    injections = [faults.inject(stream("s1")), faults.inject(stream("s2"))]
+    mixed = [[], []]
+    for entry in LOG:
+        for at in (0, 1) if first else (1, 0):
+            mixed[at] += injections[at].stream.apply(entry)
+    for at in (0, 1):
+        mixed[at] += injections[at].stream.flush()
+    assert [[done for done in each if not isinstance(done, LogFault)] for each in mixed] == ones
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 5), st.integers(0, 3), st.integers(1, 4))
+def test_a_fault_hits_as_often_as_it_may(times, skip, connections):
+    faults = injector(Duplicate(at=events(), times=times, skip=skip))
+    done = [play(faults) for _ in range(connections)]
+    matched = connections * sum(entry.is_event for entry in LOG)
+    extra = sum(len(instructions) for instructions in done) - connections * len(LOG)
+    assert extra == faults.counts["fault-1"] == max(0, min(times, matched - skip))
+
+
+@settings(max_examples=50)
+@given(scripts())
+def test_only_the_end_of_a_stream_loses_events(script):
+    """Every byte of an event that was not corrupted or padded is sent, unless the stream ended."""
+    if any(isinstance(fault, Corrupt | Oversize) for fault in script.faults):
+        return
+    done = play(FaultInjector(script))
+    if not any(is_final(instruction) for instruction in done):
+        sent = b"".join(instruction.data for instruction in done if isinstance(instruction, Send))
+        frames = [frame.raw for frame in Parser().feed(sent)]
+        assert {frame.raw for entry in LOG for frame in Parser().feed(entry.data)} <= set(frames)
+
+
+# Dry runs.
+
+LOGS = {"s1": SessionLog("s1", [*LOG, END]), "s2": SessionLog("s2", [durable(1), durable(2)])}
+
+
+def test_a_dry_run_lists_the_events_that_would_be_hit():
+    script = FaultScript(
+        faults=(
+            Drop(name="drop", after=events(sequence=2), times=1),
+            Drop(name="each", after=events(sequence=2)),
+            Corrupt(name="flaky", at=events(type="message.delta"), probability=0.5, times=1),
+            Split(name="none", where=SplitPoint.CRLF, at=events()),
+            Error(name="busy", code="RATE_LIMITED", operation="cancel"),
+            Drop(name="second", before=events(event=1), session="s2", connection=2),
+        )
+    )
+    hits = [
+        (hit.fault, hit.is_certain, hit.session, hit.place, hit.type, hit.sequence) for hit in find_hits(script, LOGS)
+    ]
+    assert hits == [
+        ("drop", True, "s1", 4, "message.completed", 2),
+        ("each", True, "s1", 4, "message.completed", 2),
+        ("each", True, "s2", 1, "message.completed", 2),
+        ("flaky", False, "s1", 2, "message.delta", None),
+        ("flaky", False, "s1", 3, "message.delta", None),
+        ("busy", True, None, None, None, None),
+        ("second", True, "s2", 0, "message.completed", 1),
+    ]
+    assert list(list_hits(script, LOGS)) == [
+        "drop: drop (once, counted over all sessions in the order of requests)",
+        "  session s1, place 4: after message.completed, sequence 2",
+        "each: drop",
+        "  session s1, place 4: after message.completed, sequence 2",
+        "  session s2, place 1: after message.completed, sequence 2",
+        "flaky: corrupt (flip) (once, counted over all sessions in the order of requests, with probability 0.5)",
+        "  may: session s1, place 2: at message.delta",
+        "  may: session s1, place 3: at message.delta",
+        "none: split (crlf)",
+        "  hits nothing in this recording",
+        "busy: error RATE_LIMITED",
+        "  any cancel request",
+        "second: drop",
+        "  session s2, place 0: before message.completed, sequence 1, on connection 2",
+    ]
+
+
+def test_a_dry_run_names_cursors_and_missing_sessions():
+    script = FaultScript(
+        faults=(
+            ExpireCursor(name="one", cursor=("e4", "e5\x1b"), session=("s1", "s9", "known"), times=2),
+            ExpireCursor(name="any", session="s1", times=1),
+        )
+    )
+    assert list(list_hits(script, LOGS, ["known"])) == [
+        "one: expire-cursor (2 times, counted over all sessions in the order of requests)",
+        "  any stream request with the cursor e4 or e5\\x1b of session s1",
+        "  this recording has no session s9",
+        "any: expire-cursor (once)",
+        "  any stream request with a cursor of session s1",
+    ]
+
+
+def test_a_dry_run_lists_at_most_twenty_events_of_a_fault():
+    logs = {"s1": SessionLog("s1", [durable(number) for number in range(1, 51)])}
+    lines = list(list_hits(FaultScript(faults=(Oversize(bytes=256 * 1024 * 1024, at=events()),)), logs))
+    assert len(lines) == 22
+    assert lines[-1] == "  and 30 more"
+
+
+@settings(max_examples=50)
+@given(scripts(probability=1.0, skip=0, times=None))
+def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
+    if any(isinstance(fault, Drop | Reset | Reorder | Split | Corrupt | Oversize) for fault in script.faults):
+        return
+    faults = FaultInjector(script)
+    play(faults)
+    hits = [hit.fault for hit in find_hits(script, {"s1": SessionLog("s1", LOG)})]
+    assert {fault.name: hits.count(fault.name) for fault in script.faults} == faults.counts
