@@ -8,8 +8,8 @@ import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_inspect.comparing import telling
-from wiretape_inspect.comparing.recordings import Comparison
+from wiretape_inspect.diff import diff_output
+from wiretape_inspect.diff.recording_diff import RecordingDiff
 from wiretape_inspect.lines import Paper
 
 JSON = (("content-type", "application/json"),)
@@ -91,7 +91,7 @@ def test_a_cursor_of_another_event_is_seen_among_normalized_ids(run, two, messag
     ]
 
 
-def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_compared(run, two):
+def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_diff(run, two):
     first = asking("/v1/runs?b=2&a=1", b'{"id": "r1", "n": [1]}', body=b'{"agent": "x"}')
     limited = (*JSON, ("Retry-After", "7"))
     second = asking("/v1/runs?a=1&b=2", b'{"id": "r1", "n": [2]}', body=b'{"agent": "y"}', status=429, headers=limited)
@@ -130,7 +130,7 @@ def test_requests_are_paired_by_their_query_before_their_order(run, two):
     ]
 
 
-def test_bodies_that_cannot_be_decoded_are_compared_by_their_hash(run, two):
+def test_bodies_that_cannot_be_decoded_are_diff_by_their_hash(run, two):
     packed = (*JSON, ("content-encoding", "gzip"))
     first, second = (asking("/x", gzip.compress(b"{}") + end, headers=packed) for end in (b"bad", b"worse"))
     assert run("diff", *two(first)).exit_code == 0
@@ -151,7 +151,7 @@ def test_waits_and_other_headers_count_by_choice(run, two):
     assert lines_of(result)[2:] == ['response header x-version: "1" → "2"']
 
 
-def test_text_that_is_no_json_and_what_is_too_deep_are_compared_as_a_whole(run, two):
+def test_text_that_is_no_json_and_what_is_too_deep_are_diff_as_a_whole(run, two):
     first, second = (asking("/x", data, headers=()) for data in (b"one\xff", b"two\xff"))
     assert lines_of(run("diff", *two(first, second)))[-1] == 'response body $: "one\\\\xff" → "two\\\\xff"'
     deep = [asking("/x", b'{"a":' * 900 + data + b"}" * 900) for data in (b"1", b"2")]
@@ -185,7 +185,7 @@ def test_what_was_not_recorded_is_told(run, two):
     assert "bytes not recorded: 0 → 5" in told
 
 
-def test_streams_are_compared_as_they_decode(run, two, message):
+def test_streams_are_diff_as_they_decode(run, two, message):
     events = b"".join(message("run.started", id=f"e{n}", sequence=n) for n in range(3))
     packed = (*EVENT_STREAM, ("content-encoding", "gzip"))
 
@@ -253,19 +253,19 @@ def test_json_has_a_row_for_each_difference_and_one_for_all(run, two, message):
         "differences": counts,
         "omitted": 1,
     }
-    assert "… and 1 more; --limit 0 tells all" in run("diff", *files, "--limit", "1").output
+    assert "… and 1 more; --limit 0 shows all" in run("diff", *files, "--limit", "1").output
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Name two recordings, or two exchanges of one"),
-        (["--exchange", "1"], "Name two recordings, or two exchanges of one"),
-        (["--exchange", "1-2"], "'1-2' names no exchanges: write two numbers, like 2:5, or one."),
+        ([], "Give two recordings, or two exchanges of one"),
+        (["--exchange", "1"], "Give two recordings, or two exchanges of one"),
+        (["--exchange", "1-2"], "Invalid exchanges '1-2': expected N or N:M, for example 2:5."),
         (["--exchange", "1:7"], "has no exchange 7: its exchanges are 1 to 2."),
         (["--exchange", "1:2", "--timing", "5"], "'5' is no time: write one with its unit, like 50ms."),
-        (["--exchange", "1:2", "--normalize", "ids,dates"], "'dates' is none of ids, times."),
-        (["--exchange", "1:2", "--ignore-path", "a.b"], "'a.b' is no path in a body"),
+        (["--exchange", "1:2", "--normalize", "ids,dates"], "Invalid value 'dates': choose from ids, times."),
+        (["--exchange", "1:2", "--ignore-path", "a.b"], "Invalid JSON path 'a.b'"),
         (["--exchange", "1:2", "--limit", "-1"], "-1 is not in the range"),
         (["nothing.db"], "There is no file nothing.db."),
     ],
@@ -283,7 +283,7 @@ def test_on_a_terminal_lines_are_coloured_and_never_cut(two, message):
         *(lambda tape, n=n: tape.exchange(chunks=[(1, message("x", id="e1", said="y" * 50 + n))]) for n in "ab")
     )
     with open_recording(files[0]) as first, open_recording(files[1]) as second:
-        (found,) = Comparison(first, second).all()
-    text = "\n".join(map(Paper(colour=True, width=40).line, telling.spans(found)))
+        (found,) = RecordingDiff(first, second).compare_all()
+    text = "\n".join(map(Paper(colour=True, width=40).line, diff_output.spans(found)))
     assert click.unstyle(text) != text
     assert f'$.said:"{"y" * 50}a"→"{"y" * 50}b"' in "".join(click.unstyle(text).split())

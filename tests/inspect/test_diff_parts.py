@@ -5,10 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
-from wiretape_inspect.comparing.aligning import Join, joined, out_of_order
-from wiretape_inspect.comparing.choices import Choices
-from wiretape_inspect.comparing.recordings import Comparison, Total
-from wiretape_inspect.comparing.timing import shifts
+from wiretape_inspect.diff.alignment import KeyPairing, out_of_order, pair_items
+from wiretape_inspect.diff.diff_model import DiffOptions, DiffTotal
+from wiretape_inspect.diff.recording_diff import RecordingDiff
+from wiretape_inspect.diff.stream_diff import find_delays
 
 
 @given(st.permutations(range(9)))
@@ -29,26 +29,26 @@ def _longest_rise(places):
 
 def test_items_of_one_name_meet_in_their_order():
     first, second = [("x", 1), ("x", 2), ("y", 3), ("x", 4)], [("x", 5), ("z", 6), ("x", 7)]
-    join = Join(key=lambda item: item[0])
+    join = KeyPairing(key=lambda item: item[0])
     assert list(join.pairs(first, second)) == [(("x", 1), ("x", 5)), (("x", 2), ("x", 7))]
-    assert sorted(join.left(0)) == [("x", 4), ("y", 3)]
-    assert join.left(1) == [("z", 6)]
+    assert sorted(join.unpaired(0)) == [("x", 4), ("y", 3)]
+    assert join.unpaired(1) == [("z", 6)]
 
 
 def test_items_of_one_name_wait_behind_each_other():
-    join = Join(key=lambda item: item[0])
+    join = KeyPairing(key=lambda item: item[0])
     assert list(join.pairs([("x", 1), ("x", 2), ("x", 3)], [("y", 4), ("y", 5), ("y", 6), ("x", 7), ("x", 8)])) == [
         (("x", 1), ("x", 7)),
         (("x", 2), ("x", 8)),
     ]
-    assert join.left(0) == [("x", 3)]
+    assert join.unpaired(0) == [("x", 3)]
 
 
 def test_what_no_name_pairs_a_weaker_one_may():
     left = ([], [])
     keys = [lambda item: item[:2] if item[0] else None, lambda item: item[1]]
-    pairs = joined(
-        [("a", 1, 1), ("", 2, 2), ("c", 3, 3)], [("a", 1, 1), ("b", 2, 2)], keys, lambda item: item[2], left=left
+    pairs = pair_items(
+        [("a", 1, 1), ("", 2, 2), ("c", 3, 3)], [("a", 1, 1), ("b", 2, 2)], keys, lambda item: item[2], unpaired=left
     )
     assert list(pairs) == [(("a", 1, 1), ("a", 1, 1)), (("", 2, 2), ("b", 2, 2))]
     assert left == ([("c", 3, 3)], [])
@@ -68,7 +68,7 @@ def test_what_no_name_pairs_a_weaker_one_may():
 )
 def test_what_is_late_makes_nothing_behind_it_late(drifts, told):
     times = [(1000 * index, 1000 * index + drift) for index, drift in enumerate(drifts)]
-    assert list(shifts(times, 10)) == told
+    assert list(find_delays(times, 10)) == told
 
 
 def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape, message):
@@ -81,12 +81,12 @@ def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape
         )
         paths.append(tape.close())
     with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
-        (found,) = Comparison(first, second, Choices(most=2)).all()
-        (normalized,) = Comparison(first, second, Choices(ids=True)).all()
-    total = Total()
+        (found,) = RecordingDiff(first, second, DiffOptions(limit=2)).compare_all()
+        (normalized,) = RecordingDiff(first, second, DiffOptions(ids=True)).compare_all()
+    total = DiffTotal()
     total.add(found)
-    assert (total.counts, total.omitted, len(found.found)) == ({"changed": count}, count - 2, 2)
-    assert [(one.sequence, [field.path for field in one.fields]) for one in found.found] == [
+    assert (total.counts, total.omitted, len(found.entries)) == ({"changed": count}, count - 2, 2)
+    assert [(one.sequence, [field.path for field in one.fields]) for one in found.entries] == [
         (0, ["SSE id", "$.id"]),
         (1, ["SSE id", "$.id"]),
     ]
@@ -100,6 +100,6 @@ def test_what_was_put_aside_is_still_known_by_what_it_says(new_tape, message):
         tape.exchange(chunks=[(1, b"".join(message("run.started", id=f"{name}{n}", x=n) for n in order))])
         paths.append(tape.close())
     with open_recording(paths[0]) as first, open_recording(paths[1]) as second:
-        (found,) = Comparison(first, second).all()
+        (found,) = RecordingDiff(first, second).compare_all()
     assert found.counts == {"changed": count, "moved": 1}
-    assert {field.path for one in found.found for field in one.fields} == {"SSE id", "$.id"}
+    assert {field.path for one in found.entries for field in one.fields} == {"SSE id", "$.id"}

@@ -1,4 +1,4 @@
-"""A recording compared with itself, with one that differs in ids and times, and with one planted difference."""
+"""A recording diff with itself, with one that differs in ids and times, and with one planted difference."""
 
 import json
 from dataclasses import dataclass, replace
@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
-from wiretape_inspect.comparing.choices import Choices
-from wiretape_inspect.comparing.recordings import Comparison, Total
+from wiretape_inspect.diff.diff_model import DiffOptions, DiffTotal
+from wiretape_inspect.diff.recording_diff import RecordingDiff
 
-NORMALIZED = Choices(ids=True, times=True, tolerance_ns=30_000_000)
-STRICT = Choices(tolerance_ns=30_000_000)
+NORMALIZED = DiffOptions(ids=True, times=True, tolerance_ns=30_000_000)
+STRICT = DiffOptions(tolerance_ns=30_000_000)
 
 
 @dataclass(frozen=True)
@@ -65,27 +65,27 @@ def compare(new_tape, message):
         tape.exchange(f"/v1/sessions/{name}session/events/stream", [rendered(one, name) for one in events])
         return tape.close()
 
-    def _compare(first, second, choices, names=("", "")):
+    def _compare(first, second, options, names=("", "")):
         paths = [make(events, name) for events, name in zip((first, second), names, strict=True)]
         with open_recording(paths[0]) as here, open_recording(paths[1]) as there:
-            found = list(Comparison(here, there, choices).all())
-        total = Total()
+            found = list(RecordingDiff(here, there, options).compare_all())
+        total = DiffTotal()
         for one in found:
             total.add(one)
-        return total, [difference for one in found for difference in one.found]
+        return total, [difference for one in found for difference in one.entries]
 
     return _compare
 
 
-BOTH = pytest.mark.parametrize(("choices", "names"), [(STRICT, ("", "")), (NORMALIZED, ("a", "other-"))])
+BOTH = pytest.mark.parametrize(("options", "names"), [(STRICT, ("", "")), (NORMALIZED, ("a", "other-"))])
 
 
 @BOTH
 @given(events=EVENTS)
 @settings(max_examples=15)
-def test_a_recording_is_equal_to_itself_whatever_its_ids_where_these_are_normalized(compare, choices, names, events):
-    total, _ = compare(events, events, choices, names)
-    assert total.equal
+def test_a_recording_is_equal_to_itself_whatever_its_ids_where_these_are_normalized(compare, options, names, events):
+    total, _ = compare(events, events, options, names)
+    assert total.is_equal
     assert (total.exchanges, total.events) == (1, 2 * len(events))
 
 
@@ -93,19 +93,19 @@ def test_a_recording_is_equal_to_itself_whatever_its_ids_where_these_are_normali
 @pytest.mark.parametrize("kind", ["missing", "added", "changed", "moved", "time"])
 @given(events=EVENTS, data=st.data())
 @settings(max_examples=10)
-def test_one_planted_difference_is_all_that_is_found(compare, choices, names, kind, events, data):
+def test_one_planted_difference_is_all_that_is_found(compare, options, names, kind, events, data):
     events = [*events, Event(98, "run.completed", 1, ""), Event(99, "session.status_idle", 1, "")]
     stored = [place for place, one in enumerate(events) if isinstance(one, Event)]
     place = data.draw(st.sampled_from(stored if kind != "moved" else stored[:-1]))
     other = _planted(kind, events, place)
     first, second = (other, events) if kind == "added" else (events, other)
 
-    total, found = compare(first, second, choices, names)
+    total, found = compare(first, second, options, names)
 
     assert total.counts == {kind: 1}
     expected = {events[place].number} | ({events[stored[stored.index(place) + 1]].number} if kind == "moved" else set())
     assert found[0].sequence in expected
-    assert found[0].what == "event"
+    assert found[0].subject == "event"
     assert [field.path for field in found[0].fields] == (["$.data.planted"] if kind == "changed" else [])
     assert found[0].later_ns == (100_000_000 if kind == "time" else None)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wiretape_inspect.comparing.model import KINDS
+from wiretape_inspect.diff.diff_model import KINDS
 
 CASES = tomllib.loads(Path(__file__).with_name("differences.toml").read_text("utf-8"))["case"]
 

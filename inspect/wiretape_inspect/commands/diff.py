@@ -1,4 +1,4 @@
-"""`wiretape diff`: what differs between two recordings."""
+"""`wiretape diff`: compare two recordings."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -14,10 +14,9 @@ from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect import jsonlines, output
 from wiretape_inspect.commands.times import time_like
-from wiretape_inspect.comparing import telling
-from wiretape_inspect.comparing.choices import Choices, Deltas
-from wiretape_inspect.comparing.model import Compared
-from wiretape_inspect.comparing.recordings import Comparison, Total
+from wiretape_inspect.diff import diff_output
+from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
+from wiretape_inspect.diff.recording_diff import RecordingDiff
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)
@@ -28,7 +27,7 @@ def _normalized(_context: click.Context, _parameter: click.Parameter, given: Seq
     names = [name.strip() for text in given for name in text.split(",")]
     for name in names:
         if name not in _NORMALIZED:
-            raise click.BadParameter(f"{printable(name)!r} is none of {', '.join(_NORMALIZED)}.")
+            raise click.BadParameter(f"Invalid value {printable(name)!r}: choose from {', '.join(_NORMALIZED)}.")
     return frozenset(names)
 
 
@@ -37,7 +36,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
         return None
     match = _EXCHANGES.fullmatch(given.strip())
     if match is None:
-        raise click.BadParameter(f"{printable(given)!r} names no exchanges: write two numbers, like 2:5, or one.")
+        raise click.BadParameter(f"Invalid exchanges {printable(given)!r}: expected N or N:M, for example 2:5.")
     return int(match[1]), int(match[2] or match[1])
 
 
@@ -49,29 +48,29 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     "numbers",
     metavar="N[:M]",
     callback=_exchanges,
-    help="Only exchange N of A, with exchange M of B, or of A where there is no B.",
+    help="Compare only exchange N of A with exchange M of B (or of A).",
 )
 @click.option(
     "--normalize",
     metavar="ids,times",
     multiple=True,
     callback=_normalized,
-    help="ids: they may be others, in the same places. times: points in time in JSON may be others.",
+    help="Values that may differ: ids (in the same places), timestamps in JSON.",
 )
 @click.option(
     "--timing",
     metavar="TOLERANCE",
     callback=time_like("50ms"),
-    help="Also tell what came later or sooner by more than this: 50ms.",
+    help="Also report events that came later or earlier by more, e.g. 50ms.",
 )
-@click.option("--ignore-path", metavar="PATH", multiple=True, help="This place in JSON does not count. Repeatable.")
-@click.option("--match-header", metavar="NAME", multiple=True, help="This header counts. Repeatable.")
+@click.option("--ignore-path", metavar="PATH", multiple=True, help="Ignore this JSON path. Repeatable.")
+@click.option("--match-header", metavar="NAME", multiple=True, help="Also compare this header. Repeatable.")
 @click.option(
     "--deltas",
-    type=click.Choice(get_args(Deltas)),
+    type=click.Choice(get_args(DeltaComparison)),
     default="text",
     show_default=True,
-    help="How deltas are compared: by the text they join to, also by its pieces, or not.",
+    help="Compare deltas by joined text, by each piece as well, or not.",
 )
 @click.option(
     "--limit",
@@ -79,10 +78,10 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="Tell so many differences of each kind for a pair of exchanges; 0: all.",
+    help="Most differences of each kind per pair of exchanges; 0 for all.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-@click.option("--no-pager", is_flag=True, help="Write to the terminal, also what is longer than the screen.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
+@click.option("--no-pager", is_flag=True, help="Do not page output that is longer than the screen.")
 @click.pass_context
 def diff(
     ctx: click.Context,
@@ -94,18 +93,18 @@ def diff(
     timing: int | None,
     ignore_path: Sequence[str],
     match_header: Sequence[str],
-    deltas: Deltas,
+    deltas: DeltaComparison,
     limit: int,
     as_json: bool,
     no_pager: bool,
 ) -> None:
     """Compare two recordings, A and B, or two connections of one.
 
-    Sessions are paired by their ids, their streams by their order, other exchanges by method, path and order;
-    events by their durable ids. Told is what is missing in B, added, changed (with its paths in JSON) or moved.
+    Sessions are paired by id, their streams by order, other exchanges by method, path and order, and events by
+    durable id. Reports what B lacks, and what is added, changed (with its JSON paths) or moved.
 
-    With --normalize ids,times two recordings of one scenario are equal: ids have to come in the same places, and a
-    reference to a wrong one is still found.
+    With --normalize ids,times, two recordings of the same scenario compare equal: ids may differ but must appear in
+    the same places, and a reference to the wrong id is still reported.
 
     \b
     Examples:
@@ -117,55 +116,57 @@ def diff(
     Exit status: 0 equal, 1 different, 2 the command could not do what was asked.
     """
     if second is None and (numbers is None or numbers[0] == numbers[1]):
-        raise click.UsageError("Name two recordings, or two exchanges of one with --exchange N:M.")
-    choices = Choices(
+        raise click.UsageError("Give two recordings, or two exchanges of one recording with --exchange N:M.")
+    options = DiffOptions(
         ids="ids" in normalize,
         times="times" in normalize,
         ignored=tuple(map(JsonPath.of, ignore_path)),
         headers=tuple(dict.fromkeys(name.lower() for name in match_header)),
         deltas=deltas,
         tolerance_ns=timing,
-        most=limit,
+        limit=limit,
     )
-    total = Total()
+    total = DiffTotal()
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(path)) for path in (first, second or first)]
-        found = _compared(Comparison(recordings[0], recordings[1], choices), recordings, numbers)
+        diffs = _compare(RecordingDiff(recordings[0], recordings[1], options), recordings, numbers)
         if as_json:
-            lines = _documents(recordings, found, total, normalize)
+            lines = _documents(recordings, diffs, total, normalize)
         else:
-            lines = _lines(recordings, found, total, choices)
+            lines = _lines(recordings, diffs, total, options)
         output.write_lines(lines, page=not as_json and not no_pager)
-    ctx.exit(0 if total.equal else 1)
+    ctx.exit(0 if total.is_equal else 1)
 
 
-def _compared(
-    comparison: Comparison, recordings: Sequence[Recording], numbers: tuple[int, int] | None
-) -> Iterator[Compared]:
+def _compare(
+    comparison: RecordingDiff, recordings: Sequence[Recording], numbers: tuple[int, int] | None
+) -> Iterator[ExchangeDiff]:
     if numbers is None:
-        return comparison.all()
+        return comparison.compare_all()
     first, second = (recording.exchange(number) for recording, number in zip(recordings, numbers, strict=True))
-    return iter([comparison.pair(first, second)])
+    return iter([comparison.compare_pair(first, second)])
 
 
-def _lines(recordings: Sequence[Recording], found: Iterator[Compared], total: Total, choices: Choices) -> Iterator[str]:
+def _lines(
+    recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, options: DiffOptions
+) -> Iterator[str]:
     paper = output.paper()
     for name, recording in zip("AB", recordings, strict=True):
         yield paper.line(
             [(f"{name}  ", "head"), (str(recording.path), ""), (f"  {recording.info.started:%F %TZ}", "dim")]
         )
-    for compared in found:
-        total.add(compared)
-        yield from map(paper.line, telling.spans(compared))
-    yield from map(paper.line, telling.summary(total, ids=choices.ids))
+    for each in diffs:
+        total.add(each)
+        yield from map(paper.line, diff_output.spans(each))
+    yield from map(paper.line, diff_output.summary(total, ids=options.ids))
 
 
 def _documents(
-    recordings: Sequence[Recording], found: Iterator[Compared], total: Total, normalize: frozenset[str]
+    recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, normalize: frozenset[str]
 ) -> Iterator[str]:
     names = dict(zip("ab", (str(recording.path) for recording in recordings), strict=True))
     yield jsonlines.dump({"row": "diff", "format": _FORMAT, **names, "normalized": sorted(normalize)})
-    for compared in found:
-        total.add(compared)
-        yield from map(jsonlines.dump, telling.documents(compared))
-    yield jsonlines.dump(telling.total_document(total))
+    for each in diffs:
+        total.add(each)
+        yield from map(jsonlines.dump, diff_output.documents(each))
+    yield jsonlines.dump(diff_output.total_document(total))

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from operator import attrgetter, itemgetter
 
+import orjson
+
 from wiretape.content_encoding import Decoder, DecodingError, decoder, is_identity
 from wiretape.frame_reader import read_frames
 from wiretape.json_path import JsonPath
@@ -202,11 +204,14 @@ def _look(made: Found, text: bytes, places: Places, start: int, secrets: Secrets
     """Note the spans of what paths lead to."""
     try:
         every = list(scalars(text))
-    except ValueError:
+        value = orjson.loads(text)
+        selected = {path: path.locations(value) for path in secrets.paths}
+    except (ValueError, RecursionError):
         made.unread += 1
         return
     for scalar in every:
-        if meant := [path for path in secrets.paths if path.means(scalar.keys)]:
+        outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
+        if meant := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
             made.meant.update(meant)
             before = text[scalar.start : scalar.end]
             begin, there = places[bisect_right(places, scalar.start, key=itemgetter(0)) - 1]

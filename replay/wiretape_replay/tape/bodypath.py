@@ -10,7 +10,7 @@ from wiretape_replay.front.asked import NO_BODY, Body, plain_json
 
 def without(body: Body, paths: tuple[JsonPath, ...]) -> Body:
     """`body` as far as it counts: a JSON object or list without `paths`; anything else as it is, but for `$`."""
-    if any(not path.steps for path in paths):
+    if any(path.is_root for path in paths):
         return NO_BODY
     if not paths or body.text is None:
         return body
@@ -19,7 +19,7 @@ def without(body: Body, paths: tuple[JsonPath, ...]) -> Body:
         if value is None:
             return body
         for path in paths:
-            path.drop(value)
+            path.remove_from(value)
         text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
     except (orjson.JSONEncodeError, RecursionError):
         return body

@@ -272,7 +272,7 @@ def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
         (["--to-first-finding", "RATE"], "There is no finding of RATE"),
         (["--redact", "secret"], "--redact takes header:NAME"),
         (["--redact", "text:abc"], "fewer than 4 characters"),
-        (["--redact", "json:a"], "is no path in a body"),
+        (["--redact", "json:a"], "Invalid JSON path"),
     ],
 )
 def test_what_cannot_be_is_said_and_nothing_is_left_behind(run, session, tmp_path, options, said):

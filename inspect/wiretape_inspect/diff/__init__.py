@@ -1,0 +1,1 @@
+"""Compare two recordings: pair their exchanges, align the events of their streams, list the differences."""

@@ -1,0 +1,131 @@
+"""Print the differences as text lines and as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from wiretape.json_diff import MISSING, Difference
+from wiretape.recording import Exchange
+from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
+from wiretape_inspect.diff.value_comparison import common_prefix_length
+from wiretape_inspect.facts import compact
+from wiretape_inspect.spans import Span
+from wiretape_inspect.words import count, digits, duration
+
+_MAX_VALUE = 60
+"""Characters of a value that are shown."""
+_CONTEXT = 12
+"""How many of them precede the first difference."""
+_STYLES: dict[Kind, str] = {"missing": "bad", "added": "durable", "changed": "gap", "moved": "delta", "time": "delta"}
+_INDENT = " " * 32
+
+
+def spans(diff: ExchangeDiff) -> Iterator[list[Span]]:
+    """The lines about two exchanges; none if they are equal."""
+    if not diff.counts:
+        return
+    yield _heading(diff)
+    for entry in diff.entries:
+        if entry.subject == "exchange" and None in entry.locations:
+            continue
+        yield _line(entry)
+        for difference in entry.fields:
+            yield [(_INDENT, "finding"), (f"{difference.path}: ", "dim"), (_values(difference), "")]
+    if diff.omitted:
+        yield [(f"{'':>9}… and {diff.omitted:,} more; --limit 0 shows all", "dim")]
+
+
+def _heading(diff: ExchangeDiff) -> list[Span]:
+    first, second = diff.first, diff.second
+    if first and second:
+        return [(f"A#{first.number} B#{second.number}  ", "head"), (_request(first), "head")]
+    exchange, name = (first, "A") if first else (second, "B")
+    return [(f"only in {name}: #{exchange.number if exchange else 0}  ", "head"), (_request(exchange), "head")]
+
+
+def _request(exchange: Exchange | None) -> str:
+    return f"{exchange.request.method} {exchange.request.target}" if exchange else ""
+
+
+def _line(entry: DiffEntry) -> list[Span]:
+    locations = (("-" if location is None else _format(location)) for location in entry.locations)
+    subjects = {"exchange": "the exchange", "event": entry.type or "(no type)", "text": f"the text of {entry.type}"}
+    parts = [subjects[entry.subject]]
+    parts += [entry.id] if entry.id else []
+    parts += [f"seq {digits(entry.sequence)}"] if entry.sequence is not None else []
+    parts += [f"run {entry.run_id}"] if entry.run_id else []
+    if entry.later_ns is not None:
+        parts.append(f"{duration(abs(entry.later_ns))} {'later' if entry.later_ns > 0 else 'earlier'}")
+    columns = " ".join(f"{location:<10}" for location in locations)
+    # Lines of findings are never cut.
+    return [(f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), ("  ".join(parts), "finding")]
+
+
+def _format(location: Location) -> str:
+    return f"#{location.exchange}" if location.event is None else f"{location.exchange}:{location.event}"
+
+
+def _values(difference: Difference) -> str:
+    first, second = difference.first, difference.second
+    if isinstance(first, str) and isinstance(second, str):
+        common = common_prefix_length(first, second)
+        begin = max(0, common - _CONTEXT) if max(len(first), len(second)) > _MAX_VALUE else 0
+        first, second = (("…" if begin else "") + text[begin:] for text in (first, second))
+    return f"{_value(first)} → {_value(second)}"
+
+
+def _value(value: Any) -> str:
+    if value is MISSING or value is None:
+        return "(none)" if value is MISSING else "null"
+    text = compact(value)
+    return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
+
+
+def summary(total: DiffTotal, *, ids: bool) -> Iterator[list[Span]]:
+    """The last lines."""
+    kinds = " · ".join(f"{total.counts[kind]:,} {kind}" for kind in KINDS if total.counts[kind])
+    headline = f"{count(total.counts.total(), 'difference')}: {kinds}" if kinds else "No difference"
+    yield [
+        (headline, "head"),
+        (f"  (compared: {count(total.exchanges, 'pair')} of exchanges, {count(total.events, 'event')} of both)", ""),
+    ]
+    if not ids and total.unpaired["missing"] and total.unpaired["added"]:
+        yield [("--normalize ids pairs exchanges whose session and run ids differ.", "finding")]
+
+
+def documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
+    """One object for each difference."""
+    exchange = diff.first or diff.second
+    for entry in diff.entries:
+        yield {
+            "row": "difference",
+            "kind": entry.kind,
+            "what": entry.subject,
+            "a": entry.first,
+            "b": entry.second,
+            "request": _request(exchange),
+            "type": entry.type or None,
+            "id": entry.id,
+            "sequence": entry.sequence,
+            "run_id": entry.run_id,
+            "fields": [_field(difference) for difference in entry.fields],
+            "later_ns": entry.later_ns,
+        }
+
+
+def _field(difference: Difference) -> dict[str, Any]:
+    values = {
+        name: value for name, value in (("a", difference.first), ("b", difference.second)) if value is not MISSING
+    }
+    return {"path": difference.path, **values}
+
+
+def total_document(total: DiffTotal) -> dict[str, Any]:
+    """The last object."""
+    return {
+        "row": "summary",
+        "equal": total.is_equal,
+        "exchanges": total.exchanges,
+        "events": total.events,
+        "differences": {kind: total.counts[kind] for kind in KINDS},
+        "omitted": total.omitted,
+    }

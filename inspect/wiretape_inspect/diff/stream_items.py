@@ -1,0 +1,280 @@
+"""What is compared of one stream: its events other than deltas, one by one, and the joined texts of its deltas."""
+
+from array import array
+from collections.abc import Iterator
+from tempfile import SpooledTemporaryFile
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_path import JsonPath
+from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.observations import BytesArrived, Side
+from wiretape.recording import Exchange, Recording
+from wiretape.sse import Frame, FrameKind
+from wiretape_inspect.diff.diff_model import DiffOptions
+from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
+from wiretape_inspect.facts import fragment_in, placed
+
+MAX_TEXT_LENGTH = 1_000_000
+"""Characters of a delta text that are kept; the rest is compared by its length."""
+_COMPARED_FIELDS = frozenset({b"event", b"retry"})
+_VARYING_MEMBERS = frozenset({"id", "sequence"})
+"""Top-level members in which events of the same content may differ."""
+_MAX_INTERNED = 1000
+_SPOOL_MEMORY = 32 * 1024 * 1024
+_MESSAGE = FrameKind.MESSAGE.value
+_interned: dict[tuple[tuple[bytes, bytes], ...], tuple[tuple[bytes, bytes], ...]] = {}
+
+
+class Spool:
+    """Data of events that wait for their counterpart: in memory while small, then in an unnamed temporary file."""
+
+    def __init__(self) -> None:
+        self._file = SpooledTemporaryFile(max_size=_SPOOL_MEMORY)  # noqa: SIM115 - closed when the context is left
+        self._end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def write(self, data: bytes) -> tuple[int, int]:
+        """Store `data`; returns its offset and size."""
+        start = self._end
+        self._file.seek(start)
+        self._file.write(data)
+        self._end = start + len(data)
+        return start, len(data)
+
+    def read(self, span: tuple[int, int]) -> bytes:
+        """The data at an offset and size."""
+        self._file.seek(span[0])
+        return self._file.read(span[1])
+
+
+class ContentHash:
+    """A hash of a JSON value without its ids and timestamps, and these ids and timestamps."""
+
+    __slots__ = ("_is_complete", "id_names", "ids", "times", "value")
+
+    def __init__(self, document: Any, event_type: str) -> None:
+        self._is_complete = True
+        self.id_names: list[str] = []
+        """The member name of each of `ids`."""
+        self.ids: list[str] = []
+        self.times: list[Any] = []
+        content = document
+        if type(document) is dict:
+            content = {key: value for key, value in document.items() if key not in _VARYING_MEMBERS}
+            if type(document.get("id")) is str:
+                self.id_names.append("id")
+                self.ids.append(document["id"])
+        try:
+            self.value = hash(orjson.dumps([event_type, self._masked(content, "")], option=orjson.OPT_SORT_KEYS))
+        except (orjson.JSONEncodeError, RecursionError):
+            self.value = hash(event_type)
+            self._is_complete = False
+
+    def is_surely_same(self, other: "ContentHash", comparison: ValueComparison) -> bool:
+        """Whether two values are equal except for their sequence; False if the hashes cannot prove it."""
+        if self.value != other.value or self.id_names != other.id_names or not self._is_complete:
+            return False
+        if not comparison.options.times and self.times != other.times:
+            return False
+        return all(comparison.is_same_id(here, there) for here, there in zip(self.ids, other.ids, strict=True))
+
+    def _masked(self, value: Any, name: str) -> Any:
+        kind = type(value)
+        if kind is dict:
+            return {key: self._masked(item, key) for key, item in value.items()}
+        if kind is list:
+            return [self._masked(item, name) for item in value]
+        if kind is str and is_id_name(name):
+            self.id_names.append(name)
+            self.ids.append(value)
+            return None
+        if kind is not bool and is_time(value, name):
+            self.times.append(value)
+            return None
+        return value
+
+
+class EventItem:
+    """An event to compare with one of another stream."""
+
+    __slots__ = (
+        "_content",
+        "_content_hash",
+        "data",
+        "document",
+        "event",
+        "id",
+        "lines",
+        "sequence",
+        "spooled",
+        "time_ns",
+        "type",
+    )
+
+    def __init__(self, seen: SeenFrame, event_type: str, sequence: int | None, document: Any) -> None:
+        frame = seen.frame
+        self.event = seen.event or 0
+        self.time_ns = seen.time_ns
+        self.type = event_type
+        self.id = frame.id
+        self.lines = _compared_lines(frame)
+        """The `event` and `retry` fields."""
+        self.sequence = sequence
+        self.data = frame.data
+        self.document = document
+        self.spooled: tuple[int, int] | None = None
+        """Where `data` is in the spool while neither it nor `document` is in memory."""
+        self._content: ContentHash | None = None
+        self._content_hash: int | None = None
+
+    @property
+    def content(self) -> ContentHash:
+        """The hash of its JSON, with its ids and timestamps."""
+        if self._content is None:
+            self._content = ContentHash(self.document, self.type)
+        return self._content
+
+    @property
+    def content_hash(self) -> int:
+        """Equal for events with equal content, whatever their ids, timestamps and sequences."""
+        return self.content.value if self._content_hash is None else self._content_hash
+
+    def spool(self, spool: Spool) -> None:
+        """Move the data to the spool until it is restored."""
+        self._content_hash, self._content = self.content_hash, None
+        self.spooled, self.data, self.document = spool.write(self.data), b"", None
+
+    def restore(self, spool: Spool, ignored: tuple[JsonPath, ...]) -> None:
+        """Read the data back from the spool, if it is there."""
+        if self.spooled is not None:
+            self.data = spool.read(self.spooled)
+            self.document, self.spooled = comparable_document(self.data, ignored), None
+
+    def release(self) -> None:
+        """Drop the data for good."""
+        self.data, self.document, self._content = b"", None, None
+
+
+def _compared_lines(frame: Frame) -> tuple[tuple[bytes, bytes], ...]:
+    found = tuple([line for line in frame.fields if line[0] in _COMPARED_FIELDS])
+    # Most events of a stream have one of a few.
+    return _interned.setdefault(found, found) if len(_interned) < _MAX_INTERNED else found
+
+
+class DeltaText:
+    """The joined deltas of one type and run."""
+
+    def __init__(self, event_type: str, run_id: str | None) -> None:
+        self.type = event_type
+        self.run_id = run_id
+        self.length = 0
+        self.events = array("q")
+        """The event number of each delta."""
+        self.ends = array("q")
+        """The offset in the text at which each delta ends."""
+        self.times = array("q")
+        """When each delta arrived (ns)."""
+        self._parts: list[str] = []
+        self._kept = 0
+
+    def add(self, seen: SeenFrame, text: str) -> None:
+        """Append a delta."""
+        self.length += len(text)
+        self.events.append(seen.event or 0)
+        self.times.append(seen.time_ns)
+        self.ends.append(self.length)
+        if self._kept < MAX_TEXT_LENGTH:
+            self._parts.append(text[: MAX_TEXT_LENGTH - self._kept])
+            self._kept += len(self._parts[-1])
+
+    @property
+    def text(self) -> str:
+        """Its first million characters."""
+        self._parts = ["".join(self._parts)]
+        return self._parts[0]
+
+
+class StreamItems:
+    """Reads a stream.  All other attributes are complete once `events` is exhausted."""
+
+    def __init__(self, recording: Recording, exchange: Exchange, options: DiffOptions) -> None:
+        self.exchange = exchange
+        self.texts: dict[tuple[str, str | None], DeltaText] = {}
+        self.event_count = 0
+        self.is_cut = False
+        """Whether the stream ends in the middle of an event."""
+        self.undecodable: str | None = None
+        self._recording = recording
+        self._options = options
+
+    def events(self) -> Iterator[EventItem]:
+        """Its events in order, without plain deltas."""
+        reader = FrameReader(self.exchange.content_encoding)
+        for part in self._recording.body(self.exchange.number, Side.RESPONSE):
+            yield from self._items(reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part))
+        yield from self._items(last := reader.close())
+        self.is_cut = any(seen.frame.kind is FrameKind.TAIL for seen in last)
+        self.undecodable = reader.undecodable
+
+    def event(self, number: int) -> EventItem | None:
+        """The event of this number, read again."""
+        seen = next(self._recording.frames(self.exchange.number, number), None)
+        if seen is None:
+            return None
+        value = _parsed(seen.frame.data)
+        event_type, _, sequence = placed(seen.frame, value if isinstance(value, dict) else None)
+        return EventItem(seen, event_type, sequence, value)
+
+    def _items(self, frames: list[SeenFrame]) -> Iterator[EventItem]:
+        for seen in frames:
+            if seen.frame.kind == _MESSAGE and (item := self._item(seen)) is not None:
+                yield item
+
+    def _item(self, seen: SeenFrame) -> EventItem | None:
+        self.event_count += 1
+        value = _parsed(seen.frame.data)
+        members = value if isinstance(value, dict) else None
+        event_type, standing, sequence = placed(seen.frame, members)
+        text = fragment_in(members) if members and standing == "delta" else None
+        if members is None or text is None:
+            return EventItem(seen, event_type, sequence, _without(value, self._options.ignored))
+        if self._options.deltas != "none":
+            run = members.get("run_id")
+            key = (event_type, run if isinstance(run, str) else None)
+            self.texts.setdefault(key, DeltaText(*key)).add(seen, text)
+        if seen.frame.id is None and sequence is None:
+            return None
+        # A delta with an id or a sequence breaks a rule; it is compared as an event as well.
+        return EventItem(seen, event_type, sequence, _without(value, self._options.ignored))
+
+
+def comparable_document(data: bytes, ignored: tuple[JsonPath, ...]) -> Any:
+    """What is compared of `data`: its JSON without the ignored values, or its text."""
+    return _without(_parsed(data), ignored)
+
+
+def _parsed(data: bytes) -> Any:
+    value = read_json(data)
+    return data.decode("utf-8", "backslashreplace") if isinstance(value, UnreadableJson) else value
+
+
+def _without(value: Any, ignored: tuple[JsonPath, ...]) -> Any:
+    for path in ignored:
+        if path.is_root:
+            return None
+        try:
+            path.remove_from(value)
+        except RecursionError:
+            return value
+    return value
