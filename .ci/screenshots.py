@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
-from wiretape_inspect.debugging.serving import Debugger, serve_debugger
+from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
 
 RECORDING = "run.db"
 SIZE = 150_000

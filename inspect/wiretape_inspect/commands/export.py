@@ -70,9 +70,9 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         return _lines(recording, number)
     chosen = None if number is None else choosing.exchanges(recording, number=number)
     if kind == "html":
-        from wiretape_inspect.embedding import page_with  # noqa: PLC0415 - the page is not needed otherwise
+        from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - the page is not needed otherwise
 
-        return page_with(recording, None if chosen is None else list(chosen))
+        return export_page(recording, None if chosen is None else list(chosen))
     if kind == "har":
         from wiretape_inspect import archive  # noqa: PLC0415 - nor is this
 

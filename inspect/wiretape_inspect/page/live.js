@@ -3,7 +3,7 @@
 class Live {
   constructor(app) {
     this.app = app;
-    this.place = app.recording.place;
+    this.position = app.recording.position;
     this.stream = null;
     this.on = app.source.live && app.recording.live;
     if (!this.on) return;
@@ -24,13 +24,13 @@ class Live {
     if (!this.on) return;
     const { head } = this.app;
     const query = [];
-    if (head && this.app.fromLive) query.push(`exchange=${head.exchange}`, `rows=${this.sure || 0}`);
-    if (this.place !== null && this.place !== undefined) query.push(`after=${encodeURIComponent(this.place)}`);
+    if (head && this.app.fromLive) query.push(`exchange=${head.exchange}`, `rows=${this.settled || 0}`);
+    if (this.position !== null && this.position !== undefined) query.push(`after=${encodeURIComponent(this.position)}`);
     const stream = this.app.source.listen(query.join("&"));
     this.stream = stream;
     const hear = (name, todo) => stream.addEventListener(name, (event) => {
       if (this.stream !== stream) return;
-      if (event.lastEventId) this.place = event.lastEventId;
+      if (event.lastEventId) this.position = event.lastEventId;
       todo(readJson(event.data));
     });
     hear("exchange", (head) => this.app.tellExchange(head));
@@ -43,18 +43,18 @@ class Live {
 
   /** Another exchange is shown. */
   anew() {
-    this.sure = 0;
+    this.settled = 0;
     this.unseen = 0;
     this.look();
     this.follow();
   }
 
-  rows({ exchange, first, rows, sure }) {
+  rows({ exchange, first, rows, settled }) {
     const { timeline } = this.app;
     if (!timeline || exchange !== timeline.head.exchange || !this.app.fromLive) return;
     const [before, bottom] = [timeline.events, this.app.list.atEnd];
     timeline.tell(first, rows);
-    this.sure = sure;
+    this.settled = settled;
     this.unseen = bottom ? 0 : (this.unseen || 0) + Math.max(timeline.events - before, 0);
     this.look();
   }

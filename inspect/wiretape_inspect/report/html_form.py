@@ -1,6 +1,6 @@
 """The report as one HTML file: the page of the debugger, opened on what was found.
 
-`debugging` says what the page holds; a report adds to it, and leaves something out where a recording is large.
+`page_export` says what the page contains; a report adds to it, and leaves something out where a recording is large.
 """
 
 from collections import Counter
@@ -12,7 +12,7 @@ from typing import Any
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape_inspect import jsonlines
-from wiretape_inspect.embedding import Held, document, page_of
+from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.doubts import doubt_lines
 from wiretape_inspect.report.evidence import asked, evidence
 from wiretape_inspect.report.fingerprint import expectation
@@ -33,7 +33,7 @@ _NEAREST, _FARTHEST = 3, 200
 
 def html_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
     """The lines of the document."""
-    return _lines(page_of(_documents(reports, options)))
+    return _lines(page_parts(_documents(reports, options)))
 
 
 def _lines(parts: Iterator[bytes]) -> Iterator[str]:
@@ -56,7 +56,7 @@ def _documents(reports: Sequence[Report], options: Options) -> Iterator[tuple[st
         whole = report.events <= events and needed <= size
         if whole:
             events, size = events - report.events, size - needed
-        yield "data" if number == 1 else f"data-{number}", document(_held(report, options, whole=whole))
+        yield "data" if number == 1 else f"data-{number}", document_parts(_held(report, options, whole=whole))
 
 
 def _head(reports: Sequence[Report]) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _size(report: Report) -> int:
     return sum(each.request_bytes + each.response_bytes + 1000 for each in report.recording.exchanges())
 
 
-def _held(report: Report, options: Options, *, whole: bool) -> Held:
+def _held(report: Report, options: Options, *, whole: bool) -> PageContent:
     shown = list(islice(report.firsts(None if options.everything else EACH), MOST))
     found: dict[int, list[Finding]] = {}
     for finding in shown:
@@ -92,7 +92,7 @@ def _held(report: Report, options: Options, *, whole: bool) -> Held:
         "report": _about(report, shown, radius),
     }
     chosen = list(report.recording.exchanges()) if whole else _near(report.recording, found)
-    return Held(report.recording, chosen, found, radius, told)
+    return PageContent(report.recording, chosen, found, radius, told)
 
 
 def _near(recording: Recording, found: dict[int, list[Finding]]) -> list[Exchange]:

@@ -1,4 +1,4 @@
-"""Debuggers that run, and those who look at them."""
+"""Running debuggers, and clients of their API."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from aiohttp import ClientSession, CookieJar
 
-from wiretape_inspect.debugging.forwarding import Replay
-from wiretape_inspect.debugging.serving import Debugger, serve_debugger
+from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
+from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 
 
 @dataclass
@@ -29,63 +29,63 @@ class Listener:
         self._content = content
 
     async def next(self) -> Message | None:
-        """The next message that has data; None at the end."""
-        held = {}
+        """Return the next message that has data; None at the end."""
+        fields = {}
         async for raw in self._content:
             line = raw.decode().rstrip("\n")
             if line:
                 name, _, value = line.partition(": ")
-                held[name] = value
-            elif "data" in held:
-                return Message(held.get("id", ""), held["event"], json.loads(held["data"]))
+                fields[name] = value
+            elif "data" in fields:
+                return Message(fields.get("id", ""), fields["event"], json.loads(fields["data"]))
             else:
-                held = {}
+                fields = {}
         return None
 
-    async def until(self, holds: Callable[[Message], bool]) -> list[Message]:
-        """All messages up to the first that holds."""
+    async def until(self, condition: Callable[[Message], bool]) -> list[Message]:
+        """Return all messages up to the first that meets the condition."""
         found = []
-        while not found or not holds(found[-1]):
+        while not found or not condition(found[-1]):
             message = await self.next()
-            assert message is not None, f"it ended after {found}"
+            assert message is not None, f"the stream ended after {found}"
             found.append(message)
         return found
 
 
-class Looker:
-    """A browser, as far as the server sees it."""
+class DebuggerClient:
+    """A browser, as the server sees it."""
 
     def __init__(self, debugger: Debugger, session: ClientSession) -> None:
         self.debugger = debugger
         self.session = session
 
     async def get(self, path: str, **headers: str) -> tuple[int, object]:
-        """Status and document."""
-        async with self.session.get(path, headers=headers) as answer:
-            return answer.status, json.loads(await answer.read())
+        """Return the status and the JSON document."""
+        async with self.session.get(path, headers=headers) as response:
+            return response.status, json.loads(await response.read())
 
     async def lines(self, path: str) -> list[dict]:
-        """The lines of an answer that is well."""
-        async with self.session.get(path) as answer:
-            text = await answer.text()
-            assert (answer.status, answer.content_type) == (200, "application/x-ndjson"), text
+        """Return the JSON lines of a successful response."""
+        async with self.session.get(path) as response:
+            text = await response.text()
+            assert (response.status, response.content_type) == (200, "application/x-ndjson"), text
             return [json.loads(line) for line in text.splitlines()]
 
     async def error(self, path: str, **headers: str) -> tuple[int, str]:
-        """Status and sentence of an answer that is an error."""
+        """Return the status and the message of an error."""
         status, document = await self.get(path, **headers)
         return status, document["error"]["message"]
 
     @asynccontextmanager
     async def live(self, query: str = "", **headers: str) -> AsyncIterator[Listener]:
-        """What changes."""
-        async with self.session.get(f"/api/live{query}", headers=headers) as answer:
-            assert (answer.status, answer.content_type) == (200, "text/event-stream"), await answer.text()
-            yield Listener(answer.content)
+        """Open the stream of live updates."""
+        async with self.session.get(f"/api/live{query}", headers=headers) as response:
+            assert (response.status, response.content_type) == (200, "text/event-stream"), await response.text()
+            yield Listener(response.content)
 
 
 @asynccontextmanager
-async def _looking(path: Path, replay: Replay | None = None) -> AsyncIterator[Looker]:
+async def _open_debugger(path: Path, replay: ReplayAddress | None = None) -> AsyncIterator[DebuggerClient]:
     jar = CookieJar(unsafe=True)
     async with (
         serve_debugger(path, replay=replay) as debugger,
@@ -93,7 +93,7 @@ async def _looking(path: Path, replay: Replay | None = None) -> AsyncIterator[Lo
     ):
         async with session.get(debugger.address) as page:
             assert page.status == 200
-        yield Looker(debugger, session)
+        yield DebuggerClient(debugger, session)
 
 
 @pytest.fixture(scope="session")
@@ -103,13 +103,13 @@ def delta(message) -> Callable[[str], bytes]:
 
 
 @pytest.fixture
-def looking() -> Callable[..., AbstractAsyncContextManager[Looker]]:
-    """A debugger, and one who was let in: `async with looking(path) as looker`."""
-    return _looking
+def open_debugger() -> Callable[..., AbstractAsyncContextManager[DebuggerClient]]:
+    """Run a debugger and let a client in: `async with open_debugger(path) as client`."""
+    return _open_debugger
 
 
 @pytest.fixture
-async def looker(session: Path) -> AsyncIterator[Looker]:
-    """One who looks at the session that goes as sessions go."""
-    async with _looking(session) as found:
+async def client(session: Path) -> AsyncIterator[DebuggerClient]:
+    """A client of a debugger that shows the ordinary session."""
+    async with _open_debugger(session) as found:
         yield found

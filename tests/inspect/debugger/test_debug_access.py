@@ -1,4 +1,4 @@
-"""Who may see a recording, and what a browser is told about it."""
+"""Access control of the debugger, and the security headers of its responses."""
 
 import asyncio
 import json
@@ -6,9 +6,9 @@ import json
 import pytest
 from aiohttp import ClientSession, CookieJar
 
-from wiretape_inspect.debugging.serving import serve_debugger
+from wiretape_inspect.debugger.debugger_server import serve_debugger
 
-STRANGER = "Open the address that `wiretape debug` said when it began: it holds a token."
+NO_TOKEN = "Open the URL that `wiretape debug` printed: it contains the access token."
 
 
 @pytest.fixture
@@ -18,47 +18,50 @@ async def served(session):
 
 
 @pytest.fixture
-async def stranger(served):
-    """One who was shown no token."""
+async def outsider(served):
+    """A client without the token."""
     async with ClientSession(served.url, cookie_jar=CookieJar(unsafe=True)) as found:
         yield found
 
 
-async def test_the_address_with_the_token_lets_in_and_leaves_it_out_of_the_address_bar(served, stranger):
-    async with stranger.get(served.address, allow_redirects=False) as answer:
-        assert (answer.status, answer.headers["Location"]) == (303, "/")
-        cookie = answer.headers["Set-Cookie"]
+async def test_url_with_token_sets_a_cookie_and_redirects_to_a_url_without_it(served, outsider):
+    async with outsider.get(served.address, allow_redirects=False) as response:
+        assert (response.status, response.headers["Location"]) == (303, "/")
+        cookie = response.headers["Set-Cookie"]
     assert served.access.token not in cookie
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
-    async with stranger.get("/api/recording") as answer:
-        assert answer.status == 200
-    async with stranger.get("/") as answer:
-        assert (answer.status, answer.content_type) == (200, "text/html")
-        assert served.access.token not in await answer.text()
+    async with outsider.get("/api/recording") as response:
+        assert response.status == 200
+    async with outsider.get("/") as response:
+        assert (response.status, response.content_type) == (200, "text/html")
+        assert served.access.token not in await response.text()
 
 
 @pytest.mark.parametrize("query", ["", "?token=", "?token=x", "?token=%ff", "?token=x&token=y"])
-async def test_without_the_token_nobody_is_let_in(stranger, query):
-    async with stranger.get(f"/{query}") as answer:
-        assert (answer.status, await answer.text()) == (401, f"{STRANGER}\n")
-        assert "Set-Cookie" not in answer.headers
+async def test_page_without_token_is_refused(outsider, query):
+    async with outsider.get(f"/{query}") as response:
+        assert (response.status, await response.text()) == (401, f"{NO_TOKEN}\n")
+        assert "Set-Cookie" not in response.headers
 
 
 @pytest.mark.parametrize("path", ["/api/recording", "/api/rows?exchange=2", "/api/live", "/api/replay/state", "/x"])
-async def test_without_the_cookie_nothing_is_told(served, stranger, path):
+async def test_api_without_cookie_is_refused(served, outsider, path):
     name = f"wiretape-{served.url.rpartition(':')[2]}"
     for cookie in ("", f"{name}=", f"{name}=x", f"{name}=\xff", f"other={served.access.cookie}"):
-        async with stranger.get(path, headers={"Cookie": cookie}) as answer:
-            assert (answer.status, json.loads(await answer.text())) == (401, {"error": {"message": STRANGER}})
+        async with outsider.get(path, headers={"Cookie": cookie}) as response:
+            assert (response.status, json.loads(await response.text())) == (401, {"error": {"message": NO_TOKEN}})
 
 
 @pytest.mark.parametrize("path", ["/", "/api/recording"])
 @pytest.mark.parametrize("host", ["evil.example", "127.0.0.1.evil.example", "localhost@evil.example", "0.0.0.0", ""])
-async def test_other_names_for_this_machine_are_refused(looker, path, host):
-    status, said = await looker.error(path, Host=host)
+async def test_host_that_is_not_loopback_is_refused(client, path, host):
+    status, message = await client.error(path, Host=host)
 
-    assert (status, said) == (403, "The debugger answers to loopback names only, such as 127.0.0.1 or localhost.")
+    assert (status, message) == (
+        403,
+        "The debugger responds only to loopback host names, such as 127.0.0.1 or localhost.",
+    )
 
 
 _ODD = [
@@ -76,42 +79,42 @@ _ODD = [
 
 
 @pytest.mark.parametrize("odd", _ODD)
-async def test_what_no_browser_sends_is_refused_without_a_word_on_standard_error(served, odd, caplog, capfd):
+async def test_malformed_request_is_refused_and_nothing_is_logged(served, odd, caplog, capfd):
     reader, writer = await asyncio.open_connection("127.0.0.1", int(served.url.rpartition(":")[2]))
     writer.write(odd)
-    answer = await reader.readline()
+    response = await reader.readline()
     writer.close()
     await writer.wait_closed()
 
-    assert answer.startswith(b"HTTP/1.")
-    assert answer.split()[1] in {b"400", b"401", b"403", b"404", b"405"}
+    assert response.startswith(b"HTTP/1.")
+    assert response.split()[1] in {b"400", b"401", b"403", b"404", b"405"}
     assert [record.getMessage() for record in caplog.records if record.levelname not in {"DEBUG", "INFO"}] == []
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("origin", ["null", "http://evil.example", "https://127.0.0.1", "http://127.0.0.1:1"])
-async def test_pages_of_others_are_refused(looker, origin):
-    assert await looker.error("/api/recording", Origin=origin) == (
+async def test_request_from_another_origin_is_refused(client, origin):
+    assert await client.error("/api/recording", Origin=origin) == (
         403,
-        "The debugger serves no pages of other origins.",
+        "The debugger does not serve pages of other origins.",
     )
 
 
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-async def test_what_a_browser_fetches_for_others_is_refused(looker, site):
-    assert (await looker.error("/api/recording", **{"Sec-Fetch-Site": site}))[0] == 403
+async def test_cross_site_fetch_is_refused(client, site):
+    assert (await client.error("/api/recording", **{"Sec-Fetch-Site": site}))[0] == 403
 
 
-async def test_our_own_page_is_served(looker):
-    headers = {"Origin": looker.debugger.url, "Sec-Fetch-Site": "same-origin"}
+async def test_fetch_from_the_page_itself_is_served(client):
+    headers = {"Origin": client.debugger.url, "Sec-Fetch-Site": "same-origin"}
 
-    assert (await looker.get("/api/recording", **headers))[0] == 200
+    assert (await client.get("/api/recording", **headers))[0] == 200
 
 
 @pytest.mark.parametrize("path", ["/", "/api/recording", "/api/nothing", "/api/live"])
-async def test_every_answer_says_that_nobody_else_may_use_or_keep_it(looker, path):
-    async with looker.session.get(path) as answer:
-        headers = answer.headers
+async def test_every_response_forbids_caching_framing_and_use_by_other_sites(client, path):
+    async with client.session.get(path) as response:
+        headers = response.headers
         assert headers["Cache-Control"] == "no-store"
         assert headers["Referrer-Policy"] == "no-referrer"
         assert headers["X-Content-Type-Options"] == "nosniff"
@@ -123,6 +126,6 @@ async def test_every_answer_says_that_nobody_else_may_use_or_keep_it(looker, pat
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "HEAD", "PATCH"])
-async def test_nothing_but_looking_is_served(looker, method):
-    async with looker.session.request(method, "/api/recording", headers={"X-Wiretape-Debug": "1"}) as answer:
-        assert answer.status == 405
+async def test_api_accepts_only_get(client, method):
+    async with client.session.request(method, "/api/recording", headers={"X-Wiretape-Debug": "1"}) as response:
+        assert response.status == 405

@@ -1,4 +1,4 @@
-"""What the debugger's server tells of a recording, over real sockets."""
+"""The read endpoints of the debugger's API, over real sockets."""
 
 import asyncio
 import json
@@ -15,93 +15,93 @@ from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import jsonlines, timeline
 
-NO_STREAM = "Exchange 1 is no event stream."
+NO_STREAM = "Exchange 1 is not an event stream."
 
 
-async def test_a_recording_is_told_with_its_exchanges_and_what_was_found(tape, message, looking):
+async def test_recording_has_its_exchanges_findings_and_rules(tape, message, open_debugger):
     number = tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))])
     tape.exchange("/v1/runs", method="POST", status=409, headers=())
     tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 1, 1, None, 5, "It is wrong."))
-    async with looking(tape.close()) as looker:
-        _, told = await looker.get("/api/recording")
+    async with open_debugger(tape.close()) as client:
+        _, document = await client.get("/api/recording")
 
-    assert (told["file"], told["upstream"], told["live"], told["replay"]) == (
+    assert (document["file"], document["upstream"], document["live"], document["replay"]) == (
         "run.db",
         "http://service.test",
         False,
         None,
     )
-    assert [(head["exchange"], head["status"], head["stream"]) for head in told["exchanges"]] == [
+    assert [(head["exchange"], head["status"], head["stream"]) for head in document["exchanges"]] == [
         (1, 200, True),
         (2, 409, False),
     ]
-    assert [(found["code"], found["exchange"], found["event"]) for found in told["findings"]] == [("SEQ001", 1, 1)]
-    assert told["rules"]["SEQ001"]["name"] == "sequence-not-increasing"
-    assert set(told["rules"]["SEQ001"]) == {"name", "severity", "side", "clause", "about"}
+    assert [(found["code"], found["exchange"], found["event"]) for found in document["findings"]] == [("SEQ001", 1, 1)]
+    assert document["rules"]["SEQ001"]["name"] == "sequence-not-increasing"
+    assert set(document["rules"]["SEQ001"]) == {"name", "severity", "side", "clause", "about"}
 
 
-async def test_rows_are_those_that_the_command_line_shows(session, looker, run):
+async def test_rows_equal_those_of_show(session, client, run):
     shown = [json.loads(line) for line in run("show", session, "--json").output.splitlines()]
-    told = [row for number in range(1, 5) for row in await looker.lines(f"/api/rows?exchange={number}")]
+    document = [row for number in range(1, 5) for row in await client.lines(f"/api/rows?exchange={number}")]
 
-    assert told == shown
-    assert [row["row"] for row in told].count("deltas") == 1
+    assert document == shown
+    assert [row["row"] for row in document].count("deltas") == 1
 
 
-async def test_a_run_of_deltas_is_told_one_by_one(looker):
-    told = await looker.lines("/api/events?exchange=2&first=3&last=5")
+async def test_events_returns_each_delta_of_a_run(client):
+    document = await client.lines("/api/events?exchange=2&first=3&last=5")
 
-    assert [(row["row"], row["event"], row["preview"]) for row in told] == [
+    assert [(row["row"], row["event"], row["preview"]) for row in document] == [
         ("event", number, "word ") for number in (3, 4, 5)
     ]
-    assert {row["gap_ns"] for row in told} == {10_000_000}
-    assert [row["event"] for row in await looker.lines("/api/events?exchange=2&first=39&last=999999999999999999")] == [
+    assert {row["gap_ns"] for row in document} == {10_000_000}
+    assert [row["event"] for row in await client.lines("/api/events?exchange=2&first=39&last=999999999999999999")] == [
         39,
         40,
     ]
-    assert await looker.lines("/api/events?exchange=2&first=5&last=3") == []
+    assert await client.lines("/api/events?exchange=2&first=5&last=3") == []
 
 
-async def test_one_event_is_told_closely(session, looker, run):
-    _, told = await looker.get("/api/event?exchange=2&event=40")
+async def test_event_equals_show_at(session, client, run):
+    _, document = await client.get("/api/event?exchange=2&event=40")
 
-    assert told == json.loads(run("show", session, "--at", "2:40", "--json").output)
-    assert told["state"]["text"] == {"text": "word word", "characters": 9, "final": True}
-
-
-async def test_what_was_cut_off_is_told_byte_for_byte(looker):
-    (row,) = [row for row in await looker.lines("/api/rows?exchange=2") if row["row"] == "cut"]
-    _, told = await looker.get(f"/api/cut?exchange=2&start={row['start']}&event=40")
-
-    assert (told["start"], told["end"], len(told["chunks"])) == (row["start"], row["end"], 1)
-    assert b64decode(told["base64"]) == b"event: run.comp"
+    assert document == json.loads(run("show", session, "--at", "2:40", "--json").output)
+    assert document["state"]["text"] == {"text": "word word", "characters": 9, "final": True}
 
 
-async def test_a_stream_is_told_at_a_glance(looker):
-    _, told = await looker.get("/api/overview?exchange=2")
+async def test_cut_returns_the_bytes_of_an_unfinished_message(client):
+    (row,) = [row for row in await client.lines("/api/rows?exchange=2") if row["row"] == "cut"]
+    _, document = await client.get(f"/api/cut?exchange=2&start={row['start']}&event=40")
 
-    assert [stretch["folded"] for stretch in told["axis"]] == [False, True, False]
-    assert [call["id"] for call in told["calls"]] == ["t1"]
+    assert (document["start"], document["end"], len(document["chunks"])) == (row["start"], row["end"], 1)
+    assert b64decode(document["base64"]) == b"event: run.comp"
 
 
-async def test_two_connections_are_told_side_by_side(session, looker, run):
+async def test_overview_has_the_time_axis_and_tool_calls(client):
+    _, document = await client.get("/api/overview?exchange=2")
+
+    assert [stretch["folded"] for stretch in document["axis"]] == [False, True, False]
+    assert [call["id"] for call in document["calls"]] == ["t1"]
+
+
+async def test_resume_equals_show_resume(session, client, run):
     shown = [json.loads(line) for line in run("show", session, "--resume", "2:3", "--json").output.splitlines()]
 
-    assert await looker.lines("/api/resume?first=2&second=3") == shown
+    assert await client.lines("/api/resume?first=2&second=3") == shown
 
 
 @pytest.mark.parametrize(
-    ("asked", "status", "said"),
+    ("path", "status", "message"),
     [
-        ("rows", 400, "The parameter exchange is missing."),
-        ("rows?exchange=", 400, "has to be a whole number"),
-        ("rows?exchange=-1", 400, "has to be a whole number"),
-        ("rows?exchange=%D9%A1", 400, "has to be a whole number"),
-        ("rows?exchange=1&exchange=2", 400, "or it came twice"),
-        ("rows?exchange=1&colour=%1b[31m", 400, "There is no parameter colour here"),
+        ("rows", 400, "Missing parameter exchange."),
+        ("rows?exchange=", 400, "expected a whole number"),
+        ("rows?exchange=-1", 400, "expected a whole number"),
+        ("rows?exchange=%D9%A1", 400, "expected a whole number"),
+        ("rows?exchange=1&exchange=2", 400, "Repeated parameter exchange"),
+        ("rows?exchange=1&colour=%1b[31m", 400, "Unknown parameter colour: expected exchange, filter."),
         ("rows?exchange=0", 404, "has no exchange 0: its exchanges are 1 to 4"),
         ("rows?exchange=999999999999999999", 404, "has no exchange 999999999999999999"),
-        ("rows?exchange=1" + "0" * 30, 400, "has to be a whole number of at most 18 digits"),
+        ("rows?exchange=1" + "0" * 30, 400, "expected a whole number of at most 18 digits"),
         ("events?exchange=1&first=1&last=2", 404, NO_STREAM),
         ("overview?exchange=1", 404, NO_STREAM),
         ("event?exchange=1&event=1", 404, NO_STREAM),
@@ -114,27 +114,27 @@ async def test_two_connections_are_told_side_by_side(session, looker, run):
         ("resume?first=3&second=2", 400, "Name the earlier connection first: 2:3."),
         ("resume?first=1&second=2", 400, "Exchange 1 is no event stream, so nothing was resumed on it."),
         ("live?exchange=9", 404, "has no exchange 9"),
-        ("live?after=1.2", 400, "is no place in a recording"),
-        ("live?after=" + "9" * 30 + ".0.0", 400, "is no place in a recording"),
+        ("live?after=1.2", 400, "Invalid position"),
+        ("live?after=" + "9" * 30 + ".0.0", 400, "Invalid position"),
         ("replay/state", 404, "No replay is attached"),
         ("nothing", 404, "Not Found."),
     ],
 )
-async def test_what_cannot_be_told_is_one_sentence(looker, asked, status, said):
-    found = await looker.error(f"/api/{asked}")
+async def test_invalid_request_is_reported_in_one_sentence(client, path, status, message):
+    found = await client.error(f"/api/{path}")
 
     assert found[0] == status
-    assert said in found[1]
+    assert message in found[1]
     assert "\x1b" not in found[1]
 
 
-async def test_a_killed_proxy_leaves_a_recording_that_is_told_and_not_live(tape, message, looking):
+async def test_recording_of_a_killed_proxy_is_not_live(tape, message, open_debugger):
     tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1)), (1, b"data: cut")], ending=None)
-    async with looking(tape.close(killed=True)) as looker:
-        _, told = await looker.get("/api/recording")
-        rows = await looker.lines("/api/rows?exchange=1")
+    async with open_debugger(tape.close(killed=True)) as client:
+        _, document = await client.get("/api/recording")
+        rows = await client.lines("/api/rows?exchange=1")
 
-    assert (told["ended_ns"], told["live"]) == (None, False)
+    assert (document["ended_ns"], document["live"]) == (None, False)
     assert [row["row"] for row in rows] == ["exchange", "event", "cut", "end"]
     assert rows[-1]["ending"] == Ending.OPEN
 
@@ -156,75 +156,75 @@ sys.stdin.read()
 """
 
 
-async def test_a_recorder_that_is_killed_was_live_until_then(tmp_path, looking):
+async def test_recording_is_live_until_its_recorder_is_killed(tmp_path, open_debugger):
     path = tmp_path / "run.db"
     recorder = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _KILLED, str(path)), stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
     )
     await recorder.stdout.readline()
-    async with looking(path) as looker:
-        assert (await looker.get("/api/recording"))[1]["live"]
+    async with open_debugger(path) as client:
+        assert (await client.get("/api/recording"))[1]["live"]
         recorder.kill()
         await recorder.wait()
-        assert not (await looker.get("/api/recording"))[1]["live"]
-        rows = await looker.lines("/api/rows?exchange=1")
+        assert not (await client.get("/api/recording"))[1]["live"]
+        rows = await client.lines("/api/rows?exchange=1")
 
     assert [row["row"] for row in rows] == ["exchange", "event", "end"]
 
 
-async def test_a_recording_that_is_being_written_is_live(tape, message, looking):
+async def test_recording_is_live_until_it_is_closed(tape, message, open_debugger):
     tape.exchange(chunks=[(5, message("run.started", id="e1", sequence=1))], ending=None)
     tape.save()
-    async with looking(tape.path) as looker:
-        assert (await looker.get("/api/recording"))[1]["live"]
+    async with open_debugger(tape.path) as client:
+        assert (await client.get("/api/recording"))[1]["live"]
         tape.close()
-        assert not (await looker.get("/api/recording"))[1]["live"]
+        assert not (await client.get("/api/recording"))[1]["live"]
 
 
-async def test_recorded_text_stays_data(tape, message, looking):
+async def test_control_characters_in_recorded_text_are_escaped(tape, message, open_debugger):
     evil = "</script><img src=x onerror=alert(1)>\x1b[31m\u202e\u2028"
     tape.exchange(
         f"/v1/sessions/s1/events/stream?{evil}",
         [(1, message("x.y", id=evil.replace("\x1b", ""), text=evil)), (1, b'data: "\\ud800 \xff\xfe"\n\n')],
     )
-    async with looking(tape.close()) as looker, looker.session.get("/api/rows?exchange=1") as answer:
-        text = await answer.text()
+    async with open_debugger(tape.close()) as client, client.session.get("/api/rows?exchange=1") as response:
+        text = await response.text()
 
     assert not set(text) & set("\x1b\u202e\u2028")
     assert [json.loads(line)["row"] for line in text.splitlines()] == ["exchange", "event", "event", "end"]
 
 
-async def test_a_damaged_recording_is_one_sentence_also_in_the_middle(tape, message, looking):
+async def test_damage_in_the_middle_is_reported_in_the_last_line(tape, message, open_debugger):
     tape.exchange(chunks=[(1, message("message.completed", id=f"e{n}", text="x" * 1000)) for n in range(100)])
     path = tape.close()
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE segment SET chunks = '[1]' WHERE id = (SELECT max(id) FROM segment)")
-    async with looking(path) as looker:
-        rows = await looker.lines("/api/rows?exchange=1")
+    async with open_debugger(path) as client:
+        rows = await client.lines("/api/rows?exchange=1")
 
     assert "is damaged" in rows[-1]["error"]["message"]
     assert [row["row"] for row in rows[:3]] == ["exchange", "event", "event"]
 
 
-async def test_a_recording_that_is_gone_is_one_sentence(tape, looking):
+async def test_deleted_recording_is_reported_in_one_sentence(tape, open_debugger):
     path = tape.close()
-    async with looking(path) as looker:
+    async with open_debugger(path) as client:
         path.unlink()
-        assert await looker.error("/api/recording") == (500, f"There is no file {path}.")
+        assert await client.error("/api/recording") == (500, f"There is no file {path}.")
 
 
-async def test_one_who_leaves_early_stops_the_work(tape, message, looking):
+async def test_reading_stops_when_the_client_disconnects(tape, message, open_debugger):
     tape.exchange(chunks=[(0, message("message.completed", id=f"e{n}", text="x" * 1000)) for n in range(10_000)])
-    async with looking(tape.close()) as looker:
-        async with looker.session.get("/api/rows?exchange=1") as answer:
-            await answer.content.readline()
-            (reader,) = [thread for thread in threading.enumerate() if thread.name == "reader"]
-            answer.close()
+    async with open_debugger(tape.close()) as client:
+        async with client.session.get("/api/rows?exchange=1") as response:
+            await response.content.readline()
+            (reader,) = [thread for thread in threading.enumerate() if thread.name == "recording-reader"]
+            response.close()
         await asyncio.to_thread(reader.join, 10)
         assert not reader.is_alive()
 
 
-def test_rows_are_written_quickly_as_they_are_slowly(session):
+def test_fast_and_generic_encoding_of_rows_are_equal(session):
     with open_recording(session) as recording:
         for exchange in recording.exchanges():
             for row in timeline.rows(recording, exchange, ()):

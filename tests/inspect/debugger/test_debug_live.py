@@ -1,4 +1,4 @@
-"""A recording that grows, told to a page."""
+"""Live updates of a recording while it is made."""
 
 import gzip
 
@@ -13,11 +13,11 @@ def finding(event, byte_offset=None):
 
 
 class Page:
-    """What a page has after some messages."""
+    """The rows, heads and findings that a page has after some messages."""
 
     def __init__(self) -> None:
         self.rows = []
-        self.sure = 0
+        self.settled = 0
         self.heads = {}
         self.findings = []
         self.last = None
@@ -28,8 +28,8 @@ class Page:
             if message.event == "rows":
                 assert 0 <= data["first"] <= len(self.rows)
                 self.rows[data["first"] :] = data["rows"]
-                self.sure = data["sure"]
-                assert self.sure <= len(self.rows)
+                self.settled = data["settled"]
+                assert self.settled <= len(self.rows)
             elif message.event == "exchange":
                 self.heads[data["exchange"]] = data
             elif message.event == "finding":
@@ -52,35 +52,35 @@ def growing(tape, message):
     return tape
 
 
-async def test_what_comes_is_told_until_the_recording_is_closed(growing, message, delta, looking):
+async def test_updates_are_sent_until_the_recording_is_closed(growing, message, delta, open_debugger):
     page = Page()
-    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page.take(await live.until(rows))
         assert (page.kinds(), list(page.heads), page.heads[1]["ending"]) == (["event"], [1], "open")
         growing.go_on(1, [(1, delta("Hel")), (1, delta("lo"))])
         page.take(await live.until(rows))
-        assert (page.kinds(), page.rows[1]["preview"], page.sure) == (["event", "deltas"], "Hello", 1)
+        assert (page.kinds(), page.rows[1]["preview"], page.settled) == (["event", "deltas"], "Hello", 1)
         growing.go_on(1, [(1, delta(" you")), (2000, b": keep-alive\n\n")])
         page.take(await live.until(rows))
-        assert (page.kinds(), page.rows[1]["count"], page.sure) == (["event", "deltas", "pause"], 3, 1)
+        assert (page.kinds(), page.rows[1]["count"], page.settled) == (["event", "deltas", "pause"], 3, 1)
         growing.go_on(1, [(1, message("run.completed", id="e2", sequence=2))], Ending.CLIENT_CLOSED)
         growing.exchange("/x", status=404, headers=())
         growing.save()
         page.take(await live.until(rows))
         assert page.kinds() == ["event", "deltas", "pause", "event", "end"]
-        assert (page.sure, page.rows[-1]["words"]) == (5, "client closed")
+        assert (page.settled, page.rows[-1]["words"]) == (5, "client closed")
         assert page.heads[1]["ending"] == "client-closed"
         growing.close()
         page.take(await live.until(lambda message: message.event == "closed"))
         assert page.heads[2]["status"] == 404
         assert page.last.data["ended_ns"] == growing.now
         assert await live.next() is None
-        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
 
 
-async def test_a_finding_comes_before_the_rows_that_it_changes(growing, message, delta, looking):
+async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message, delta, open_debugger):
     growing.go_on(1, [(1, delta(text)) for text in "abcd"])
-    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(rows))
         assert page.kinds() == ["event", "deltas"]
         growing.find(finding(3))
@@ -94,48 +94,48 @@ async def test_a_finding_comes_before_the_rows_that_it_changes(growing, message,
         growing.find(finding(1))
         page.take(await live.until(lambda message: message.event == "finding"))
         page.take(await live.until(rows))
-        assert page.findings[1]["rule"] is None, "it was told"
+        assert page.findings[1]["rule"] is None, "the rule was sent before"
         growing.go_on(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
         growing.find(finding(None))
         page.take(await live.until(rows))
         growing.close()
         await live.until(lambda message: message.event == "closed")
-        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
         assert len(page.rows[-1]["findings"]) == 1
 
 
-async def test_a_late_finding_in_a_long_stream_changes_little(tape, message, looking):
+async def test_late_finding_resends_only_the_rows_after_it(tape, message, open_debugger):
     data = [(1, message("message.completed", id=f"e{number}", sequence=number)) for number in range(1, 2001)]
     tape.exchange(chunks=data, ending=None)
     tape.save()
-    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
         page = Page()
         while len(page.rows) < 2000:
             page.take(await live.until(rows))
         tape.find(finding(1500))
-        messages = await live.until(lambda message: rows(message) and message.data["sure"] == 2000)
+        messages = await live.until(lambda message: rows(message) and message.data["settled"] == 2000)
         page.take(messages)
         first = next(message for message in messages if rows(message))
         assert first.data["first"] == 1499, "nothing before it is told again"
         tape.go_on(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
-        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
 
 
-async def test_one_who_comes_back_is_told_what_is_new(growing, message, delta, looking):
+async def test_reconnecting_client_gets_what_is_new(growing, message, delta, open_debugger):
     growing.go_on(1, [(1, delta("a"))])
-    async with looking(growing.path) as looker:
-        async with looker.live("?exchange=1") as live:
+    async with open_debugger(growing.path) as client:
+        async with client.live("?exchange=1") as live:
             page = Page().take(await live.until(rows))
         growing.go_on(1, [(1, delta("b")), (1, message("run.completed", id="e2"))])
-        async with looker.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
+        async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
             messages = await live.until(rows)
         assert messages[-1].data["first"] == 1
         page.take(messages)
         assert (page.kinds(), page.rows[1]["preview"]) == (["event", "deltas", "event"], "ab")
         growing.find(finding(2))
-        async with looker.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
+        async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
             messages = await live.until(rows)
         assert [one.event for one in messages] == ["exchange", "finding", "rows"]
         page.take(messages)
@@ -143,45 +143,50 @@ async def test_one_who_comes_back_is_told_what_is_new(growing, message, delta, l
         growing.close()
 
 
-async def test_one_who_turns_to_another_exchange_is_told_all_of_its_rows(growing, message, looking):
+async def test_client_that_selects_another_exchange_gets_all_of_its_rows(growing, message, open_debugger):
     other = growing.exchange(chunks=[(1, message("run.started", id="f1"))], ending=None)
     growing.save()
-    async with looking(growing.path) as looker:
-        async with looker.live("?exchange=1") as live:
+    async with open_debugger(growing.path) as client:
+        async with client.live("?exchange=1") as live:
             place = (await live.until(rows))[-1].id
-        async with looker.live(f"?exchange={other}&after={place}") as live:
+        async with client.live(f"?exchange={other}&after={place}") as live:
             assert (await live.until(rows))[-1].data["first"] == 0
-        async with looker.live(f"?exchange=1&rows=1&after={place}") as live:
+        async with client.live(f"?exchange=1&rows=1&after={place}") as live:
             growing.go_on(1, [(1, message("run.completed", id="e2"))])
             assert (await live.until(rows))[-1].data["first"] == 1
     growing.close()
 
 
-async def test_one_who_has_too_many_rows_is_told_so_once(growing, looking):
-    async with looking(growing.path) as looker, looker.live("?exchange=1&rows=99") as live:
-        assert (await live.until(rows))[-1].data | {"exchange": 1} == {"exchange": 1, "first": 1, "rows": [], "sure": 1}
+async def test_client_with_too_many_rows_is_corrected_once(growing, open_debugger):
+    async with open_debugger(growing.path) as client, client.live("?exchange=1&rows=99") as live:
+        assert (await live.until(rows))[-1].data | {"exchange": 1} == {
+            "exchange": 1,
+            "first": 1,
+            "rows": [],
+            "settled": 1,
+        }
         growing.close()
         assert [message.event for message in await live.until(lambda one: one.event == "closed")] == ["closed"]
 
 
-async def test_after_a_place_only_what_is_new_is_told(growing, looking):
+async def test_only_changes_after_a_position_are_sent(growing, open_debugger):
     growing.exchange("/x", status=404, headers=())
     growing.find(finding(1))
-    async with looking(growing.path) as looker:
-        _, told = await looker.get("/api/recording")
+    async with open_debugger(growing.path) as client:
+        _, document = await client.get("/api/recording")
         growing.exchange("/y", status=404, headers=())
         growing.save()
-        async with looker.live(f"?after={told['place']}") as live:
+        async with client.live(f"?after={document['position']}") as live:
             heads = [(await live.next()).data["exchange"] for _ in range(2)]
             assert heads == [1, 3], "the one that is open, and the one that is new"
             growing.close()
             assert (await live.next()).event == "closed"
 
 
-async def test_an_exchange_that_becomes_a_stream_has_rows_from_then_on(tape, message, looking):
+async def test_rows_start_when_an_exchange_becomes_a_stream(tape, message, open_debugger):
     tape.exchange(status=None, ending=None)
     tape.save()
-    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
         assert (await live.next()).data["status"] is None
         tape.answer(1)
         tape.go_on(1, [(1, message("run.started", id="e1"))])
@@ -191,35 +196,35 @@ async def test_an_exchange_that_becomes_a_stream_has_rows_from_then_on(tape, mes
         tape.close()
 
 
-async def test_a_recorder_that_is_gone_without_a_word_is_told(tape, message, looking):
+async def test_closed_is_sent_when_the_recorder_was_killed(tape, message, open_debugger):
     tape.exchange(chunks=[(5, message("run.started", id="e1")), (1, b"data: cut")], ending=None)
     path = tape.close(killed=True)
-    async with looking(path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(lambda message: message.event == "closed"))
 
     assert page.kinds() == ["event"]
     assert page.last.data == {"ended_ns": None}
 
 
-async def test_a_recording_that_vanishes_is_told(growing, looking):
-    async with looking(growing.path) as looker, looker.live("?exchange=1") as live:
+async def test_closed_is_sent_when_the_recording_is_renamed(growing, open_debugger):
+    async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         await live.until(rows)
         growing.path.rename(growing.path.with_suffix(".old"))
         last = (await live.until(lambda message: message.event == "closed"))[-1]
         assert last.data["error"]["message"] == f"There is no file {growing.path}."
 
 
-async def test_a_stream_that_came_compressed_is_told_too(tape, message, looking):
+async def test_compressed_stream_has_live_rows(tape, message, open_debugger):
     whole = gzip.compress(message("run.started", id="e1") + message("run.completed", id="e2"))
     headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
     tape.exchange(chunks=[(1, whole[:60])], headers=headers, ending=None)
     tape.save()
-    async with looking(tape.path) as looker, looker.live("?exchange=1") as live:
+    async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
         page = Page()
         tape.go_on(1, [(1, whole[60:])], Ending.COMPLETE)
         while "end" not in page.kinds():
             page.take(await live.until(rows))
         tape.find(finding(1))
         page.take(await live.until(rows))
-        assert page.rows == (await looker.lines("/api/rows?exchange=1"))[1:]
+        assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
         tape.close()

@@ -1,4 +1,4 @@
-"""A recording in a file that a browser opens: what it holds is what the server would tell."""
+"""Exported pages contain what the server would return."""
 
 import gzip
 import json
@@ -13,16 +13,16 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import jsonlines, place, timeline
-from wiretape_inspect.embedding import page_with
+from wiretape_inspect.page_export import export_page
 from wiretape_inspect.view.state import KEPT, state_at
 
 _DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
 
 def embedded(path, **how):
-    """The document that a page holds."""
+    """Return the document that a page contains."""
     with open_recording(path) as recording:
-        page = b"".join(page_with(recording, **how))
+        page = b"".join(export_page(recording, **how))
     (data,) = _DATA.findall(page)
     return json.loads(data)
 
@@ -40,7 +40,7 @@ def details_of(document, number):
 
 
 def state_in(states, event):
-    """What the steps up to an event come to, as the page puts them together."""
+    """Return the state after an event, as the page computes it from the steps."""
     now, runs, calls = {"text": None, "reasoning": None}, {}, {}
     for at, changes in states["steps"]:
         if at > event:
@@ -65,15 +65,15 @@ def state_in(states, event):
     )
 
 
-def assert_the_same(path):
-    """Everything in the file is what there is to be told."""
+def assert_page_equals_recording(path):
+    """The page contains the rows, events and states of the recording."""
     document = embedded(path)
     with open_recording(path) as recording:
         findings = timeline.stored_findings(recording)
         for exchange in recording.exchanges():
             found = findings.get(exchange.number, ())
-            told = map(jsonlines.dump, jsonlines.rows(recording, exchange, found))
-            assert document["rows"][str(exchange.number)] == [json.loads(line) for line in told]
+            expected = map(jsonlines.dump, jsonlines.rows(recording, exchange, found))
+            assert document["rows"][str(exchange.number)] == [json.loads(line) for line in expected]
             if not exchange.is_stream:
                 continue
             held = details_of(document, exchange.number)
@@ -81,8 +81,8 @@ def assert_the_same(path):
             assert list(held) == events
             for event in events:
                 state = state_at(recording, exchange, event)
-                closely = jsonlines.closely(recording, exchange, place.find(recording, exchange, event), found, state)
-                said = json.loads(jsonlines.dump(closely))
+                expected = jsonlines.closely(recording, exchange, place.find(recording, exchange, event), found, state)
+                said = json.loads(jsonlines.dump(expected))
                 inside = held[event]
                 if "text" in inside:
                     inside["base64"] = b64encode(inside.pop("text").encode()).decode()
@@ -90,16 +90,16 @@ def assert_the_same(path):
                 assert inside | {"state": state_in(states, event) | {"time_ns": inside["time_ns"]}} == said
 
 
-def test_a_file_holds_what_a_server_would_tell(session):
-    assert_the_same(session)
+def test_page_contains_what_the_server_returns(session):
+    assert_page_equals_recording(session)
 
 
-def test_a_file_holds_the_recording_with_its_streams_at_a_glance_and_side_by_side(session):
+def test_page_contains_overviews_and_comparisons(session):
     document = embedded(session)
 
     assert document["format"] == 1
     assert [head["exchange"] for head in document["recording"]["exchanges"]] == [1, 2, 3, 4]
-    assert (document["recording"]["live"], document["recording"]["replay"], document["recording"]["place"]) == (
+    assert (document["recording"]["live"], document["recording"]["replay"], document["recording"]["position"]) == (
         False,
         None,
         None,
@@ -134,7 +134,7 @@ EVENTS = st.lists(
 
 @settings(max_examples=30)
 @given(first=EVENTS, second=EVENTS, resumes=st.booleans())
-def test_whatever_is_said_the_states_in_a_file_are_those_of_the_recording(new_tape, message, first, second, resumes):
+def test_states_in_the_page_equal_those_of_the_recording(new_tape, message, first, second, resumes):
     tape, number = new_tape(), 0
     for events, cursor in ((first, None), (second, "e2" if resumes else None)):
         chunks = []
@@ -148,10 +148,10 @@ def test_whatever_is_said_the_states_in_a_file_are_those_of_the_recording(new_ta
             marks = {"id": f"e{number}", "sequence": number} if durable and "delta" not in kind else {}
             chunks.append((1, message(kind, **marks, **said)))
         tape.exchange(chunks=chunks, request_headers=(("Last-Event-ID", cursor),) if cursor else ())
-    assert_the_same(tape.close())
+    assert_page_equals_recording(tape.close())
 
 
-def test_nothing_recorded_ends_the_script_that_holds_it(tape, message, run, tmp_path):
+def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_path):
     evil = "</script><!--<script>alert(1)</script>"
     tape.exchange(
         f"/v1/sessions/s1/events/stream?{evil}",
@@ -162,9 +162,9 @@ def test_nothing_recorded_ends_the_script_that_holds_it(tape, message, run, tmp_
     tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 1, 1, None, 5, evil))
     path = tape.close()
     with open_recording(path) as recording:
-        page = b"".join(page_with(recording))
+        page = b"".join(export_page(recording))
 
-    assert page.count(b"</script>") == 2, "that of the data, and that of the page's own script"
+    assert page.count(b"</script>") == 2, "the data element and the page's own script"
     assert b"<!--" not in _DATA.search(page)[1]
     assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
     assert embedded(path)["recording"]["findings"][0]["message"] == evil
@@ -172,7 +172,7 @@ def test_nothing_recorded_ends_the_script_that_holds_it(tape, message, run, tmp_
     assert (tmp_path / "run.html").read_bytes() == page
 
 
-def test_a_long_stream_is_cut_into_blocks(tape, message):
+def test_long_stream_is_split_into_blocks(tape, message):
     large = message("message.completed", id="large", text="x" * 3_000_000)
     small = [message("message.completed", id=f"e{number}", sequence=number) for number in range(300)]
     tape.exchange(chunks=[(1, large), *((1, data) for data in small)])
@@ -181,14 +181,14 @@ def test_a_long_stream_is_cut_into_blocks(tape, message):
     assert [(block["first"], block["last"]) for block in document["details"]["1"]] == [(1, 1), (2, 257), (258, 301)]
 
 
-def test_chunks_are_those_of_the_event_whatever_they_cut(tape, message):
+def test_events_have_their_chunks_wherever_these_split_them(tape, message):
     data = message("run.started", id="e1") + message("run.completed", id="e2") + b": keep\r\n\r\n" + message("odd")
     tape.exchange(chunks=[(1, data[at : at + 7]) for at in range(0, len(data), 7)])
 
-    assert_the_same(tape.close())
+    assert_page_equals_recording(tape.close())
 
 
-def test_what_was_cut_off_is_held_byte_for_byte_and_told_where_it_begins(tape, message):
+def test_page_contains_the_bytes_of_unfinished_messages(tape, message):
     one, two = message("run.started", id="e1"), message("run.completed", id="e2")
     number = tape.exchange(
         chunks=[
@@ -210,17 +210,17 @@ def test_what_was_cut_off_is_held_byte_for_byte_and_told_where_it_begins(tape, m
     assert (second[0]["text"], second[0]["chunks"]) == ("id: e2\nda", None)
 
 
-def test_a_stream_that_came_compressed_is_held_as_it_reads(tape, message):
+def test_page_contains_compressed_streams_decoded(tape, message):
     whole = gzip.compress(message("run.started", id="e1", run_id="r1") + message("run.completed", id="e2", run_id="r1"))
     headers = (("content-type", "text/event-stream"), ("content-encoding", "gzip"))
     tape.exchange(chunks=[(1, whole[:30]), (1, whole[30:])], headers=headers)
     tape.exchange(chunks=[(1, whole[:30]), (1, b"nonsense")], headers=headers)
 
-    assert_the_same(tape.close())
+    assert_page_equals_recording(tape.close())
 
 
 @pytest.mark.parametrize("kept", [[2], [1, 3]])
-def test_a_file_holds_only_the_exchanges_that_were_chosen(session, run, tmp_path, kept):
+def test_page_contains_only_the_chosen_exchanges(session, run, tmp_path, kept):
     with open_recording(session) as recording:
         document = embedded(session, exchanges=[recording.exchange(number) for number in kept])
 

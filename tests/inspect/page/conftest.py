@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
-from wiretape_inspect.debugging.serving import serve_debugger
+from wiretape_inspect.debugger.debugger_server import serve_debugger
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 PATIENCE_MS = 45_000

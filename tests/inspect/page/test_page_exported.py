@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape_inspect.embedding import page_with
+from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -16,7 +16,7 @@ def exported(session, tmp_path):
     def export(start=""):
         path = tmp_path / "session page.html"
         with open_recording(session) as recording:
-            path.write_bytes(b"".join(page_with(recording, start=start)))
+            path.write_bytes(b"".join(export_page(recording, start=start)))
         return path.as_uri()
 
     return export

@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from wiretape.recording import open_recording
 from wiretape_inspect import words
-from wiretape_inspect.embedding import page_with
+from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -95,6 +95,6 @@ async def test_filter_leaves_the_rows_of_show_on_the_served_page(debugging, run,
 async def test_filter_leaves_the_rows_of_show_on_an_exported_page(window, run, numbers, tmp_path):
     path = tmp_path / "page.html"
     with open_recording(numbers) as recording:
-        path.write_bytes(b"".join(page_with(recording)))
+        path.write_bytes(b"".join(export_page(recording)))
     async with window(path.as_uri()) as shown:
         await check(shown, run, numbers)

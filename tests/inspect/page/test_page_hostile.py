@@ -8,7 +8,7 @@ from playwright.async_api import expect
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.embedding import page_with
+from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -85,7 +85,7 @@ async def test_nothing_of_a_hostile_recording_runs(debugging, hostile):
 async def test_nothing_of_a_hostile_recording_runs_in_a_file(window, hostile, tmp_path):
     path = tmp_path / "page.html"
     with open_recording(hostile) as recording:
-        path.write_bytes(b"".join(page_with(recording)))
+        path.write_bytes(b"".join(export_page(recording)))
     async with window(path.as_uri()) as shown:
         await expect(shown.rows()).to_have_count(6)
         await looked_at(shown)

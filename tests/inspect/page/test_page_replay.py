@@ -7,7 +7,7 @@ import pytest
 from aiohttp import ClientSession
 from playwright.async_api import expect
 
-from wiretape_inspect.debugging.forwarding import Replay
+from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 from wiretape_replay import ReplayOptions, serve_replay
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -52,7 +52,7 @@ async def waiting(url):
 async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client_waits(debugging, session):
     async with (
         serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, replay=Replay(replay.url, replay.token)) as shown,
+        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
         waiting(replay.url + PATH) as client,
     ):
         bar = shown.page.locator("#playhead")
@@ -84,7 +84,7 @@ async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client
 async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_event(debugging, session):
     async with (
         serve_replay(session, ReplayOptions(paused=True)) as replay,
-        debugging(session, "#x=2&e=2", replay=Replay(replay.url, replay.token)) as shown,
+        debugging(session, "#x=2&e=2", replay=ReplayAddress(replay.url, replay.token)) as shown,
     ):
         bar = shown.page.locator("#playhead")
         await expect(bar.locator(".play-status")).to_have_text("paused")
@@ -99,7 +99,7 @@ async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_e
 
 async def test_a_replay_that_is_gone_is_told(debugging, session):
     async with serve_replay(session, ReplayOptions(paused=True)) as replay:
-        gone = Replay(replay.url, replay.token)
+        gone = ReplayAddress(replay.url, replay.token)
     async with debugging(session, replay=gone) as shown:
         await expect(shown.page.locator("#trouble")).to_be_visible()
         shown.troubles[:] = [said for said in shown.troubles if "502" not in said]

@@ -1,4 +1,4 @@
-"""What the page is told, as plain data: the same for a server and for an exported file."""
+"""The JSON that the page reads, the same from a server and in an exported file."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -15,16 +15,16 @@ from wiretape_inspect.view.state import state_at
 def recording_document(
     recording: Recording,
     exchanges: Iterable[Exchange] | None = None,
-    found: Mapping[int, Sequence[Finding]] | None = None,
+    findings: Mapping[int, Sequence[Finding]] | None = None,
 ) -> dict[str, Any]:
-    """The recording as a whole: its head, those of its exchanges (or of these), and what was found about them.
+    """Return the recording without its rows: its head, the heads of its exchanges, and the findings.
 
-    `found` are findings by exchange; those of the live checks for None.
+    By default, these are all exchanges and the findings of the live checks.
     """
     chosen = list(recording.exchanges() if exchanges is None else exchanges)
+    by_exchange = timeline.stored_findings(recording) if findings is None else findings
+    found = [finding for exchange in chosen for finding in by_exchange.get(exchange.number, ())]
     info = recording.info
-    found = timeline.stored_findings(recording) if found is None else found
-    findings = [finding for exchange in chosen for finding in found.get(exchange.number, ())]
     return {
         "file": recording.path.name,
         "upstream": info.upstream,
@@ -32,13 +32,13 @@ def recording_document(
         "started": info.started,
         "ended_ns": info.ended_ns,
         "exchanges": [jsonlines.head(exchange) for exchange in chosen],
-        "findings": findings,
-        "rules": rules_of(findings),
+        "findings": found,
+        "rules": rules_of(found),
     }
 
 
 def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
-    """What there is to say of the rules that were broken, by code."""
+    """Return the rules of some findings, by code."""
     codes = sorted({finding.code for finding in findings})
     return {code: _rule(code) for code in codes if code in CATALOGUE}
 
@@ -51,7 +51,7 @@ def _rule(code: str) -> dict[str, Any]:
 def row_lines(
     recording: Recording, exchange: Exchange, findings: Sequence[Finding], matches: Match | None = None
 ) -> Iterator[str]:
-    """The head of an exchange and its rows that match, as `wiretape show --json` prints them."""
+    """Yield the head of an exchange and its rows that match, as `wiretape show --json` prints them."""
     if not exchange.is_stream:
         yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings, matches))
         return
@@ -62,9 +62,8 @@ def row_lines(
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
-    """A row for each message of a stream from number `first` to `last`, deltas too."""
-    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    since_ns = began
+    """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
+    since_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
     for seen in recording.frames(exchange.number, max(first - 1, 1)):
         if seen.event is None:
             continue
@@ -76,11 +75,11 @@ def event_lines(recording: Recording, exchange: Exchange, first: int, last: int)
 
 
 def event_document(recording: Recording, exchange: Exchange, around: Around) -> dict[str, Any]:
-    """One message closely, and what a client knew just after it."""
+    """Return one message in full, with the state of the client just after it."""
     state = state_at(recording, exchange, around.seen.event or 0)
     return jsonlines.closely(recording, exchange, around, timeline.findings_about(recording, exchange), state)
 
 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
-    """Two connections side by side, as JSON, one id a line.  Raises InputError, at once."""
+    """Return the comparison of two connections, a line for each SSE id.  Raises InputError at once."""
     return map(jsonlines.dump, jsonlines.joined(resumed(recording, first, second)))

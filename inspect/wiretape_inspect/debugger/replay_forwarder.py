@@ -1,4 +1,4 @@
-"""The replay that the page drives: asked on its behalf, with a token that the page never sees."""
+"""Forwards the page's requests to the control API of a replay, with a token that the page never gets."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
@@ -12,53 +12,53 @@ from wiretape.control_protocol import ROOT, TOKEN_HEADER, no_replay_error
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 
-NAMES: Mapping[str, frozenset[str]] = {
+METHODS: Mapping[str, frozenset[str]] = {
     "state": frozenset({"GET"}),
     "events": frozenset({"GET"}),
     "breakpoints": frozenset({"GET", "POST", "DELETE"}),
     **{name: frozenset({"POST"}) for name in ("pause", "resume", "step", "seek", "reset", "wait")},
 }
-"""What is passed on, and by which methods."""
+"""The paths that are forwarded, with their methods."""
 _CONNECT_S = 5
-_REFUSED = frozenset({401, 403})
-"""What a replay says to us, and what for a page would mean that we do not know it."""
+_TOKEN_REFUSED = frozenset({401, 403})
+"""Status codes that must not reach the page: there, they would mean that its own cookie is refused."""
 
 
 class UnreachableError(InputError):
-    """The replay does not answer."""
+    """The replay does not respond, or refuses the token."""
 
 
 @dataclass(frozen=True, slots=True)
-class Replay:
-    """Where a replay listens, and the token of its control interface."""
+class ReplayAddress:
+    """Where a replay listens, and its control token."""
 
     url: str
     token: str
 
     @classmethod
-    def at(cls, url: str, token: str | None) -> "Replay":
-        """The replay at a URL.  Raises InputError."""
+    def parse(cls, url: str, token: str | None) -> "ReplayAddress":
+        """Check the URL and the token of a replay.  Raises InputError."""
         try:
-            where = urlsplit(url)
+            parts = urlsplit(url)
         except ValueError:
             raise no_replay_error(url) from None
-        if where.scheme != "http" or not is_loopback_host(where.netloc) or where.path not in {"", "/"} or where.query:
+        if parts.scheme != "http" or not is_loopback_host(parts.netloc) or parts.path not in {"", "/"} or parts.query:
             raise no_replay_error(url)
         if not token or not token.isascii() or not token.isprintable():
-            raise InputError("The replay wants its token, which it said when it began: put it in $WIRETAPE_TOKEN.")
-        return cls(f"http://{where.netloc}", token)
+            raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token that the replay printed.")
+        return cls(f"http://{parts.netloc}", token)
 
 
-class Forwarder:
-    """Passes requests on, by connections that are kept for the next one as long as the server runs."""
+class ReplayForwarder:
+    """Forwards requests over connections that are kept open as long as the server runs."""
 
-    def __init__(self, replay: Replay) -> None:
+    def __init__(self, replay: ReplayAddress) -> None:
         self.replay = replay
         self._session: ClientSession | None = None
 
     async def lifetime(self, _app: web.Application) -> AsyncIterator[None]:
-        """From the start of a server to its end; a `cleanup_ctx` of aiohttp."""
-        # Each page that listens to the replay holds a connection, however many there are.
+        """Open the connections when the server starts, close them when it ends; a `cleanup_ctx` of aiohttp."""
+        # Every open page holds a connection for the events of the replay, so their number is not limited.
         async with ClientSession(
             timeout=ClientTimeout(total=None, sock_connect=_CONNECT_S),
             connector=TCPConnector(limit=0),
@@ -66,19 +66,19 @@ class Forwarder:
         ) as self._session:
             yield
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Pass a request on, and the answer back as it comes.  Raises UnreachableError."""
+    async def forward(self, request: web.Request) -> web.StreamResponse:
+        """Forward a request, and pass the response on as it arrives.  Raises UnreachableError."""
         response: web.StreamResponse | None = None
         body = await request.read()
         try:
-            async with self._asking(request, body) as answer:
-                if answer.status in _REFUSED:
+            async with self._send(request, body) as received:
+                if received.status in _TOKEN_REFUSED:
                     raise UnreachableError(
-                        f"The replay at {self.replay.url} does not take our token: is it another one?"
+                        f"The replay at {self.replay.url} refused the control token: was the replay restarted?"
                     )
-                response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+                response = web.StreamResponse(status=received.status, headers={"Content-Type": received.content_type})
                 await response.prepare(request)
-                async for data in answer.content.iter_any():
+                async for data in received.content.iter_any():
                     await response.write(data)
         except (ClientError, TimeoutError) as error:
             if response is None:
@@ -87,9 +87,9 @@ class Forwarder:
                 ) from None
         return response or web.Response(status=502)
 
-    def _asking(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[ClientResponse]:
+    def _send(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[ClientResponse]:
         if self._session is None:
-            raise RuntimeError("nothing is forwarded before the server has started")
+            raise RuntimeError("the server has not started")
         url = f"{self.replay.url}{ROOT}{request.match_info['name']}"
         headers = {TOKEN_HEADER: self.replay.token, "Content-Type": "application/json"}
         return self._session.request(

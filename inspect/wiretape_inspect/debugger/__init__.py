@@ -1,0 +1,65 @@
+"""The debugger: an HTTP server with the page and an API that returns the recording's data.  It only reads.
+
+All JSON is written by `jsonlines.dump`.  Times are nanoseconds since the recording began.  Query parameters in
+brackets are optional.
+
+**Documents** (`GET /api/…`, one JSON document)
+
+`recording`
+    `{file, upstream, tool, started, ended_ns, live, replay, position, exchanges: [head…], findings: [Finding…],
+    rules}`.  `live` is true while a recorder writes to the file; a recorder that was killed leaves `ended_ns` null
+    and `live` false.  `replay` is null or `{url}`.  `position` is where `live` continues.  `rules` has
+    `{name, severity, side, clause, about}` for each code among the findings.
+`overview?exchange=N`
+    `view.overview.Overview`.
+`event?exchange=N&event=M`
+    `jsonlines.closely`.
+`cut?exchange=N&start=A&event=M`
+    `{start, end, chunks, base64}`: the bytes of an unfinished message, which begin at offset A, after message M
+    begins.
+`bodies?exchange=N`
+    `exporting.bodies`: `{request, response}`, each null, `{text}`, `{base64}`, or `{omitted}` if it is too large.
+
+**Lines** (JSON lines, sent while they are made; if reading fails midway, the last line is `{"error": {"message"}}`)
+
+`rows?exchange=N[&filter=F]`
+    `jsonlines.rows`: the head, then the rows of a stream that match the filter.  Nothing if no row matches.
+`events?exchange=N&first=A&last=B`
+    A row of kind `event` for each message from A to B, including deltas.
+`resume?first=A&second=B`
+    `jsonlines.joined`.
+
+**Live updates**: `GET /api/live[?exchange=N][&after=POSITION][&rows=K]`, an event stream of what changes until the
+recording is closed.  POSITION comes from `recording` or is the id of an earlier message; without it, the stream
+reports everything from the beginning.  `data` is one JSON object.  Every message has an id, so that a browser that
+loses the connection continues by itself.
+
+`exchange`
+    The head of any exchange that began, changed or ended.
+`finding`
+    `{finding, rule}`: a finding about any exchange, and the member of `rules` for its code (null if sent before).
+    A finding about exchange N precedes the rows that it changes.
+`rows`
+    `{exchange, first, rows: [row…], settled}`: from number `first` on (0 is the first row; the head is not counted),
+    these are now the rows of exchange N, and there are no more.  The first `settled` of all rows no longer change,
+    except by a finding; a run of deltas or a pause that grows is sent again.  A row `end` is sent only when the
+    exchange has ended.  K is the number of rows (an earlier `settled`) of this exchange that the page has.
+    For an open exchange, `live` alone sends all rows, and `rows` is not needed.
+`closed`
+    `{ended_ns}`: the recording was closed; null if the recorder disappeared.  This is the last message: the page
+    should close the connection, or the browser reconnects.
+
+A browser keeps at most six connections to a host, over all its tabs, and a stream occupies one of them: a page should
+close its streams while it is hidden.
+
+**Replay** (if one is attached): `GET /api/replay/{state,breakpoints,events}`,
+`POST /api/replay/{pause,resume,step,seek,breakpoints,reset,wait}` and `DELETE /api/replay/breakpoints` are forwarded
+to `/_wiretape/…` of the replay (docs/control.md).  502 if it cannot be reached, 404 if none is attached.
+
+**Access**: every request needs the cookie that the URL with the token sets (401), a loopback `Host`, and no `Origin`
+other than the page's own (403); requests that change something also need the header `X-Wiretape-Debug: 1`.
+Errors are `{"error": {"message"}}`: 400 for a parameter, 404 for an exchange or event that does not exist, 500 if the
+recording cannot be read.
+
+`page_export` describes the same data in an exported page.
+"""

@@ -1,0 +1,160 @@
+"""The read endpoints of the debugger's API: query parameters, what each endpoint returns, and the responses.
+
+An endpoint is a function of the recording; its keyword parameters are the query parameters of the request.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from inspect import Parameter, signature
+from typing import Any
+
+from aiohttp import web
+
+from wiretape.errors import InputError
+from wiretape.recording import Exchange, Recording
+from wiretape.safe_text import shorten
+from wiretape_inspect import jsonlines, place, timeline
+from wiretape_inspect.debugger.recording_thread import RecordingThread
+from wiretape_inspect.exporting import bodies
+from wiretape_inspect.page import page_data
+from wiretape_inspect.view.filter_grammar import parse_filter
+from wiretape_inspect.view.filter_match import compile_filter
+from wiretape_inspect.view.overview import Overview, overview
+
+_NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
+
+
+class NotFoundError(InputError):
+    """The exchange, event or path of a request does not exist."""
+
+
+def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator[str]:
+    found = find_exchange(recording, exchange)
+    matches = compile_filter(parse_filter(filter_))
+    return page_data.row_lines(recording, found, timeline.findings_about(recording, found), matches)
+
+
+def _events(recording: Recording, *, exchange: int, first: int, last: int) -> Iterator[str]:
+    return page_data.event_lines(recording, _find_stream(recording, exchange), first, last)
+
+
+def _resume(recording: Recording, *, first: int, second: int) -> Iterator[str]:
+    return page_data.resume_lines(recording, find_exchange(recording, first), find_exchange(recording, second))
+
+
+def _bodies(recording: Recording, *, exchange: int) -> dict[str, Any]:
+    return bodies(recording, find_exchange(recording, exchange))
+
+
+def _overview(recording: Recording, *, exchange: int) -> Overview:
+    return overview(recording, _find_stream(recording, exchange))
+
+
+def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]:
+    stream = _find_stream(recording, exchange)
+    with _not_found():
+        around = place.find(recording, stream, event)
+    return page_data.event_document(recording, stream, around)
+
+
+def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:
+    stream = _find_stream(recording, exchange)
+    with _not_found():
+        seen = place.find_cut(recording, stream, start, event)
+    return jsonlines.cut(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
+
+
+LINES: Mapping[str, Callable[..., Iterator[str]]] = {"rows": _rows, "events": _events, "resume": _resume}
+"""The endpoints that return JSON lines."""
+DOCUMENTS: Mapping[str, Callable[..., Any]] = {"bodies": _bodies, "overview": _overview, "event": _event, "cut": _cut}
+"""The endpoints that return one JSON document."""
+
+
+def parse_query(request: web.Request, endpoint: Callable[..., Any]) -> dict[str, Any]:
+    """Read the keyword parameters of an endpoint from the query.  Raises InputError."""
+    values: dict[str, Any] = {}
+    parameters = [each for each in signature(endpoint).parameters.values() if each.kind is Parameter.KEYWORD_ONLY]
+    expected = {each.name.rstrip("_"): each for each in parameters}
+    for name in request.query:
+        if name not in expected:
+            raise InputError(f"Unknown parameter {shorten(name, 60)}: expected {', '.join(expected) or 'none'}.")
+        if len(request.query.getall(name)) > 1:
+            raise InputError(f"Repeated parameter {name}: give it once.")
+    for name, each in expected.items():
+        text = request.query.get(name)
+        if text is not None:
+            values[each.name] = text if each.annotation in {str, str | None} else _parse_number(name, text)
+        elif each.default is Parameter.empty:
+            raise InputError(f"Missing parameter {name}.")
+    return values
+
+
+def _parse_number(name: str, text: str) -> int:
+    if _NUMBER.fullmatch(text) is None:
+        raise InputError(f"Invalid {name} '{shorten(text, 60)}': expected a whole number of at most 18 digits.")
+    return int(text)
+
+
+def find_exchange(recording: Recording, number: int) -> Exchange:
+    """Return an exchange.  Raises NotFoundError."""
+    with _not_found():
+        return recording.exchange(number)
+
+
+def _find_stream(recording: Recording, number: int) -> Exchange:
+    found = find_exchange(recording, number)
+    if not found.is_stream:
+        raise NotFoundError(f"Exchange {number} is not an event stream.")
+    return found
+
+
+@contextmanager
+def _not_found() -> Iterator[None]:
+    """Raise NotFoundError for the InputError of a lookup."""
+    try:
+        yield
+    except InputError as error:
+        raise NotFoundError(error.message) from None
+
+
+async def document_response(thread: RecordingThread, make: Callable[[Recording], Any]) -> web.Response:
+    """Respond with what `make` returns; it is also encoded in the thread."""
+    return json_response(await thread.run(lambda recording: jsonlines.dump(make(recording))))
+
+
+async def lines_response(
+    request: web.Request, thread: RecordingThread, make: Callable[[Recording], Iterator[str]]
+) -> web.StreamResponse:
+    """Respond with the lines of `make`, each sent soon after it is made.
+
+    An error before the first line is raised; a later error becomes the last line.
+    """
+    parts = thread.lines(make)
+    first = await anext(parts, b"")
+    response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
+    await response.prepare(request)
+    await response.write(first)
+    try:
+        async for data in parts:
+            await response.write(data)
+    except InputError as error:
+        await response.write(f"{jsonlines.dump(error_document(str(error)))}\n".encode())
+    await response.write_eof()
+    return response
+
+
+def error_response(status: int, message: str) -> web.Response:
+    """Respond with an error."""
+    return json_response(jsonlines.dump(error_document(message)), status)
+
+
+def error_document(message: str) -> dict[str, Any]:
+    """Return the JSON of an error, the same in all responses."""
+    return {"error": {"message": message}}
+
+
+def json_response(text: str, status: int = 200) -> web.Response:
+    """Respond with JSON."""
+    return web.Response(body=text.encode(), status=status, content_type="application/json")

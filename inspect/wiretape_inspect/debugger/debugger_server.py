@@ -1,0 +1,228 @@
+"""The HTTP server of the debugger: the page with its modules, and the API, which the package describes."""
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http import HttpProcessingError
+
+from wiretape.addresses import is_loopback, listen_error, origin_of
+from wiretape.errors import InputError, RecordingError
+from wiretape.recording import Recording, open_recording
+from wiretape.safe_text import shorten
+from wiretape_inspect.debugger.api_endpoints import (
+    DOCUMENTS,
+    LINES,
+    NotFoundError,
+    document_response,
+    error_response,
+    lines_response,
+    parse_query,
+)
+from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
+from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
+from wiretape_inspect.debugger.recording_thread import RecordingThread
+from wiretape_inspect.debugger.replay_forwarder import METHODS, ReplayAddress, ReplayForwarder, UnreachableError
+from wiretape_inspect.page.bundle import assembled
+from wiretape_inspect.page.page_data import recording_document
+
+_Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_Reader = Callable[[web.Request, RecordingThread], Awaitable[web.StreamResponse]]
+_NO_TOKEN = "Open the URL that `wiretape debug` printed: it contains the access token."  # noqa: S105 - a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class Debugger:
+    """A running debugger."""
+
+    url: str
+    """Its origin, without a slash at the end."""
+    access: Access
+
+    @property
+    def address(self) -> str:
+        """The URL that a browser opens, with the access token."""
+        return f"{self.url}/?token={self.access.token}"
+
+
+@asynccontextmanager
+async def serve_debugger(
+    path: Path,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    replay: ReplayAddress | None = None,
+    opening: Callable[[], Recording] | None = None,
+) -> AsyncIterator[Debugger]:
+    """Serve the page of a recording, which also drives `replay`.  Port 0 chooses a free port.
+
+    `opening` opens the recording; by default, its path is opened for each request.
+    Raises InputError if the recording cannot be read or the port is not available.
+    """
+    opening = opening or partial(open_recording, path)
+    opening().close()
+    if host != "localhost" and not is_loopback(host):
+        raise InputError(f"Invalid host {host}: the debugger serves only this machine; use 127.0.0.1:{port}.")
+    access, lock = Access(), RecorderLock(path)
+    runner = web.AppRunner(
+        _Routes(opening, access, lock, replay).app(),
+        access_log=None,
+        logger=_logger(),
+        handler_cancellation=True,
+        shutdown_timeout=0.1,
+    )
+    await runner.setup()
+    try:
+        await _listen(runner, host, port)
+        yield Debugger(origin_of(*runner.addresses[0][:2]), access)
+    finally:
+        await runner.cleanup()
+        lock.close()
+
+
+def _logger() -> logging.Logger:
+    """Return the logger for internal errors.  Malformed requests get a response and are not logged."""
+    logger = logging.getLogger(__name__)
+    logger.addFilter(_is_internal)
+    return logger
+
+
+def _is_internal(record: logging.LogRecord) -> bool:
+    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+
+
+async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise InputError(listen_error(host, port, error)) from None
+
+
+class _Routes:
+    """The routes, each behind access control."""
+
+    def __init__(
+        self, opening: Callable[[], Recording], access: Access, lock: RecorderLock, replay: ReplayAddress | None
+    ) -> None:
+        self._opening = opening
+        self._access = access
+        self._lock = lock
+        self._forwarder = ReplayForwarder(replay) if replay is not None else None
+
+    def app(self) -> web.Application:
+        """Return the application."""
+        app = web.Application(middlewares=[self._check_access, _handle_errors], client_max_size=1 << 20)
+        app.router.add_get("/", self._page, allow_head=False)
+        readers: dict[str, _Reader] = {"recording": self._recording, "live": self._live}
+        readers |= {name: _document_reader(endpoint) for name, endpoint in DOCUMENTS.items()}
+        readers |= {name: _lines_reader(endpoint) for name, endpoint in LINES.items()}
+        for name, reader in readers.items():
+            app.router.add_get(f"/api/{name}", self._in_thread(reader), allow_head=False)
+        app.router.add_route("*", "/api/replay/{name}", self._forward)
+        app.on_response_prepare.append(add_security_headers)
+        if self._forwarder is not None:
+            app.cleanup_ctx.append(self._forwarder.lifetime)
+        return app
+
+    @web.middleware
+    async def _check_access(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        refusal = find_refusal(request)
+        if refusal is not None:
+            return error_response(403, refusal)
+        if request.path == "/" and self._access.has_token(request):
+            # The token disappears from the address bar; the browser keeps what follows the #.
+            response = web.Response(status=303, headers={"Location": "/"})
+            self._access.set_cookie(request, response)
+            return response
+        if self._access.has_cookie(request):
+            return await handler(request)
+        if request.path == "/":
+            return web.Response(status=401, text=f"{_NO_TOKEN}\n")
+        return error_response(401, _NO_TOKEN)
+
+    async def _page(self, _request: web.Request) -> web.StreamResponse:
+        page = assembled()
+        headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'"}
+        return web.Response(text=page.html, content_type="text/html", headers=headers)
+
+    async def _recording(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
+        is_recording = self._lock.is_held
+
+        def document(recording: Recording) -> dict[str, Any]:
+            return recording_document(recording) | {
+                "live": is_recording and recording.info.ended_ns is None,
+                "replay": {"url": self._forwarder.replay.url} if self._forwarder is not None else None,
+                "position": format_position(recording.tail_position()),
+            }
+
+        parse_query(request, document)
+        return await document_response(thread, document)
+
+    async def _live(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
+        return await live_response(request, thread, self._lock)
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        if self._forwarder is None:
+            raise NotFoundError("No replay is attached: start one with `wiretape replay --debug`.")
+        name = request.match_info["name"]
+        methods = METHODS.get(name)
+        if methods is None:
+            raise NotFoundError(f"Unknown path {shorten(name, 60)}: expected one of {', '.join(METHODS)}.")
+        if request.method not in methods:
+            return error_response(405, f"Method not allowed: {name} accepts {' and '.join(sorted(methods))}.")
+        return await self._forwarder.forward(request)
+
+    def _in_thread(self, reader: _Reader) -> _Handler:
+        """Give each request a thread that reads the recording."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            thread = RecordingThread(self._opening)
+            try:
+                return await reader(request, thread)
+            finally:
+                thread.stop()
+
+        return handle
+
+
+@web.middleware
+async def _handle_errors(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        return error_response(error.status, f"{error.reason}.")
+    except InputError as error:
+        return error_response(_status_of(error), str(error))
+
+
+def _status_of(error: InputError) -> int:
+    match error:
+        case NotFoundError():
+            return 404
+        case UnreachableError():
+            return 502
+        case RecordingError():
+            return 500
+        case _:
+            return 400
+
+
+def _document_reader(endpoint: Callable[..., Any]) -> _Reader:
+    async def read(request: web.Request, thread: RecordingThread) -> web.StreamResponse:
+        query = parse_query(request, endpoint)
+        return await document_response(thread, lambda recording: endpoint(recording, **query))
+
+    return read
+
+
+def _lines_reader(endpoint: Callable[..., Any]) -> _Reader:
+    async def read(request: web.Request, thread: RecordingThread) -> web.StreamResponse:
+        query = parse_query(request, endpoint)
+        return await lines_response(request, thread, lambda recording: endpoint(recording, **query))
+
+    return read

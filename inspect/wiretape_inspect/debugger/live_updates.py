@@ -1,0 +1,205 @@
+"""Live updates: an event stream of what changes in a recording while it is made; the package lists its messages."""
+
+import asyncio
+import fcntl
+import os
+import re
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from aiohttp import web
+
+from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
+from wiretape.errors import InputError
+from wiretape.recording import Exchange, TailPosition, Recording
+from wiretape.rules import Finding
+from wiretape.safe_text import shorten
+from wiretape_inspect import jsonlines, timeline
+from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
+from wiretape_inspect.debugger.recording_thread import RecordingThread
+from wiretape_inspect.debugger.row_changes import ChangingRows
+from wiretape_inspect.page.page_data import rules_of
+
+_SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
+"""Between two reads; within these bounds, the wait is as long as the read, which leaves half the time to others."""
+_KEEP_ALIVE_S = 15.0
+_POSITION = re.compile(r"([0-9]{1,18})\.([0-9]{1,18})\.(-1|[0-9]{1,18})(?:\.([0-9]{1,9}))?", re.ASCII)
+
+
+class RecorderLock:
+    """Tells whether a recorder is writing to a recording, by the lock that it holds.
+
+    The file stays open until `close`: closing it would drop the locks of all readers in this process.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a recorder is running.  If not, the file is complete when it is read after this."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+        return False
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+async def live_response(request: web.Request, thread: RecordingThread, lock: RecorderLock) -> web.StreamResponse:
+    """Respond with the updates until the recording is closed.  Raises InputError and RecordingError."""
+    updates = _requested(request, **parse_query(request, _requested))
+    if (number := updates.number) is not None:
+        await thread.run(lambda recording: find_exchange(recording, number))
+        await thread.close_recording()
+    response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM})
+    await response.prepare(request)
+    try:
+        await _send_updates(response, updates, thread, lock)
+    except InputError as error:
+        data = {"ended_ns": None, **error_document(str(error))}
+        await response.write(f"{_format_message('closed', jsonlines.dump(data))}\n".encode())
+    await response.write_eof()
+    return response
+
+
+async def _send_updates(
+    response: web.StreamResponse, updates: "LiveUpdates", thread: RecordingThread, lock: RecorderLock
+) -> None:
+    last_write = time.monotonic()
+    while True:
+        began, is_recording = time.monotonic(), lock.is_held
+        async for data in thread.lines(lambda recording: updates.read(recording, is_recording=is_recording)):  # noqa: B023
+            await response.write(data)
+            last_write = time.monotonic()
+        await thread.close_recording()
+        if updates.closed:
+            return
+        if time.monotonic() - last_write >= _KEEP_ALIVE_S:
+            await response.write(b": keep-alive\n\n")
+            last_write = time.monotonic()
+        await asyncio.sleep(min(max(time.monotonic() - began, _SHORTEST_WAIT_S), _LONGEST_WAIT_S))
+
+
+def _requested(
+    request: web.Request, *, exchange: int | None = None, after: str | None = None, rows: int = 0
+) -> "LiveUpdates":
+    """Return the updates that a request asks for; its query parameters are the keyword parameters."""
+    last_id = request.headers.get(CURSOR_HEADER)
+    if last_id:
+        # A browser reconnects by itself, with the URL of its first request.
+        since, known = parse_position(last_id)
+        return LiveUpdates(exchange, since, known or 0)
+    # The number of rows in the id of a message may belong to another exchange.
+    return LiveUpdates(exchange, parse_position(after)[0] if after is not None else TailPosition(), rows)
+
+
+def format_position(position: TailPosition) -> str:
+    """Return a position in a recording as text, for clients that ask for what comes after it."""
+    return f"{position.segment}.{position.finding}.{position.time_ns}"
+
+
+def parse_position(text: str) -> tuple[TailPosition, int | None]:
+    """Return the position, and the number of rows if `text` is the id of a message.  Raises InputError."""
+    match = _POSITION.fullmatch(text)
+    if match is None:
+        raise InputError(f"Invalid position '{shorten(text, 60)}': use one that `recording` returned.")
+    rows = int(match[4]) if match[4] is not None else None
+    return TailPosition(int(match[1]), int(match[2]), int(match[3])), rows
+
+
+class LiveUpdates:
+    """The messages about what has changed since the last read."""
+
+    def __init__(self, number: int | None, since: TailPosition, rows: int = 0) -> None:
+        """Report changes after `since`, and the rows of exchange `number` without the first `rows`."""
+        self.number = number
+        self.closed = False
+        """Whether the last message was sent."""
+        self._since = since
+        self._rows: ChangingRows | None = None
+        self._known_rows = rows
+        self._settled = rows
+        self._last_exchange = 0
+        self._open: dict[int, Exchange] = {}
+        self._codes: set[str] = set()
+        self._sent_id = ""
+
+    def read(self, recording: Recording, *, is_recording: bool) -> Iterator[str]:
+        """Yield the messages; `is_recording` tells whether a recorder held the lock before the file was opened."""
+        until = recording.tail_position()
+        watched = recording.exchange(self.number) if self.number is not None else None
+        for exchange in self._changed_exchanges(recording):
+            yield self._message("exchange", jsonlines.dump(jsonlines.head(exchange)))
+        yield from self._findings(recording, watched, until)
+        self._since = until
+        if self._id != self._sent_id:
+            # An id without data dispatches no event, but the browser remembers it.
+            yield f"id: {self._id}\n"
+            self._sent_id = self._id
+        ended_ns = recording.info.ended_ns
+        if ended_ns is not None or not is_recording:
+            self.closed = True
+            yield self._message("closed", jsonlines.dump({"ended_ns": ended_ns}))
+
+    def _changed_exchanges(self, recording: Recording) -> Iterator[Exchange]:
+        is_first_read = not self._last_exchange
+        for number, before in list(self._open.items()):
+            exchange = recording.exchange(number)
+            self._remember(exchange)
+            if exchange != before:
+                yield exchange
+        for exchange in recording.exchanges(self._last_exchange):
+            self._last_exchange = exchange.number
+            self._remember(exchange)
+            if not is_first_read or exchange.ended_ns is None or exchange.ended_ns > self._since.time_ns:
+                yield exchange
+
+    def _remember(self, exchange: Exchange) -> None:
+        if exchange.ended_ns is None:
+            self._open[exchange.number] = exchange
+        else:
+            self._open.pop(exchange.number, None)
+
+    def _findings(self, recording: Recording, watched: Exchange | None, until: TailPosition) -> Iterator[str]:
+        """Yield the new findings, then the changed rows of the watched exchange."""
+        found = list[Finding]()
+        for finding in timeline.findings_between(recording, self._since, until):
+            rule = rules_of([finding]).get(finding.code) if finding.code not in self._codes else None
+            self._codes.add(finding.code)
+            yield self._message("finding", jsonlines.dump({"finding": finding, "rule": rule}))
+            if watched is not None and finding.exchange == watched.number:
+                found.append(finding)
+        if watched is not None:
+            yield from self._changed_rows(recording, watched, found)
+
+    def _changed_rows(self, recording: Recording, exchange: Exchange, found: Sequence[Finding]) -> Iterator[str]:
+        if self._rows is None:
+            # Findings since the page's last connection may change rows that it already has.
+            self._rows = ChangingRows(exchange.number, 0 if found else self._known_rows)
+            found = [*timeline.findings_about(recording, exchange, self._since), *found]
+        for change in self._rows.read(recording, exchange, found):
+            self._settled = change.settled
+            rows = ",".join(change.rows)
+            yield self._message(
+                "rows",
+                f'{{"exchange":{exchange.number},"first":{change.first},"rows":[{rows}],"settled":{change.settled}}}',
+            )
+
+    def _message(self, name: str, data: str) -> str:
+        self._sent_id = self._id
+        return f"id: {self._sent_id}\n{_format_message(name, data)}"
+
+    @property
+    def _id(self) -> str:
+        return f"{format_position(self._since)}.{self._settled}"
+
+
+def _format_message(name: str, data: str) -> str:
+    """Return a message without its last, empty line."""
+    return f"event: {name}\ndata: {data}\n"

@@ -1,0 +1,164 @@
+"""The state of the client at each message of a stream, as the changes that each message makes."""
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any
+
+from wiretape.frame_reader import SeenFrame
+from wiretape.recording import Exchange, Recording
+from wiretape_inspect import jsonlines
+from wiretape_inspect.facts import Facts
+from wiretape_inspect.page_export.event_window import EventWindow
+from wiretape_inspect.view.state import Spoken, cursor_after, known_before, named
+from wiretape_inspect.view.work import Span, asked_after
+
+_SPAN_FIELDS = tuple(field.name for field in fields(Span))
+_MOST_RUNS = 50
+"""How many runs are added after a gap in the window: more than the page shows."""
+
+
+def state_parts(recording: Recording, exchange: Exchange, window: EventWindow | None = None) -> Iterator[bytes]:
+    """Yield `{exchange, connections, steps, texts}` of a stream in parts; without a window, of all events."""
+    steps = _StateSteps(recording, exchange, window)
+    connections = jsonlines.dump(steps.connections)
+    yield f'{{"exchange":{exchange.number},"connections":{connections},"steps":['.encode()
+    for number, step in enumerate(steps.read()):
+        yield f"{',' if number else ''}{jsonlines.dump(step)}".encode()
+    yield f'],"texts":{jsonlines.dump(steps.texts.joined())}}}'.encode()
+
+
+class _StateSteps:
+    """Reads a stream and collects what each message changes."""
+
+    def __init__(self, recording: Recording, exchange: Exchange, window: EventWindow | None) -> None:
+        self.texts = _Texts()
+        self._recording = recording
+        self._exchange = exchange
+        self._window = window
+        self._knowledge, self.connections = known_before(recording, exchange)
+        self._cursor = asked_after(exchange)
+        self._before: dict[str, Any] = {}
+        self._spans: dict[str, dict[str, Span]] = {"runs": {}, "calls": {}}
+        self._outside: dict[str, dict[str, None]] = {"runs": {}, "calls": {}}
+        """The ids that changed outside the window since the last step, in order."""
+
+    def read(self) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Yield the state before the first message as step 0, then the number and the changes of each message."""
+        work = self._knowledge.work
+        for call in named(self._recording, (call for call in list(work.calls.values()) if call.open)):
+            work.calls[call.id] = call
+        yield 0, self._changes(list(work.runs), list(work.calls))
+        for seen in self._recording.frames(self._exchange.number):
+            if seen.event is None:
+                continue
+            if self._window is not None and seen.event > self._window.last:
+                return
+            if changes := self._read_message(seen):
+                yield seen.event, changes
+
+    def _read_message(self, seen: SeenFrame) -> dict[str, Any]:
+        facts = self._knowledge.hear(self._exchange.number, seen)
+        self._cursor = cursor_after(seen, self._cursor)
+        self._name_call(facts)
+        if self._window is not None and seen.event not in self._window:
+            self._note_outside(facts)
+            return {}
+        runs, calls = self._changed_outside()
+        return self._changes([*runs, facts.run_id], [*calls, facts.tool_call_id])
+
+    def _note_outside(self, facts: Facts) -> None:
+        for noted, id_ in ((self._outside["runs"], facts.run_id), (self._outside["calls"], facts.tool_call_id)):
+            if id_ is not None:
+                noted.pop(id_, None)
+                noted[id_] = None
+        self.texts.skip()
+
+    def _changed_outside(self) -> tuple[list[str], list[str]]:
+        """Return the last runs that changed outside the window, and the calls, except those that also ended there."""
+        runs, known = list(self._outside["runs"])[-_MOST_RUNS:], self._knowledge.work.calls
+        calls = [
+            id_ for id_ in self._outside["calls"] if id_ in self._spans["calls"] or (id_ in known and known[id_].open)
+        ]
+        self._outside = {"runs": {}, "calls": {}}
+        return runs, calls
+
+    def _name_call(self, facts: Facts) -> None:
+        """Set the name of a tool call that begins with this message."""
+        calls = self._knowledge.work.calls
+        call = calls.get(facts.tool_call_id or "")
+        if call is not None and call.began is not None and not call.name and call.id not in self._spans["calls"]:
+            calls[call.id] = replace(call, name=facts.text)
+
+    def _changes(self, runs: list[str | None], calls: list[str | None]) -> dict[str, Any]:
+        """Return what has changed since the last step; only these runs and calls may have."""
+        knowledge = self._knowledge
+        now = {
+            "session": knowledge.work.session,
+            "last_event_id": self._cursor or None,
+            "last_sequence": knowledge.sequence,
+            **{name: self.texts.locate(name, spoken) for name, spoken in knowledge.spoken.items()},
+        }
+        changes = {
+            name: value for name, value in now.items() if name not in self._before or self._before[name] != value
+        }
+        self._before = now
+        for name, ids, spans in (("runs", runs, knowledge.work.runs), ("calls", calls, knowledge.work.calls)):
+            changed = [self._changed_fields(name, spans[id_]) for id_ in ids if id_ is not None and id_ in spans]
+            if changed := [each for each in changed if each]:
+                changes[name] = changed
+        return changes
+
+    def _changed_fields(self, name: str, span: Span) -> dict[str, Any]:
+        """Return the fields of a run or tool call that have changed; empty if none has."""
+        before = self._spans[name].get(span.id)
+        self._spans[name][span.id] = span
+        if before is None:
+            return {field: getattr(span, field) for field in _SPAN_FIELDS}
+        if before == span:
+            return {}
+        changed = {
+            field: getattr(span, field) for field in _SPAN_FIELDS if getattr(span, field) != getattr(before, field)
+        }
+        return {"id": span.id, **changed}
+
+
+class _Texts:
+    """Texts that grow, each stored once."""
+
+    def __init__(self) -> None:
+        self._texts: list[list[str]] = []
+        self._now: dict[str, tuple[Spoken, list[Any] | None]] = {}
+
+    def joined(self) -> list[str]:
+        """Return all texts, once all messages are read."""
+        return ["".join(pieces) for pieces in self._texts]
+
+    def skip(self) -> None:
+        """Start new texts: the next ones do not continue the last ones."""
+        self._now.clear()
+
+    def locate(self, name: str, spoken: Spoken) -> list[Any] | None:
+        """Return `[index, units, characters, final]` of a text as it is now."""
+        before, location = self._now.get(name, (Spoken(), None))
+        if spoken != before:
+            location = self._extended(before, location, spoken)
+            self._now[name] = (spoken, location)
+        return location
+
+    def _extended(self, before: Spoken, location: list[Any] | None, spoken: Spoken) -> list[Any] | None:
+        if not spoken.characters and not spoken.final:
+            return None
+        added = spoken.characters - before.characters
+        if location is not None and spoken.final and spoken.text == before.text and not added:
+            return [*location[:3], True]
+        if location is None or spoken.final or before.final:
+            self._texts.append([spoken.text])
+            return [len(self._texts) - 1, _utf16_length(spoken.text), spoken.characters, spoken.final]
+        piece = spoken.text[-added:]
+        self._texts[location[0]].append(piece)
+        return [location[0], location[1] + _utf16_length(piece), spoken.characters, False]
+
+
+def _utf16_length(text: str) -> int:
+    """Return the length of a text in UTF-16 code units, as JavaScript counts."""
+    return len(text.encode("utf-16-le", "surrogatepass")) // 2
