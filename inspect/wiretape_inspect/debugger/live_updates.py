@@ -12,7 +12,7 @@ from aiohttp import web
 
 from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
-from wiretape.recording import Exchange, TailPosition, Recording
+from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
 from wiretape_inspect import jsonlines, timeline
