@@ -17,7 +17,7 @@ from wiretape.observations import (
 from wiretape.rules import Checker
 from wiretape.rules.vectors import Vector
 from wiretape.safe_text import printable
-from wiretape_inspect.words import duration, moment
+from wiretape_inspect.humanize import duration, moment
 
 _LONGEST = 600
 """Characters of a line of traffic that are shown."""

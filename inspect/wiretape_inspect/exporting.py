@@ -14,8 +14,9 @@ from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind
-from wiretape_inspect import jsonlines
-from wiretape_inspect.facts import facts_of, is_utf8
+from wiretape_inspect import timeline_json
+from wiretape_inspect.event_facts import facts_of, is_utf8
+from wiretape_inspect.json_output import dump_json
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of an ordinary body that a line of JSON may hold."""
@@ -40,13 +41,13 @@ def json_lines(recording: Recording, exchanges: Iterator[Exchange]) -> Iterator[
     """A line for each exchange, followed by one for each event of a stream."""
     started = recording.info.started
     for exchange in exchanges:
-        whole = {"kind": "exchange", **jsonlines.head(exchange), "time": wall(started, exchange.request.time_ns)}
+        whole = {"kind": "exchange", **timeline_json.head(exchange), "time": wall(started, exchange.request.time_ns)}
         if not exchange.is_stream:
             whole |= {
                 "request_body": _body(recording, exchange, Side.REQUEST),
                 "response_body": _body(recording, exchange, Side.RESPONSE),
             }
-        yield jsonlines.dump(whole)
+        yield dump_json(whole)
         if exchange.is_stream:
             yield from _events(recording, exchange)
 
@@ -55,11 +56,11 @@ def _events(recording: Recording, exchange: Exchange) -> Iterator[str]:
     reader = FrameReader(exchange.content_encoding)
     for part in recording.body(exchange.number, Side.RESPONSE):
         frames = reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
-        yield from (jsonlines.dump(_event(recording, exchange, seen)) for seen in frames if _told(seen))
+        yield from (dump_json(_event(recording, exchange, seen)) for seen in frames if _told(seen))
     last = [seen for seen in reader.close() if _told(seen)]
-    yield from (jsonlines.dump(_event(recording, exchange, seen)) for seen in last)
+    yield from (dump_json(_event(recording, exchange, seen)) for seen in last)
     if reader.undecodable is not None:
-        yield jsonlines.dump({"kind": "undecodable", "exchange": exchange.number, "text": reader.undecodable})
+        yield dump_json({"kind": "undecodable", "exchange": exchange.number, "text": reader.undecodable})
 
 
 def _told(seen: SeenFrame) -> bool:
@@ -71,7 +72,7 @@ def _event(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[st
     message = frame.kind is FrameKind.MESSAGE
     facts = facts_of(frame) if message else None
     return {
-        "kind": facts.standing if facts else frame.kind,
+        "kind": facts.kind if facts else frame.kind,
         "exchange": exchange.number,
         "event": seen.event,
         "time_ns": seen.time_ns,

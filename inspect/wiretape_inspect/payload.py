@@ -5,8 +5,8 @@ import re
 from collections.abc import Iterator
 
 from wiretape.json_reader import UnreadableJson, read_json
+from wiretape_inspect.humanize import amount
 from wiretape_inspect.spans import Span
-from wiretape_inspect.words import amount
 
 SIZE = 4096
 """How many characters of the data are shown."""

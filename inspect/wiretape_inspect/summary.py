@@ -11,8 +11,8 @@ from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording, RecordingInfo
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.facts import place_of
-from wiretape_inspect.words import ending_label
+from wiretape_inspect.event_facts import kind_and_sequence
+from wiretape_inspect.humanize import ending_label
 
 FORMAT = 1
 """The version of the JSON that `wiretape sessions --json` writes."""
@@ -66,7 +66,7 @@ class Session:
         self.last_ns = max(self.last_ns, seen.time_ns)
         if seen.event is None:
             return
-        standing, sequence = place_of(seen.frame)
+        standing, sequence = kind_and_sequence(seen.frame)
         if standing == "durable":
             self.durable += 1
         elif standing == "delta":

@@ -7,11 +7,12 @@ from wiretape.content_encoding import DecodingError, decoder
 from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
-from wiretape_inspect import facts, lines
+from wiretape_inspect import timeline_text
+from wiretape_inspect.event_facts import PREVIEW, preview_of
 from wiretape_inspect.spans import Span
 from wiretape_inspect.view.filter_match import Match, request_subject
-from wiretape_inspect.view.folding import stream_rows
-from wiretape_inspect.view.rows import DeltaRow, StreamRow
+from wiretape_inspect.view.stream_fold import stream_rows
+from wiretape_inspect.view.timeline_rows import DeltaRow, StreamRow
 
 _SLICE = 4096
 """Encoded bytes decoded at once for a preview: a small body may decode to a thousand times its size."""
@@ -67,28 +68,28 @@ def spans(
     for row in shown:
         yield from row_spans(row)
     if not exchange.is_stream:
-        yield from lines.findings(findings)
+        yield from timeline_text.findings(findings)
 
 
 def beginning(recording: Recording, exchange: Exchange) -> Iterator[list[Span]]:
     """The head of an exchange, and what of its bodies stands beneath it."""
-    yield lines.head(exchange)
+    yield timeline_text.head(exchange)
     bodies = previews(recording, exchange)
     if bodies["request_preview"]:
-        yield lines.body("→", bodies["request_preview"])
+        yield timeline_text.body("→", bodies["request_preview"])
     if exchange.is_stream:
-        yield lines.columns()
+        yield timeline_text.columns()
         return
     if bodies["response_preview"]:
-        yield lines.body("←", bodies["response_preview"])
+        yield timeline_text.body("←", bodies["response_preview"])
     if exchange.detail:
-        yield lines.body("!", exchange.detail)
+        yield timeline_text.body("!", exchange.detail)
 
 
 def row_spans(row: StreamRow) -> Iterator[list[Span]]:
     """The line of a row, and those of its findings."""
-    yield lines.stream(row)
-    yield from lines.findings(row_findings(row))
+    yield timeline_text.stream(row)
+    yield from timeline_text.findings(row_findings(row))
 
 
 def row_findings(row: StreamRow) -> Sequence[Finding]:
@@ -117,8 +118,8 @@ def begin(body: Iterable[BytesArrived | BytesLost], encoding: str | None) -> str
                 break
             for at in range(0, len(part.data), _SLICE):
                 found += decoding.feed(part.data[at : at + _SLICE])
-                if len(found) > 4 * facts.PREVIEW:
-                    return facts.begin(found)
+                if len(found) > 4 * PREVIEW:
+                    return preview_of(found)
     except DecodingError as error:
         return f"(cannot be decoded: {error})"
-    return facts.begin(found)
+    return preview_of(found)

@@ -52,7 +52,7 @@ def row_of(frame: Frame, event: int | None, gap_ns: int | None) -> Row:
     cells = (
         f"{shorten(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
         shorten(frame.id or "", _LONGEST_NAME),
-        _text(data) if frame.dispatched else "no data line: no client is handed it",
+        _text(data) if frame.dispatched else "no data line, so clients ignore it",
     )
     mark = shorten(str(sequence), _LONGEST_NAME) if type(sequence) is int else "·"
     return Row(frame.kind, event, mark, gap, "  ".join(filter(None, cells)))

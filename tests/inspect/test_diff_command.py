@@ -10,7 +10,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.lines import Paper
+from wiretape_inspect.timeline_text import Paper
 
 JSON = (("content-type", "application/json"),)
 EVENT_STREAM = (("content-type", "text/event-stream"),)

@@ -8,8 +8,8 @@ import pytest
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.view.folding import stream_rows
-from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
+from wiretape_inspect.view.stream_fold import stream_rows
+from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
 
 MS = 1_000_000
 
@@ -72,7 +72,7 @@ def test_a_durable_event_has_a_row_that_says_all_of_it():
         time_ns=500 * MS,
         gap_ns=500 * MS - 10,
         type="tool.started",
-        standing="durable",
+        kind="durable",
         id="e7",
         sequence=7,
         run_id="r1",
@@ -148,7 +148,7 @@ def test_keep_alives_fold_into_the_pause_they_fill():
     )
 
     assert found[1] == PauseRow(10 * MS, 34_010 * MS, 2, "ping 1", silence_ns=15_000 * MS)
-    assert found[1].gap
+    assert found[1].is_gap
     assert found[2].gap_ns == 34_000 * MS
     assert found[-1].keep_alives == 2
 
@@ -164,14 +164,14 @@ def test_a_keep_alive_in_a_short_pause_is_told_but_no_gap():
     found = rows((10, event("a")), (11, b":\n\n"), (12, event("b")))
 
     assert kinds(found) == ["Event", "Pause", "Event", "End"]
-    assert not found[1].gap
+    assert not found[1].is_gap
 
 
 def test_an_event_cut_off_by_the_end_is_shown_and_the_ending_says_so():
     found = rows((10, event("a") + b"event: b"), ending=Ending.SERVICE_RESET, ended_ns=11 * MS)
 
     assert found[1] == CutRow(10 * MS, "event: b", len(event("a")), len(event("a")) + 8)
-    assert found[2].words == "service reset in mid-event"
+    assert found[2].ending_label == "service reset in mid-event"
 
 
 def test_a_hole_in_the_recording_is_shown_and_does_not_count_as_the_ending():
@@ -185,7 +185,7 @@ def test_a_hole_in_the_recording_is_shown_and_does_not_count_as_the_ending():
 
     assert kinds(found) == ["Event", "Cut", "Lost", "Cut", "Event", "End"]
     assert found[2] == LostRow(11 * MS, 50, len(first) + 8, "disk full", (finding("REC001", offset=len(first) + 8),))
-    assert found[-1].words == "service closed"
+    assert found[-1].ending_label == "service closed"
 
 
 def test_a_message_over_the_limit_is_one_row_however_many_pieces_it_comes_in():
@@ -216,7 +216,7 @@ def test_findings_that_belong_nowhere_stand_at_the_end():
 def test_an_open_stream_ends_where_its_last_byte_is():
     end = rows((10, event("a")), (5000, b":\n\n"), ending=Ending.OPEN)[-1]
 
-    assert (end.words, end.time_ns, end.gap_ns) == ("still open", None, 4990 * MS)
+    assert (end.ending_label, end.time_ns, end.gap_ns) == ("still open", None, 4990 * MS)
 
 
 def test_a_body_that_cannot_be_decoded_says_why():
@@ -232,7 +232,7 @@ def test_a_body_that_cannot_be_decoded_says_why():
         (b"data: [1]\n\n", "not a JSON object", "[1]"),
         (b"data: \xff\xfe\n\n", "not a JSON object", "��"),
         (b"data\n\n", "empty data", ""),
-        (b"event: x\n\n", "no data line: no client is handed it", ""),
+        (b"event: x\n\n", "no data line, so clients ignore it", ""),
         (b"data: {}\n\n", "", ""),
         (b'data: {"type": 7, "sequence": true, "content": [{"text": 3}, 4]}\n\n', "", '[{"text":3},4]'),
         (b'data: {"a": ' + b"[" * 300 + b"]" * 300 + b"}\n\n", "", "(deeply nested)"),
@@ -287,4 +287,4 @@ def test_an_event_cut_off_by_a_hole_says_nothing_about_the_ending():
     found = list(stream_rows(exchange(ending=Ending.SERVICE_RESET), parts))
 
     assert kinds(found) == ["Cut", "Lost", "End"]
-    assert found[-1].words == "service reset"
+    assert found[-1].ending_label == "service reset"

@@ -9,8 +9,8 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.rules.message import Message
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind
-from wiretape_inspect.facts import facts_of
-from wiretape_inspect.jsonlines import dump
+from wiretape_inspect.event_facts import facts_of
+from wiretape_inspect.json_output import dump_json
 
 SURROGATE = (
     r'{"type":"message.completed","id":"e1","sequence":7,"session_id":"s1","run_id":"r\udfff","content":{"x":"\ud800"}}'
@@ -57,7 +57,7 @@ def test_half_a_surrogate_pair_hides_nothing_of_an_event(run, recorded):
     assert "not a JSON object" not in run("show", path).stdout
     assert r'message.completed    e1  {"x":"\ud800"}' in run("show", path).stdout
     row = second(run, path, "show", "--json")
-    assert (row["type"], row["sequence"], row["standing"], row["note"]) == ("message.completed", 7, "durable", "")
+    assert (row["type"], row["sequence"], row["kind"], row["note"]) == ("message.completed", 7, "durable", "")
     assert row["run_id"] == "r\udfff"
     told = second(run, path, "export", "--format", "events")
     assert (told["kind"], told["sequence"], told["data"]["content"]) == ("durable", 7, {"x": "\ud800"})
@@ -78,7 +78,7 @@ def test_long_integers_are_integers(run, recorded, sequence):
 @pytest.mark.parametrize("data", [DEEP, TOO_LONG], ids=["deep", "too long"])
 def test_what_cannot_be_read_is_not_called_no_json(run, recorded, data):
     path = recorded(data)
-    note = "nested too deep, or numbers too long, to be read"
+    note = "nested too deeply, or a number is too long, to be read"
     assert f"[{note}]" in run("show", path).stdout
     assert second(run, path, "show", "--json")["note"] == note
     assert second(run, path, "export", "--format", "events")["text"] == data
@@ -113,13 +113,13 @@ def test_facts_are_those_that_the_checker_reads(data):
     fields = ((b"id", b"e1"), (b"data", raw[13:-2]))
     frame = Frame(FrameKind.MESSAGE, 0, raw, fields, b"e1")
     message, facts = Message(SeenFrame(frame, 0, 1)), facts_of(frame)
-    assert (facts.type, facts.sequence, facts.standing) == (message.type, message.sequence, "durable")
+    assert (facts.type, facts.sequence, facts.kind) == (message.type, message.sequence, "durable")
 
 
 def test_json_lines_write_whatever_a_field_holds():
     """What orjson refuses is spelt, as deep as it stands; its neighbours keep their form."""
     value = {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ("é", -(2**70))}], "c": sys.maxsize}
-    text = dump(value)
+    text = dump_json(value)
     assert text.isascii() or "é" in text
     assert json.loads(text) == {"a": ["\ud800\x1b", 2**64, True, 1.5, None, {"b": ["é", -(2**70)]}], "c": sys.maxsize}
-    assert json.loads(dump(value, indent=True)) == json.loads(text)
+    assert json.loads(dump_json(value, indent=True)) == json.loads(text)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.recording import Gap, open_recording
-from wiretape_inspect import jsonlines
-from wiretape_inspect.view.overview import SHOWN, axis, overview
+from wiretape_inspect.json_output import dump_json
+from wiretape_inspect.view.overview import MAX_CALLS, overview, time_axis
 
 S = 1_000_000_000
 
@@ -43,9 +43,9 @@ def test_a_stream_at_a_glance(calls):
     assert [(silence.event, silence.until_ns - silence.since_ns) for silence in seen.silences] == [(3, 20 * S)]
     assert [stretch.folded for stretch in seen.axis] == [False, True, False]
     assert (seen.axis[0].since_ns, seen.axis[-1].until_ns) == (seen.began_ns, seen.ended_ns)
-    assert [(call.id, call.name, call.open) for call in seen.calls] == [("t1", "f(1)", True), ("t2", "f(1)", True)]
-    assert [(run.id, run.events, run.open) for run in seen.runs] == [("r1", 3, True)]
-    assert json.loads(jsonlines.dump(seen))["axis"][1]["folded"] is True
+    assert [(call.id, call.name, call.is_open) for call in seen.calls] == [("t1", "f(1)", True), ("t2", "f(1)", True)]
+    assert [(run.id, run.events, run.is_open) for run in seen.runs] == [("r1", 3, True)]
+    assert json.loads(dump_json(seen))["axis"][1]["folded"] is True
 
 
 def test_a_stream_without_messages_has_an_axis(tape):
@@ -62,7 +62,7 @@ def test_the_axis_has_no_holes_and_keeps_the_order(pieces, rest):
     for busy, quiet in pieces:
         silences.append(Gap(now + busy, now + busy + quiet, 1))
         now += busy + quiet
-    found = list(axis(7, now + rest, silences))
+    found = list(time_axis(7, now + rest, silences))
     if found:
         assert (found[0].since_ns, found[0].begin, found[-1].until_ns) == (7, 0, now + rest)
         assert found[-1].end == pytest.approx(1)
@@ -98,12 +98,12 @@ def test_calls_stand_in_columns_whatever_the_length_of_their_ids(run, tape, mess
 
 def test_of_very_many_calls_the_longest_are_told_and_all_are_counted(tape, message):
     chunks = [(9000, tool(message, "tool.started", 1, "late"))]
-    for number in range(2, 2 * SHOWN + 2, 2):
+    for number in range(2, 2 * MAX_CALLS + 2, 2):
         call = f"t{number}"
         chunks.append((1, tool(message, "tool.started", number, call)))
         chunks.append((number, tool(message, "tool.completed", number + 1, call)))
     tape.exchange(chunks=chunks)
     with open_recording(tape.close()) as recording:
         seen = overview(recording, recording.exchange(1))
-    assert (seen.calls_seen, seen.calls_open, len(seen.calls)) == (SHOWN + 1, 1, SHOWN)
+    assert (seen.call_count, seen.open_call_count, len(seen.calls)) == (MAX_CALLS + 1, 1, MAX_CALLS)
     assert [call.id for call in seen.calls[:2]] == ["late", "t4"], "the shortest call is the one that is left out"

@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
-from wiretape_inspect.view.resume import resumed
+from wiretape_inspect.view.reconnection import compare_connections
 
 
 def events(message, *numbers, **changed):
@@ -25,7 +25,7 @@ def view(tape, message):
         tape.exchange(chunks=[*events(message, *first), (1, message("message.delta", id="d1"))])
         tape.exchange(chunks=events(message, *second, **changed), request_headers=headers)
         with open_recording(tape.close()) as recording:
-            return resumed(recording, recording.exchange(1), recording.exchange(2))
+            return compare_connections(recording, recording.exchange(1), recording.exchange(2))
 
     return make
 
@@ -75,10 +75,10 @@ def test_a_cursor_of_another_connection_is_told(view):
 @pytest.mark.parametrize(
     ("pair", "said"),
     [
-        ((2, 1), "Name the earlier connection first: 1:2."),
-        ((1, 1), "Name the earlier connection first"),
-        ((1, 3), "of two sessions (s1 and s2)"),
-        ((1, 4), "Exchange 4 is no event stream"),
+        ((2, 1), "Put the earlier connection first: 1:2."),
+        ((1, 1), "Put the earlier connection first"),
+        ((1, 3), "belong to different sessions (s1 and s2)"),
+        ((1, 4), "Exchange 4 is not an event stream"),
     ],
 )
 def test_two_streams_of_one_session_have_to_be_named(tape, pair, said):
@@ -87,7 +87,7 @@ def test_two_streams_of_one_session_have_to_be_named(tape, pair, said):
     tape.exchange("/v1/sessions/s2/events/stream")
     tape.exchange("/x", headers=())
     with open_recording(tape.close()) as recording, pytest.raises(InputError) as told:
-        resumed(recording, *map(recording.exchange, pair))
+        compare_connections(recording, *map(recording.exchange, pair))
     assert said in str(told.value)
 
 

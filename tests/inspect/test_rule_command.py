@@ -9,7 +9,7 @@ import pytest
 from wiretape.rules import CATALOGUE
 from wiretape.rules.explained import explained
 from wiretape.rules.vectors import vectors, vectors_of
-from wiretape_inspect import rulebook
+from wiretape_inspect import rule_explanation
 
 FOLDER = Path(__file__).parents[2] / "docs" / "rules"
 NAMES = ["README.md", *(f"{code}.md" for code in CATALOGUE)]
@@ -18,7 +18,7 @@ NAMES = ["README.md", *(f"{code}.md" for code in CATALOGUE)]
 @pytest.fixture(scope="module")
 def pages():
     """Made where a test wants them, not where tests are collected."""
-    return rulebook.pages()
+    return rule_explanation.pages()
 
 
 def test_without_a_code_all_rules_are_listed(run):
@@ -44,7 +44,7 @@ def test_a_rule_is_explained_with_both_examples(run):
 
 
 def test_what_is_explained_is_no_wider_than_the_terminal():
-    lines = rulebook.text_lines(rulebook.Explanation.of(CATALOGUE["SEQ001"]), width=50)
+    lines = rule_explanation.text_lines(rule_explanation.Explanation.of(CATALOGUE["SEQ001"]), width=50)
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
 
 

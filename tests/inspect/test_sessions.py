@@ -7,9 +7,9 @@ import pytest
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import tables
-from wiretape_inspect.lines import Paper
+from wiretape_inspect import sessions_table
 from wiretape_inspect.summary import summarise
+from wiretape_inspect.timeline_text import Paper
 
 
 def finding(number, severity=Severity.ERROR):
@@ -103,7 +103,7 @@ def test_an_empty_recording_has_no_table(tape, run):
 @pytest.mark.parametrize(("width", "tabular"), [(200, True), (80, False), (None, True)])
 def test_where_the_table_has_no_room_a_session_has_lines_of_its_own(session, width, tabular):
     with open_recording(session) as recording:
-        lines = list(tables.sessions(summarise(recording, {}), Paper(width=width)))
+        lines = list(sessions_table.sessions(summarise(recording, {}), Paper(width=width)))
 
     told = lines[2 : lines.index("", 2)]
     assert (told[0].split()[0] == "session") is tabular

@@ -13,7 +13,7 @@ from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
-from wiretape_inspect.view.rows import DeltaRow
+from wiretape_inspect.view.timeline_rows import DeltaRow
 
 
 def shown(run, path, *words):

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
-from wiretape_inspect.view import state as states
-from wiretape_inspect.view.state import Spoken, state_at
+from wiretape_inspect.view import state_at_event
+from wiretape_inspect.view.state_at_event import JoinedText, state_at
 
 
 def reasoning(message, text):
@@ -52,9 +52,9 @@ def test_texts_grow_with_their_deltas_and_end_with_the_stored_message(at):
     assert [at(event).reasoning.text for event in (1, 2, 3, 4, 9)] == ["", "Let me ", "Let me see."] + [
         "Let me see."
     ] * 2
-    assert [at(event).text for event in (7, 8, 9)] == [Spoken(), Spoken("It ", 3), Spoken("It is.", 6)]
-    assert at(10).text == Spoken("It is!", 6, final=True)
-    assert at(11).text == Spoken("And", 3)
+    assert [at(event).text for event in (7, 8, 9)] == [JoinedText(), JoinedText("It ", 3), JoinedText("It is.", 6)]
+    assert at(10).text == JoinedText("It is!", 6, final=True)
+    assert at(11).text == JoinedText("And", 3)
 
 
 def test_tool_calls_are_open_between_their_start_and_their_end(at):
@@ -76,7 +76,7 @@ def test_the_session_runs_until_it_says_that_it_is_idle(at):
 
 
 def test_the_cursor_is_the_last_id(at):
-    assert [at(event).last_event_id for event in (1, 3, 4, 9)] == ["e1", "e1", "e2", "e5"]
+    assert [at(event).cursor for event in (1, 3, 4, 9)] == ["e1", "e1", "e2", "e5"]
     assert [at(event).last_sequence for event in (1, 3, 4, 9)] == [1, 1, 2, 5]
 
 
@@ -90,7 +90,7 @@ def test_what_a_resumed_connection_knows_from_the_one_before(tape, message, stre
         assert state.connections == (1, 3, 4)
         assert [call.id for call in state.open_calls] == ["t2"]
         assert [run.id for run in state.runs] == ["r1"]
-        assert state.text == Spoken("It is!", 6, final=True)
+        assert state.text == JoinedText("It is!", 6, final=True)
         assert state.last_sequence == 7
 
 
@@ -98,16 +98,16 @@ def test_before_any_id_the_cursor_is_the_one_that_was_sent(tape, message):
     tape.exchange(chunks=[(1, message("message.started"))], request_headers=(("Last-Event-ID", "\xc3\xa9"),))
     tape.exchange(chunks=[(1, b"data: 1\n\n"), (1, b"id: a\ndata:\n\n"), (1, b"id:\ndata:\n\n")])
     with open_recording(tape.close()) as recording:
-        assert state_at(recording, recording.exchange(1), 1).last_event_id == "é"
-        cursors = [state_at(recording, recording.exchange(2), event).last_event_id for event in (1, 2, 3)]
+        assert state_at(recording, recording.exchange(1), 1).cursor == "é"
+        cursors = [state_at(recording, recording.exchange(2), event).cursor for event in (1, 2, 3)]
         assert cursors == [None, "a", None]
 
 
 def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
-    monkeypatch.setattr(states, "KEPT", 10)
+    monkeypatch.setattr(state_at_event, "MAX_TEXT", 10)
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": f"{number:04}"})) for number in range(8)])
     with open_recording(tape.close()) as recording:
-        assert state_at(recording, recording.exchange(1), 8).text == Spoken("0500060007", 32)
+        assert state_at(recording, recording.exchange(1), 8).text == JoinedText("0500060007", 32)
 
 
 KINDS = (

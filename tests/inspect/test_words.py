@@ -1,7 +1,7 @@
 import pytest
 
 from wiretape.observations import Ending
-from wiretape_inspect.words import amount, count, duration, ending_label, moment
+from wiretape_inspect.humanize import amount, count, duration, ending_label, moment
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from wiretape.recording import open_recording
 from wiretape.rules.vectors import vectors_of
 from wiretape.rules.vectors.traffic import observations
 from wiretape_inspect.report import baseline, judge
-from wiretape_inspect.report.details import details
+from wiretape_inspect.report.finding_details import details
 from wiretape_inspect.report.fingerprint import expectation, expected_kind, template
 
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]

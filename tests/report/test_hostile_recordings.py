@@ -11,7 +11,7 @@ import pytest
 import xmlschema
 
 from wiretape_inspect.report import FORMS
-from wiretape_inspect.report.json_form import schema
+from wiretape_inspect.report.json_format import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
 OBJECTS = {"recording", "rule", "finding", "summary"}

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.report.store import Findings, Suppressed
+from wiretape_inspect.report.finding_store import Findings, Suppressed
 
 
 def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Expected `é\\ud800`, got 0."):

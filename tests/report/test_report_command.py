@@ -252,8 +252,8 @@ def test_why_a_rule_could_not_be_decided_is_said_though_it_was_broken_elsewhere(
     assert "inconclusive, for JSON was not read that is nested more than 1,024 deep" in said
     assert "EVT001 (1 time)" in said
     rules = {rule["code"]: rule for rule in json.loads(run("report", path, "--format", "json").stdout)["rules"]}
-    assert [because["times"] for because in rules["EVT001"]["because"]] == [1]
-    assert rules["SEQ001"]["because"] == []
+    assert [each["count"] for each in rules["EVT001"]["inconclusive_reasons"]] == [1]
+    assert rules["SEQ001"]["inconclusive_reasons"] == []
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import xmlschema
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
 from wiretape.rules.vectors.traffic import observations
-from wiretape_inspect.report.json_form import schema
+from wiretape_inspect.report.json_format import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
@@ -43,13 +43,13 @@ def test_json_keeps_to_its_published_schema(run, record, hostile, all_vectors, s
 
 def test_json_shows_the_evidence_of_a_finding(run, record):
     (found,) = json.loads(shown(run, record(BROKEN.observations()), "json"))["findings"]
-    assert base64.b64decode(found["bytes_b64"]).startswith(b"event: message.completed\nid: evt_0\n")
-    assert found["byte_length"] == len(base64.b64decode(found["bytes_b64"]))
+    assert base64.b64decode(found["base64"]).startswith(b"event: message.completed\nid: evt_0\n")
+    assert found["byte_length"] == len(base64.b64decode(found["base64"]))
     assert (found["type"], found["sse_id"], found["sequence"]) == ("message.completed", "evt_0", 0)
     assert (found["expected"], found["actual"]) == ("a sequence above 1", "0")
     assert found["related"][0]["sse_id"] == "evt_1"
     assert found["see"] == "wiretape show run.db --at 1:2"
-    assert found["at"].startswith("20")
+    assert found["time"].startswith("20")
     assert found["suppressed_by"] is None
 
 
@@ -62,7 +62,7 @@ def test_json_holds_the_digest_of_the_file(run, record):
 def test_json_bytes_are_bounded(run, record, traffic):
     seen = traffic(BROKEN.text.replace('"text":"Hi"', f'"text":"{"x" * 100_000}"'))
     (found,) = json.loads(shown(run, record(seen), "json"))["findings"]
-    assert len(base64.b64decode(found["bytes_b64"])) == 1024
+    assert len(base64.b64decode(found["base64"])) == 1024
     assert found["byte_length"] > 100_000
 
 

@@ -10,10 +10,10 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import escape_json
-from wiretape_inspect import jsonlines
 from wiretape_inspect.archive import heads
 from wiretape_inspect.archive.texts import Body, body
-from wiretape_inspect.facts import facts_of
+from wiretape_inspect.event_facts import facts_of
+from wiretape_inspect.json_output import dump_json
 
 
 def write(
@@ -98,13 +98,13 @@ def _message(recording: Recording, seen: SeenFrame) -> dict[str, Any]:
 
 def _place(seen: SeenFrame) -> dict[str, Any]:
     facts = facts_of(seen.frame)
-    return {"event": seen.event, "sequence": facts.sequence, "byteOffset": seen.frame.start, "kind": facts.standing}
+    return {"event": seen.event, "sequence": facts.sequence, "byteOffset": seen.frame.start, "kind": facts.kind}
 
 
 def _listed(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
     for index, item in enumerate(items):
         yield b",\n" if index else b"\n"
-        yield jsonlines.dump(item).encode()
+        yield dump_json(item).encode()
 
 
 def _begun(members: dict[str, Any]) -> bytes:

@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.recording import is_sqlite_file, open_recording, sql_views
 from wiretape.safe_text import printable
-from wiretape_inspect import output
+from wiretape_inspect import terminal_output
 from wiretape_inspect.datasette import documents
 
 _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
@@ -50,9 +50,9 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
     for path in (metadata, config):
-        output.check(path, force=force, recording=file)
+        terminal_output.check(path, force=force, recording=file)
     for path, text in ((metadata, made.metadata), (config, made.config)):
-        with output.opened(path, force=force, recording=file) as out:
+        with terminal_output.opened(path, force=force, recording=file) as out:
             out.write(text)
     if missing:
         click.echo(_without(file, missing), err=True)

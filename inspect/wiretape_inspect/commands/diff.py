@@ -12,11 +12,12 @@ from wiretape.files import PATH
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
-from wiretape_inspect import jsonlines, output
-from wiretape_inspect.commands.times import time_like
+from wiretape_inspect import terminal_output
+from wiretape_inspect.commands.duration_option import time_like
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
 from wiretape_inspect.diff.recording_diff import RecordingDiff
+from wiretape_inspect.json_output import dump_json
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)
@@ -134,7 +135,7 @@ def diff(
             lines = _documents(recordings, diffs, total, normalize)
         else:
             lines = _lines(recordings, diffs, total, options)
-        output.write_lines(lines, page=not as_json and not no_pager)
+        terminal_output.write_lines(lines, page=not as_json and not no_pager)
     ctx.exit(0 if total.is_equal else 1)
 
 
@@ -150,7 +151,7 @@ def _compare(
 def _lines(
     recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, options: DiffOptions
 ) -> Iterator[str]:
-    paper = output.paper()
+    paper = terminal_output.paper()
     for name, recording in zip("AB", recordings, strict=True):
         yield paper.line(
             [(f"{name}  ", "head"), (str(recording.path), ""), (f"  {recording.info.started:%F %TZ}", "dim")]
@@ -165,8 +166,8 @@ def _documents(
     recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, normalize: frozenset[str]
 ) -> Iterator[str]:
     names = dict(zip("ab", (str(recording.path) for recording in recordings), strict=True))
-    yield jsonlines.dump({"row": "diff", "format": _FORMAT, **names, "normalized": sorted(normalize)})
+    yield dump_json({"row": "diff", "format": _FORMAT, **names, "normalized": sorted(normalize)})
     for each in diffs:
         total.add(each)
-        yield from map(jsonlines.dump, diff_output.documents(each))
-    yield jsonlines.dump(diff_output.total_document(total))
+        yield from map(dump_json, diff_output.documents(each))
+    yield dump_json(diff_output.total_document(total))

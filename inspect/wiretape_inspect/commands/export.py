@@ -8,7 +8,7 @@ import click
 from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
-from wiretape_inspect import choosing, exporting, output
+from wiretape_inspect import exchange_selection, exporting, terminal_output
 
 
 @click.command()
@@ -58,7 +58,7 @@ def export(
     with open_recording(file) as recording:
         parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
         to = None if to == Path("-") else to
-        with output.opened(to, force=force, recording=file) as out:
+        with terminal_output.opened(to, force=force, recording=file) as out:
             for part in parts:
                 out.write(part)
 
@@ -68,7 +68,7 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         return _stream(recording, number, encoded)
     if kind == "events":
         return _lines(recording, number)
-    chosen = None if number is None else choosing.exchanges(recording, number=number)
+    chosen = None if number is None else exchange_selection.exchanges(recording, number=number)
     if kind == "html":
         from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - the page is not needed otherwise
 
@@ -81,12 +81,12 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
 
 
 def _stream(recording: Recording, number: int | None, encoded: bool) -> Iterator[bytes]:
-    exchange = choosing.stream(recording, number)
+    exchange = exchange_selection.stream(recording, number)
     if exchange.lost_bytes:
         click.echo(f"{exchange.lost_bytes} bytes of exchange {exchange.number} were not recorded.", err=True)
     return exporting.stream_bytes(recording, exchange, encoded=encoded)
 
 
 def _lines(recording: Recording, number: int | None) -> Iterator[bytes]:
-    chosen = choosing.exchanges(recording, number=number)
+    chosen = exchange_selection.exchanges(recording, number=number)
     return (f"{line}\n".encode() for line in exporting.json_lines(recording, chosen))

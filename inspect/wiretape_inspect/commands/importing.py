@@ -13,7 +13,7 @@ from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, sse
 from wiretape.recording.formats.sse import ADDRESS
 from wiretape.safe_text import printable
-from wiretape_inspect import placing
+from wiretape_inspect import atomic_output
 
 _STDIN = Path("/dev/stdin")
 _READABLE = [each for each in FORMATS if each.reads is not None]
@@ -59,13 +59,13 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     file = _STDIN if file == Path("-") else file
     made = to if to is not None else _beside(file)
     if to is not None:
-        placing.check(made, [file], force=force)
+        atomic_output.check(made, [file], force=force)
     with _whole(file) as whole:
         chosen = find_format(kind) if kind is not None else _guessed(whole)
         # Of a recording, that it is one is said first, not that what it would be called is taken.
-        placing.check(made, [file], force=force)
+        atomic_output.check(made, [file], force=force)
         incoming = _incoming(chosen, whole, url)
-        placing.place(incoming, made)
+        atomic_output.place(incoming, made)
     for sentence in incoming.notes:
         click.echo(printable(sentence), err=True)
     with open_recording(made) as recording:

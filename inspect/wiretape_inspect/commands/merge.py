@@ -12,7 +12,7 @@ from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.safe_text import printable
-from wiretape_inspect import placing
+from wiretape_inspect import atomic_output
 from wiretape_inspect.merging import Joined, conflicts, joined
 
 _TOLD = 20
@@ -38,12 +38,12 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
         raise click.UsageError("Give two recordings or more.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("One recording is given twice.")
-    placing.check(to, files, force=force)
+    atomic_output.check(to, files, force=force)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         together = joined(recordings)
         told = list(conflicts(together))
-        placing.place(RecordingSource(together.head(), together.observations()), to)
+        atomic_output.place(RecordingSource(together.head(), together.observations()), to)
         with open_recording(to) as made:
             told += _findings(together, made)
             _say(together, made, to)

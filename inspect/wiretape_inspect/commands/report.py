@@ -14,12 +14,12 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, is_input_error, is_same_file, path_exists
 from wiretape.recording import Recording, check_not_recording, open_recording
 from wiretape.rules import Severity
-from wiretape_inspect import output
-from wiretape_inspect.commands import known
-from wiretape_inspect.commands.pairs import Pair, PairingCommand, pairs
-from wiretape_inspect.lines import PLAIN
+from wiretape_inspect import terminal_output
+from wiretape_inspect.commands import baseline_options
+from wiretape_inspect.commands.output_options import Pair, PairingCommand, pairs
 from wiretape_inspect.report import FORMS, Options, Report, baseline, judge
 from wiretape_inspect.report.progress import watched
+from wiretape_inspect.timeline_text import PLAIN
 
 _FORMS = (
     "text: for people. concise: a line for each finding. json, ndjson: everything, for programs. "
@@ -65,7 +65,7 @@ def _config_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 whatever is found.")
 @click.option("--all", "everything", is_flag=True, help="With text, html: show every finding, however many a rule has.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
-@known.options
+@baseline_options.options
 @_config_options
 @click.pass_context
 def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None:
@@ -87,18 +87,18 @@ def report(ctx: click.Context, /, files: tuple[Path, ...], **given: Any) -> None
     config = _config(given["config"], without=given["no_config"])
     options = _options(given, config)
     codes = config.rule_codes(_listed("--select", given["select"]), _listed("--ignore", given["ignore"]))
-    base = known.known_of(given, config)
-    known.check_outputs(base, made)
+    base = baseline_options.known_of(given, config)
+    baseline_options.check_outputs(base, made)
     _spare_recordings("--output", [pair.to for pair in made], files)
     _spare_recordings("--write-baseline", [base.write], files)
-    entries, earlier = known.load(base)
+    entries, earlier = baseline_options.load(base)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         reports = [_judged(recording, file, config, codes) for file, recording in zip(files, recordings, strict=True)]
         applied = baseline.apply(entries, reports) if base.file else baseline.Applied(reports, [])
         for pair in made:
             _write(pair, applied.reports, options)
-        stale = known.keep(base, entries, earlier, applied)
+        stale = baseline_options.keep(base, entries, earlier, applied)
     threshold = options.threshold
     failed = threshold is not None and any(each.reaches(threshold) for each in applied.reports)
     if ((failed and not base.write) or stale) and not given["exit_zero"]:
@@ -156,12 +156,12 @@ def _spare_recordings(option: str, paths: Sequence[Path | None], judged: Sequenc
 
 def _write(pair: Pair, reports: Sequence[Report], options: Options) -> None:
     recording: Recording = reports[0].recording
-    paper = output.paper() if pair.form == "text" and pair.to is None else PLAIN
+    paper = terminal_output.paper() if pair.form == "text" and pair.to is None else PLAIN
     lines = FORMS[pair.form](reports, replace(options, paper=paper))
     if pair.to is None and pair.form != "html":
-        output.write_lines(lines)
+        terminal_output.write_lines(lines)
         return
-    with output.opened(pair.to, force=True, recording=recording.path) as file:
+    with terminal_output.opened(pair.to, force=True, recording=recording.path) as file:
         file.writelines(_encoded(lines))
 
 

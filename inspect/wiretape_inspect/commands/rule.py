@@ -11,7 +11,8 @@ from wiretape.files import PATH, write_error
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.rules.selection import EVERY, UnknownCodeError, closest_match, codes_of
 from wiretape.safe_text import printable
-from wiretape_inspect import jsonlines, output, rulebook
+from wiretape_inspect import rule_explanation, terminal_output
+from wiretape_inspect.json_output import dump_json
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
 """What a page of a rule is called; nothing else is removed."""
@@ -54,25 +55,25 @@ def rule(code: str | None, *, everything: bool, form: str, folder: Path | None) 
         _write_pages(folder)
         return
     rules = _named(code)
-    output.write_lines(_lines(rules, form, one=len(rules) == 1, everything=everything), page=form == "text")
+    terminal_output.write_lines(_lines(rules, form, one=len(rules) == 1, everything=everything), page=form == "text")
 
 
 def _lines(rules: list[Rule], form: str, *, one: bool, everything: bool) -> Iterator[str]:
     if form == "json":
-        explained = [rulebook.as_json(rulebook.Explanation.of(each)) for each in rules]
-        yield jsonlines.dump(explained[0] if one else explained, indent=True)
+        explained = [rule_explanation.as_json(rule_explanation.Explanation.of(each)) for each in rules]
+        yield dump_json(explained[0] if one else explained, indent=True)
         return
     if not (one or everything):
-        yield from rulebook.table_lines(rules) if form == "text" else rulebook.index_lines(rules)
+        yield from rule_explanation.table_lines(rules) if form == "text" else rule_explanation.index_lines(rules)
         return
     for number, each in enumerate(rules):
-        explanation = rulebook.Explanation.of(each)
+        explanation = rule_explanation.Explanation.of(each)
         yield from [""] if number else []
         if form == "text":
-            width = min(output.paper().width or rulebook.WIDTH, rulebook.WIDTH)
-            yield from rulebook.text_lines(explanation, everything=everything, width=width)
+            width = min(terminal_output.paper().width or rule_explanation.WIDTH, rule_explanation.WIDTH)
+            yield from rule_explanation.text_lines(explanation, everything=everything, width=width)
         else:
-            yield from rulebook.markdown_lines(explanation)
+            yield from rule_explanation.markdown_lines(explanation)
 
 
 def _named(code: str | None) -> list[Rule]:
@@ -91,7 +92,7 @@ def _named(code: str | None) -> list[Rule]:
 
 
 def _write_pages(folder: Path) -> None:
-    pages = rulebook.pages()
+    pages = rule_explanation.pages()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in folder.glob("*.md"):

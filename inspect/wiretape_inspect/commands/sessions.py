@@ -6,7 +6,8 @@ import click
 
 from wiretape.files import PATH
 from wiretape.recording import open_recording
-from wiretape_inspect import jsonlines, output, summary, tables, timeline
+from wiretape_inspect import sessions_table, summary, terminal_output, timeline
+from wiretape_inspect.json_output import dump_json
 
 
 @click.command()
@@ -24,6 +25,6 @@ def sessions(file: Path, as_json: bool) -> None:
     with open_recording(file) as recording:
         whole = summary.summarise(recording, timeline.stored_findings(recording))
         if as_json:
-            output.write_lines([jsonlines.dump(summary.as_json(whole), indent=True)])
+            terminal_output.write_lines([dump_json(summary.as_json(whole), indent=True)])
         else:
-            output.write_lines(tables.sessions(whole, output.paper()))
+            terminal_output.write_lines(sessions_table.sessions(whole, terminal_output.paper()))

@@ -8,12 +8,21 @@ import click
 
 from wiretape.files import PATH
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape_inspect import choosing, following, jsonlines, output, place, sheets, timeline
+from wiretape_inspect import (
+    event_detail,
+    exchange_selection,
+    state_view,
+    terminal_output,
+    timeline,
+    timeline_follow,
+    timeline_json,
+)
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
-from wiretape_inspect.view.overview import work_of
-from wiretape_inspect.view.resume import resumed
-from wiretape_inspect.view.state import named, state_at
+from wiretape_inspect.view.overview import runs_and_calls
+from wiretape_inspect.view.reconnection import compare_connections
+from wiretape_inspect.view.state_at_event import state_at, with_names
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _SHIELD = "\0"
@@ -80,21 +89,21 @@ def show(
     if calls and (whole.groups or at is not None or pair is not None or follow):
         raise click.UsageError("--calls goes with --session, --exchange and --json only.")
     if follow:
-        found = following.follow(file, whole, paper=output.paper(), as_json=as_json)
-        output.write_lines(found, live=True)
+        found = timeline_follow.follow(file, whole, paper=terminal_output.paper(), as_json=as_json)
+        terminal_output.write_lines(found, live=True)
         return
     page = not as_json and not no_pager
     with open_recording(file) as recording:
         if at is not None:
-            output.write_lines(_closely(recording, at, as_json=as_json), page=page)
+            terminal_output.write_lines(_closely(recording, at, as_json=as_json), page=page)
         elif pair is not None:
-            output.write_lines(_resumed(recording, pair, as_json=as_json), page=page)
+            terminal_output.write_lines(_resumed(recording, pair, as_json=as_json), page=page)
         elif calls:
-            chosen = choosing.exchanges(recording, session=session, number=number)
-            output.write_lines(_calls(recording, chosen, as_json=as_json), page=page)
+            chosen = exchange_selection.exchanges(recording, session=session, number=number)
+            terminal_output.write_lines(_calls(recording, chosen, as_json=as_json), page=page)
         else:
-            chosen = choosing.exchanges(recording, session=session, number=number)
-            output.write_lines(_or_why(lines(recording, chosen, whole, as_json=as_json), whole), page=page)
+            chosen = exchange_selection.exchanges(recording, session=session, number=number)
+            terminal_output.write_lines(_or_why(lines(recording, chosen, whole, as_json=as_json), whole), page=page)
 
 
 def _check(
@@ -123,24 +132,24 @@ def _or_why(found: Iterable[str], whole: Filter) -> Iterator[str]:
 
 def _closely(recording: Recording, at: str, *, as_json: bool) -> Iterable[str]:
     """The lines about one event."""
-    number, event = place.parsed(at)
+    number, event = event_detail.parsed(at)
     exchange = recording.exchange(number)
-    around = place.find(recording, exchange, event)
+    around = event_detail.find(recording, exchange, event)
     findings = timeline.stored_findings(recording).get(number, ())
     state = state_at(recording, exchange, event)
     if as_json:
-        return [jsonlines.dump(jsonlines.closely(recording, exchange, around, findings, state))]
-    paper = output.paper()
-    return [paper.line(spans) for spans in place.spans(recording, exchange, around, findings, state)]
+        return [dump_json(timeline_json.closely(recording, exchange, around, findings, state))]
+    paper = terminal_output.paper()
+    return [paper.line(spans) for spans in event_detail.spans(recording, exchange, around, findings, state)]
 
 
 def _resumed(recording: Recording, pair: str, *, as_json: bool) -> Iterable[str]:
     """The lines of the resume view."""
-    first, second = place.parsed(pair, "EXCHANGE:EXCHANGE, like 2:3")
-    view = resumed(recording, recording.exchange(first), recording.exchange(second))
+    first, second = event_detail.parsed(pair, "EXCHANGE:EXCHANGE, like 2:3")
+    view = compare_connections(recording, recording.exchange(first), recording.exchange(second))
     if as_json:
-        return map(jsonlines.dump, jsonlines.joined(view))
-    return map(output.paper().line, sheets.resume(view))
+        return map(dump_json, timeline_json.joined(view))
+    return map(terminal_output.paper().line, state_view.resume(view))
 
 
 def _calls(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool) -> Iterable[str]:
@@ -149,16 +158,16 @@ def _calls(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool) -
     for exchange in chosen:
         if exchange.is_stream:
             found.setdefault(exchange.session_id, []).append(exchange)
-    paper = output.paper()
+    paper = terminal_output.paper()
     for session, exchanges in found.items():
-        work = work_of(recording, exchanges)
-        called = named(recording, iter(work.calls.values()))
+        work = runs_and_calls(recording, exchanges)
+        called = with_names(recording, iter(work.calls.values()))
         if as_json:
             for name, spans in (("run", iter(work.runs.values())), ("call", called)):
-                yield from (jsonlines.dump({"row": name, "session_id": session, name: span}) for span in spans)
+                yield from (dump_json({"row": name, "session_id": session, name: span}) for span in spans)
         else:
             yield paper.line([(f"session {session if session is not None else '(none)'}", "head")])
-            yield from map(paper.line, sheets.calls(work, called))
+            yield from map(paper.line, state_view.calls(work, called))
 
 
 def lines(
@@ -170,12 +179,12 @@ def lines(
 ) -> Iterator[str]:
     """The lines of the chosen exchanges, as far as the filter takes them, on paper as standard output is."""
     findings, take = timeline.stored_findings(recording), compile_filter(whole)
-    paper = output.paper()
+    paper = terminal_output.paper()
     for exchange in chosen:
         found = findings.get(exchange.number, ())
         if not may_match_exchange(whole, exchange):
             continue
         if as_json:
-            yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, found, take))
+            yield from map(dump_json, timeline_json.rows(recording, exchange, found, take))
         else:
             yield from map(paper.line, timeline.spans(recording, exchange, found, take))

@@ -13,14 +13,14 @@ from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
-from wiretape_inspect import placing
-from wiretape_inspect.commands.times import time_like
+from wiretape_inspect import atomic_output
+from wiretape_inspect.commands.duration_option import time_like
+from wiretape_inspect.humanize import amount
 from wiretape_inspect.merging.joining import closed_captures
 from wiretape_inspect.trimming.choice import Choice, Observe, observed
 from wiretape_inspect.trimming.redaction import Redaction
 from wiretape_inspect.trimming.search import Smallest, smallest
 from wiretape_inspect.trimming.secrets import Secrets
-from wiretape_inspect.words import amount
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -99,14 +99,16 @@ def trim(
         )
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until.")
-    placing.check(to, [file], force=force)
+    atomic_output.check(to, [file], force=force)
     with open_recording(file) as recording:
         kept = _kept(recording, choice, secrets)
         fewest = None if prefix is None else smallest(kept.observe, prefix)
         observations = kept.observe() if fewest is None else iter(fewest.observations)
         # What the user is told of the finding is seen in the recording that was made, before it is put in its place.
         shown: list[str] = []
-        placing.place(RecordingSource(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest)))
+        atomic_output.place(
+            RecordingSource(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest))
+        )
     if missed := kept.missed():
         click.echo(f"Nothing was found, and so nothing redacted, of {', '.join(missed)}.", err=True)
     for sentence in (*kept.told, *shown):

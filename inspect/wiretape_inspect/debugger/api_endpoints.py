@@ -15,9 +15,10 @@ from aiohttp import web
 from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
-from wiretape_inspect import jsonlines, place, timeline
+from wiretape_inspect import event_detail, timeline, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.exporting import bodies
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page import page_data
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
@@ -55,15 +56,15 @@ def _overview(recording: Recording, *, exchange: int) -> Overview:
 def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]:
     stream = _find_stream(recording, exchange)
     with _not_found():
-        around = place.find(recording, stream, event)
+        around = event_detail.find(recording, stream, event)
     return page_data.event_document(recording, stream, around)
 
 
 def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:
     stream = _find_stream(recording, exchange)
     with _not_found():
-        seen = place.find_cut(recording, stream, start, event)
-    return jsonlines.cut(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
+        seen = event_detail.find_cut(recording, stream, start, event)
+    return timeline_json.cut(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
 
 
 LINES: Mapping[str, Callable[..., Iterator[str]]] = {"rows": _rows, "events": _events, "resume": _resume}
@@ -121,7 +122,7 @@ def _not_found() -> Iterator[None]:
 
 async def document_response(thread: RecordingThread, make: Callable[[Recording], Any]) -> web.Response:
     """Respond with what `make` returns; it is also encoded in the thread."""
-    return json_response(await thread.run(lambda recording: jsonlines.dump(make(recording))))
+    return json_response(await thread.run(lambda recording: dump_json(make(recording))))
 
 
 async def lines_response(
@@ -140,14 +141,14 @@ async def lines_response(
         async for data in parts:
             await response.write(data)
     except InputError as error:
-        await response.write(f"{jsonlines.dump(error_document(str(error)))}\n".encode())
+        await response.write(f"{dump_json(error_document(str(error)))}\n".encode())
     await response.write_eof()
     return response
 
 
 def error_response(status: int, message: str) -> web.Response:
     """Respond with an error."""
-    return json_response(jsonlines.dump(error_document(message)), status)
+    return json_response(dump_json(error_document(message)), status)
 
 
 def error_document(message: str) -> dict[str, Any]:

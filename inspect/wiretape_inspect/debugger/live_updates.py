@@ -15,10 +15,11 @@ from wiretape.errors import InputError
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
-from wiretape_inspect import jsonlines, timeline
+from wiretape_inspect import timeline, timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.row_changes import ChangingRows
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page.page_data import rules_of
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0
@@ -63,7 +64,7 @@ async def live_response(request: web.Request, thread: RecordingThread, lock: Rec
         await _send_updates(response, updates, thread, lock)
     except InputError as error:
         data = {"ended_ns": None, **error_document(str(error))}
-        await response.write(f"{_format_message('closed', jsonlines.dump(data))}\n".encode())
+        await response.write(f"{_format_message('closed', dump_json(data))}\n".encode())
     await response.write_eof()
     return response
 
@@ -135,7 +136,7 @@ class LiveUpdates:
         until = recording.tail_position()
         watched = recording.exchange(self.number) if self.number is not None else None
         for exchange in self._changed_exchanges(recording):
-            yield self._message("exchange", jsonlines.dump(jsonlines.head(exchange)))
+            yield self._message("exchange", dump_json(timeline_json.head(exchange)))
         yield from self._findings(recording, watched, until)
         self._since = until
         if self._id != self._sent_id:
@@ -145,7 +146,7 @@ class LiveUpdates:
         ended_ns = recording.info.ended_ns
         if ended_ns is not None or not is_recording:
             self.closed = True
-            yield self._message("closed", jsonlines.dump({"ended_ns": ended_ns}))
+            yield self._message("closed", dump_json({"ended_ns": ended_ns}))
 
     def _changed_exchanges(self, recording: Recording) -> Iterator[Exchange]:
         is_first_read = not self._last_exchange
@@ -172,7 +173,7 @@ class LiveUpdates:
         for finding in timeline.findings_between(recording, self._since, until):
             rule = rules_of([finding]).get(finding.code) if finding.code not in self._codes else None
             self._codes.add(finding.code)
-            yield self._message("finding", jsonlines.dump({"finding": finding, "rule": rule}))
+            yield self._message("finding", dump_json({"finding": finding, "rule": rule}))
             if watched is not None and finding.exchange == watched.number:
                 found.append(finding)
         if watched is not None:

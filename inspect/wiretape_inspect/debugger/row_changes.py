@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect import jsonlines
-from wiretape_inspect.view.folder import Checkpoint
-from wiretape_inspect.view.folding import StreamFold
-from wiretape_inspect.view.rows import StreamRow
+from wiretape_inspect import timeline_json
+from wiretape_inspect.view.stream_fold import Checkpoint, StreamFold
+from wiretape_inspect.view.timeline_rows import StreamRow
 
 _MOST_ROWS, _MOST_CHARACTERS = 500, 64 * 1024
 """About how much one change contains at most."""
@@ -58,14 +57,14 @@ class ChangingRows:
         del self._checkpoints[min((self._checkpoints_before(finding) for finding in found), default=0) :]
         since = self._checkpoints[-1] if self._checkpoints else None
         self._fold = StreamFold(exchange, self._findings, None, since)
-        self._made, self._read_to = (since.rows, since.place.start) if since else (0, 0)
+        self._made, self._read_to = (since.rows, since.position.start) if since else (0, 0)
         self._finished = False
 
     def _checkpoints_before(self, finding: Finding) -> int:
         if finding.event is not None:
-            return bisect_right(self._checkpoints, finding.event - 1, key=lambda mark: mark.place.events)
+            return bisect_right(self._checkpoints, finding.event - 1, key=lambda mark: mark.position.events)
         if finding.byte_offset is not None:
-            return bisect_right(self._checkpoints, finding.byte_offset, key=lambda mark: mark.place.start)
+            return bisect_right(self._checkpoints, finding.byte_offset, key=lambda mark: mark.position.start)
         return len(self._checkpoints)
 
     def _numbered(self, recording: Recording, exchange: Exchange) -> Iterator[tuple[int, StreamRow]]:
@@ -100,7 +99,7 @@ class ChangingRows:
             end = number + 1
             if begin is None and self._is_known(number):
                 continue
-            text = jsonlines.row_text(self._number, row)
+            text = timeline_json.row_text(self._number, row)
             if begin is None and number < len(self._reported) and self._reported[number] == hash(text):
                 continue
             begin = number if begin is None else begin

@@ -16,12 +16,12 @@ import click
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
-from wiretape_inspect import output, timeline
+from wiretape_inspect import terminal_output, timeline
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import lines
 from wiretape_inspect.demo.child_process import DemoError, run_wiretape
 from wiretape_inspect.demo.demo_client import KEY, DemoClient, Response
-from wiretape_inspect.words import amount, count
+from wiretape_inspect.humanize import amount, count
 
 SCENARIO = Path(__file__).with_name("library.toml")
 FAULT_SCRIPT = Path(__file__).with_name("faults.toml")
@@ -74,7 +74,7 @@ async def run_demo(path: Path) -> None:
     first = await _record(path)
     _print_step(4, "What happened, with each finding next to its event", "show", str(path))
     with open_recording(path) as recording:
-        output.write_lines(lines(recording, recording.exchanges()))
+        terminal_output.write_lines(lines(recording, recording.exchanges()))
         _print_step(5, "Which rules of the specification were broken", "report", str(path))
         args = [str(path), "--fail-on", "never", _NO_CONFIG]
         report.main(args=args, prog_name="wiretape report", standalone_mode=False)
@@ -201,7 +201,7 @@ def _print_step(number: int, title: str, *command: str) -> None:
 
 
 def _print(text: str) -> None:
-    output.write_lines([text if output.paper().colour else click.unstyle(text)])
+    terminal_output.write_lines([text if terminal_output.paper().colour else click.unstyle(text)])
 
 
 def _line_printer(name: str, only: re.Pattern[str] | None = None) -> Callable[[str], None]:

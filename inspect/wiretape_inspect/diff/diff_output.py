@@ -7,9 +7,9 @@ from wiretape.json_diff import MISSING, Difference
 from wiretape.recording import Exchange
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.diff.value_comparison import common_prefix_length
-from wiretape_inspect.facts import compact
+from wiretape_inspect.event_facts import compact_json
+from wiretape_inspect.humanize import count, digits, duration
 from wiretape_inspect.spans import Span
-from wiretape_inspect.words import count, digits, duration
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
@@ -76,7 +76,7 @@ def _values(difference: Difference) -> str:
 def _value(value: Any) -> str:
     if value is MISSING or value is None:
         return "(none)" if value is MISSING else "null"
-    text = compact(value)
+    text = compact_json(value)
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
 
 

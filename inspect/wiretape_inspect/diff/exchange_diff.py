@@ -14,7 +14,7 @@ from wiretape.observations import BytesArrived, Headers, RequestStarted, Side, h
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.stream_items import comparable_document
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id
-from wiretape_inspect.view.work import asked_after
+from wiretape_inspect.view.runs_and_calls import request_cursor
 
 _RESPONSE_HEADERS = ("content-type", RETRY_AFTER.lower())
 """Response headers that are always compared; of request headers only the cursor is."""
@@ -37,7 +37,7 @@ class ExchangeComparison:
             yield Difference("request method", here.method, there.method)
         if not self._is_same_target(here, there):
             yield Difference("request target", here.target, there.target)
-        cursors = (asked_after(first), asked_after(second))
+        cursors = (request_cursor(first), request_cursor(second))
         if not self._values.is_same_id(*cursors):
             yield Difference(f"request header {CURSOR_HEADER.lower()}", *map(_or_missing, cursors))
         yield from self._headers("request", here.headers, there.headers, self._values.options.headers)

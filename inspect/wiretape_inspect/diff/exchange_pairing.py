@@ -9,7 +9,7 @@ from wiretape.recording import Exchange
 from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.exchange_diff import path_segments, query_parameters
 from wiretape_inspect.diff.value_comparison import is_id_name, without_fingerprints
-from wiretape_inspect.view.work import asked_after
+from wiretape_inspect.view.runs_and_calls import request_cursor
 
 
 class ExchangePairs(NamedTuple):
@@ -69,7 +69,7 @@ def pair_exchanges(
 
 def _keys(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: bool) -> Iterator[_ExchangeKey]:
     for exchange in exchanges:
-        request, cursor = exchange.request, asked_after(exchange)
+        request, cursor = exchange.request, request_cursor(exchange)
         outcome = (
             exchange.is_stream,
             exchange.response.status if exchange.response else None,

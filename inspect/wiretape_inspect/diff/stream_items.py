@@ -16,7 +16,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.sse import Frame, FrameKind
 from wiretape_inspect.diff.diff_model import DiffOptions
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
-from wiretape_inspect.facts import fragment_in, placed
+from wiretape_inspect.event_facts import classify, delta_text
 
 MAX_TEXT_LENGTH = 1_000_000
 """Characters of a delta text that are kept; the rest is compared by its length."""
@@ -233,7 +233,7 @@ class StreamItems:
         if seen is None:
             return None
         value = _parsed(seen.frame.data)
-        event_type, _, sequence = placed(seen.frame, value if isinstance(value, dict) else None)
+        event_type, _, sequence = classify(seen.frame, value if isinstance(value, dict) else None)
         return EventItem(seen, event_type, sequence, value)
 
     def _items(self, frames: list[SeenFrame]) -> Iterator[EventItem]:
@@ -245,8 +245,8 @@ class StreamItems:
         self.event_count += 1
         value = _parsed(seen.frame.data)
         members = value if isinstance(value, dict) else None
-        event_type, standing, sequence = placed(seen.frame, members)
-        text = fragment_in(members) if members and standing == "delta" else None
+        event_type, standing, sequence = classify(seen.frame, members)
+        text = delta_text(members) if members and standing == "delta" else None
         if members is None or text is None:
             return EventItem(seen, event_type, sequence, _without(value, self._options.ignored))
         if self._options.deltas != "none":

@@ -9,8 +9,8 @@ from itertools import pairwise
 from wiretape.observations import BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
+from wiretape_inspect.humanize import duration
 from wiretape_inspect.merging.joining import Joined
-from wiretape_inspect.words import duration
 
 _COARSE_NS = 2_000_000_000
 """A `Date` is told in seconds, so by it two clocks are only seen to differ from two seconds on."""

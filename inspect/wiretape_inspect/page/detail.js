@@ -176,7 +176,7 @@ function runText(text, length) {
 function itemFacts(item, app) {
   const row = item.kind === "delta" ? app.timeline.single.get(item.event) || item.row : item.row;
   const box = make("div", { class: "facts-box" });
-  box.append(make("h2", { class: `title ${row.standing || row.row}`, text: titleOf(item, row) }));
+  box.append(make("h2", { class: `title ${row.kind || row.row}`, text: titleOf(item, row) }));
   if (row.note) box.append(make("p", { class: "wrong", text: printable(row.note) }));
   box.append(factList(row.row === "event" ? eventFacts(row) : row.row === "deltas" ? runFacts(row) : otherFacts(row)));
   return box;
@@ -206,7 +206,7 @@ function code(text) {
 
 function eventFacts(row) {
   return [
-    ["event", `${row.event} · ${row.standing}`],
+    ["event", `${row.event} · ${row.kind}`],
     ["sequence", row.sequence === null ? null : digits(row.sequence)],
     ["id", code(row.id)],
     ["run", code(row.run_id)],
@@ -232,7 +232,7 @@ function otherFacts(row) {
     facts.push(["keep-alives", grouped(row.keep_alives)], ["comment", row.comment ? code(row.comment) : null]);
     facts.push(["longest silence", duration(row.silence_ns)]);
   } else if (row.row === "end") {
-    facts.push(["how", printable(row.words)], ["detail", row.detail ? shown(row.detail, 1000) : null]);
+    facts.push(["how", printable(row.ending_label)], ["detail", row.detail ? shown(row.detail, 1000) : null]);
     facts.push(["durable", grouped(row.durable)], ["deltas", grouped(row.deltas)], ["other", grouped(row.ephemeral)]);
     facts.push(["keep-alives", grouped(row.keep_alives)], ["not decoded", row.undecodable ? printable(row.undecodable) : null]);
   } else if (row.row === "omitted") return [["events", `${grouped(row.first)} to ${grouped(row.last)}, which are not near a finding`]];

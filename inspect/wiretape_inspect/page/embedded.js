@@ -65,7 +65,7 @@ function embeddedSource() {
       const matchesRow = (row) => matches(rowSubject(row, head));
       const messageOf = async (row, event) => {
         const { block, at } = await detailsOf(exchange, event).catch(() => ({ block: [], at: 0 }));
-        return block[at] || { ...row, row: "event", standing: row.standing || "delta", event };
+        return block[at] || { ...row, row: "event", kind: row.kind || "delta", event };
       };
       const found = [];
       for (const row of data.rows[exchange] || []) {
@@ -100,12 +100,12 @@ async function unpacked(base64) {
 
 /** What a client knew just after a message: what all steps up to it say. */
 function stateAt(states, event) {
-  const state = { exchange: states.exchange, event, session: "unknown", last_event_id: null, last_sequence: null, connections: states.connections };
+  const state = { exchange: states.exchange, event, session: "unknown", cursor: null, last_sequence: null, connections: states.connections };
   const said = { text: null, reasoning: null };
   const [runs, calls] = [new Map(), new Map()];
   for (const [at, changes] of states.steps) {
     if (at > event) break;
-    for (const name of ["session", "last_event_id", "last_sequence"]) if (name in changes) state[name] = changes[name];
+    for (const name of ["session", "cursor", "last_sequence"]) if (name in changes) state[name] = changes[name];
     for (const name of ["text", "reasoning"]) if (name in changes) said[name] = changes[name];
     for (const span of changes.runs || []) runs.set(span.id, { ...runs.get(span.id), ...span });
     for (const span of changes.calls || []) calls.set(span.id, { ...calls.get(span.id), ...span });

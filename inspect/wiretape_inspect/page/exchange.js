@@ -19,7 +19,7 @@ function showSummary(panel, app, tab) {
     ["session", code(head.session_id)],
     ["resumed after", code(cursorOf(head))],
     ["began", moment(head.time_ns)],
-    ["ended", head.ended_ns === null ? "still open" : `${moment(head.ended_ns)} · ${printable(head.ending_words)}`],
+    ["ended", head.ended_ns === null ? "still open" : `${moment(head.ended_ns)} · ${printable(head.ending_label)}`],
     ["detail", head.detail ? shown(head.detail, 500) : null],
   ]));
   panel.append(make("h3", { text: found.length ? "Findings" : "No findings" }));
@@ -52,7 +52,7 @@ function showExchange(panel, app, tab) {
   }
   showSide(panel, app, head, "request", `${head.method} ${head.target}`, head.request_headers, head.request_bytes);
   const status = head.status === null ? "No response" : String(head.status);
-  showSide(panel, app, head, "response", `${status} · ${head.ending_words}`, head.response_headers, head.response_bytes);
+  showSide(panel, app, head, "response", `${status} · ${head.ending_label}`, head.response_headers, head.response_bytes);
   if (head.detail) panel.append(make("p", { class: "wrong", text: printable(head.detail) }));
 }
 

@@ -95,7 +95,7 @@ function rowSubject(row, head) {
   switch (row.row) {
     case "event":
       return {
-        ...common, kinds: ["message", row.standing], run: row.run_id, event: row.event, sequence: row.sequence,
+        ...common, kinds: ["message", row.kind], run: row.run_id, event: row.event, sequence: row.sequence,
         type: row.type, id: row.id, tool: row.tool_call_id, gap_ns: row.gap_ns, texts: [row.data || "", row.preview],
       };
     case "deltas":
@@ -106,7 +106,7 @@ function rowSubject(row, head) {
     case "pause":
       return { ...common, kinds: pauseKinds(row), gap_ns: row.until_ns - row.time_ns, texts: [row.comment] };
     case "end":
-      return { ...common, kinds: ["end"], gap_ns: row.gap_ns, texts: [`${row.words} ${row.detail}`] };
+      return { ...common, kinds: ["end"], gap_ns: row.gap_ns, texts: [`${row.ending_label} ${row.detail}`] };
     case "lost":
       return { ...common, kinds: ["lost"], texts: [row.why] };
     case "exchange":

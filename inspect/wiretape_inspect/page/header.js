@@ -65,7 +65,7 @@ function showHeader(app) {
 
 function endWords(head, timeline) {
   const end = timeline && timeline.rows.at(-1);
-  return printable(end && end.row === "end" ? end.words : head.ending_words);
+  return printable(end && end.row === "end" ? end.ending_label : head.ending_label);
 }
 
 function showFound(app) {
@@ -127,7 +127,7 @@ function pickExchange(app) {
   });
   const find = () => {
     const words = input.value.toLowerCase().split(/\s+/).filter((word) => word);
-    const said = (head) => `#${head.exchange} ${pathOf(head)} ${head.session_id || ""} ${head.status} ${head.ending_words} ${head.stream ? "stream" : ""}`.toLowerCase();
+    const said = (head) => `#${head.exchange} ${pathOf(head)} ${head.session_id || ""} ${head.status} ${head.ending_label} ${head.stream ? "stream" : ""}`.toLowerCase();
     const found = app.recording.exchanges.filter((head) => words.every((word) => said(head).includes(word)));
     list.show(found, -1);
     const at = Math.max(found.findIndex((head) => head.exchange === app.view.now.x), 0);
@@ -149,7 +149,7 @@ function fillExchange(app, cells, head, node) {
   setText(cells.status, head.status === null ? "---" : String(head.status));
   setClass(cells.status, statusClass(head));
   setText(cells.path, shown(pathOf(head), 300));
-  const parts = [head.stream ? "stream" : null, printable(head.ending_words), amount(head.response_bytes)];
+  const parts = [head.stream ? "stream" : null, printable(head.ending_label), amount(head.response_bytes)];
   if (head.ended_ns !== null) parts.push(duration(head.ended_ns - head.time_ns));
   setText(cells.about, parts.filter((part) => part).join(" · "));
   fillMarks(cells.marks, app.recording.findings.filter((found) => found.exchange === head.exchange).slice(0, 99));

@@ -18,7 +18,7 @@ function watchKeys(app) {
 }
 
 function keyTable(app) {
-  const durable = (item) => item.kind === "row" && item.row.standing === "durable";
+  const durable = (item) => item.kind === "row" && item.row.kind === "durable";
   const found = (item) => findingsOf(item, app.timeline).length > 0;
   return {
     j: () => app.step(1), k: () => app.step(-1),

@@ -14,7 +14,7 @@ function showKnowledge(panel, state, app) {
 }
 
 function cursorSaid(state) {
-  const cursor = state.last_event_id;
+  const cursor = state.cursor;
   const box = make("span");
   if (cursor === null) box.append("without a cursor: from the beginning");
   else box.append(`${CONTRACT.cursorHeader}: `, make("code", { text: shown(cursor, 200) }));

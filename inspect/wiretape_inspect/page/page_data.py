@@ -5,11 +5,12 @@ from typing import Any
 
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
-from wiretape_inspect import jsonlines, place, timeline
-from wiretape_inspect.place import Around
+from wiretape_inspect import event_detail, timeline, timeline_json
+from wiretape_inspect.event_detail import Around
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_match import Match
-from wiretape_inspect.view.resume import resumed
-from wiretape_inspect.view.state import state_at
+from wiretape_inspect.view.reconnection import compare_connections
+from wiretape_inspect.view.state_at_event import state_at
 
 
 def recording_document(
@@ -31,7 +32,7 @@ def recording_document(
         "tool": info.tool,
         "started": info.started,
         "ended_ns": info.ended_ns,
-        "exchanges": [jsonlines.head(exchange) for exchange in chosen],
+        "exchanges": [timeline_json.head(exchange) for exchange in chosen],
         "findings": found,
         "rules": rules_of(found),
     }
@@ -53,12 +54,12 @@ def row_lines(
 ) -> Iterator[str]:
     """Yield the head of an exchange and its rows that match, as `wiretape show --json` prints them."""
     if not exchange.is_stream:
-        yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, findings, matches))
+        yield from map(dump_json, timeline_json.rows(recording, exchange, findings, matches))
         return
     shown = timeline.taken(recording, exchange, findings, matches)
     if shown is not None:
-        yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-        yield from (jsonlines.row_text(exchange.number, row) for row in shown)
+        yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
+        yield from (timeline_json.row_text(exchange.number, row) for row in shown)
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
@@ -70,16 +71,16 @@ def event_lines(recording: Recording, exchange: Exchange, first: int, last: int)
         if seen.event > last:
             return
         if seen.event >= first:
-            yield jsonlines.dump(jsonlines.row(exchange.number, place.row(seen, since_ns)))
+            yield dump_json(timeline_json.row(exchange.number, event_detail.row(seen, since_ns)))
         since_ns = seen.time_ns
 
 
 def event_document(recording: Recording, exchange: Exchange, around: Around) -> dict[str, Any]:
     """Return one message in full, with the state of the client just after it."""
     state = state_at(recording, exchange, around.seen.event or 0)
-    return jsonlines.closely(recording, exchange, around, timeline.findings_about(recording, exchange), state)
+    return timeline_json.closely(recording, exchange, around, timeline.findings_about(recording, exchange), state)
 
 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
     """Return the comparison of two connections, a line for each SSE id.  Raises InputError at once."""
-    return map(jsonlines.dump, jsonlines.joined(resumed(recording, first, second)))
+    return map(dump_json, timeline_json.joined(compare_connections(recording, first, second)))

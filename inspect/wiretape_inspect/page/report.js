@@ -19,7 +19,7 @@ function reportSummary(app) {
   const found = SEVERITIES.reduce((sum, one) => sum + report.severities[one], 0);
   box.append(make("div", { class: "report-tabs" }, tab(`Findings ${grouped(found)}`, false), tab(`Rules ${grouped(report.selected)}`, true)));
   box.append(make("p", { class: "report-said", text: printable(report.summary) }));
-  for (const line of report.doubts) box.append(make("p", { class: "dim", text: printable(line) }));
+  for (const line of report.inconclusive_reasons) box.append(make("p", { class: "dim", text: printable(line) }));
   const more = Object.entries(report.more).map(([code, number]) => `${grouped(number)} more of ${printable(code)}`);
   if (more.length) box.append(make("p", { class: "dim", text: `Not shown: ${more.join(", ")}.` }));
   if (report.radius !== null) box.append(make("p", { class: "report-part", text: partSaid(report) }));
@@ -54,7 +54,7 @@ function reportOf(found, app) {
 
 /** What was on the wire there, as the report in a terminal shows it. */
 function evidenceBox(found) {
-  const lines = [...(found.asked || []).map((line) => [">", line]), ...(found.evidence || [])];
+  const lines = [...(found.request_headers || []).map((line) => [">", line]), ...(found.evidence || [])];
   if (!lines.length) return null;
   const box = make("div", { class: "evidence" });
   for (const [margin, line] of lines) box.append(make("span", { class: "margin", text: printable(margin) }), make("code", { text: printable(line) }));

@@ -90,9 +90,9 @@ function timesOf(row) {
 function eventTexts(row) {
   const sequence = row.sequence !== null && row.sequence !== undefined;
   return {
-    kind: row.standing,
+    kind: row.kind,
     n: String(row.event),
-    seq: sequence ? digits(row.sequence) : row.standing === "delta" ? "Δ" : "·",
+    seq: sequence ? digits(row.sequence) : row.kind === "delta" ? "Δ" : "·",
     ...timesOf(row),
     type: row.type ? shown(row.type, 80) : "(no type)",
     id: Boolean(row.id),
@@ -154,7 +154,7 @@ function endTexts(row, timeline) {
   const bad = !GOOD_ENDINGS.includes(timeline.head.ending);
   return {
     kind: bad ? "end bad" : "end", n: "end", time: row.time_ns === null ? "" : moment(row.time_ns),
-    gap: `+${moment(row.gap_ns)}`, type: printable(row.words), text: parts.join(" · "),
+    gap: `+${moment(row.gap_ns)}`, type: printable(row.ending_label), text: parts.join(" · "),
   };
 }
 
@@ -171,7 +171,7 @@ function sideTexts({ row, side }) {
   return {
     kind: bad ? "reply bad" : "reply", n: "←", time: row.ended_ns === null ? "" : moment(row.ended_ns),
     gap: row.ended_ns === null ? "" : `+${moment(row.ended_ns - row.time_ns)}`,
-    type: row.status === null ? printable(row.ending_words) : `${row.status} ${printable(row.ending_words)}`,
+    type: row.status === null ? printable(row.ending_label) : `${row.status} ${printable(row.ending_label)}`,
     text: shown(row.response_preview || row.detail || "", TEXT_LONGEST),
   };
 }

@@ -9,7 +9,7 @@ function overviewOf({ head, rows }) {
   const began = head.time_ns;
   const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
   const axis = [{ since_ns: began, until_ns: ended, folded: false, begin: 0, end: 1 }];
-  return { exchange: head.exchange, began_ns: began, ended_ns: ended, axis, silences: [], calls: [], calls_seen: 0, calls_open: 0, partial: true };
+  return { exchange: head.exchange, began_ns: began, ended_ns: ended, axis, silences: [], calls: [], call_count: 0, open_call_count: 0, partial: true };
 }
 
 class Strip {
@@ -218,7 +218,7 @@ class Strip {
     const parts = [`${duration(overview.ended_ns - overview.began_ns)}`, counted(timeline.events, "event")];
     if (overview.silences.length) parts.push(`${counted(overview.silences.length, "pause")} folded, the longest ${duration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
     if (overview.partial) parts.push("pauses and tool calls are still being looked for");
-    else parts.push(counted(overview.calls_seen, "tool call") + (overview.calls_open ? `, ${grouped(overview.calls_open)} still open` : ""));
+    else parts.push(counted(overview.call_count, "tool call") + (overview.open_call_count ? `, ${grouped(overview.open_call_count)} still open` : ""));
     parts.push(counted(timeline.findings, "finding"));
     return `Time: ${parts.join(" · ")}. The list has all of it in order.`;
   }

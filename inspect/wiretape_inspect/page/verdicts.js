@@ -46,7 +46,7 @@ function verdictSaid(rule) {
 
 function foundSaid(rule) {
   if (!rule.findings) return "";
-  return rule.known ? `${grouped(rule.findings)}, ${grouped(rule.known)} known` : grouped(rule.findings);
+  return rule.suppressed ? `${grouped(rule.findings)}, ${grouped(rule.suppressed)} in the baseline` : grouped(rule.findings);
 }
 
 /** A rule with what it says, and what came of it. */
@@ -57,7 +57,7 @@ function ruleCard(rule, app) {
   const pages = /^https?:\/\//.test(rule.url || "") ? make("a", { href: rule.url, rel: "noreferrer", text: printable(rule.url) }) : null;
   box.append(factList([
     ["verdict", make("span", { class: `verdict ${VERDICTS.includes(rule.verdict) ? rule.verdict : "fail"}`, text: `${VERDICT_SIGNS[rule.verdict] || ""} ${verdictSaid(rule)}` })],
-    ["because", rule.because.length ? rule.because.map((one) => `${printable(one.reason)} (${counted(one.times, "time")})`).join("; ") : null],
+    ["reasons", rule.inconclusive_reasons.length ? rule.inconclusive_reasons.map((one) => `${printable(one.reason)} (${counted(one.count, "time")})`).join("; ") : null],
     ["came up", rule.exercised ? counted(rule.exercised, "time") : "never: the recording proves nothing about it"],
     ["findings", rule.findings ? foundSaid(rule) : null],
     ["severity", severityMark(rule.severity)],

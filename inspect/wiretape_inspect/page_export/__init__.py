@@ -28,7 +28,7 @@ The page contains one JSON document in `<script type="application/json" id="data
 The state just after message E results from all steps up to E; the first step is the state before message 1.
 A step contains only what changes:
 
-`session`, `last_event_id`, `last_sequence`
+`session`, `cursor`, `last_sequence`
     The new values.
 `text`, `reasoning`
     `[index, units, characters, final]`: the first `units` UTF-16 code units of `texts[index]`; the `text` of the state

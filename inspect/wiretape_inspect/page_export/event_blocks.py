@@ -11,10 +11,11 @@ from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect import jsonlines
+from wiretape_inspect import timeline_json
+from wiretape_inspect.event_detail import Chunk, chunks_in
 from wiretape_inspect.exporting import content
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export.event_window import EventWindow
-from wiretape_inspect.place import Chunk, chunks_in
 
 LARGE = 256 << 10
 """Events and bodies with more bytes are left out of a page that does not contain all events."""
@@ -56,7 +57,7 @@ def event_blocks(
             yield block.json()
             block = None
         block = block or _Block(event)
-        block.add(event, jsonlines.dump(document))
+        block.add(event, dump_json(document))
     if block is not None:
         yield block.json()
 
@@ -75,7 +76,7 @@ def event_documents(
         if window is not None and seen.event > window.last:
             return
         if window is None or (seen.event in window and len(seen.frame.raw) <= LARGE):
-            document = jsonlines.detail(exchange, seen, since_ns, tuple(by_event.get(seen.event, ())), chunks)
+            document = timeline_json.detail(exchange, seen, since_ns, tuple(by_event.get(seen.event, ())), chunks)
             yield seen.event, document | content(seen.frame.raw, parse=False)
         since_ns = seen.time_ns
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from wiretape.rules import Finding
 from wiretape_inspect.view.filter_match import Match, Subject
-from wiretape_inspect.view.rows import DeltaRow, EndRow, EventRow, StreamRow
+from wiretape_inspect.view.timeline_rows import DeltaRow, EndRow, EventRow, StreamRow
 
 
 class EventWindow:

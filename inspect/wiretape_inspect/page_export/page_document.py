@@ -6,15 +6,16 @@ from typing import Any
 
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect import jsonlines, timeline
+from wiretape_inspect import timeline, timeline_json
+from wiretape_inspect.event_detail import find_cut
 from wiretape_inspect.exporting import bodies, content
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page.page_data import recording_document, resume_lines, row_lines
 from wiretape_inspect.page_export.event_blocks import LARGE, event_blocks, pack
 from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions
 from wiretape_inspect.page_export.state_steps import state_parts
-from wiretape_inspect.place import find_cut
 from wiretape_inspect.view.overview import Overview, overview
-from wiretape_inspect.view.rows import CutRow, DeltaRow, EventRow, StreamRow
+from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
 _MOST_RUNS = 1000
@@ -51,11 +52,11 @@ def document_parts(page: PageContent, start: str = "") -> _Parts:
     head = recording_document(recording, chosen, page.findings)
     head |= {"live": False, "replay": None, "position": None, **page.overrides}
     cuts: dict[int, list[tuple[int, int]]] = {}
-    yield f'{{"format":1,"start":{jsonlines.dump(start)},"recording":{jsonlines.dump(head)}'.encode()
+    yield f'{{"format":1,"start":{dump_json(start)},"recording":{dump_json(head)}'.encode()
     yield from _member("rows", chosen, lambda each: _list(_rows(page, each, cuts.setdefault(each.number, []))))
     yield from _member("cuts", streams, lambda each: _list(_cuts(page, each, cuts[each.number])))
-    yield from _member("bodies", others, lambda each: _text(jsonlines.dump(_bodies(page, each))))
-    yield from _member("overviews", streams, lambda each: _text(jsonlines.dump(_overview(page, each))))
+    yield from _member("bodies", others, lambda each: _text(dump_json(_bodies(page, each))))
+    yield from _member("overviews", streams, lambda each: _text(dump_json(_overview(page, each))))
     yield from _resumes(recording, streams if page.radius is None else [])
     yield from _member("details", streams, lambda each: _list(_blocks(page, each)))
     yield from _member("states", streams, lambda each: _quoted(pack(state_parts(recording, each, page.window(each)))))
@@ -68,11 +69,11 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
     if not exchange.is_stream:
         yield from row_lines(page.recording, exchange, findings)
         return
-    yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
+    yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
     matches = None if window is None else window_matcher(window)
     shown = _noting_cuts(timeline.rows(page.recording, exchange, findings, matches), cuts)
     for row in shown if window is None else with_omissions(shown, exchange.number):
-        yield jsonlines.dump(row) if isinstance(row, dict) else jsonlines.row_text(exchange.number, row)
+        yield dump_json(row) if isinstance(row, dict) else timeline_json.row_text(exchange.number, row)
 
 
 def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iterator[StreamRow]:
@@ -91,7 +92,7 @@ def _cuts(page: PageContent, exchange: Exchange, cuts: Iterable[tuple[int, int]]
     for start, event in cuts:
         seen = find_cut(page.recording, exchange, start, event)
         if page.radius is None or len(seen.frame.raw) <= LARGE:
-            yield jsonlines.dump(jsonlines.cut(page.recording, exchange, seen) | content(seen.frame.raw, parse=False))
+            yield dump_json(timeline_json.cut(page.recording, exchange, seen) | content(seen.frame.raw, parse=False))
 
 
 def _blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:

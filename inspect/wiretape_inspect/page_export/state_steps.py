@@ -6,11 +6,11 @@ from typing import Any
 
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect import jsonlines
-from wiretape_inspect.facts import Facts
+from wiretape_inspect.event_facts import EventFacts
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export.event_window import EventWindow
-from wiretape_inspect.view.state import Spoken, cursor_after, known_before, named
-from wiretape_inspect.view.work import Span, asked_after
+from wiretape_inspect.view.runs_and_calls import Span, request_cursor
+from wiretape_inspect.view.state_at_event import JoinedText, cursor_after, history_before, with_names
 
 _SPAN_FIELDS = tuple(field.name for field in fields(Span))
 _MOST_RUNS = 50
@@ -20,11 +20,11 @@ _MOST_RUNS = 50
 def state_parts(recording: Recording, exchange: Exchange, window: EventWindow | None = None) -> Iterator[bytes]:
     """Yield `{exchange, connections, steps, texts}` of a stream in parts; without a window, of all events."""
     steps = _StateSteps(recording, exchange, window)
-    connections = jsonlines.dump(steps.connections)
+    connections = dump_json(steps.connections)
     yield f'{{"exchange":{exchange.number},"connections":{connections},"steps":['.encode()
     for number, step in enumerate(steps.read()):
-        yield f"{',' if number else ''}{jsonlines.dump(step)}".encode()
-    yield f'],"texts":{jsonlines.dump(steps.texts.joined())}}}'.encode()
+        yield f"{',' if number else ''}{dump_json(step)}".encode()
+    yield f'],"texts":{dump_json(steps.texts.joined())}}}'.encode()
 
 
 class _StateSteps:
@@ -35,8 +35,8 @@ class _StateSteps:
         self._recording = recording
         self._exchange = exchange
         self._window = window
-        self._knowledge, self.connections = known_before(recording, exchange)
-        self._cursor = asked_after(exchange)
+        self._knowledge, self.connections = history_before(recording, exchange)
+        self._cursor = request_cursor(exchange)
         self._before: dict[str, Any] = {}
         self._spans: dict[str, dict[str, Span]] = {"runs": {}, "calls": {}}
         self._outside: dict[str, dict[str, None]] = {"runs": {}, "calls": {}}
@@ -44,8 +44,8 @@ class _StateSteps:
 
     def read(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the state before the first message as step 0, then the number and the changes of each message."""
-        work = self._knowledge.work
-        for call in named(self._recording, (call for call in list(work.calls.values()) if call.open)):
+        work = self._knowledge.activity
+        for call in with_names(self._recording, (call for call in list(work.calls.values()) if call.is_open)):
             work.calls[call.id] = call
         yield 0, self._changes(list(work.runs), list(work.calls))
         for seen in self._recording.frames(self._exchange.number):
@@ -57,7 +57,7 @@ class _StateSteps:
                 yield seen.event, changes
 
     def _read_message(self, seen: SeenFrame) -> dict[str, Any]:
-        facts = self._knowledge.hear(self._exchange.number, seen)
+        facts = self._knowledge.add_event(self._exchange.number, seen)
         self._cursor = cursor_after(seen, self._cursor)
         self._name_call(facts)
         if self._window is not None and seen.event not in self._window:
@@ -66,7 +66,7 @@ class _StateSteps:
         runs, calls = self._changed_outside()
         return self._changes([*runs, facts.run_id], [*calls, facts.tool_call_id])
 
-    def _note_outside(self, facts: Facts) -> None:
+    def _note_outside(self, facts: EventFacts) -> None:
         for noted, id_ in ((self._outside["runs"], facts.run_id), (self._outside["calls"], facts.tool_call_id)):
             if id_ is not None:
                 noted.pop(id_, None)
@@ -75,16 +75,18 @@ class _StateSteps:
 
     def _changed_outside(self) -> tuple[list[str], list[str]]:
         """Return the last runs that changed outside the window, and the calls, except those that also ended there."""
-        runs, known = list(self._outside["runs"])[-_MOST_RUNS:], self._knowledge.work.calls
+        runs, known = list(self._outside["runs"])[-_MOST_RUNS:], self._knowledge.activity.calls
         calls = [
-            id_ for id_ in self._outside["calls"] if id_ in self._spans["calls"] or (id_ in known and known[id_].open)
+            id_
+            for id_ in self._outside["calls"]
+            if id_ in self._spans["calls"] or (id_ in known and known[id_].is_open)
         ]
         self._outside = {"runs": {}, "calls": {}}
         return runs, calls
 
-    def _name_call(self, facts: Facts) -> None:
+    def _name_call(self, facts: EventFacts) -> None:
         """Set the name of a tool call that begins with this message."""
-        calls = self._knowledge.work.calls
+        calls = self._knowledge.activity.calls
         call = calls.get(facts.tool_call_id or "")
         if call is not None and call.began is not None and not call.name and call.id not in self._spans["calls"]:
             calls[call.id] = replace(call, name=facts.text)
@@ -93,16 +95,16 @@ class _StateSteps:
         """Return what has changed since the last step; only these runs and calls may have."""
         knowledge = self._knowledge
         now = {
-            "session": knowledge.work.session,
-            "last_event_id": self._cursor or None,
+            "session": knowledge.activity.session,
+            "cursor": self._cursor or None,
             "last_sequence": knowledge.sequence,
-            **{name: self.texts.locate(name, spoken) for name, spoken in knowledge.spoken.items()},
+            **{name: self.texts.locate(name, spoken) for name, spoken in knowledge.texts.items()},
         }
         changes = {
             name: value for name, value in now.items() if name not in self._before or self._before[name] != value
         }
         self._before = now
-        for name, ids, spans in (("runs", runs, knowledge.work.runs), ("calls", calls, knowledge.work.calls)):
+        for name, ids, spans in (("runs", runs, knowledge.activity.runs), ("calls", calls, knowledge.activity.calls)):
             changed = [self._changed_fields(name, spans[id_]) for id_ in ids if id_ is not None and id_ in spans]
             if changed := [each for each in changed if each]:
                 changes[name] = changed
@@ -127,7 +129,7 @@ class _Texts:
 
     def __init__(self) -> None:
         self._texts: list[list[str]] = []
-        self._now: dict[str, tuple[Spoken, list[Any] | None]] = {}
+        self._now: dict[str, tuple[JoinedText, list[Any] | None]] = {}
 
     def joined(self) -> list[str]:
         """Return all texts, once all messages are read."""
@@ -137,15 +139,15 @@ class _Texts:
         """Start new texts: the next ones do not continue the last ones."""
         self._now.clear()
 
-    def locate(self, name: str, spoken: Spoken) -> list[Any] | None:
+    def locate(self, name: str, spoken: JoinedText) -> list[Any] | None:
         """Return `[index, units, characters, final]` of a text as it is now."""
-        before, location = self._now.get(name, (Spoken(), None))
+        before, location = self._now.get(name, (JoinedText(), None))
         if spoken != before:
             location = self._extended(before, location, spoken)
             self._now[name] = (spoken, location)
         return location
 
-    def _extended(self, before: Spoken, location: list[Any] | None, spoken: Spoken) -> list[Any] | None:
+    def _extended(self, before: JoinedText, location: list[Any] | None, spoken: JoinedText) -> list[Any] | None:
         if not spoken.characters and not spoken.final:
             return None
         added = spoken.characters - before.characters

@@ -15,10 +15,10 @@ from wiretape.files import read_error
 from wiretape.rules import Severity
 from wiretape.rules.selection import closest_match
 from wiretape.safe_text import printable
-from wiretape_inspect.report.details import details
+from wiretape_inspect.report.finding_details import details
+from wiretape_inspect.report.finding_store import Suppressed
 from wiretape_inspect.report.fingerprint import Kind
-from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.store import Suppressed
+from wiretape_inspect.report.recording_report import Report
 
 FORMAT = 1
 MOST = 50_000

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from wiretape.rules import CATALOGUE
-from wiretape_inspect.report.judging import Report
+from wiretape_inspect.humanize import count
+from wiretape_inspect.report.recording_report import Report
 from wiretape_inspect.spans import Span
-from wiretape_inspect.words import count
 
 _NAMED = 8
 """How many rules are named for one reason."""

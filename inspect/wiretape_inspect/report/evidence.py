@@ -9,9 +9,9 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
-from wiretape_inspect.facts import facts_of
+from wiretape_inspect.event_facts import facts_of
+from wiretape_inspect.humanize import digits, duration
 from wiretape_inspect.report.places import Placed
-from wiretape_inspect.words import digits, duration
 
 _LINES = 6
 ROOM = 109

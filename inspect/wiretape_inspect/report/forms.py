@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from wiretape_inspect.report.github_form import github_lines
-from wiretape_inspect.report.html_form import html_lines
-from wiretape_inspect.report.json_form import json_lines, ndjson_lines
-from wiretape_inspect.report.judging import Report
-from wiretape_inspect.report.junit_form import junit_lines
-from wiretape_inspect.report.markdown_form import markdown_lines
+from wiretape_inspect.report.github_format import github_lines
+from wiretape_inspect.report.html_format import html_lines
+from wiretape_inspect.report.json_format import json_lines, ndjson_lines
+from wiretape_inspect.report.junit_format import junit_lines
+from wiretape_inspect.report.markdown_format import markdown_lines
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.sarif_form import sarif_lines
-from wiretape_inspect.report.text_form import concise_lines, text_lines
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.sarif_format import sarif_lines
+from wiretape_inspect.report.text_format import concise_lines, text_lines
 
 Form = Callable[[Sequence[Report], Options], Iterator[str]]
 """The lines of a document about some reports."""

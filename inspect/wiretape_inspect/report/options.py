@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from wiretape.rules import Severity
-from wiretape_inspect.lines import PLAIN, Paper
+from wiretape_inspect.timeline_text import PLAIN, Paper
 
 
 @dataclass(frozen=True, slots=True)

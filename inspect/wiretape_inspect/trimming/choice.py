@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect import choosing
+from wiretape_inspect import exchange_selection
 
 Observe = Callable[[], Iterator[Observation]]
 """Begins to read what is kept, in order of time; can be asked again."""
@@ -26,7 +26,7 @@ class Choice:
         """The numbers of the exchanges that are kept.  Raises InputError where one is not there, or none is left."""
         for number in self.numbers:
             recording.exchange(number)
-        chosen = choosing.exchanges(recording, session=self.session)
+        chosen = exchange_selection.exchanges(recording, session=self.session)
         kept = frozenset(exchange.number for exchange in chosen if self._has(exchange))
         if not kept:
             raise InputError("No exchange of the recording is left: choose others, or another time.")

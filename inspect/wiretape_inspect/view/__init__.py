@@ -1,11 +1,9 @@
-"""The view model: what the terminal prints and the page draws, made in one place.
+"""The view model that the terminal and the page share.
 
-`rows`, `making`, `folder`, `folding`: a stream as rows.
-`filter_grammar`, `filter_match`: which rows to show.
-`work`: runs and tool calls.  `state`: what a client knew at an event.
-`resume`: two connections side by side.  `overview`: the time axis, runs and tool calls of a stream.
+`timeline_rows`, `stream_fold`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
+`runs_and_calls`: runs and tool calls.  `state_at_event`: what a client knows after an event.
+`reconnection`: two connections side by side.  `overview`: a stream at a glance.
 
-All of it is frozen dataclasses, whose fields say shapes and units; `wiretape_inspect.jsonlines.dump` writes them as
-JSON, in which a row also says what it is (`jsonlines.row`, `jsonlines.closely`, `jsonlines.joined`).  Times are
-nanoseconds since the recording began, offsets are bytes of the decoded body.
+Everything is plain dataclasses that `wiretape_inspect.timeline_json` writes as JSON.  Times are nanoseconds since the
+recording began; offsets count bytes of the decoded body.
 """

@@ -11,9 +11,18 @@ from typing import assert_never
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape_inspect.facts import Facts
+from wiretape_inspect.event_facts import EventFacts
 from wiretape_inspect.view.filter_grammar import Condition, Filter, Range, Text
-from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
+from wiretape_inspect.view.timeline_rows import (
+    CutRow,
+    DeltaRow,
+    EndRow,
+    EventRow,
+    LostRow,
+    OversizedRow,
+    PauseRow,
+    StreamRow,
+)
 
 
 def _no_texts() -> tuple[str, ...]:
@@ -59,11 +68,11 @@ def may_match_exchange(filter_: Filter, exchange: Exchange) -> bool:
 
 
 def message_subject(
-    exchange: Exchange, seen: SeenFrame, facts: Facts, gap_ns: int, findings: Iterable[Finding]
+    exchange: Exchange, seen: SeenFrame, facts: EventFacts, gap_ns: int, findings: Iterable[Finding]
 ) -> Subject:
     """Return a message of a stream as a subject."""
     return Subject(
-        kinds=("message", facts.standing),
+        kinds=("message", facts.kind),
         exchange=exchange.number,
         session=exchange.session_id,
         run=facts.run_id,
@@ -123,7 +132,7 @@ def _describe(row: StreamRow) -> tuple[tuple[str, ...], int | None, str]:
     """Return the kinds, the gap and the text of a row."""
     match row:
         case PauseRow():
-            kinds = (("pause",) if row.gap else ()) + (("comment",) if row.keep_alives else ())
+            kinds = (("pause",) if row.is_gap else ()) + (("comment",) if row.keep_alives else ())
             return kinds, row.until_ns - row.time_ns, row.comment
         case CutRow():
             return ("cut",), None, row.preview
@@ -132,7 +141,7 @@ def _describe(row: StreamRow) -> tuple[tuple[str, ...], int | None, str]:
         case LostRow():
             return ("lost",), None, row.why
         case EndRow():
-            return ("end",), row.gap_ns, f"{row.words} {row.detail}"
+            return ("end",), row.gap_ns, f"{row.ending_label} {row.detail}"
         case EventRow() | DeltaRow():
             return ("message",), row.gap_ns, row.preview
         case _:

@@ -1,4 +1,4 @@
-"""A stream at a glance: its time axis with the idle time folded, its runs and tool calls, from the index alone."""
+"""A stream at a glance: its time axis with folded idle time, its runs and its tool calls, from the index alone."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -7,110 +7,111 @@ from itertools import accumulate, pairwise
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.recording import Exchange, Gap, Recording
-from wiretape_inspect.view.rows import GAP_NS
-from wiretape_inspect.view.state import named
-from wiretape_inspect.view.work import Moment, Span, Work
+from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, Span
+from wiretape_inspect.view.state_at_event import with_names
+from wiretape_inspect.view.timeline_rows import GAP_NS
 
-FOLDED = 50
-"""How many silences are folded: the longest ones."""
-SHOWN = 1000
-"""How many tool calls are told of one by one: more of them nobody could tell apart."""
+MAX_FOLDED = 50
+"""Number of silences that are folded: the longest ones."""
+MAX_CALLS = 1000
+"""Number of tool calls that are listed: more cannot be told apart."""
 _END = 2**62
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
-    """A piece of the time axis."""
+class AxisSegment:
+    """A segment of the time axis."""
 
     since_ns: int
     until_ns: int
     folded: bool
-    """Whether it is a silence that takes less room than its time would."""
+    """Whether it is a silence that is narrower than its time."""
     begin: float
-    """Where on the axis it begins, from 0 to 1; `end` is where it ends."""
+    """Where it begins on the axis, from 0 to 1; `end` is where it ends."""
     end: float
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """A stream at a glance.  Plain data: `jsonlines.dump` writes it as it is."""
+    """A stream at a glance, as plain data for `dump_json`."""
 
     exchange: int
     began_ns: int
     """When the response began."""
     ended_ns: int
-    """When it ended, or when the last message came of one that is open."""
-    axis: tuple[Stretch, ...]
-    """The time from `began_ns` to `ended_ns`, without holes."""
+    """When the stream ended; while it is open, when the last event arrived."""
+    axis: tuple[AxisSegment, ...]
+    """The time from `began_ns` to `ended_ns` without holes."""
     silences: tuple[Gap, ...]
-    """The `FOLDED` longest times of a second and more before a message, in order."""
+    """The `MAX_FOLDED` longest times of a second or more before an event, in order."""
     runs: tuple[Span, ...]
     calls: tuple[Span, ...]
-    """The `SHOWN` tool calls that took longest, in order; those that are `open` have no `ended`."""
-    calls_seen: int
-    """How many tool calls there were."""
-    calls_open: int
-    """How many of them did not end."""
+    """The `MAX_CALLS` longest tool calls, in order; open ones have no `ended`."""
+    call_count: int
+    """Number of tool calls."""
+    open_call_count: int
+    """Number of tool calls that did not end."""
 
 
 def overview(recording: Recording, exchange: Exchange) -> Overview:
-    """A stream at a glance, as far as it is indexed, which for a recording that grows may be a little behind."""
+    """Return a stream at a glance, as far as it is indexed; the index of a growing recording may lag behind."""
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    silences = recording.longest_gaps(exchange.number, GAP_NS, FOLDED)
-    work = work_of(recording, [exchange])
+    silences = recording.longest_gaps(exchange.number, GAP_NS, MAX_FOLDED)
+    activity = runs_and_calls(recording, [exchange])
     last = recording.last_frame_ns(exchange.number)
     ended = exchange.ended_ns if exchange.ended_ns is not None else max(last or began, began)
     return Overview(
         exchange=exchange.number,
         began_ns=began,
         ended_ns=ended,
-        axis=tuple(axis(began, ended, silences)),
+        axis=tuple(time_axis(began, ended, silences)),
         silences=tuple(silences),
-        runs=tuple(work.runs.values()),
-        calls=tuple(named(recording, iter(_longest(list(work.calls.values()), began)))),
-        calls_seen=len(work.calls),
-        calls_open=sum(call.open for call in work.calls.values()),
+        runs=tuple(activity.runs.values()),
+        calls=tuple(with_names(recording, iter(_longest(list(activity.calls.values()), began)))),
+        call_count=len(activity.calls),
+        open_call_count=sum(call.is_open for call in activity.calls.values()),
     )
 
 
 def _longest(calls: Sequence[Span], began_ns: int) -> Sequence[Span]:
-    """The `SHOWN` calls that took longest, in their order; one that is open takes longest of all."""
-    if len(calls) <= SHOWN:
+    """Return the `MAX_CALLS` longest calls in their order; an open call is longer than any other."""
+    if len(calls) <= MAX_CALLS:
         return calls
 
-    def taken_ns(at: int) -> int:
-        call = calls[at]
+    def length_ns(index: int) -> int:
+        call = calls[index]
         since = call.began.time_ns if call.began else began_ns
         return (call.ended.time_ns if call.ended else _END) - since
 
-    return [calls[at] for at in sorted(nlargest(SHOWN, range(len(calls)), key=taken_ns))]
+    return [calls[index] for index in sorted(nlargest(MAX_CALLS, range(len(calls)), key=length_ns))]
 
 
-def work_of(recording: Recording, exchanges: Iterable[Exchange]) -> Work:
-    """The runs and tool calls that streams tell of, one after the other: one that goes on over two streams is one."""
-    work = Work()
+def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsAndCalls:
+    """Return the runs and tool calls of several streams; one that spans two streams counts once."""
+    activity = RunsAndCalls()
     for exchange in exchanges:
         if exchange.is_stream:
-            for told in recording.indexed_events(exchange.number, _END, DELTA_TYPES):
-                at = Moment(exchange.number, told.event, told.time_ns)
-                work.add(told.type, told.run_id, told.tool_call_id, at)
-    return work
+            for entry in recording.indexed_events(exchange.number, _END, DELTA_TYPES):
+                location = Location(exchange.number, entry.event, entry.time_ns)
+                activity.add(entry.type, entry.run_id, entry.tool_call_id, location)
+    return activity
 
 
-def axis(began_ns: int, ended_ns: int, silences: Sequence[Gap]) -> Iterator[Stretch]:
-    """The time from `began_ns` to `ended_ns` in stretches, silences no wider than a twentieth of the rest, or a second.
+def time_axis(began_ns: int, ended_ns: int, silences: Sequence[Gap]) -> Iterator[AxisSegment]:
+    """Divide the time from `began_ns` to `ended_ns` into segments.
 
-    `silences` come in order and do not overlap.
+    A silence is at most as wide as a twentieth of all other time, or as a second if that is longer.
+    `silences` are in order and do not overlap.
     """
     cuts = sorted(
         {began_ns, ended_ns, *(time for silence in silences for time in (silence.since_ns, silence.until_ns))}
     )
     quiet = {silence.since_ns for silence in silences}
-    stretches = [(since, until, since in quiet) for since, until in pairwise(cuts)]
-    busy = sum(until - since for since, until, folded in stretches if not folded)
+    segments = [(since, until, since in quiet) for since, until in pairwise(cuts)]
+    busy = sum(until - since for since, until, folded in segments if not folded)
     room = max(busy // 20, GAP_NS)
-    widths = [min(until - since, room) if folded else until - since for since, until, folded in stretches]
-    whole = sum(widths) or 1
-    places = accumulate(widths, initial=0)
-    for (since, until, folded), (begin, end) in zip(stretches, pairwise(places), strict=True):
-        yield Stretch(since, until, folded, begin / whole, end / whole)
+    widths = [min(until - since, room) if folded else until - since for since, until, folded in segments]
+    total = sum(widths) or 1
+    edges = accumulate(widths, initial=0)
+    for (since, until, folded), (begin, end) in zip(segments, pairwise(edges), strict=True):
+        yield AxisSegment(since, until, folded, begin / total, end / total)

@@ -13,7 +13,8 @@ import pytest
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import jsonlines, timeline
+from wiretape_inspect import timeline, timeline_json
+from wiretape_inspect.json_output import dump_json
 
 NO_STREAM = "Exchange 1 is not an event stream."
 
@@ -111,8 +112,8 @@ async def test_resume_equals_show_resume(session, client, run):
         ("cut?exchange=1&start=0&event=1", 404, NO_STREAM),
         ("cut?exchange=2&start=1&event=1", 404, "Exchange 2 has no message that begins at byte 1 and was cut off."),
         ("cut?exchange=2&start=999999999999999999&event=999999999999999999", 404, "has no message that begins at"),
-        ("resume?first=3&second=2", 400, "Name the earlier connection first: 2:3."),
-        ("resume?first=1&second=2", 400, "Exchange 1 is no event stream, so nothing was resumed on it."),
+        ("resume?first=3&second=2", 400, "Put the earlier connection first: 2:3."),
+        ("resume?first=1&second=2", 400, "Exchange 1 is not an event stream: choose two streams of one session."),
         ("live?exchange=9", 404, "has no exchange 9"),
         ("live?after=1.2", 400, "Invalid position"),
         ("live?after=" + "9" * 30 + ".0.0", 400, "Invalid position"),
@@ -228,4 +229,4 @@ def test_fast_and_generic_encoding_of_rows_are_equal(session):
     with open_recording(session) as recording:
         for exchange in recording.exchanges():
             for row in timeline.rows(recording, exchange, ()):
-                assert jsonlines.row_text(7, row) == jsonlines.dump(jsonlines.row(7, row))
+                assert timeline_json.row_text(7, row) == dump_json(timeline_json.row(7, row))

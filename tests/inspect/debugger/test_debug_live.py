@@ -68,7 +68,7 @@ async def test_updates_are_sent_until_the_recording_is_closed(growing, message, 
         growing.save()
         page.take(await live.until(rows))
         assert page.kinds() == ["event", "deltas", "pause", "event", "end"]
-        assert (page.settled, page.rows[-1]["words"]) == (5, "client closed")
+        assert (page.settled, page.rows[-1]["ending_label"]) == (5, "client closed")
         assert page.heads[1]["ending"] == "client-closed"
         growing.close()
         page.take(await live.until(lambda message: message.event == "closed"))

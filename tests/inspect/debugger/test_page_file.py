@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import jsonlines, place, timeline
+from wiretape_inspect import event_detail, timeline, timeline_json
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export import export_page
-from wiretape_inspect.view.state import KEPT, state_at
+from wiretape_inspect.view.state_at_event import MAX_TEXT, state_at
 
 _DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -53,7 +54,7 @@ def state_in(states, event):
         index, units, characters, final = now[name] or (None, 0, 0, False)
         text = "" if index is None else states["texts"][index].encode("utf-16-le", "surrogatepass")[: 2 * units]
         whole = text.decode("utf-16-le", "surrogatepass") if text else ""
-        now[name] = {"text": whole[-KEPT:], "characters": characters, "final": final}
+        now[name] = {"text": whole[-MAX_TEXT:], "characters": characters, "final": final}
     opened = [call for call in calls.values() if call["ended"] is None]
     return (
         {"exchange": states["exchange"], "event": event, "connections": states["connections"]}
@@ -72,7 +73,7 @@ def assert_page_equals_recording(path):
         findings = timeline.stored_findings(recording)
         for exchange in recording.exchanges():
             found = findings.get(exchange.number, ())
-            expected = map(jsonlines.dump, jsonlines.rows(recording, exchange, found))
+            expected = map(dump_json, timeline_json.rows(recording, exchange, found))
             assert document["rows"][str(exchange.number)] == [json.loads(line) for line in expected]
             if not exchange.is_stream:
                 continue
@@ -81,8 +82,10 @@ def assert_page_equals_recording(path):
             assert list(held) == events
             for event in events:
                 state = state_at(recording, exchange, event)
-                expected = jsonlines.closely(recording, exchange, place.find(recording, exchange, event), found, state)
-                said = json.loads(jsonlines.dump(expected))
+                expected = timeline_json.closely(
+                    recording, exchange, event_detail.find(recording, exchange, event), found, state
+                )
+                said = json.loads(dump_json(expected))
                 inside = held[event]
                 if "text" in inside:
                     inside["base64"] = b64encode(inside.pop("text").encode()).decode()

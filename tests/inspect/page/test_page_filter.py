@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from wiretape.safe_text import printable
+from wiretape_inspect import humanize
 from wiretape_inspect import page as package
-from wiretape_inspect import words
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -58,7 +58,11 @@ async def test_numbers_and_times_have_the_same_words(run):
         "({times, sizes}) => [times.map(duration), times.map(moment), sizes.map(amount)]",
         {"times": TIMES, "sizes": SIZES},
     )
-    assert found == [list(map(words.duration, TIMES)), list(map(words.moment, TIMES)), list(map(words.amount, SIZES))]
+    assert found == [
+        list(map(humanize.duration, TIMES)),
+        list(map(humanize.moment, TIMES)),
+        list(map(humanize.amount, SIZES)),
+    ]
 
 
 async def test_the_same_characters_are_escaped(run):

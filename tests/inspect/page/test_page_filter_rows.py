@@ -7,7 +7,7 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape_inspect import words
+from wiretape_inspect import humanize
 from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -64,12 +64,12 @@ def rows_in_terminal(run, path, filter_):
 def columns(row):
     if "event" not in row:
         return ("" if row["row"] == "pause" else row["row"], "")
-    gap = f"+{words.moment(row['gap_ns'])}"
+    gap = f"+{humanize.moment(row['gap_ns'])}"
     if row["row"] == "event":
         return (str(row["event"]), f"{gap} {row['id'] or ''}".strip())
-    parts = [words.count(row["count"], "delta")]
-    parts += [words.count(row["characters"], "char")] if row["characters"] else []
-    parts += [words.duration(row["until_ns"] - row["time_ns"])] if row["count"] > 1 else []
+    parts = [humanize.count(row["count"], "delta")]
+    parts += [humanize.count(row["characters"], "char")] if row["characters"] else []
+    parts += [humanize.duration(row["until_ns"] - row["time_ns"])] if row["count"] > 1 else []
     return (str(row["event"]), f"{gap} {' · '.join(parts)}")
 
 

@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape_inspect.report import Options, html_form, judge
+from wiretape_inspect.report import Options, html_format, judge
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -28,7 +28,7 @@ def reported(tmp_path):
         page = tmp_path / "report.html"
         selected = frozenset({"SEQ001", "SEQ002", "SEQ003"})
         reports = [judge(open_recording(path), f"runs/{path.name}", selected=selected) for path in paths]
-        page.write_text("\n".join(html_form.html_lines(reports, Options())))
+        page.write_text("\n".join(html_format.html_lines(reports, Options())))
         for each in reports:
             each.recording.close()
         return page.as_uri()
@@ -88,7 +88,7 @@ async def test_of_several_recordings_one_is_chosen(window, reported, broken, ses
 
 
 async def test_of_a_large_recording_it_says_what_is_left_out(window, reported, broken, monkeypatch):
-    monkeypatch.setattr(html_form, "EVENTS", 20)
+    monkeypatch.setattr(html_format, "EVENTS", 20)
     async with window(reported(broken)) as shown:
         await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 before and behind")
         await shown.keys("Enter")

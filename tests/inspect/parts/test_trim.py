@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
-from wiretape_inspect.placing import place
+from wiretape_inspect.atomic_output import place
 from wiretape_inspect.trimming.bodies import Found, Span, overwritten
 from wiretape_inspect.trimming.streams import apart
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingInfo
 from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
-from wiretape_inspect.report.store import Findings
+from wiretape_inspect.report.finding_store import Findings
 
 _SEVERITIES = list(Severity)
 _EVERY = frozenset(CATALOGUE)

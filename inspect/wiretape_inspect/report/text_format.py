@@ -5,14 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.lines import NARROW, Paper
+from wiretape_inspect.humanize import count, moment
 from wiretape_inspect.report.doubts import doubt_lines
 from wiretape_inspect.report.evidence import ROOM, Evidence, asked, evidence
-from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.places import Placed, placed
+from wiretape_inspect.report.recording_report import Report
 from wiretape_inspect.spans import Span
-from wiretape_inspect.words import count, moment
+from wiretape_inspect.timeline_text import NARROW, Paper
 
 BLOCKS = 5
 """How many findings of one rule are shown, unless all are asked for."""

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
 from wiretape.safe_text import printable
+from wiretape_inspect.humanize import count
 from wiretape_inspect.report.doubts import doubts
-from wiretape_inspect.report.judging import Report, as_bad
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.text_form import see
-from wiretape_inspect.words import count
+from wiretape_inspect.report.recording_report import Report, as_bad
+from wiretape_inspect.report.text_format import see
 
 LINES = 200
 """How many findings of one rule are listed."""

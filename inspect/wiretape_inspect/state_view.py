@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
+from wiretape_inspect.humanize import count, digits, duration, moment
 from wiretape_inspect.spans import Span
-from wiretape_inspect.view.resume import Here, Joined, Resume, Status
-from wiretape_inspect.view.state import Spoken, State
-from wiretape_inspect.view.work import Span as Stretch
-from wiretape_inspect.view.work import Work
-from wiretape_inspect.words import count, digits, duration, moment
+from wiretape_inspect.view.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
+from wiretape_inspect.view.runs_and_calls import RunsAndCalls
+from wiretape_inspect.view.runs_and_calls import Span as Stretch
+from wiretape_inspect.view.state_at_event import JoinedText, State
 
 _TEXT = 400
 """Characters of a text that are shown: its last ones."""
@@ -40,7 +40,7 @@ def state(known: State) -> Iterator[list[Span]]:
         yield fact("tool", f"… and {len(known.open_calls) - _CALLS} more are open")
     yield from _spoken("said", known.text)
     yield from _spoken("reason", known.reasoning)
-    cursor = known.last_event_id
+    cursor = known.cursor
     sequence = "" if known.last_sequence is None else f", after sequence {digits(known.last_sequence)}"
     yield fact("resume", f"Last-Event-ID: {cursor}{sequence}" if cursor else f"no Last-Event-ID{sequence}")
     if len(known.connections) > 1:
@@ -58,7 +58,7 @@ def _stretch(stretch: Stretch) -> str:
     return f"open, {since}" if ended is None else f"{stretch.outcome} at {ended.exchange}:{ended.event}"
 
 
-def calls(work: Work, named: Iterable[Stretch]) -> Iterator[list[Span]]:
+def calls(work: RunsAndCalls, named: Iterable[Stretch]) -> Iterator[list[Span]]:
     """Runs, then tool calls: `named` are those of `work`, with what they call."""
     wide = _room([*work.runs, *work.calls])
     for run in work.runs.values():
@@ -72,9 +72,9 @@ def calls(work: Work, named: Iterable[Stretch]) -> Iterator[list[Span]]:
 def _line(name: str, stretch: Stretch, wide: int) -> list[Span]:
     began, ended = stretch.began, stretch.ended
     lasted = duration(ended.time_ns - began.time_ns) if began and ended else ""
-    style = "gap" if stretch.open else "bad" if stretch.outcome.endswith("failed") else "durable"
+    style = "gap" if stretch.is_open else "bad" if stretch.outcome.endswith("failed") else "durable"
     places = "-".join(f"{at.exchange}:{at.event}" if at else "?" for at in (began, ended))
-    outcome = "open" if stretch.open else stretch.outcome
+    outcome = "open" if stretch.is_open else stretch.outcome
     return [
         (f"{name:>8}  ", "dim"),
         (f"{stretch.id:<{wide}}", "call" if name == "tool" else "id"),
@@ -85,14 +85,14 @@ def _line(name: str, stretch: Stretch, wide: int) -> list[Span]:
     ]
 
 
-def _spoken(name: str, spoken: Spoken) -> Iterator[list[Span]]:
+def _spoken(name: str, spoken: JoinedText) -> Iterator[list[Span]]:
     if spoken.characters:
         more = "…" if spoken.characters > _TEXT else ""
         how = "final" if spoken.final else "so far"
         yield fact(name, f"{count(spoken.characters, 'char')} {how}: {more}{spoken.text[-_TEXT:]}")
 
 
-def resume(view: Resume) -> Iterator[list[Span]]:
+def resume(view: Reconnection) -> Iterator[list[Span]]:
     """Two connections side by side: what was not known already, an id a line, then how many there are of each kind."""
     yield [(f"#{view.first} then #{view.second}  ", "head"), (_after(view), "")]
     shown = [row for row in view.rows if row.status != "known"]
@@ -109,13 +109,13 @@ def resume(view: Resume) -> Iterator[list[Span]]:
     yield [("", "finding"), (" · ".join(held) or "no events with an id", "finding")]
 
 
-def _after(view: Resume) -> str:
+def _after(view: Reconnection) -> str:
     if view.cursor is None:
         return "resumed without Last-Event-ID"
     return f"resumed after {view.cursor}" + ("" if view.cursor_known else f", which was not on #{view.first}")
 
 
-def _joined(row: Joined, first: int, second: int) -> list[Span]:
+def _joined(row: IdComparison, first: int, second: int) -> list[Span]:
     style = _STYLES[row.status]
     preview = next(here.preview for here in (row.second, row.first) if here is not None)
     return [
@@ -127,7 +127,7 @@ def _joined(row: Joined, first: int, second: int) -> list[Span]:
     ]
 
 
-def _here(here: Here | None) -> str:
+def _here(here: ConnectionEvent | None) -> str:
     if here is None:
         return "-"
     sequence = "" if here.sequence is None else f" seq {digits(here.sequence)}"

@@ -12,7 +12,7 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import STDOUT_ERROR, check_free, check_writable, discard_output, replace_atomically, write_error
-from wiretape_inspect.lines import Paper
+from wiretape_inspect.timeline_text import Paper
 
 
 def paper() -> Paper:

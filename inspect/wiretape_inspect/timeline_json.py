@@ -1,10 +1,8 @@
-"""JSON for other programs, safe to look at on a terminal too."""
+"""The timeline as JSON: exchanges, rows, event details and reconnections as `wiretape show --json` prints them."""
 
-import json
-import re
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import fields, replace
 from typing import Any
 
 import orjson
@@ -15,15 +13,24 @@ from wiretape.observations import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import escape_json
-from wiretape_inspect import place, timeline
-from wiretape_inspect.place import Around, Chunk
+from wiretape_inspect import event_detail, timeline
+from wiretape_inspect.event_detail import Around, Chunk
+from wiretape_inspect.humanize import ending_label
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_match import Match
-from wiretape_inspect.view.resume import Resume
-from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
-from wiretape_inspect.view.state import State
-from wiretape_inspect.words import ending_label
+from wiretape_inspect.view.reconnection import Reconnection
+from wiretape_inspect.view.state_at_event import State
+from wiretape_inspect.view.timeline_rows import (
+    CutRow,
+    DeltaRow,
+    EndRow,
+    EventRow,
+    LostRow,
+    OversizedRow,
+    PauseRow,
+    StreamRow,
+)
 
-_LONE = re.compile("[\ud800-\udfff]")
 _NAMES: dict[type, str] = {
     EventRow: "event",
     DeltaRow: "deltas",
@@ -33,31 +40,6 @@ _NAMES: dict[type, str] = {
     LostRow: "lost",
     EndRow: "end",
 }
-
-
-def dump(value: Any, *, indent: bool = False) -> str:
-    """`value` as JSON in which no control or direction character stands unescaped."""
-    option = orjson.OPT_INDENT_2 if indent else 0
-    try:
-        text = orjson.dumps(value, option=option)
-    except orjson.JSONEncodeError:
-        text = orjson.dumps(_spelt(value), option=option)
-    return escape_json(text.decode())
-
-
-def _spelt(value: Any) -> Any:
-    """`value` with what JSON can hold but orjson cannot write already written: lone surrogates, long integers."""
-    if isinstance(value, str):
-        return orjson.Fragment(json.dumps(value)) if _LONE.search(value) else value
-    if isinstance(value, int):
-        return value if -(2**63) <= value < 2**63 else orjson.Fragment(str(value))
-    if isinstance(value, dict):
-        return {key: _spelt(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_spelt(item) for item in value]
-    if is_dataclass(value):
-        return {field.name: _spelt(getattr(value, field.name)) for field in fields(value)}
-    return value
 
 
 def head(exchange: Exchange) -> dict[str, Any]:
@@ -79,7 +61,7 @@ def head(exchange: Exchange) -> dict[str, Any]:
         "session_id": exchange.session_id,
         "run_id": exchange.run_id,
         "ending": exchange.ending,
-        "ending_words": ending_label(exchange.ending, stream=exchange.is_stream),
+        "ending_label": ending_label(exchange.ending, stream=exchange.is_stream),
         "detail": exchange.detail,
         "request_bytes": exchange.request_bytes,
         "response_bytes": exchange.response_bytes,
@@ -94,11 +76,11 @@ def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
 
 
 def row_text(exchange: int, shown: StreamRow) -> str:
-    """`row` as `dump` writes it, which is twice as quick."""
+    """`row` as `dump_json` writes it, which is twice as quick."""
     try:
         held = orjson.dumps(shown)
     except orjson.JSONEncodeError:
-        return dump(row(exchange, shown))
+        return dump_json(row(exchange, shown))
     return escape_json(f'{{"row":"{_NAMES[type(shown)]}","exchange":{exchange},{held[1:].decode()}')
 
 
@@ -117,7 +99,7 @@ def rows(
     yield {"row": "exchange", **head(exchange), **timeline.previews(recording, exchange), "findings": findings}
 
 
-def joined(resume: Resume) -> Iterator[dict[str, Any]]:
+def joined(resume: Reconnection) -> Iterator[dict[str, Any]]:
     """The resume view: one object for the two connections (`row` is `resume`), then one for each id (`joined`)."""
     said = {field.name: getattr(resume, field.name) for field in fields(resume) if field.name != "rows"}
     yield {"row": "resume", **said}
@@ -135,7 +117,7 @@ def closely(
     """
     seen, before = around.seen, around.before
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    came = place.chunks(recording, exchange, seen.frame.start, seen.frame.end)
+    came = event_detail.chunks(recording, exchange, seen.frame.start, seen.frame.end)
     found = tuple(finding for finding in findings if finding.event == seen.event)
     since_ns = before.time_ns if before else began
     raw = b64encode(seen.frame.raw).decode()
@@ -147,7 +129,7 @@ def detail(
 ) -> dict[str, Any]:
     """The same without `base64` and `state`; `since_ns` is when the message before came, `findings` are its own."""
     return {
-        **row(exchange.number, replace(place.row(seen, since_ns), findings=findings)),
+        **row(exchange.number, replace(event_detail.row(seen, since_ns), findings=findings)),
         "fields": [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields],
         "cursor": _decoded(seen.frame.last_event_id),
         "chunks": _came(exchange, came),
@@ -158,7 +140,7 @@ def detail(
 def cut(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
     """The bytes of a message that was cut off, all but `base64`."""
     frame = seen.frame
-    came = place.chunks(recording, exchange, frame.start, frame.end)
+    came = event_detail.chunks(recording, exchange, frame.start, frame.end)
     return {"start": frame.start, "end": frame.end, "chunks": _came(exchange, list(came))}
 
 

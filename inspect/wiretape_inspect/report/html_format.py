@@ -11,16 +11,16 @@ from typing import Any
 
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
-from wiretape_inspect import jsonlines
+from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.doubts import doubt_lines
 from wiretape_inspect.report.evidence import asked, evidence
 from wiretape_inspect.report.fingerprint import expectation
-from wiretape_inspect.report.json_form import rule_of
-from wiretape_inspect.report.judging import Report
+from wiretape_inspect.report.json_format import rule_of
 from wiretape_inspect.report.options import Options
 from wiretape_inspect.report.places import Placed, placed
-from wiretape_inspect.report.text_form import said, see
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.text_format import said, see
 from wiretape_inspect.spans import text_of
 
 EACH, MOST = 50, 10_000
@@ -49,7 +49,7 @@ def _lines(parts: Iterator[bytes]) -> Iterator[str]:
 
 
 def _documents(reports: Sequence[Report], options: Options) -> Iterator[tuple[str, Iterator[bytes]]]:
-    yield "report", iter([jsonlines.dump(_head(reports)).encode()])
+    yield "report", iter([dump_json(_head(reports)).encode()])
     events, size = EVENTS, BYTES
     for number, report in enumerate(reports, 1):
         needed = _size(report)
@@ -107,8 +107,8 @@ def _about(report: Report, shown: Sequence[Finding], radius: int | None) -> dict
         "summary": text_of(said(report)),
         "severities": _numbers(report),
         "more": {code: all_ - number[code] for code, all_ in report.broken.items() if all_ > number[code]},
-        "doubts": [text_of(line) for line in doubt_lines(report)],
-        "known": len(report.suppressed),
+        "inconclusive_reasons": [text_of(line) for line in doubt_lines(report)],
+        "suppressed": len(report.suppressed),
         "selected": len(report.selected),
         "events": report.events,
         "exchanges": report.exchanges,
@@ -118,7 +118,7 @@ def _about(report: Report, shown: Sequence[Finding], radius: int | None) -> dict
 
 def _rule(report: Report, code: str, options: Options) -> dict[str, Any]:
     known = sum(report.known[code, severity] for severity in Severity)
-    return {**rule_of(report, CATALOGUE[code], options), "about": CATALOGUE[code].about, "known": known}
+    return {**rule_of(report, CATALOGUE[code], options), "about": CATALOGUE[code].about, "suppressed": known}
 
 
 def _finding(report: Report, place: Placed) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _finding(report: Report, place: Placed) -> dict[str, Any]:
         "expected": expected,
         "actual": actual,
         "request": f"{request.method} {request.target}",
-        "asked": asked(place.exchange) if finding.side is Party.CLIENT else [],
+        "request_headers": asked(place.exchange) if finding.side is Party.CLIENT else [],
         "end": seen.end,
         "evidence": seen.lines,
         "see": see(report.file, finding),

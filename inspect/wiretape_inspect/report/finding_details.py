@@ -8,11 +8,11 @@ from wiretape.contract import TOOL_TYPES
 from wiretape.json_reader import read_json
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape_inspect.facts import facts_of
+from wiretape_inspect.event_facts import facts_of
 from wiretape_inspect.report.evidence import beginning
 from wiretape_inspect.report.fingerprint import Kind, expected_kind, template
-from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.places import Spot, placed
+from wiretape_inspect.report.recording_report import Report
 
 BYTES = 1024
 """How many bytes of a message a detail keeps."""

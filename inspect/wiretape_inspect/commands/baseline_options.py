@@ -12,9 +12,9 @@ from wiretape.config import Config
 from wiretape.errors import InputError
 from wiretape.files import PATH, check_writable, path_exists, replace_atomically, write_error
 from wiretape.safe_text import printable
-from wiretape_inspect.commands.pairs import Pair
+from wiretape_inspect.commands.output_options import Pair
+from wiretape_inspect.humanize import count
 from wiretape_inspect.report import baseline
-from wiretape_inspect.words import count
 
 
 @dataclass(frozen=True, slots=True)

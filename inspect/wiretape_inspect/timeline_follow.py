@@ -18,12 +18,13 @@ from wiretape.observations import (
 )
 from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
-from wiretape_inspect import jsonlines, lines, timeline
-from wiretape_inspect.lines import Paper
+from wiretape_inspect import timeline, timeline_json, timeline_text
+from wiretape_inspect.json_output import dump_json
+from wiretape_inspect.timeline_text import Paper
 from wiretape_inspect.view.filter_grammar import Filter
 from wiretape_inspect.view.filter_match import compile_filter, finding_subject, may_match_exchange
-from wiretape_inspect.view.folding import StreamFold
-from wiretape_inspect.view.rows import StreamRow
+from wiretape_inspect.view.stream_fold import StreamFold
+from wiretape_inspect.view.timeline_rows import StreamRow
 
 WAIT_S = 0.2
 """How long nothing is asked after nothing has come."""
@@ -127,7 +128,7 @@ class _Lines(_Follower):
         for row in rows:
             if self._last != exchange.number:
                 self._last = exchange.number
-                yield self._paper.line(lines.head(exchange))
+                yield self._paper.line(timeline_text.head(exchange))
             yield from map(self._paper.line, timeline.row_spans(row))
 
     def _request(self, recording: Recording, exchange: Exchange) -> Iterator[str]:
@@ -137,7 +138,7 @@ class _Lines(_Follower):
 
     def _finding(self, found: Finding) -> Iterator[str]:
         where = f"{found.exchange}" if found.event is None else f"{found.exchange}:{found.event}"
-        yield self._paper.line([*lines.finding(found), (f"  at {where}", "dim")])
+        yield self._paper.line([*timeline_text.finding(found), (f"  at {where}", "dim")])
 
 
 class _Json(_Follower):
@@ -151,12 +152,12 @@ class _Json(_Follower):
         for row in rows:
             if exchange.number not in self._known:
                 self._known.add(exchange.number)
-                yield jsonlines.dump({"row": "exchange", **jsonlines.head(exchange)})
-            yield jsonlines.dump(jsonlines.row(exchange.number, row))
+                yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
+            yield dump_json(timeline_json.row(exchange.number, row))
 
     def _request(self, recording: Recording, exchange: Exchange) -> Iterator[str]:
-        yield from map(jsonlines.dump, jsonlines.rows(recording, exchange, (), self._take))
+        yield from map(dump_json, timeline_json.rows(recording, exchange, (), self._take))
 
     def _finding(self, found: Finding) -> Iterator[str]:
         said: dict[str, Any] = {"row": "finding", "exchange": found.exchange, "finding": found}
-        yield jsonlines.dump(said)
+        yield dump_json(said)

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
-from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.text_form import see, summary
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.text_format import see, summary
 from wiretape_inspect.spans import text_of
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}

@@ -10,9 +10,18 @@ from wiretape.observations import header
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
+from wiretape_inspect.humanize import amount, count, digits, duration, ending_label, moment
 from wiretape_inspect.spans import Span, cut, wrapped
-from wiretape_inspect.view.rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow, StreamRow
-from wiretape_inspect.words import amount, count, digits, duration, ending_label, moment
+from wiretape_inspect.view.timeline_rows import (
+    CutRow,
+    DeltaRow,
+    EndRow,
+    EventRow,
+    LostRow,
+    OversizedRow,
+    PauseRow,
+    StreamRow,
+)
 
 STYLES: dict[str, dict[str, Any]] = {
     "": {},
@@ -170,9 +179,9 @@ def _columns(event: int | str, sequence: int | str, time_ns: int, gap_ns: int) -
 
 
 def _event(row: EventRow) -> list[Span]:
-    mark = digits(row.sequence) if row.sequence is not None else "Δ" if row.standing == "delta" else "·"
+    mark = digits(row.sequence) if row.sequence is not None else "Δ" if row.kind == "delta" else "·"
     spans = _columns(row.event, mark, row.time_ns, row.gap_ns)
-    spans.append((f"{row.type or '(no type)':<19}", row.standing))
+    spans.append((f"{row.type or '(no type)':<19}", row.kind))
     if row.id is not None:
         spans += [("  ", ""), (row.id or "(empty id)", "id")]
     if row.tool_call_id is not None:
@@ -192,10 +201,10 @@ def _delta(row: DeltaRow) -> list[Span]:
 
 
 def _pause(row: PauseRow) -> list[Span]:
-    parts = [duration(row.until_ns - row.time_ns)] if row.gap else []
+    parts = [duration(row.until_ns - row.time_ns)] if row.is_gap else []
     if row.keep_alives:
         parts.append(count(row.keep_alives, "keep-alive"))
-    spans = [(_INDENT, ""), (f"╌╌ {' · '.join(parts)} ╌╌", "gap" if row.gap else "dim")]
+    spans = [(_INDENT, ""), (f"╌╌ {' · '.join(parts)} ╌╌", "gap" if row.is_gap else "dim")]
     return [*spans, (f"  : {row.comment}", "dim")] if row.comment else spans
 
 
@@ -211,7 +220,7 @@ def _end(row: EndRow) -> list[Span]:
     spans = [
         (f"{'end':>7} {'':>6} {when:>11} ", "dim"),
         (f"+{moment(row.gap_ns)}".rjust(9) + "  ", "dim"),
-        (row.words, "head"),
+        (row.ending_label, "head"),
         (f" · {' · '.join(held)}", ""),
     ]
     if row.undecodable:

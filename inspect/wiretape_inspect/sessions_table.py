@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from wiretape.safe_text import printable
-from wiretape_inspect.lines import Paper
+from wiretape_inspect.humanize import count, digits, duration
 from wiretape_inspect.spans import Span
 from wiretape_inspect.summary import Session, Summary
-from wiretape_inspect.words import count, digits, duration
+from wiretape_inspect.timeline_text import Paper
 
 _COLUMNS = (
     *("session", "streams", "events", "durable", "deltas"),

@@ -12,14 +12,13 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
-from wiretape_inspect import lines, payload, sheets
-from wiretape_inspect.facts import facts_of
-from wiretape_inspect.sheets import fact
+from wiretape_inspect import payload, state_view, timeline_text
+from wiretape_inspect.event_facts import facts_of
+from wiretape_inspect.humanize import amount, count, moment
 from wiretape_inspect.spans import Span
-from wiretape_inspect.view.making import event_row
-from wiretape_inspect.view.rows import EventRow
-from wiretape_inspect.view.state import State
-from wiretape_inspect.words import amount, count, moment
+from wiretape_inspect.state_view import fact
+from wiretape_inspect.view.state_at_event import State
+from wiretape_inspect.view.timeline_rows import EventRow
 
 SIZE = 4096
 """How many bytes of an event are shown."""
@@ -86,20 +85,20 @@ def spans(
     """The lines about an event; `findings` are those of its exchange, `state` is the one just after it."""
     seen = around.seen
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    yield lines.head(exchange)
-    yield lines.columns()
+    yield timeline_text.head(exchange)
+    yield timeline_text.columns()
     if around.before is not None:
-        yield lines.stream(row(around.before, around.earlier_ns or began))
-    yield _marked(lines.stream(row(seen, around.before.time_ns if around.before else began)))
+        yield timeline_text.stream(row(around.before, around.earlier_ns or began))
+    yield _marked(timeline_text.stream(row(seen, around.before.time_ns if around.before else began)))
     here = [found for found in findings if found.event == seen.event]
-    yield from lines.findings(here)
+    yield from timeline_text.findings(here)
     if around.after is not None:
-        yield lines.stream(row(around.after, seen.time_ns))
+        yield timeline_text.stream(row(around.after, seen.time_ns))
     yield _BLANK
     yield from _facts(recording, exchange, seen)
     yield from payload.lines(seen.frame.data)
     yield _BLANK
-    yield from sheets.state(state)
+    yield from state_view.state(state)
     yield _BLANK
     yield from _hex(seen.frame.raw, seen.frame.start)
 
@@ -113,7 +112,7 @@ def _marked(spans: list[Span]) -> list[Span]:
 def row(seen: SeenFrame, since_ns: int) -> EventRow:
     """A message as a row; `since_ns` is when the one before came."""
     facts = facts_of(seen.frame)
-    return replace(event_row(seen, facts, seen.time_ns - since_ns), preview=facts.text)
+    return replace(EventRow.of(seen, facts, seen.time_ns - since_ns), preview=facts.text)
 
 
 def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[list[Span]]:

@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.report.judging import Report
+from wiretape_inspect.humanize import count
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.text_form import findings_said, see
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.text_format import findings_said, see
 from wiretape_inspect.spans import text_of
-from wiretape_inspect.words import count
 
 SIZE = 60_000
 """Characters that a report may have; GitHub takes 65,536 in a comment."""

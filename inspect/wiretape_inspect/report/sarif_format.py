@@ -13,11 +13,11 @@ from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.safe_text import printable
 from wiretape_inspect.report.ascii_json import dump, listed
-from wiretape_inspect.report.details import Detail, details
-from wiretape_inspect.report.judging import Report
+from wiretape_inspect.report.finding_details import Detail, details
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.text_form import see
-from wiretape_inspect.rulebook import Explanation, about, markdown_lines, text_lines
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.text_format import see
+from wiretape_inspect.rule_explanation import Explanation, about, markdown_lines, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]

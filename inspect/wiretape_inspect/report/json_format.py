@@ -17,11 +17,11 @@ from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, Severity, Tally
 from wiretape.safe_text import printable
 from wiretape_inspect.report.ascii_json import dump, listed
-from wiretape_inspect.report.details import At, Detail, details
+from wiretape_inspect.report.finding_details import At, Detail, details
 from wiretape_inspect.report.fingerprint import expectation
-from wiretape_inspect.report.judging import Report
 from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.text_form import see
+from wiretape_inspect.report.recording_report import Report
+from wiretape_inspect.report.text_format import see
 
 FORMAT = 1
 """Grows when something is taken away or changes its meaning; new keys may come at any time."""
@@ -124,7 +124,7 @@ def rule_of(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
         "verdict": tally.verdict,
         "exercised": tally.exercised,
         "inconclusive": tally.doubted,
-        "because": [{"reason": reason, "times": times} for reason, times in tally.reasons.items()],
+        "inconclusive_reasons": [{"reason": reason, "count": times} for reason, times in tally.reasons.items()],
         "findings": tally.findings,
     }
 
@@ -136,12 +136,12 @@ def finding(report: Report, detail: Detail) -> dict[str, Any]:
     when = report.info.started + timedelta(microseconds=found.time_ns // 1000)
     return {
         **asdict(found),
-        "at": f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+        "time": f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
         "request": {"method": detail.exchange.request.method, "target": detail.exchange.request.target},
         "type": at.type if at else None,
         "sse_id": at.id if at else None,
         "byte_length": at.length if at else None,
-        "bytes_b64": b64encode(at.data).decode() if at else None,
+        "base64": b64encode(at.data).decode() if at else None,
         "expected": said[0] if said else None,
         "actual": said[1] if said else None,
         "related": [_related(detail.before)] if detail.before else [],

@@ -1,0 +1,150 @@
+"""Compare two connections of a session by SSE id: which events the second repeated, changed or lost."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import islice, pairwise
+from typing import Literal
+
+from wiretape.errors import InputError
+from wiretape.frame_reader import SeenFrame
+from wiretape.recording import Exchange, Recording
+from wiretape.safe_text import printable
+from wiretape_inspect.event_facts import EventFacts, facts_of
+from wiretape_inspect.view.runs_and_calls import request_cursor
+
+Status = Literal["known", "same", "changed", "repeated", "lost", "pending", "new"]
+"""known: on the first connection up to the cursor, and not repeated, as expected.
+same: after the cursor on the first connection, and on the second with the same data.
+changed: on both connections with different data.
+repeated: on both connections with the same data, although the client already had it according to the cursor.
+lost: after the cursor on the first connection, and skipped by the second.
+pending: after the cursor on the first connection; the second ended before reaching it.
+new: on the second connection only.
+"""
+_MAX_GAPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionEvent:
+    """An event on one of the two connections."""
+
+    event: int
+    sequence: int | None
+    time_ns: int
+    type: str
+    preview: str
+
+
+@dataclass(frozen=True, slots=True)
+class IdComparison:
+    """One SSE id, and the event with this id on each connection."""
+
+    status: Status
+    id: str
+    first: ConnectionEvent | None
+    second: ConnectionEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reconnection:
+    """Two connections side by side, in the order of the first connection, then of the second."""
+
+    first: int
+    second: int
+    """Numbers of the exchanges."""
+    cursor: str | None
+    """The `Last-Event-ID` of the second connection."""
+    cursor_known: bool
+    """Whether the first connection had an event with this id."""
+    rows: tuple[IdComparison, ...]
+    missing: tuple[tuple[int, int], ...]
+    """Gaps: first and last sequence, from the cursor on, that neither connection had.  At most 100 gaps."""
+
+    def count(self, status: Status) -> int:
+        """Return the number of ids with a status."""
+        return sum(row.status == status for row in self.rows)
+
+
+@dataclass(slots=True)
+class _Event:
+    shown: ConnectionEvent
+    digest: bytes
+
+
+def compare_connections(recording: Recording, first: Exchange, second: Exchange) -> Reconnection:
+    """Compare two streams of one session.  Memory grows with the number of events that have an id.
+
+    Raises InputError unless they are two streams of one session, the earlier one first.
+    """
+    _check(first, second)
+    before, after = _events(recording, first), _events(recording, second)
+    cursor = request_cursor(second)
+    cursor_event = before[cursor].shown.event if cursor in before else 0
+    furthest = max((before[id_].shown.event for id_ in after if id_ in before), default=0)
+    has_new = any(id_ not in before for id_ in after)
+    rows = []
+    for id_, event in before.items():
+        other = after.get(id_)
+        is_passed = has_new or event.shown.event < furthest
+        status = _status(event, other, is_known=event.shown.event <= cursor_event, is_passed=is_passed)
+        rows.append(IdComparison(status, id_, event.shown, other.shown if other else None))
+    rows += [IdComparison("new", id_, None, event.shown) for id_, event in after.items() if id_ not in before]
+    missing = _missing(before, after, cursor_event)
+    return Reconnection(first.number, second.number, cursor, cursor in before, tuple(rows), missing)
+
+
+def _check(first: Exchange, second: Exchange) -> None:
+    for exchange in (first, second):
+        if not exchange.is_stream:
+            raise InputError(f"Exchange {exchange.number} is not an event stream: choose two streams of one session.")
+    if first.session_id != second.session_id:
+        names = " and ".join(printable(exchange.session_id or "none") for exchange in (first, second))
+        raise InputError(
+            f"Exchanges {first.number} and {second.number} belong to different sessions ({names}): "
+            "choose two streams of the same session."
+        )
+    if first.number >= second.number:
+        raise InputError(f"Put the earlier connection first: {second.number}:{first.number}.")
+
+
+def _events(recording: Recording, exchange: Exchange) -> dict[str, _Event]:
+    """Return the first event of each id; not deltas, which should have no id and are never replayed."""
+    found: dict[str, _Event] = {}
+    for seen in recording.frames(exchange.number):
+        if seen.event is None or not seen.frame.id or seen.frame.id in found:
+            continue
+        facts = facts_of(seen.frame)
+        if facts.kind != "delta":
+            found[seen.frame.id] = _event(seen, facts)
+    return found
+
+
+def _event(seen: SeenFrame, facts: EventFacts) -> _Event:
+    shown = ConnectionEvent(seen.event or 0, facts.sequence, seen.time_ns, facts.type, facts.text)
+    content = seen.frame.event.encode() + b"\n" + seen.frame.data
+    return _Event(shown, blake2b(content, digest_size=16).digest())
+
+
+def _status(event: _Event, other: _Event | None, *, is_known: bool, is_passed: bool) -> Status:
+    if other is None:
+        return "known" if is_known else "lost" if is_passed else "pending"
+    if other.digest != event.digest:
+        return "changed"
+    return "repeated" if is_known else "same"
+
+
+def _missing(before: dict[str, _Event], after: dict[str, _Event], cursor_event: int) -> tuple[tuple[int, int], ...]:
+    """Return the gaps in the sequences of both connections, from the cursor to the highest sequence after it."""
+    known = _sequences(event for event in before.values() if event.shown.event <= cursor_event)
+    later = _sequences(after.values())
+    if not known or not later:
+        return ()
+    bounds = range(max(known), max(later) + 1)
+    present = sorted({number for number in (*_sequences(before.values()), *later) if number in bounds} | {max(known)})
+    gaps = ((low + 1, high - 1) for low, high in pairwise(present) if high - low > 1)
+    return tuple(islice(gaps, _MAX_GAPS))
+
+
+def _sequences(events: Iterable[_Event]) -> list[int]:
+    return [event.shown.sequence for event in events if event.shown.sequence is not None]

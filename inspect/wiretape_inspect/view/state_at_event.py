@@ -1,0 +1,215 @@
+"""What a client knows after an event: the text so far, open runs and tool calls, and its cursor."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+
+from wiretape.content_encoding import is_identity
+from wiretape.contract import (
+    DELTA_TYPES,
+    MESSAGE_COMPLETED,
+    MESSAGE_DELTA,
+    MESSAGE_STARTED,
+    REASONING_DELTA,
+    REASONING_MESSAGE,
+    RUN_STARTED,
+)
+from wiretape.frame_reader import SeenFrame
+from wiretape.recording import Exchange, Recording
+from wiretape_inspect.event_facts import EventFacts, facts_of, final_text
+from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, SessionState, Span, request_cursor
+
+MAX_TEXT = 100_000
+"""Characters of a text that are kept: the last ones."""
+MAX_NAMED_CALLS = 50
+"""Number of open tool calls whose tool name is looked up."""
+_END = 2**62
+_DELTA = {"text": MESSAGE_DELTA, "reasoning": REASONING_DELTA}
+_FINAL = {"text": MESSAGE_COMPLETED, "reasoning": REASONING_MESSAGE}
+_FROM_THE_FIRST = {"text": 0, "reasoning": 0}
+_RESETS = {MESSAGE_STARTED: ("text",), RUN_STARTED: ("text", "reasoning")}
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedText:
+    """The text that a client has after joining deltas."""
+
+    text: str = ""
+    """The last `MAX_TEXT` characters."""
+    characters: int = 0
+    """Length of the whole text."""
+    final: bool = False
+    """Whether a durable event carried the whole text; the next delta then starts a new one."""
+
+    def with_delta(self, text: str) -> "JoinedText":
+        """The text after one more delta."""
+        if self.final:
+            return JoinedText(text[-MAX_TEXT:], len(text))
+        return JoinedText((self.text + text)[-MAX_TEXT:], self.characters + len(text))
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What a client knows just after an event."""
+
+    exchange: int
+    event: int
+    time_ns: int
+    text: JoinedText
+    reasoning: JoinedText
+    open_calls: tuple[Span, ...]
+    """Tool calls that have not ended; the longest open first."""
+    runs: tuple[Span, ...]
+    """All runs, in the order in which they appeared."""
+    session: SessionState
+    cursor: str | None
+    """The `Last-Event-ID` that the client would send to resume now; None if it has none."""
+    last_sequence: int | None
+    """The highest `sequence` so far."""
+    connections: tuple[int, ...]
+    """The exchanges that the state comes from: those the client resumed from, then this one."""
+
+
+def state_at(recording: Recording, exchange: Exchange, event: int) -> State:
+    """Return the state just after an event of a stream, which must exist.
+
+    Includes earlier connections if the client resumed from them with `Last-Event-ID`.
+    Reads no deltas except those of the current text and reasoning.
+    """
+    history, connections = history_before(recording, exchange)
+    return replace(history.read(exchange, event), connections=connections)
+
+
+def history_before(recording: Recording, exchange: Exchange) -> tuple["ClientHistory", tuple[int, ...]]:
+    """Return what a client knows before a connection, and the numbers of that connection and those it resumed from."""
+    history = ClientHistory(recording)
+    chain = list(reversed(list(_resumed_from(recording, exchange))))
+    for earlier in chain:
+        history.read(earlier, None)
+    return history, (*(link.number for link in chain), exchange.number)
+
+
+def cursor_after(seen: SeenFrame, cursor: str | None) -> str | None:
+    """Return the cursor that a client has after an event, if it had `cursor` before."""
+    if seen.frame.id is None and not seen.frame.last_event_id:
+        return cursor
+    return seen.frame.last_event_id.decode("utf-8", "replace")
+
+
+def _resumed_from(recording: Recording, exchange: Exchange) -> Iterator[Exchange]:
+    """Yield the connections that a client resumed from, the latest first."""
+    cursor = request_cursor(exchange)
+    while cursor:
+        earlier = [
+            other
+            for other in recording.exchanges()
+            if other.is_stream and other.session_id == exchange.session_id and other.number < exchange.number
+        ]
+        found = next((other for other in reversed(earlier) if recording.has_event_id(other.number, cursor)), None)
+        if found is None:
+            return
+        yield found
+        exchange, cursor = found, request_cursor(found)
+
+
+class ClientHistory:
+    """What a client learned from one connection after another."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self.activity = RunsAndCalls()
+        self.texts = {"text": JoinedText(), "reasoning": JoinedText()}
+        self.sequence: int | None = None
+
+    def read(self, exchange: Exchange, until: int | None) -> State:
+        """Read a connection up to an event, or to its end."""
+        number = exchange.number
+        indexed, begins = self._read_index(exchange, until)
+        cursor, last_event, time_ns = request_cursor(exchange), 0, exchange.request.time_ns
+        for seen in self._recording.frames(number, min(*begins.values(), max(indexed, 1))):
+            if seen.event is None:
+                continue
+            if until is not None and seen.event > until:
+                break
+            last_event, time_ns = seen.event, seen.time_ns
+            cursor = cursor_after(seen, cursor)
+            self._add_event(number, seen, indexed, begins)
+        return self._state(number, last_event, time_ns, cursor or None)
+
+    def add_event(self, exchange: int, seen: SeenFrame) -> EventFacts:
+        """Add one more event, and return its facts."""
+        return self._add_event(exchange, seen, 0, _FROM_THE_FIRST)
+
+    def _read_index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
+        """Read what the index holds; return its last event, and the event from which each text must be read."""
+        number, last, begins = exchange.number, 0, dict(_FROM_THE_FIRST)
+        if not is_identity(exchange.content_encoding):
+            return last, begins
+        position = self._recording.position_of_event(number, until) if until is not None else None
+        for entry in self._recording.indexed_events(number, position.start if position else _END, DELTA_TYPES):
+            if until is not None and entry.event > until:
+                break
+            last = entry.event
+            self._add(
+                entry.type, entry.run_id, entry.tool_call_id, entry.sequence, Location(number, last, entry.time_ns)
+            )
+            for name in begins:
+                if entry.type == _FINAL[name] or name in _RESETS.get(entry.type, ()):
+                    begins[name] = last
+        return last, {name: min(self._first_delta(number, name, begin), last + 1) for name, begin in begins.items()}
+
+    def _first_delta(self, number: int, name: str, begin: int) -> int:
+        """Read the event that began a text; return the number of its first delta, or one beyond the end."""
+        seen = next(self._recording.frames(number, begin), None) if begin else None
+        if seen is not None:
+            self._add_text(name, seen, facts_of(seen.frame))
+        return self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END
+
+    def _add_event(self, number: int, seen: SeenFrame, indexed: int, begins: Mapping[str, int]) -> EventFacts:
+        facts, event = facts_of(seen.frame), seen.event or 0
+        if event > indexed and facts.type not in DELTA_TYPES:
+            location = Location(number, event, seen.time_ns)
+            self._add(facts.type, facts.run_id, facts.tool_call_id, facts.sequence, location)
+        for name, begin in begins.items():
+            if event >= begin:
+                self._add_text(name, seen, facts)
+        return facts
+
+    def _add_text(self, name: str, seen: SeenFrame, facts: EventFacts) -> None:
+        if facts.type == _DELTA[name]:
+            self.texts[name] = self.texts[name].with_delta(facts.text if facts.characters else "")
+        elif facts.type == _FINAL[name]:
+            text = final_text(seen.frame)
+            self.texts[name] = JoinedText(text[-MAX_TEXT:], len(text), final=True)
+        elif name in _RESETS.get(facts.type, ()):
+            self.texts[name] = JoinedText()
+
+    def _add(self, type_: str, run_id: str | None, call: str | None, sequence: int | None, at: Location) -> None:
+        self.activity.add(type_, run_id, call, at)
+        if sequence is not None and (self.sequence is None or sequence > self.sequence):
+            self.sequence = sequence
+
+    def _state(self, number: int, event: int, time_ns: int, cursor: str | None) -> State:
+        open_calls = (call for call in self.activity.calls.values() if call.is_open)
+        return State(
+            exchange=number,
+            event=event,
+            time_ns=time_ns,
+            text=self.texts["text"],
+            reasoning=self.texts["reasoning"],
+            open_calls=tuple(with_names(self._recording, open_calls)),
+            runs=tuple(self.activity.runs.values()),
+            session=self.activity.session,
+            cursor=cursor,
+            last_sequence=self.sequence,
+            connections=(number,),
+        )
+
+
+def with_names(recording: Recording, calls: Iterator[Span]) -> Iterator[Span]:
+    """Yield the tool calls, the first `MAX_NAMED_CALLS` with the tool name from their first event."""
+    for call in islice(calls, MAX_NAMED_CALLS):
+        began = call.began
+        seen = next(recording.frames(began.exchange, began.event), None) if began else None
+        yield replace(call, name=facts_of(seen.frame).text) if seen is not None else call
+    yield from calls

@@ -1,0 +1,308 @@
+"""Fold the bytes of a stream to rows, in one pass and with constant memory."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from wiretape.content_encoding import is_identity
+from wiretape.frame_reader import STREAM_START, FrameReader, SeenFrame, StreamPosition
+from wiretape.labels import ending_label
+from wiretape.observations import BytesArrived, BytesLost
+from wiretape.recording import Exchange
+from wiretape.rules import Finding
+from wiretape.sse import FrameKind
+from wiretape_inspect.event_facts import EventFacts, facts_of, preview_of
+from wiretape_inspect.view.filter_match import Match, message_subject, row_subject
+from wiretape_inspect.view.timeline_rows import (
+    CutRow,
+    DeltaRow,
+    EndRow,
+    EventRow,
+    LostRow,
+    OversizedRow,
+    PauseRow,
+    StreamRow,
+)
+
+EVERY_ROWS, EVERY_EVENTS = 256, 4096
+"""The least distance between checkpoints: this many rows or this many events."""
+
+
+def stream_rows(
+    exchange: Exchange,
+    body: Iterable[BytesArrived | BytesLost],
+    findings: Sequence[Finding] = (),
+    take: Match | None = None,
+) -> Iterator[StreamRow]:
+    """Yield the rows of a stream, the `EndRow` last.
+
+    `findings` are the findings of this exchange; `take` decides which rows are shown.
+    """
+    return StreamFold(exchange, findings, take).rows(body)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A position in a stream from which folding can start without the bytes before it."""
+
+    rows: int
+    """Number of rows before the position."""
+    position: StreamPosition
+    durable: int
+    deltas: int
+    ephemeral: int
+    keep_alives: int
+
+
+class StreamFold:
+    """Fold a stream to rows while its bytes arrive.
+
+    Events are filtered by `take` before deltas are folded, so a filter hides events but never changes the others.
+    A row that may still grow is kept back: consecutive deltas, an event over the size limit, or a pause.
+    """
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        findings: Sequence[Finding] = (),
+        take: Match | None = None,
+        since: Checkpoint | None = None,
+    ) -> None:
+        """Start at the beginning of the stream, or at the checkpoint `since`."""
+        position = since.position if since else STREAM_START
+        began_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+        last_ns = since.position.time_ns if since else began_ns
+        self._exchange = exchange
+        self._findings = _UnassignedFindings(findings, position)
+        self._take = take
+        self._reader = FrameReader(exchange.content_encoding, position)
+        self._pause = _Pause(last_ns, last_ns)
+        self._growing: DeltaRow | OversizedRow | None = None
+        self._counts = {
+            "durable": since.durable if since else 0,
+            "delta": since.deltas if since else 0,
+            "ephemeral": since.ephemeral if since else 0,
+        }
+        self._keep_alives = since.keep_alives if since else 0
+        self._in_event = False
+        self._row_count = since.rows if since else 0
+        self._last_checkpoint = (self._row_count, position.events)
+        self._has_checkpoints = is_identity(exchange.content_encoding)
+        self.checkpoints: list[Checkpoint] = []
+        """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
+
+    def rows(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[StreamRow]:
+        """Yield all rows of `body`, the `EndRow` last."""
+        for part in body:
+            yield from self.feed(part)
+        yield from self.finish()
+
+    def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
+        """Yield the rows that these bytes complete."""
+        if isinstance(part, BytesArrived):
+            yield from self._counted(self._fold(self._reader.feed(part)))
+        else:
+            yield from self._counted(self._fold(self._reader.skip(part)))
+            yield from self._counted(self._fold_loss(part))
+
+    def release(self) -> Iterator[StreamRow]:
+        """Yield the kept back deltas or oversized event, although it may still have grown."""
+        return self._counted(self._release())
+
+    def growing(self) -> Iterator[StreamRow]:
+        """Yield the rows that may still grow as they are now, and keep them back."""
+        pause = self._pause.row(self._pause.last_byte_ns)
+        for row in (self._growing, pause):
+            if isinstance(row, DeltaRow):
+                yield row
+            elif row is not None:
+                yield from self._shown(row)
+
+    def finish(self, exchange: Exchange | None = None) -> Iterator[StreamRow]:
+        """Yield the last rows; `exchange` replaces the one given at the start if its ending was not yet known."""
+        yield from self._counted(self._fold(self._reader.close()))
+        exchange, last_ns = exchange or self._exchange, self._pause.since_ns
+        until_ns = exchange.ended_ns if exchange.ended_ns is not None else self._pause.last_byte_ns
+        self._pause.add_bytes(until_ns)
+        yield from self._interrupt(until_ns)
+        end = EndRow(
+            ending=exchange.ending,
+            ending_label=ending_label(exchange.ending, stream=True, in_event=self._in_event),
+            detail=exchange.detail,
+            time_ns=exchange.ended_ns,
+            gap_ns=until_ns - last_ns,
+            durable=self._counts["durable"],
+            deltas=self._counts["delta"],
+            ephemeral=self._counts["ephemeral"],
+            keep_alives=self._keep_alives,
+            undecodable=self._reader.undecodable,
+            findings=self._findings.take_rest(),
+        )
+        yield from self._shown(end)
+
+    def _counted(self, rows: Iterable[StreamRow]) -> Iterator[StreamRow]:
+        for row in rows:
+            self._row_count += 1
+            yield row
+
+    def _fold(self, frames: Iterable[SeenFrame]) -> Iterator[StreamRow]:
+        for seen in frames:
+            self._pause.add_bytes(seen.time_ns)
+            match seen.frame.kind:
+                case FrameKind.MESSAGE:
+                    yield from self._fold_event(seen)
+                    self._add_checkpoint(seen)
+                case FrameKind.COMMENT:
+                    self._count_keep_alive(seen)
+                case FrameKind.TAIL:
+                    yield from self._fold_cut(seen)
+                case FrameKind.OVERSIZED:
+                    yield from self._fold_oversized(seen)
+                case _:
+                    pass
+
+    def _add_checkpoint(self, seen: SeenFrame) -> None:
+        """Add a checkpoint after an event, unless a row is growing or half a line end may follow."""
+        events, (rows, before) = seen.event or 0, self._last_checkpoint
+        if self._row_count - rows < EVERY_ROWS and events - before < EVERY_EVENTS:
+            return
+        frame, counts = seen.frame, self._counts
+        if self._growing is not None or not self._has_checkpoints or not frame.raw.endswith(b"\n"):
+            return
+        place = StreamPosition(frame.end, events, frame.last_event_id, seen.time_ns)
+        numbers = (counts["durable"], counts["delta"], counts["ephemeral"], self._keep_alives)
+        self.checkpoints.append(Checkpoint(self._row_count, place, *numbers))
+        self._last_checkpoint = (self._row_count, events)
+
+    def _fold_event(self, seen: SeenFrame) -> Iterator[StreamRow]:
+        facts = facts_of(seen.frame)
+        findings = self._findings.take(seen.event, seen.frame.end)
+        self._counts[facts.kind] += 1
+        self._in_event = False
+        gap_ns = seen.time_ns - self._pause.since_ns
+        yield from self._end_pause(seen.time_ns)
+        if self._take is not None and not self._take(message_subject(self._exchange, seen, facts, gap_ns, findings)):
+            yield from self._release()
+            return
+        if facts.is_plain_delta and not findings:
+            yield from self._fold_delta(seen, facts, gap_ns)
+            return
+        yield from self._release()
+        yield EventRow.of(seen, facts, gap_ns, findings)
+
+    def _fold_delta(self, seen: SeenFrame, facts: EventFacts, gap_ns: int) -> Iterator[StreamRow]:
+        row = self._growing
+        if isinstance(row, DeltaRow) and (row.type, row.run_id) == (facts.type, facts.run_id):
+            self._growing = row.extended(seen, facts)
+            return
+        yield from self._release()
+        self._growing = DeltaRow.of(seen, facts, gap_ns)
+
+    def _count_keep_alive(self, seen: SeenFrame) -> None:
+        pause = self._pause
+        if not pause.keep_alives:
+            pause.comment = preview_of(seen.frame.raw).lstrip(":").strip()
+        pause.keep_alives += 1
+        self._keep_alives += 1
+        pause.findings += self._findings.take(None, seen.frame.end)
+
+    def _fold_cut(self, seen: SeenFrame) -> Iterator[StreamRow]:
+        yield from self._interrupt(seen.time_ns)
+        frame = seen.frame
+        self._in_event = True
+        findings = self._findings.take(None, frame.end)
+        yield from self._shown(CutRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings))
+
+    def _fold_oversized(self, seen: SeenFrame) -> Iterator[StreamRow]:
+        frame, row = seen.frame, self._growing
+        findings = self._findings.take(None, frame.end)
+        if isinstance(row, OversizedRow) and row.end == frame.start:
+            self._pause = _Pause(seen.time_ns, seen.time_ns)
+            self._growing = replace(row, end=frame.end, time_ns=seen.time_ns, findings=row.findings + findings)
+            return
+        yield from self._interrupt(seen.time_ns)
+        self._growing = OversizedRow(seen.time_ns, preview_of(frame.raw), frame.start, frame.end, findings)
+
+    def _fold_loss(self, lost: BytesLost) -> Iterator[StreamRow]:
+        yield from self._interrupt(lost.time_ns)
+        self._in_event = False
+        findings = self._findings.take(None, lost.start + lost.count)
+        yield from self._shown(LostRow(lost.time_ns, lost.count, lost.start, lost.why, findings))
+
+    def _end_pause(self, until_ns: int) -> Iterator[StreamRow]:
+        """End the pause.  A pause that has a row also completes the growing row."""
+        row = self._pause.row(until_ns)
+        self._pause = _Pause(until_ns, until_ns)
+        if row is not None:
+            yield from self._release()
+            yield from self._shown(row)
+
+    def _release(self) -> Iterator[StreamRow]:
+        row, self._growing = self._growing, None
+        if isinstance(row, OversizedRow):
+            yield from self._shown(row)
+        elif row is not None:
+            yield row
+
+    def _interrupt(self, time_ns: int) -> Iterator[StreamRow]:
+        """Complete the pause and the growing row."""
+        yield from self._end_pause(time_ns)
+        yield from self._release()
+
+    def _shown(self, row: StreamRow) -> Iterator[StreamRow]:
+        """Yield the row if the filter takes it."""
+        if self._take is None or self._take(row_subject(self._exchange, row)):
+            yield row
+
+
+@dataclass(slots=True)
+class _Pause:
+    """What arrived since the last event."""
+
+    since_ns: int
+    last_byte_ns: int
+    keep_alives: int = 0
+    comment: str = ""
+    silence_ns: int = 0
+    findings: tuple[Finding, ...] = ()
+
+    def add_bytes(self, time_ns: int) -> None:
+        """Record that bytes arrived."""
+        self.silence_ns = max(self.silence_ns, time_ns - self.last_byte_ns)
+        self.last_byte_ns = time_ns
+
+    def row(self, until_ns: int) -> PauseRow | None:
+        """The row of the pause; None if it is short and empty."""
+        row = PauseRow(self.since_ns, until_ns, self.keep_alives, self.comment, self.silence_ns, self.findings)
+        return row if row.is_gap or self.keep_alives or self.findings else None
+
+
+class _UnassignedFindings:
+    """The findings of one exchange that no row has yet."""
+
+    def __init__(self, findings: Sequence[Finding], position: StreamPosition) -> None:
+        """Leave out findings before `position`: they belong to earlier rows."""
+        self._by_event: dict[int, list[Finding]] = {}
+        self._by_offset: list[tuple[int, Finding]] = []
+        self._others: list[Finding] = []
+        for finding in findings:
+            if finding.event is not None:
+                if not 0 < finding.event <= position.events:
+                    self._by_event.setdefault(finding.event, []).append(finding)
+            elif finding.byte_offset is not None:
+                if finding.byte_offset >= position.start:
+                    self._by_offset.append((finding.byte_offset, finding))
+            else:
+                self._others.append(finding)
+        self._by_offset.sort(key=lambda item: item[0], reverse=True)
+
+    def take(self, event: int | None, end: int) -> tuple[Finding, ...]:
+        """Remove and return the findings about event number `event` and about bytes before offset `end`."""
+        taken = self._by_event.pop(event, []) if event is not None else []
+        while self._by_offset and self._by_offset[-1][0] < end:
+            taken.append(self._by_offset.pop()[1])
+        return tuple(taken)
+
+    def take_rest(self) -> tuple[Finding, ...]:
+        """Return all findings that are left."""
+        left = [finding for findings in self._by_event.values() for finding in findings]
+        return (*left, *(finding for _, finding in reversed(self._by_offset)), *self._others)
