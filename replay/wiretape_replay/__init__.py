@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from wiretape_replay.service.serve_options import ServeOptions
     from wiretape_replay.service.serving import serve_scenario
     from wiretape_replay.serving import Replay, serve_replay
-    from wiretape_replay.tape.player import Missed, Served
+    from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
 
 __all__ = [
-    "Missed",
     "Replay",
     "ReplayOptions",
     "ServeOptions",
-    "Served",
+    "ServedRequest",
+    "UnmatchedRequest",
     "serve_replay",
     "serve_scenario",
     "start_replay",
@@ -27,11 +27,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Missed": "tape.player",
+    "UnmatchedRequest": "verbatim.verbatim_player",
     "Replay": "serving",
     "ReplayOptions": "replay_options",
     "ServeOptions": "service.serve_options",
-    "Served": "tape.player",
+    "ServedRequest": "verbatim.verbatim_player",
     "serve_replay": "serving",
     "serve_scenario": "service.serving",
     "start_replay": "running",

@@ -14,6 +14,8 @@ from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.safe_text import shorten
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_report import ClientVerdict, fails
 from wiretape_replay.common_options import (
     clients,
     control_option,
@@ -29,13 +31,10 @@ from wiretape_replay.common_options import (
 )
 from wiretape_replay.control.control_access import loopback_url
 from wiretape_replay.faults.dry_run import dry_run_lines
-from wiretape_replay.judging.hearing import Hearing
-from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.telling import fails
 from wiretape_replay.option_groups import GroupedCommand, option_group
 from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
 from wiretape_replay.serving import Replay, serve_replay
-from wiretape_replay.tape.matching import Order, Repeat
+from wiretape_replay.verbatim.matching_options import Order, Repeat
 from wiretape_replay.verify import verify as verify_recording
 
 _LISTED = 20
@@ -167,7 +166,7 @@ def replay(
             click.echo(line)
         return
     host, port = parse_address(listen)
-    with Hearing.of(reports, record, config, no_config=no_config) as hearing:
+    with ClientVerdict.of(reports, record, config, no_config=no_config) as hearing:
         playing = asyncio.run(_replay(recording, options, host, port, hearing.judge, token=control_token, debug=debug))
         for line in hearing.verdict(recording):
             say(line)
@@ -193,7 +192,14 @@ def _verified(ctx: click.Context, recording: Path) -> int:
 
 
 async def _replay(
-    recording: Path, options: ReplayOptions, host: str, port: int, judge: Judge, *, token: str | None, debug: bool
+    recording: Path,
+    options: ReplayOptions,
+    host: str,
+    port: int,
+    judge: ClientChecker,
+    *,
+    token: str | None,
+    debug: bool,
 ) -> Replay:
     stop = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -202,7 +208,7 @@ async def _replay(
         say(f"Replaying {shorten(str(recording))} ({_held(playing)}) on {playing.url} {options.pace}; Ctrl-C to stop.")
         if playing.player is not None:
             say(how_to_control(playing.url, playing.token, chosen=token is not None))
-        for sentence in playing.odd:
+        for sentence in playing.warnings:
             say(sentence)
         companion = DebuggerProcess(say)
         if debug:
@@ -216,7 +222,7 @@ async def _replay(
 
 
 def _held(playing: Replay) -> str:
-    exchanges = _count(playing.tape.tape.size, "exchange")
+    exchanges = _count(playing.verbatim.queues.size, "exchange")
     if playing.player is None:
         return exchanges
     return f"{_count(len(playing.player.sessions), 'session')}, {exchanges} besides"

@@ -5,10 +5,10 @@ from typing import Any, TypeVar
 
 import click
 
+from wiretape.config import NEVER
 from wiretape.files import PATH
 from wiretape.rules import Severity
 from wiretape_replay.control.control_access import VARIABLE, control_command_line
-from wiretape_replay.judging.telling import NEVER
 from wiretape_replay.option_groups import option_group
 
 _F = TypeVar("_F", bound=Callable[..., Any])

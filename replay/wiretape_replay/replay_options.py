@@ -11,10 +11,10 @@ from wiretape.json_path import JsonPath
 from wiretape.safe_text import shorten
 from wiretape.toml import Table, TomlFile
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
-from wiretape_replay.answers.settings import Service, service_in, treatment_of
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.tape.matching import Matching, Order, Repeat
+from wiretape_replay.responses.access_settings import AccessPolicy, access_policy_from, effective_policy
+from wiretape_replay.verbatim.matching_options import Matching, Order, Repeat
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.6.2)."""
@@ -37,7 +37,7 @@ class ReplayOptions:
     """`session`: one playhead per session; `connection`: one per stream that starts without a cursor."""
     faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
     """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
-    service: "Service | Path | str | Mapping[str, Any] | None" = None
+    service: "AccessPolicy | Path | str | Mapping[str, Any] | None" = None
     """Keys, scopes, limits and workspaces: a file, its text, or the same as a dictionary."""
     limits: bool = False
     """Enforce the published limits for each tenant."""
@@ -56,7 +56,7 @@ class ReplayOptions:
 
     pace: PlaybackSpeed = field(init=False, repr=False, compare=False)
     matching: Matching = field(init=False, repr=False, compare=False)
-    treatment: Service | None = field(init=False, repr=False, compare=False)
+    treatment: AccessPolicy | None = field(init=False, repr=False, compare=False)
     """How requests are authenticated and limited; None: not at all."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
@@ -67,14 +67,14 @@ class ReplayOptions:
         if self.mode == "tape" and (self.paused or self.playhead == "connection"):
             raise InputError("Tape mode has no playhead: leave out paused and playhead, or use session mode.")
         service = self.service
-        if service is not None and not isinstance(service, Service):
-            service = service_in(toml_input("service", service))
+        if service is not None and not isinstance(service, AccessPolicy):
+            service = access_policy_from(toml_input("service", service))
         script = fault_script(self.faults)
         script.check_mode(self.mode)
         parsed = {
             "pace": PlaybackSpeed.of(self.speed),
             "matching": self._matching(),
-            "treatment": treatment_of(service, self.mode, limits=self.limits, no_auth=self.no_auth),
+            "treatment": effective_policy(service, self.mode, limits=self.limits, no_auth=self.no_auth),
             "script": script,
         }
         for name, value in parsed.items():

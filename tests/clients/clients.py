@@ -27,8 +27,8 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
-from wiretape_replay.answers.settings import Service
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
+from wiretape_replay.responses.access_settings import AccessPolicy
 
 HERE = Path(__file__).parent
 DRIVERS = HERE / "drivers"
@@ -247,7 +247,7 @@ def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Fault
 
 def served(path: Path, script: FaultScript) -> AbstractAsyncContextManager[Replay]:
     """Play it to clients that may have no key: a browser's EventSource cannot send one."""
-    return serve_replay(path, ReplayOptions(faults=script, service=Service(authentication=False)))
+    return serve_replay(path, ReplayOptions(faults=script, service=AccessPolicy(authentication=False)))
 
 
 def told(playing: Replay, ids: Sequence[str]) -> Told:

@@ -11,23 +11,25 @@ from urllib.parse import urlsplit
 
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.control.wiring import operations_of
-from wiretape_replay.front.head import Framing, Head
-from wiretape_replay.front.server import Front
+from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
+from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session import Session
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 from wiretape_replay.session.session_streams import SessionStreams
-from wiretape_replay.tape.player import TapePlayer
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 MS = 1_000_000
 TOKEN = "let-me-in"
-HEAD = Head(200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), Framing.CHUNKED)
+HEAD = ResponseHead(
+    200, "OK", (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked")), Framing.CHUNKED
+)
 _PATIENCE_S = 45
 
 
@@ -174,11 +176,11 @@ async def playing(
     Writer.create(path, upstream="http://service.test").close(1)
     drives = Playheads(speed=speed, paused=paused, own=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
-        tape, ids = TapePlayer(recording, PlaybackSpeed.of("max"), print), RequestIds()
+        tape, ids = VerbatimPlayer(recording, PlaybackSpeed.of("max"), print), RequestIds()
         known = frozenset([*sessions, *known])
         player = SessionPlayer(sessions, known=known, others=tape, streams=SessionStreams(drives, ids, print))
         operations = operations_of(drives, tape, player)
-        front = Front(player, print)
+        front = HttpServer(player.respond, print)
         ControlApi(operations, TOKEN).attach(front.app)
         stage = Stage(await front.start("127.0.0.1", 0), player, operations)
         try:

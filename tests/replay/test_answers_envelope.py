@@ -20,9 +20,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.answers.envelope import envelope
-from wiretape_replay.answers.reasons import ActiveRun, Reason
-from wiretape_replay.answers.request_ids import RequestIds
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail, RequestIds, error_response
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
 RUN = ActiveRun("s1", "r1")
@@ -30,7 +28,7 @@ CLOSED = {BUSY, LIMITED, "SANDBOX_PROVISION_FAILED"}
 
 text = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=20)
 ids = st.text(st.sampled_from("aZ_%/~ ?ü\n") | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=12)
-reason = st.builds(Reason, text, text)
+reason = st.builds(ErrorDetail, text, text)
 
 
 def found_in(answer, target="/v1/anything", key="Bearer k"):
@@ -54,7 +52,7 @@ def against_the_service(answer, **asked):
 
 @pytest.mark.parametrize("code", ERROR_CODES)
 def test_every_code_has_an_answer_that_keeps_every_rule(code):
-    answer = envelope(code, None, "wiretape-1", active=RUN if code == BUSY else None)
+    answer = error_response(code, None, "wiretape-1", active=RUN if code == BUSY else None)
     error = orjson.loads(answer.body)["error"]
     assert (answer.status, error["code"], error["request_id"]) == (ERROR_CODES[code].status, code, "wiretape-1")
     assert error["message"]
@@ -75,7 +73,7 @@ def test_whatever_it_is_asked_to_say_it_keeps_the_schemas_and_every_rule(
     code, message, active, limit, retry_after, reasons
 ):
     reasons = [] if code in CLOSED else reasons
-    answer = envelope(code, message, "q", active=active, limit=limit, retry_after=retry_after, reasons=reasons)
+    answer = error_response(code, message, "q", active=active, limit=limit, retry_after=retry_after, reasons=reasons)
     document = orjson.loads(answer.body)
     assert ERROR_SCHEMAS.get(code, ERROR_ENVELOPE).violations(document) == ()
     target = f"/v1/sessions/{quote(active.session_id, safe='')}/runs"
@@ -83,7 +81,9 @@ def test_whatever_it_is_asked_to_say_it_keeps_the_schemas_and_every_rule(
 
 
 def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():
-    error = orjson.loads(envelope(BUSY, None, "q", active=ActiveRun("s/1", "r 1", "waiting_for_input", "/api")).body)
+    error = orjson.loads(
+        error_response(BUSY, None, "q", active=ActiveRun("s/1", "r 1", "waiting_for_input", "/api")).body
+    )
     assert error["error"] == {
         "code": BUSY,
         "message": "Session s/1 has an active run: r 1 is waiting_for_input.",
@@ -99,20 +99,20 @@ def test_a_busy_session_names_the_run_and_what_can_be_done_about_it():
 
 def test_a_message_of_ones_own_about_a_busy_session_is_completed_where_it_names_too_little():
     def message(own):
-        return orjson.loads(envelope(BUSY, own, "q", active=RUN).body)["error"]["message"]
+        return orjson.loads(error_response(BUSY, own, "q", active=RUN).body)["error"]["message"]
 
     assert message("s1: r1 waiting_for_input") == "s1: r1 waiting_for_input"
     assert message("Not now.") == "Not now. Session s1 has an active run: r1 is waiting_for_input."
 
 
 def test_too_many_requests_are_told_how_long_to_wait_twice_and_the_same():
-    answer = envelope(LIMITED, "Slow down.", "q", limit=Limit(5, 10), retry_after=7)
+    answer = error_response(LIMITED, "Slow down.", "q", limit=Limit(5, 10), retry_after=7)
     assert answer.headers == (("Retry-After", "7"),)
     assert orjson.loads(answer.body)["error"]["details"] == {"limit": 5, "window_seconds": 10, "retry_after": 7}
 
 
 def test_what_is_wrong_with_a_request_is_told_place_by_place():
-    answer = envelope("tool_result_invalid", "No.", "q", reasons=[Reason("result.n", "is no integer")])
+    answer = error_response("tool_result_invalid", "No.", "q", reasons=[ErrorDetail("result.n", "is no integer")])
     assert orjson.loads(answer.body)["error"]["details"] == [{"path": "result.n", "reason": "is no integer"}]
 
 
@@ -121,12 +121,12 @@ def test_what_is_wrong_with_a_request_is_told_place_by_place():
     [
         ("session_busy", {}),
         (BUSY, {}),
-        *((code, {"active": RUN, "reasons": [Reason("a", "b")]}) for code in sorted(CLOSED - {BUSY})),
+        *((code, {"active": RUN, "reasons": [ErrorDetail("a", "b")]}) for code in sorted(CLOSED - {BUSY})),
     ],
 )
 def test_what_cannot_be_said_is_not(code, more):
-    with pytest.raises(ValueError, match=r"specification|needs|cannot"):
-        envelope(code, None, "q", **more)
+    with pytest.raises(ValueError, match=r"Unknown error code|needs|cannot"):
+        error_response(code, None, "q", **more)
 
 
 def test_request_ids_are_counted():

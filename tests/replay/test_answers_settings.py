@@ -6,8 +6,14 @@ import pytest
 
 from wiretape.contract import LIMITS, OPERATIONS, Limit
 from wiretape.errors import InputError
-from wiretape_replay.answers.requests import Requests
-from wiretape_replay.answers.settings import ASSUMED_COUNTS, ASSUMED_SCOPES, Key, Service, load_service
+from wiretape_replay.http_server.request import RequestPattern
+from wiretape_replay.responses.access_settings import (
+    ASSUMED_COUNTS,
+    ASSUMED_SCOPES,
+    AccessPolicy,
+    ApiKey,
+    load_access_policy,
+)
 
 FULL = """
 [[keys]]
@@ -43,21 +49,21 @@ s9 = "ws_2"
 def load(tmp_path):
     def write(text):
         (tmp_path / "service.toml").write_text(text)
-        return load_service(tmp_path / "service.toml")
+        return load_access_policy(tmp_path / "service.toml")
 
     return write
 
 
 def needed(rows, method, target):
-    return next((value for requests, value in rows if requests.holds(method, target)), None)
+    return next((value for requests, value in rows if requests.matches(method, target)), None)
 
 
 def test_everything_that_can_be_set_is_read(load):
     service = load(FULL)
     assert service.authentication
     assert service.keys == {
-        "alice": Key("acme", "ws_1", frozenset({"events:read"})),
-        "root": Key("default", None, None),
+        "alice": ApiKey("acme", "ws_1", frozenset({"events:read"})),
+        "root": ApiKey("default", None, None),
     }
     assert needed(service.scopes, "GET", "/v1/sessions/s1/events/stream?event_deltas=true") == "streams"
     assert needed(service.scopes, "POST", "/v1/sessions/s1/runs/r1/cancel") is None
@@ -82,9 +88,9 @@ def test_limits_can_be_left_out(load):
 
 
 def test_without_a_file_nothing_is_counted_unless_asked_for():
-    assert Service().limits == {}
-    assert Service().with_limits().limits == LIMITS
-    assert not Service().without_keys().authentication
+    assert AccessPolicy().limits == {}
+    assert AccessPolicy().with_limits().limits == LIMITS
+    assert not AccessPolicy().without_keys().authentication
 
 
 def test_each_of_the_three_limits_has_requests_that_count_towards_it():
@@ -106,7 +112,7 @@ def test_each_of_the_three_limits_has_requests_that_count_towards_it():
         ("authentication = 'no'", "line 1: authentication: it has to be true or false."),
         (
             "[scopes]\nstrem = 'x'",
-            "line 2: scopes.strem: it is none of stream, cancel, resume, and no METHOD /path such",
+            "line 2: scopes.strem: expected stream, cancel, resume or METHOD /path, for example POST",
         ),
         ("[scopes]\nstrem = 'x'", "did you mean stream?"),
         ("[scopes]\nstream = 3", "line 2: scopes.stream: it has to be a text."),
@@ -130,7 +136,7 @@ def test_a_mistake_is_told_with_file_line_and_key(load, text, said):
 def test_the_file_that_the_documentation_shows_is_good(load):
     page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
     service = load(page.partition("```toml\n")[2].partition("```")[0])
-    assert service.keys["alice-key"] == Key("acme", "ws_1", frozenset({"events:read"}))
+    assert service.keys["alice-key"] == ApiKey("acme", "ws_1", frozenset({"events:read"}))
     assert service.limits == LIMITS
     assert needed(service.counts, "GET", "/v1/sessions/s/runs/r") == "runs"
     for name, scope in ASSUMED_SCOPES.items():
@@ -140,10 +146,10 @@ def test_the_file_that_the_documentation_shows_is_good(load):
 
 def test_a_file_that_is_not_there_is_told(tmp_path):
     with pytest.raises(InputError, match=r"There is no file .*nowhere\.toml\."):
-        load_service(tmp_path / "nowhere.toml")
+        load_access_policy(tmp_path / "nowhere.toml")
 
 
 @pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])
 def test_what_names_no_requests_is_refused(name):
     with pytest.raises(ValueError, match="METHOD /path"):
-        Requests.of(name)
+        RequestPattern.of(name)

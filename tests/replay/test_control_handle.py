@@ -301,5 +301,5 @@ def test_options_that_cannot_be_are_refused(options, said):
 
 @pytest.mark.parametrize("port", [-1, 65536, 99999, "80"])
 def test_a_port_that_there_is_not_is_refused(recording, port):
-    with pytest.raises(InputError, match="There is no port"), start_replay(recording, port=port):
+    with pytest.raises(InputError, match="Invalid port"), start_replay(recording, port=port):
         pass

@@ -40,7 +40,7 @@ from wiretape_replay.faults.instructions import (
     Wait,
     is_final,
 )
-from wiretape_replay.front.asked import NO_BODY, Asked
+from wiretape_replay.http_server.request import NO_BODY, HttpRequest
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 SECOND = 1_000_000_000
@@ -64,10 +64,10 @@ LOG = [durable(1, "run.started"), COMMENT, delta(), delta("lo"), durable(2), dur
 
 def stream(session="s1", cursor=None):
     headers = (("Last-Event-ID", cursor),) if cursor else ()
-    return Asked("GET", f"/v1/sessions/{session}/events/stream?event_deltas=true", NO_BODY, headers)
+    return HttpRequest("GET", f"/v1/sessions/{session}/events/stream?event_deltas=true", NO_BODY, headers)
 
 
-CANCEL = Asked("POST", "/base/v1/sessions/s1/runs/r1/cancel", NO_BODY)
+CANCEL = HttpRequest("POST", "/base/v1/sessions/s1/runs/r1/cancel", NO_BODY)
 
 
 def events(**fields):

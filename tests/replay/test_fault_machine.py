@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from wiretape_replay.faults.fault_script import decode_fault_script
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.faults.instructions import CloseConnection, LogFault, ResetConnection, Send, SendError
-from wiretape_replay.front.asked import NO_BODY, Asked
+from wiretape_replay.http_server.request import NO_BODY, HttpRequest
 from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.playhead import Playhead, Step
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
@@ -89,7 +89,7 @@ class Faulted(RuleBasedStateMachine):
         sent = None if cursor is None else f"e{cursor}"
         self.asked += 1
         headers = () if sent is None else (("Last-Event-ID", sent),)
-        injection = self.faults.inject(Asked("GET", TARGET, NO_BODY, headers))
+        injection = self.faults.inject(HttpRequest("GET", TARGET, NO_BODY, headers))
         refused = self.hits("error", lambda fault: fault["connection"] == self.asked)
         assert any(isinstance(action, SendError) for action in injection.before) == refused
         if refused:

@@ -8,16 +8,14 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from wiretape_replay.answers.foreign import foreign
-from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.head import Framing, Head
-from wiretape_replay.front.line import Line
-from wiretape_replay.front.server import Front
-from wiretape_replay.front.source import Source
-from wiretape_replay.front.tap import Deaf
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.server import HttpServer
+from wiretape_replay.http_server.traffic_listener import NullListener
+from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
-HEAD = Head(200, "OK", (), Framing.CLOSE, keep_alive=False)
+HEAD = ResponseHead(200, "OK", (), Framing.CLOSE, keep_alive=False)
 
 
 class Endless:
@@ -26,9 +24,9 @@ class Endless:
     def __init__(self) -> None:
         self.sent = 0
 
-    async def answer(self, asked: Asked, line: Line) -> None:
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
         while True:
-            await line.send(bytes(65_536))
+            await line.write(bytes(65_536))
             self.sent += 65_536
 
 
@@ -36,14 +34,14 @@ class Silent:
     """Answers with a head and holds the line."""
 
     def __init__(self) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[HttpRequest] = []
         self.left = asyncio.Event()
 
-    async def answer(self, asked: Asked, line: Line) -> None:
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
         self.asked.append(asked)
-        await line.begin(HEAD)
+        await line.start(HEAD)
         try:
-            await line.hold()
+            await line.hold_open()
         finally:
             self.left.set()
 
@@ -51,41 +49,41 @@ class Silent:
 class Talkative:
     """Writes very many small pieces."""
 
-    async def answer(self, asked: Asked, line: Line) -> None:
-        await line.begin(HEAD)
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
+        await line.start(HEAD)
         for _ in range(10_000):
-            await line.send(b"data: 1\n\n")
+            await line.write(b"data: 1\n\n")
         line.close()
 
 
 class Burst:
     """Writes pieces that are all due."""
 
-    def __init__(self, head: Head) -> None:
+    def __init__(self, head: ResponseHead) -> None:
         self.head = head
 
-    async def answer(self, asked: Asked, line: Line) -> None:
-        await line.begin(self.head)
-        await line.send_all([b"data: 1\n\n", b"", b"data: 10\n\n"])
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
+        await line.start(self.head)
+        await line.write_all([b"data: 1\n\n", b"", b"data: 10\n\n"])
         await line.finish()
         line.close()
 
 
-class Listening(Deaf):
+class Listening(NullListener):
     """Keeps what was sent."""
 
     def __init__(self) -> None:
         self.pieces: list[bytes] = []
 
-    def sent(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         self.pieces.append(data)
 
 
 @contextlib.asynccontextmanager
 async def fronting(
-    source: Source, *, with_route: bool = False, watcher: Deaf | None = None
+    source, *, with_route: bool = False, watcher: NullListener | None = None
 ) -> AsyncIterator[tuple[str, int]]:
-    front = Front(source, print, watcher)
+    front = HttpServer(source.respond, print, watcher)
     if with_route:
         front.app.router.add_get("/_wiretape/state", _state)
     url = await front.start("127.0.0.1", 0)
@@ -152,7 +150,7 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
     ],
 )
 async def test_pieces_that_are_sent_together_stay_pieces(connect, framing, body):
-    head, listening = Head(200, "OK", (), framing, keep_alive=False), Listening()
+    head, listening = ResponseHead(200, "OK", (), framing, keep_alive=False), Listening()
     async with fronting(Burst(head), watcher=listening) as where:
         reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -197,16 +195,18 @@ async def test_routes_of_the_front_come_before_the_source(connect):
 class Broken:
     """Has a fault, but for one path."""
 
-    async def answer(self, asked: Asked, line: Line) -> None:
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
         if asked.target != "/well":
             raise RuntimeError("nobody\nexpected it")
-        await line.begin(HEAD)
+        await line.start(HEAD)
         line.close()
 
 
 @pytest.mark.parametrize("with_foreign", [True, False])
 async def test_a_fault_of_a_source_ends_one_connection_and_is_one_line(connect, caplog, with_foreign):
-    front = Front(Broken(), print, foreign=foreign(RequestIds("req")) if with_foreign else None)
+    front = HttpServer(
+        Broken().respond, print, malformed=malformed_request_handler(RequestIds("req")) if with_foreign else None
+    )
     url = await front.start("127.0.0.1", 0)
     where = "127.0.0.1", int(url.rpartition(":")[2])
     reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -217,7 +217,7 @@ async def test_a_fault_of_a_source_ends_one_connection_and_is_one_line(connect, 
 
     assert answer.startswith(b"HTTP/1.1 500") is not with_foreign, "no error of the service says it"
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == [
-        "A request could not be answered, by a fault of wiretape: RuntimeError: nobody expected it"
+        "Internal error while handling a request: RuntimeError: nobody expected it"
     ]
     assert not any(record.exc_info for record in caplog.records if record.levelno > logging.DEBUG)
     caplog.clear()

@@ -7,11 +7,11 @@ import socket
 import pytest
 from aiohttp import web
 
-from wiretape_replay.answers.foreign import foreign
-from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.front import lingering, server
-from wiretape_replay.front.answer import Answer
-from wiretape_replay.front.server import Front
+from wiretape_replay.http_server import aiohttp_connection as lingering
+from wiretape_replay.http_server import server
+from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.server import HttpServer
+from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
 _PATIENCE_S = 45
 _MORE = bytes(16 * 1024 * 1024)
@@ -34,8 +34,8 @@ SENT = {
 class Brief:
     """Answers every request in the same way, and ends the connection where it is asked to."""
 
-    async def answer(self, asked, line):
-        await Answer(404, b"{}").send(line)
+    async def respond(self, asked, line):
+        await line.respond(Response(404, b"{}"))
         if asked.target == "/last":
             line.close()
 
@@ -43,14 +43,14 @@ class Brief:
 @pytest.fixture(autouse=True)
 def _no_end_in_sight(monkeypatch):
     """Whatever does not end by itself would take an hour."""
-    for module, name in ((lingering, "LONGEST_S"), (server, "LONGEST_S"), (server, "_STOP_S")):
+    for module, name in ((lingering, "LINGER_S"), (server, "LINGER_S"), (server, "_SHUTDOWN_S")):
         monkeypatch.setattr(module, name, 3600.0)
 
 
 @contextlib.asynccontextmanager
 async def fronting():
     """A front; the port that it listens on."""
-    front = Front(Brief(), lambda _: None, foreign=foreign(RequestIds("req")))
+    front = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIds("req")))
     url = await front.start("127.0.0.1", 0)
     try:
         yield int(url.rpartition(":")[2])
@@ -80,8 +80,8 @@ async def test_a_client_that_sends_much_before_it_reads_gets_its_answer_and_an_o
 
 
 async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(lingering, "LONGEST_S", 0.0)
-    monkeypatch.setattr(lingering, "_MOST", 2**62)
+    monkeypatch.setattr(lingering, "LINGER_S", 0.0)
+    monkeypatch.setattr(lingering, "_LINGER_BYTES", 2**62)
     async with fronting() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
@@ -91,7 +91,7 @@ async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypat
 
 
 async def test_a_client_may_not_send_without_end(monkeypatch):
-    monkeypatch.setattr(lingering, "_MOST", 2**20)
+    monkeypatch.setattr(lingering, "_LINGER_BYTES", 2**20)
     async with fronting() as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
@@ -112,7 +112,7 @@ async def test_a_front_that_stops_waits_for_no_client_that_has_its_answer(data):
 async def test_a_front_that_stops_waits_for_no_body_that_nobody_wants():
     """As the control interface wants none where it refuses the request by its head."""
     async with asyncio.timeout(_PATIENCE_S):
-        front = Front(Brief(), lambda _: None)
+        front = HttpServer(Brief().respond, lambda _: None)
         front.app.router.add_post("/known", _refuse)
         url = await front.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))

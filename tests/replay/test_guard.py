@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from wiretape.contract import LIMITS, Limit
 from wiretape.observations import header
-from wiretape_replay.answers.guard import Guard
-from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.answers.settings import Key, Service
-from wiretape_replay.front.asked import NO_BODY, Asked
+from wiretape_replay.http_server.request import NO_BODY, HttpRequest
+from wiretape_replay.responses.access_settings import AccessPolicy, ApiKey
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.responses.error_envelope import RequestIds
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"
@@ -23,16 +23,16 @@ TARGETS = {
     "events": ("GET", STREAM),
 }
 SMALL = {"sessions": Limit(1, 60), "runs": Limit(2, 60), "events": Limit(3, 60)}
-KEYS = {"a": Key("acme"), "b": Key("bold")}
+KEYS = {"a": ApiKey("acme"), "b": ApiKey("bold")}
 
 
 def asked(key="a", method="GET", target=STREAM, more=()):
     headers = ((("Authorization", f"Bearer {key}"),) if key else ()) + tuple(more)
-    return Asked(method, target, NO_BODY, headers)
+    return HttpRequest(method, target, NO_BODY, headers)
 
 
 def guard(service, workspace_of=lambda _: None):
-    return Guard(service, RequestIds().next, workspace_of)
+    return AccessControl(service, RequestIds().next, workspace_of)
 
 
 def outcome(answer):
@@ -47,7 +47,7 @@ TOO_OFTEN = (429, "RATE_LIMITED")
 
 
 def test_by_default_a_key_is_asked_for_and_any_is_good():
-    default = guard(Service())
+    default = guard(AccessPolicy())
     assert outcome(default.refusal(asked(None), 0)) == MISSING
     assert [outcome(default.refusal(asked("anything"), 0)) for _ in range(1000)] == [None] * 1000
 
@@ -55,12 +55,12 @@ def test_by_default_a_key_is_asked_for_and_any_is_good():
 @pytest.mark.parametrize("value", ["a", "Basic a", "Bearer", "Bearer ", "Token a"])
 def test_what_is_no_bearer_key_is_none(value):
     request = asked(None, more=[("authorization", value)])
-    assert outcome(guard(Service()).refusal(request, 0)) == MISSING
-    assert outcome(guard(Service(keys=KEYS)).refusal(request, 0)) == MISSING
+    assert outcome(guard(AccessPolicy()).refusal(request, 0)) == MISSING
+    assert outcome(guard(AccessPolicy(keys=KEYS)).refusal(request, 0)) == MISSING
 
 
 def test_a_key_that_is_not_known_is_invalid():
-    known = guard(Service(keys=KEYS))
+    known = guard(AccessPolicy(keys=KEYS))
     assert outcome(known.refusal(asked("c"), 0)) == MISSING
     assert outcome(known.refusal(asked("A"), 0)) == MISSING
     assert known.refusal(asked("a"), 0) is None
@@ -69,17 +69,17 @@ def test_a_key_that_is_not_known_is_invalid():
 
 
 def test_no_key_is_asked_for_where_there_is_no_authentication():
-    assert guard(Service(keys=KEYS).without_keys()).refusal(asked(None), 0) is None
+    assert guard(AccessPolicy(keys=KEYS).without_keys()).refusal(asked(None), 0) is None
 
 
 def test_a_browser_may_ask_what_it_may_send_without_a_key():
     preflight = asked(None, "OPTIONS", more=[("Access-Control-Request-Method", "GET")])
-    assert guard(Service(keys=KEYS)).refusal(preflight, 0) is None
-    assert outcome(guard(Service(keys=KEYS)).refusal(asked(None, "OPTIONS"), 0)) == MISSING
+    assert guard(AccessPolicy(keys=KEYS)).refusal(preflight, 0) is None
+    assert outcome(guard(AccessPolicy(keys=KEYS)).refusal(asked(None, "OPTIONS"), 0)) == MISSING
 
 
 def test_a_key_without_the_scope_is_told_which_it_lacks():
-    scoped = guard(Service(keys={"a": Key(scopes=frozenset({"runs:write"}))}))
+    scoped = guard(AccessPolicy(keys={"a": ApiKey(scopes=frozenset({"runs:write"}))}))
     answer = scoped.refusal(asked("a"), 0)
     assert outcome(answer) == DENIED
     assert "events:read" in orjson.loads(answer.body)["error"]["message"]
@@ -88,9 +88,9 @@ def test_a_key_without_the_scope_is_told_which_it_lacks():
 
 
 def test_a_session_of_another_workspace_is_not_found_and_one_of_ones_own_is():
-    keys = {"one": Key(workspace="ws_1"), "all": Key()}
+    keys = {"one": ApiKey(workspace="ws_1"), "all": ApiKey()}
     theirs = {"s1": "ws_1", "s2": "ws_2", "s4": "ws_2"}
-    guarded = guard(Service(keys=keys, workspaces={"s4": "ws_1"}), theirs.get)
+    guarded = guard(AccessPolicy(keys=keys, workspaces={"s4": "ws_1"}), theirs.get)
 
     def ask(key, session):
         return outcome(guarded.refusal(asked(key, target=f"/v1/sessions/{session}/events/stream"), 0))
@@ -101,8 +101,8 @@ def test_a_session_of_another_workspace_is_not_found_and_one_of_ones_own_is():
 
 
 def test_refusals_come_in_the_order_of_their_status():
-    keys = {"a": Key(workspace="ws_1", scopes=frozenset({"events:read"}))}
-    strict = guard(Service(keys=keys, limits={"events": Limit(1, 60)}), lambda _: "ws_2")
+    keys = {"a": ApiKey(workspace="ws_1", scopes=frozenset({"events:read"}))}
+    strict = guard(AccessPolicy(keys=keys, limits={"events": Limit(1, 60)}), lambda _: "ws_2")
     assert outcome(strict.refusal(asked(None), 0)) == MISSING
     assert outcome(strict.refusal(asked("a", *TARGETS["runs"]), 0)) == DENIED
     assert outcome(strict.refusal(asked("a"), 0)) == ELSEWHERE
@@ -111,7 +111,7 @@ def test_refusals_come_in_the_order_of_their_status():
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_published_limits_are_kept_to_the_request(name):
-    published = guard(Service().with_limits())
+    published = guard(AccessPolicy().with_limits())
     limit = LIMITS[name]
     request = asked("x", *TARGETS[name])
     assert [published.refusal(request, SECOND * 7) for _ in range(limit.requests)] == [None] * limit.requests
@@ -123,7 +123,7 @@ def test_the_published_limits_are_kept_to_the_request(name):
 
 
 def test_a_tenant_can_have_limits_of_its_own():
-    granted = guard(Service(keys=KEYS, limits=SMALL, tenant_limits={"bold": {**SMALL, "sessions": Limit(2, 60)}}))
+    granted = guard(AccessPolicy(keys=KEYS, limits=SMALL, tenant_limits={"bold": {**SMALL, "sessions": Limit(2, 60)}}))
     assert [outcome(granted.refusal(asked("a", *TARGETS["sessions"]), 0)) for _ in range(2)] == [None, TOO_OFTEN]
     assert [outcome(granted.refusal(asked("b", *TARGETS["sessions"]), 0)) for _ in range(3)] == [None, None, TOO_OFTEN]
 
@@ -134,7 +134,7 @@ requests = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(list(
 
 def served(requests):
     """The moments at which requests were served, by key and limit; requests come one after the other."""
-    guarded, now, moments = guard(Service(keys=KEYS, limits=SMALL)), 0, []
+    guarded, now, moments = guard(AccessPolicy(keys=KEYS, limits=SMALL)), 0, []
     for key, name, pause in requests:
         now += pause
         moments.append((key, name, now, guarded.refusal(asked(key, *TARGETS[name]), now) is None))
@@ -168,7 +168,7 @@ def test_tenants_and_limits_do_not_influence_each_other(requests):
 @examples(max_examples=50)
 @given(requests, st.sampled_from(list(SMALL)))
 def test_who_waits_as_long_as_told_is_served_and_who_waits_a_second_less_is_not(requests, name):
-    guarded, now = guard(Service(keys=KEYS, limits=SMALL)), 0
+    guarded, now = guard(AccessPolicy(keys=KEYS, limits=SMALL)), 0
     for key, what, pause in requests:
         now += pause
         guarded.refusal(asked(key, *TARGETS[what]), now)
@@ -184,7 +184,7 @@ def test_who_waits_as_long_as_told_is_served_and_who_waits_a_second_less_is_not(
 
 @pytest.mark.parametrize(("after_ns", "wait"), [(0, 60), (1, 60), (SECOND, 59), (60 * SECOND - 1, 1)])
 def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
-    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])
     assert guarded.refusal(request, 5) is None
     assert header(guarded.refusal(request, 5 + after_ns).headers, "Retry-After") == str(wait)
@@ -193,22 +193,22 @@ def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
 
 
 def test_refused_requests_count_towards_nothing():
-    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])
     outcomes = [outcome(guarded.refusal(request, second * SECOND)) for second in range(121)]
     assert Counter(outcomes) == {None: 3, TOO_OFTEN: 118}
 
 
 def test_a_guard_that_is_rewound_counts_anew():
-    guarded = guard(Service(keys=KEYS, limits=SMALL))
+    guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])
     assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
-    guarded.rewind()
+    guarded.reset()
     assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
 
 
 def test_ids_of_requests_are_counted_over_all_refusals():
-    guarded = guard(Service(limits=SMALL))
+    guarded = guard(AccessPolicy(limits=SMALL))
     answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]
     ids = [orjson.loads(answer.body)["error"]["request_id"] for answer in answers if answer]
     assert ids == ["wiretape-1", "wiretape-2", "wiretape-3"]

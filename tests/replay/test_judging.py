@@ -20,12 +20,10 @@ from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import ReplayOptions, serve_replay
-from wiretape_replay.answers.settings import Service
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_report import ClientVerdict, ReportRequest, fails, verdict
 from wiretape_replay.faults.fault_script import read_fault_script
-from wiretape_replay.judging.hearing import Hearing
-from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.reports import Wanted
-from wiretape_replay.judging.telling import fails, verdict
+from wiretape_replay.responses.access_settings import AccessPolicy
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer key-1"}
@@ -86,7 +84,7 @@ def codes(findings):
 
 
 async def test_a_client_that_reconnects_without_its_cursor_is_told_so(run):
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge) as client:
         await read(client)
         assert judge.against_client == []
@@ -101,7 +99,7 @@ async def test_a_client_that_reconnects_without_its_cursor_is_told_so(run):
 
 
 async def test_a_client_that_sends_its_cursor_is_blamed_for_nothing(run):
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge) as client:
         await read(client)
         async with client.stream("GET", STREAM, headers={"Last-Event-ID": "e3"}) as response:
@@ -111,8 +109,8 @@ async def test_a_client_that_sends_its_cursor_is_blamed_for_nothing(run):
 
 
 async def test_a_client_that_does_not_wait_as_long_as_it_was_told_is_told_so(run):
-    judge = Judge()
-    service = Service(limits={"events": Limit(1, 60)})
+    judge = ClientChecker()
+    service = AccessPolicy(limits={"events": Limit(1, 60)})
     async with judged(run, judge, service=service) as client:
         await read(client)
         answers = [await client.get(STREAM, headers={"Last-Event-ID": "e3"}) for _ in range(2)]
@@ -123,8 +121,12 @@ async def test_a_client_that_does_not_wait_as_long_as_it_was_told_is_told_so(run
 
 
 async def test_a_client_without_a_key_is_told_so_where_one_is_asked_for(run):
-    for options, found in (({}, ["CLI001"]), ({"service": Service(authentication=False)}, []), ({"mode": "tape"}, [])):
-        judge = Judge()
+    for options, found in (
+        ({}, ["CLI001"]),
+        ({"service": AccessPolicy(authentication=False)}, []),
+        ({"mode": "tape"}, []),
+    ):
+        judge = ClientChecker()
         async with judged(run, judge, **options) as client:
             del client.headers["Authorization"]
             await client.get("/v1/other")
@@ -132,7 +134,7 @@ async def test_a_client_without_a_key_is_told_so_where_one_is_asked_for(run):
 
 
 async def test_a_request_that_was_not_recorded_is_nobodys_fault(run):
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge, mode="tape") as client:
         assert (await client.get("/v1/nothing")).status_code == 501
     assert (judge.blame.client.codes, judge.blame.service.codes, judge.blame.injected.codes) == ({}, {}, {})
@@ -140,7 +142,7 @@ async def test_a_request_that_was_not_recorded_is_nobodys_fault(run):
 
 async def test_what_the_recording_breaks_is_counted_and_not_the_clients_fault(reel):
     reel.exchange([event(1), event(1), event(3, data=[])])
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(reel.close(), judge, mode="tape") as client:
         await read(client)
     assert not judge.blame.client
@@ -154,7 +156,7 @@ async def test_what_the_recording_breaks_is_counted_and_not_the_clients_fault(re
 async def test_the_service_is_not_blamed_for_what_a_fault_does(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "twice"\ndo = "duplicate"\nat = { sequence = 2 }\n')
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge, faults=read_fault_script(script)) as client:
         await read(client, events=4)
     assert not judge.blame.service
@@ -167,7 +169,7 @@ async def test_only_what_comes_after_a_fault_is_put_down_to_it(reel, tmp_path):
     reel.exchange([event(1, data=[]), event(2), event(3)])
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(reel.close(), judge, faults=read_fault_script(script)) as client:
         await read(client)
     assert codes(judge.blame.service.kept) == ["EVT004"]
@@ -177,7 +179,7 @@ async def test_only_what_comes_after_a_fault_is_put_down_to_it(reel, tmp_path):
 async def test_a_client_is_blamed_for_what_it_does_after_a_fault(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\ntimes = 1\n')
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge, faults=read_fault_script(script)) as client:
         assert (await read(client)).count(b"\n\n") == 2
         await read(client)
@@ -187,7 +189,7 @@ async def test_a_client_is_blamed_for_what_it_does_after_a_fault(run, tmp_path):
 
 async def test_what_is_recorded_is_what_passed(run, tmp_path):
     path = tmp_path / "replayed.db"
-    judge = Judge(record=path)
+    judge = ClientChecker(record=path)
     async with judged(run, judge) as client:
         await read(client)
         await read(client)
@@ -215,7 +217,7 @@ async def test_what_is_recorded_is_what_passed(run, tmp_path):
 
 async def test_everything_is_judged_once_streams_rest_without_being_asked(run):
     told = asyncio.Queue()
-    judge = Judge(told=told.put_nowait)
+    judge = ClientChecker(told=told.put_nowait)
     async with judged(run, judge) as client:
         await read(client)
         await read(client)
@@ -224,9 +226,9 @@ async def test_everything_is_judged_once_streams_rest_without_being_asked(run):
 
 async def test_what_streams_that_never_rest_send_is_judged_too(run, monkeypatch):
     """To a judge whose clock stands, everything was written just now."""
-    monkeypatch.setattr("wiretape_replay.judging.judge._OLDEST_NS", -1)
+    monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._OLDEST_NS", -1)
     told = asyncio.Queue()
-    judge = Judge(told=told.put_nowait, clock=lambda: 0)
+    judge = ClientChecker(told=told.put_nowait, clock=lambda: 0)
     async with judged(run, judge) as client:
         await read(client)
         await read(client)
@@ -234,9 +236,9 @@ async def test_what_streams_that_never_rest_send_is_judged_too(run, monkeypatch)
 
 
 async def test_what_waits_is_bounded(run, monkeypatch):
-    monkeypatch.setattr("wiretape_replay.judging.judge._MOST_WAITING", 1)
-    monkeypatch.setattr("wiretape_replay.judging.judge._QUIET_NS", 10**15)
-    judge = Judge()
+    monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._MOST_WAITING", 1)
+    monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._QUIET_NS", 10**15)
+    judge = ClientChecker()
     async with judged(run, judge) as client:
         await read(client)
         await read(client)
@@ -249,7 +251,7 @@ async def test_checks_that_fail_end_no_stream(run, monkeypatch):
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(Checker, "feed", broken)
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge) as client:
         assert await read(client) == b"".join(EVENTS)
     assert judge.failed == "ZeroDivisionError: no"
@@ -257,11 +259,11 @@ async def test_checks_that_fail_end_no_stream(run, monkeypatch):
 
 def test_a_file_that_exists_is_not_recorded_over(run):
     with pytest.raises(RecordingError, match="exists"):
-        Judge(record=run)
+        ClientChecker(record=run)
 
 
 async def test_as_bad_as_asked_for_or_worse_fails(run):
-    judge = Judge()
+    judge = ClientChecker()
     async with judged(run, judge, mode="tape") as client:
         await client.get("/v1/other?api_key=1")
     assert judge.blame.client.severities == {Severity.WARNING: 1}
@@ -280,14 +282,14 @@ async def test_as_bad_as_asked_for_or_worse_fails(run):
 )
 def test_a_report_that_cannot_be_made_is_told_before_anything_is_served(text, said):
     with pytest.raises(InputError) as caught:
-        Wanted.of(text)
+        ReportRequest.of(text)
     assert said in caught.value.message
 
 
 def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(run):
     before = run.read_bytes()
     with pytest.raises(InputError, match=r"is a recording or another database: give --report another name\."):
-        Wanted.of(f"junit:{run}")
+        ReportRequest.of(f"junit:{run}")
     assert run.read_bytes() == before
 
 
@@ -295,7 +297,7 @@ def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(r
 def test_reports_that_would_be_one_file_are_told_before_anything_is_served(reports):
     with (
         pytest.raises(InputError, match=r"^Two things would be written to .*: give --report another name"),
-        Hearing.of(reports, Path("kept.db"), None, no_config=True),
+        ClientVerdict.of(reports, Path("kept.db"), None, no_config=True),
     ):
         pass
 

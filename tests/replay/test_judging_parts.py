@@ -6,23 +6,29 @@ from hypothesis import strategies as st
 
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, Side
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.front.asked import NO_BODY, Asked
-from wiretape_replay.front.head import Framing, Head
-from wiretape_replay.front.tap import OWN_ANSWER
-from wiretape_replay.judging.blame import Blame
-from wiretape_replay.judging.notes import Asking, Ear, Injected, Mark, Notes
-from wiretape_replay.judging.observing import Observer
+from wiretape_replay.client_verdict.attribution import Attribution
+from wiretape_replay.client_verdict.traffic_buffer import (
+    BufferListener,
+    Injected,
+    Mark,
+    ObservationBuilder,
+    RequestBodyPart,
+    TrafficBuffer,
+)
+from wiretape_replay.http_server.request import NO_BODY, HttpRequest
+from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
 
-HEAD = Head(200, "OK", (), Framing.CHUNKED)
+HEAD = ResponseHead(200, "OK", (), Framing.CHUNKED)
 content = st.one_of(
     st.binary(min_size=1, max_size=4),
-    st.builds(Asking, st.binary(min_size=1, max_size=4)),
+    st.builds(RequestBodyPart, st.binary(min_size=1, max_size=4)),
     st.sampled_from([Mark.REQUEST_WHOLE, HEAD, Injected("f")]),
 )
 
 
 def asked(session):
-    return Asked("GET", f"/v1/sessions/{session}/events/stream", NO_BODY)
+    return HttpRequest("GET", f"/v1/sessions/{session}/events/stream", NO_BODY)
 
 
 def bodies(seen, side):
@@ -46,12 +52,12 @@ def test_observations_hold_every_byte_in_order_at_times_that_increase(notes, siz
         now += pause
         timed.append((now, exchange, what))
     timed += [(now, exchange, Ending.COMPLETE) for exchange in (1, 2, 3)]
-    observer = Observer("here:1")
+    observer = ObservationBuilder("here:1")
     made = [part for at in range(0, len(timed), size) for part in observer.observations(timed[at : at + size])]
     seen = [part for part in made if not isinstance(part, tuple)]
     times = [time for part in seen for time in (part.times if isinstance(part, BytesArrived) else (part.time_ns,))]
     assert times == sorted(set(times))
-    for side, kind in ((Side.RESPONSE, bytes), (Side.REQUEST, Asking)):
+    for side, kind in ((Side.RESPONSE, bytes), (Side.REQUEST, RequestBodyPart)):
         sent = {}
         for _, exchange, what in timed:
             if isinstance(what, kind):
@@ -63,25 +69,25 @@ def test_observations_hold_every_byte_in_order_at_times_that_increase(notes, siz
 
 def test_what_waits_is_counted_and_taken_in_order():
     taken, clock = [], iter(range(100))
-    notes = Notes(lambda: next(clock), lambda: taken.append(1))
-    ear = Ear(notes, 7, asked("s"))
-    ear.received(b"body")
-    ear.whole()
-    ear.began(HEAD)
-    ear.sent(b"x" * 1000)
-    ear.injected("f")
-    ear.ended(Ending.COMPLETE)
+    notes = TrafficBuffer(lambda: next(clock), lambda: taken.append(1))
+    ear = BufferListener(notes, 7, asked("s"))
+    ear.request_body(b"body")
+    ear.request_ended()
+    ear.response_started(HEAD)
+    ear.response_body(b"x" * 1000)
+    ear.fault_injected("f")
+    ear.exchange_ended(Ending.COMPLETE)
     assert (len(notes), len(taken), notes.first_ns, notes.last_ns) == (7, 7, 0, 6)
     assert notes.waiting > 1004
     first, rest = notes.take(3), notes.take(100)
-    assert [what for _, _, what in first[1:]] == [Asking(b"body"), Mark.REQUEST_WHOLE]
+    assert [what for _, _, what in first[1:]] == [RequestBodyPart(b"body"), Mark.REQUEST_WHOLE]
     assert [what for _, _, what in rest] == [HEAD, b"x" * 1000, Injected("f"), Ending.COMPLETE]
     assert (len(notes), notes.waiting) == (0, 0)
 
 
 def blame():
     """Three exchanges of session a, a, b; a fault in the first at 100 ns."""
-    it = Blame()
+    it = Attribution()
     for exchange, session in ((1, "a"), (2, "a"), (3, "b")):
         target = asked(session).target
         it.see(RequestStarted(exchange, exchange, "::1", "GET", "http", "h", target, "HTTP/1.1", ()))
@@ -112,6 +118,6 @@ def test_a_client_is_to_blame_for_what_it_does_whatever_was_injected():
 
 def test_an_answer_of_the_replays_own_is_held_against_nobody():
     it = blame()
-    it.inject(3, 10, OWN_ANSWER)
+    it.inject(3, 10, OWN_RESPONSE)
     it.sort(finding(3, 20))
     assert (len(it.client), len(it.service), len(it.injected)) == (0, 0, 0)

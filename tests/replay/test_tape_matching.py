@@ -2,32 +2,34 @@
 
 import pytest
 
-from wiretape_replay.front.asked import LARGEST_COMPARED, NO_BODY, Asked, body_of
-from wiretape_replay.tape.nearest import explain
-from wiretape_replay.tape.tape import Entry, Tape
+from wiretape_replay.http_server.request import LARGEST_BODY, NO_BODY, HttpRequest, read_body
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
 
 FINGERPRINT = "[redacted:0123456789abcdef]"
 OTHER_FINGERPRINT = "[redacted:fedcba9876543210]"
 
 
-def tape(*requests: tuple[str, str] | tuple[str, str, bytes | None]) -> Tape:
+def tape(*requests: tuple[str, str] | tuple[str, str, bytes | None]) -> ExchangeQueues:
     """A tape of requests, numbered from 1: `(method, target)` or `(method, target, body)`."""
-    return Tape(Entry(number, *request[:2], _body(request)) for number, request in enumerate(requests, 1))
+    return ExchangeQueues(
+        RecordedRequest(number, *request[:2], _body(request)) for number, request in enumerate(requests, 1)
+    )
 
 
 def _body(request):
     body = request[2] if len(request) > 2 else b""
-    return None if body is None else body_of([body])
+    return None if body is None else read_body([body])
 
 
-def taken(tape: Tape, method: str, target: str, body: bytes = b"") -> int | None:
+def taken(tape: ExchangeQueues, method: str, target: str, body: bytes = b"") -> int | None:
     """The number of the exchange that the request is given."""
-    entry = tape.take(Asked(method, target, body_of([body])))
+    entry = tape.take(HttpRequest(method, target, read_body([body])))
     return entry and entry.number
 
 
-def why_not(tape: Tape, method: str, target: str, body: bytes = b"") -> str:
-    return explain(tape, Asked(method, target, body_of([body])))
+def why_not(tape: ExchangeQueues, method: str, target: str, body: bytes = b"") -> str:
+    return explain_no_match(tape, HttpRequest(method, target, read_body([body])))
 
 
 def test_answers_come_in_recorded_order_once_each():
@@ -117,10 +119,10 @@ def test_other_bodies_are_compared_as_bytes(body):
 
 
 def test_a_body_over_the_limit_is_compared_without_being_kept():
-    large = b'{"a": "' + b"x" * LARGEST_COMPARED + b'"}'
+    large = b'{"a": "' + b"x" * LARGEST_BODY + b'"}'
     recorded = tape(("POST", "/runs", large), ("POST", "/runs", b"else"))
 
-    assert body_of([large]).text is None
+    assert read_body([large]).text is None
     assert taken(recorded, "POST", "/runs", large[:-1] + b" }") is None
     assert taken(recorded, "POST", "/runs", large) == 1
 
@@ -241,4 +243,4 @@ def test_a_miss_is_safe_to_print_and_short():
 
 def test_a_tape_of_nothing_says_so():
     assert why_not(tape(), "GET", "/a") == "GET /a was not recorded: the recording holds no exchange."
-    assert Tape([]).take(Asked("GET", "/a", NO_BODY)) is None
+    assert ExchangeQueues([]).take(HttpRequest("GET", "/a", NO_BODY)) is None

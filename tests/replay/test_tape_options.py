@@ -5,10 +5,10 @@ import pytest
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape_replay import ReplayOptions
-from wiretape_replay.front.asked import LARGEST_COMPARED, Asked, body_of
-from wiretape_replay.tape.bodypath import without
-from wiretape_replay.tape.nearest import explain
-from wiretape_replay.tape.tape import Entry, Tape
+from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest, read_body
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
+from wiretape_replay.verbatim.request_key import without_paths
 
 FINGERPRINT = "[redacted:0123456789abcdef]"
 
@@ -18,10 +18,10 @@ class World:
 
     def __init__(self, *requests, **options):
         recorded = [self._complete(*request) for request in requests]
-        self._bodies = [body_of([body]) for _, _, body, _ in recorded]
-        self.tape = Tape(
+        self._bodies = [read_body([body]) for _, _, body, _ in recorded]
+        self.tape = ExchangeQueues(
             [
-                Entry(number, method, target, self._bodies[number - 1], headers)
+                RecordedRequest(number, method, target, self._bodies[number - 1], headers)
                 for number, (method, target, _, headers) in enumerate(recorded, 1)
             ],
             ReplayOptions(**options).matching,
@@ -33,11 +33,11 @@ class World:
         return entry and entry.number
 
     def why_not(self, *request):
-        return explain(self.tape, self._asked(*request), lambda number: self._bodies[number - 1])
+        return explain_no_match(self.tape, self._asked(*request), lambda number: self._bodies[number - 1])
 
     def _asked(self, *request):
         method, target, body, headers = self._complete(*request)
-        return Asked(method, target, body_of([body]), headers)
+        return HttpRequest(method, target, read_body([body]), headers)
 
     @staticmethod
     def _complete(method, target, body=b"", headers=()):
@@ -110,9 +110,9 @@ def test_a_secret_beside_an_ignored_place_matches_any():
     assert world.take("POST", "/runs", b'{"at":2,"note":"use sk-abc"}') == 1
 
 
-@pytest.mark.parametrize("body", [b"[" * 200 + b"1" + b"]" * 200, b'{"n":"' + b"x" * LARGEST_COMPARED + b'"}'])
+@pytest.mark.parametrize("body", [b"[" * 200 + b"1" + b"]" * 200, b'{"n":"' + b"x" * LARGEST_BODY + b'"}'])
 def test_bodies_too_deep_or_too_large_to_look_into_are_compared_as_they_are(body):
-    assert without(body_of([body]), (JsonPath.of("$.at"),)).digest == body_of([body]).digest
+    assert without_paths(read_body([body]), (JsonPath.of("$.at"),)).digest == read_body([body]).digest
 
 
 @pytest.mark.parametrize(
@@ -209,7 +209,7 @@ def test_a_rewound_tape_begins_again():
     world = World(("GET", "/a"), ("GET", "/b"), order="strict")
     world.take("GET", "/a")
 
-    world.tape.rewind()
+    world.tape.reset()
 
     assert [entry.number for entry in world.tape.unconsumed] == [1, 2]
     assert [world.take("GET", "/a"), world.take("GET", "/b")] == [1, 2]

@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.tape.plan import plan_of
+from wiretape_replay.verbatim.response_plan import plan_response
 
 MS = 1_000_000
 
@@ -18,7 +18,7 @@ def test_delays_count_from_the_moment_the_request_was_whole(reel):
     """A client that uploads faster than the recorded one is not kept waiting for it."""
     reel.exchange([(5, b"a"), (20, b"b")], body=b"upload", method="POST", wait_ms=7)
     with open_recording(reel.close()) as recording:
-        plan = plan_of(recording.exchange(1))
+        plan = plan_response(recording.exchange(1))
         writes = list(plan.writes(recording.body(1, Side.RESPONSE)))
 
     assert plan.head_ns == 1 * MS
@@ -29,7 +29,7 @@ def test_delays_count_from_the_moment_the_request_was_whole(reel):
 def test_an_answer_to_a_request_that_never_became_whole_counts_from_its_head(reel):
     reel.exchange([b"a"], body=None, ending=Ending.SERVICE_CLOSED)
     with open_recording(reel.close()) as recording:
-        assert plan_of(recording.exchange(1)).head_ns == 1 * MS
+        assert plan_response(recording.exchange(1)).head_ns == 1 * MS
 
 
 def test_runs_of_chunks_are_cut_into_chunks():

@@ -10,10 +10,10 @@ import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.front.server import Front
-from wiretape_replay.front.tap import Deaf
+from wiretape_replay.http_server.server import HttpServer
+from wiretape_replay.http_server.traffic_listener import NullListener
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.tape.player import TapePlayer
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 HEADERS = (
     ("X-b", "2"),
@@ -221,7 +221,7 @@ def test_what_is_not_http_gets_a_400_and_a_line_in_the_log(reel, serve, call, no
     ]
     assert (json.loads(body)["error"]["code"], seen.how) == ("invalid_request", "closed")
     assert len(lines) == 1
-    assert lines[0].startswith("A client sent what is not HTTP → 400: ")
+    assert lines[0].startswith("Malformed request → 400: ")
 
 
 @pytest.mark.parametrize("head", [b"Authorization: Bearer hush\xff\x1b\r\n\r\n", b"a: b\nX-API-KEY:hush\n\n"])
@@ -283,7 +283,7 @@ def test_an_encoded_request_body_is_compared_as_it_came(reel, serve, call):
     assert [served.exchange for served in tape.served] == [2]
 
 
-class Pieces(Deaf):
+class Pieces(NullListener):
     """Listens to the pieces in which bodies are written."""
 
     def __init__(self):
@@ -292,7 +292,7 @@ class Pieces(Deaf):
     def asked(self, asked):
         return self
 
-    def sent(self, data):
+    def response_body(self, data):
         self.sent_pieces.append(data)
 
 
@@ -306,7 +306,9 @@ async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers)
     reel.exchange([b"a", b"bcd", b"ef"], headers=headers)
     pieces = Pieces()
     with open_recording(reel.close()) as recording:
-        front = Front(TapePlayer(recording, PlaybackSpeed.of("max"), lambda _: None), lambda _: None, pieces)
+        front = HttpServer(
+            VerbatimPlayer(recording, PlaybackSpeed.of("max"), lambda _: None).respond, lambda _: None, pieces
+        )
         host, _, port = (await front.start("127.0.0.1", 0)).removeprefix("http://").partition(":")
         reader, writer = await asyncio.open_connection(host, port)
         writer.write(b"GET /v1/sessions/s1/events/stream HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")

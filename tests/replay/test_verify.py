@@ -6,12 +6,12 @@ import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.front.server import Front
+from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.tape.matching import Matching, Order
-from wiretape_replay.tape.player import TapePlayer
-from wiretape_replay.verify import Verified, verify
-from wiretape_replay.verify.run import _Verifier
+from wiretape_replay.verbatim.matching_options import Matching, Order
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
+from wiretape_replay.verify import VerifyResult, verify
+from wiretape_replay.verify.verifier import _Verifier
 
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
 LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "28"))
@@ -116,11 +116,11 @@ async def test_what_is_counted(reel):
     assert (found.exchanges, found.size, found.chunks, found.http2, found.gaps) == (3, 2 * SIZE + 9, 7, 1, 7)
 
 
-async def differing(recorded, served) -> Verified:
+async def differing(recorded, served) -> VerifyResult:
     """What is found when the exchanges of one recording are answered from another one."""
     with open_recording(recorded) as recording, open_recording(served) as other:
-        player = TapePlayer(other, PlaybackSpeed.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
-        front = Front(player, lambda _: None)
+        player = VerbatimPlayer(other, PlaybackSpeed.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
+        front = HttpServer(player.respond, lambda _: None)
         try:
             return await _Verifier(recording, player, await front.start("127.0.0.1", 0), 0.2).run()
         finally:

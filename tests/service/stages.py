@@ -16,8 +16,8 @@ from wiretape.observations import BytesArrived
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
-from wiretape_replay.answers.settings import Key
-from wiretape_replay.judging.judge import Judge
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.service.assumptions import default_setup
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.serving import serve_scenario
@@ -25,11 +25,11 @@ from wiretape_replay.service.serving import serve_scenario
 PATIENCE_S = 45
 _numbers = itertools.count(1)
 KEYS = {
-    "alice": Key("acme", "wks_a"),
-    "anna": Key("acme", "wks_b"),
-    "admin": Key("acme"),
-    "bob": Key("globex"),
-    "reader": Key("acme", scopes=frozenset({"events:read"})),
+    "alice": ApiKey("acme", "wks_a"),
+    "anna": ApiKey("acme", "wks_b"),
+    "admin": ApiKey("acme"),
+    "bob": ApiKey("globex"),
+    "reader": ApiKey("acme", scopes=frozenset({"events:read"})),
 }
 """Keys of two tenants."""
 
@@ -208,7 +208,7 @@ async def serving(
         setup = replace(setup, service=replace(setup.service, limits={}))
     clock = "virtual" if virtual else "real"
     record = folder / f"passed-{next(_numbers)}.db"
-    judge = Judge(record=record)
+    judge = ClientChecker(record=record)
     async with (
         aiohttp.ClientSession(auto_decompress=False) as http,
         serve_scenario(scenario, ServeOptions(service=setup, clock=clock, **options), judge=judge) as service,

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from wiretape_replay.answers.envelope import envelope
+from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.service.engine import Command, Do, Refusal, RunStatus
 
 SECOND = 1_000_000_000
@@ -24,7 +24,7 @@ def refused(call, *given):
     with pytest.raises(Refusal) as caught:
         call(*given)
     refusal = caught.value
-    answer = envelope(refusal.code, refusal.message, "req_1", active=refusal.active, reasons=refusal.reasons)
+    answer = error_response(refusal.code, refusal.message, "req_1", active=refusal.active, reasons=refusal.reasons)
     assert answer.status >= 400
     return refusal
 

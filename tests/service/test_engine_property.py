@@ -19,8 +19,8 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.answers.envelope import envelope
-from wiretape_replay.front.answer import Answer
+from wiretape_replay.http_server.response import Response
+from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.service.engine import Command, Do, Refusal, SessionEngine, entry_of
 from wiretape_replay.service.scenario.steps import (
     EPHEMERAL_TYPES,
@@ -276,8 +276,8 @@ def answer_of(engine, command, request_id):
         run = engine.obey(command)
     except Refusal as refusal:
         event(refusal.code)
-        return envelope(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
-    return Answer.of(200, {"id": run.id, "status": run.status})
+        return error_response(refusal.code, refusal.message, request_id, active=refusal.active, reasons=refusal.reasons)
+    return Response.from_json(200, {"id": run.id, "status": run.status})
 
 
 _FIRST = Ask_(0, "create", 0, reconnects=True)

@@ -8,8 +8,8 @@ from click.testing import CliRunner
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
-from wiretape_replay.answers.settings import load_service
-from wiretape_replay.front.asked import LARGEST_COMPARED
+from wiretape_replay.http_server.request import LARGEST_BODY
+from wiretape_replay.responses.access_settings import load_access_policy
 from wiretape_replay.service.assumptions import load_setup, settings
 from wiretape_replay.service.cli import serve as command
 from wiretape_replay.service.operations.reading import DEEPEST
@@ -70,7 +70,7 @@ def test_every_assumption_stands_in_the_docs_and_in_the_help():
 def test_the_figures_that_are_told_are_those_that_hold():
     told = {one.subject: one.assumed for one in FIXED}
     assert told["deadline of application tools"] == f"{DEADLINE_NS // 10**9} s"
-    assert told["largest body"].startswith(f"{LARGEST_COMPARED // 2**20} MiB,")
+    assert told["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB,")
     assert told["deepest body"].startswith(f"nested {DEEPEST} deep,")
     assert told["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
 
@@ -106,7 +106,7 @@ async def test_limits_go_with_the_requests_that_are_moved(serve, setup):
 def test_the_same_file_serves_replays(tmp_path):
     path = tmp_path / "service.toml"
     path.write_text(OTHER, "utf-8")
-    assert load_service(path).keys.keys() == {"k"}
+    assert load_access_policy(path).keys.keys() == {"k"}
 
 
 WRONG = {

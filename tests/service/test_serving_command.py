@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
-from wiretape_replay.answers.settings import TENANT
+from wiretape_replay.responses.access_settings import DEFAULT_TENANT
 from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
 from wiretape_replay.service.cli import serve
@@ -118,7 +118,7 @@ def test_the_page_says_of_each_option_what_the_help_does():
 
 def test_without_a_file_there_is_one_key_and_the_published_limits():
     service = default_setup().service
-    assert {key: known.tenant for key, known in service.keys.items()} == {DEFAULT_KEY: TENANT}
+    assert {key: known.tenant for key, known in service.keys.items()} == {DEFAULT_KEY: DEFAULT_TENANT}
     assert {name: limit.requests for name, limit in service.limits.items()} == {
         "sessions": 30,
         "runs": 60,

@@ -201,10 +201,10 @@ async def test_a_method_that_there_is_not_names_those_that_a_known_path_has(serv
     async with serve(virtual=True) as stage:
         for path in ("/nothing", "*", "/_wiretape/state", "/v1/sessions/x/runs/y/z"):
             reply = await stage.raw(_request(f"FOO {path}"))
-            assert (reply.status, reply.error["message"]) == (400, "There is no method FOO."), path
+            assert (reply.status, reply.error["message"]) == (400, "Unknown method FOO."), path
             assert "allow" not in reply.headers
         reply = await stage.raw(_request("FOO /v1/sessions?secret"))
-        assert reply.error["message"] == "There is no method FOO; /v1/sessions takes POST."
+        assert reply.error["message"] == "Unknown method FOO; /v1/sessions allows POST."
 
 
 async def test_a_preflight_is_answered_without_anything_that_lets_pages_in(serve):
@@ -342,6 +342,6 @@ async def test_a_fault_of_the_program_ends_a_connection_and_leaves_the_session_a
     async with serve("application-tool", **how) as stage:
         assert (await stage.get(run)).body == after, "what was not answered was not stored"
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "A request could not be answered, by a fault of wiretape: RuntimeError: half of it is done"
+        "Internal error while handling a request: RuntimeError: half of it is done"
     ]
     caplog.clear()

@@ -5,7 +5,7 @@ import pytest
 from wiretape.observations import BytesArrived, RequestStarted, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.judging.late import LateWriter
+from wiretape_replay.client_verdict.deferred_recording import DeferredWriter
 
 
 def held(path):
@@ -23,7 +23,7 @@ def held(path):
 @pytest.mark.parametrize("made_after", [0, 1, 5, None])
 def test_whenever_the_file_is_made_it_holds_everything(tmp_path, recording, seen, made_after):
     path = tmp_path / "late.db"
-    late, found = LateWriter(path, upstream="http://service.test"), []
+    late, found = DeferredWriter(path, upstream="http://service.test"), []
     for number, observation in enumerate(seen):
         if number == made_after:
             late.make()
@@ -40,7 +40,7 @@ def test_whenever_the_file_is_made_it_holds_everything(tmp_path, recording, seen
 
 
 def test_a_file_that_nobody_wants_is_not_made(tmp_path, seen):
-    late = LateWriter(tmp_path / "late.db", upstream="http://service.test")
+    late = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
     late.feed(seen)
     late.commit()
     assert (late.has_backlog, list(late.derive())) == (False, [])
@@ -49,7 +49,7 @@ def test_a_file_that_nobody_wants_is_not_made(tmp_path, seen):
 
 
 def test_more_than_memory_should_hold_goes_to_the_disk(tmp_path, seen):
-    late = LateWriter(tmp_path / "late.db", upstream="http://service.test")
+    late = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
     late.feed(seen[:3])
     start, at = 0, seen[2].time_ns
     for _ in range(17):
@@ -64,7 +64,7 @@ def test_more_than_memory_should_hold_goes_to_the_disk(tmp_path, seen):
 
 
 def test_its_time_is_that_of_what_was_seen(tmp_path, seen, monkeypatch):
-    late = LateWriter(tmp_path / "late.db", upstream="http://service.test")
+    late = DeferredWriter(tmp_path / "late.db", upstream="http://service.test")
     late._started_unix_ns -= 3_600_000_000_000  # as if the test had taken an hour
     late.feed(seen)
     late.make()

@@ -4,21 +4,21 @@ from wiretape_replay.control.control_state import Miss, Requests
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.tape.player import TapePlayer
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 
-def operations_of(drives: Playheads, tape: TapePlayer, player: SessionPlayer | None) -> PlayheadControl:
+def operations_of(drives: Playheads, tape: VerbatimPlayer, player: SessionPlayer | None) -> PlayheadControl:
     """Those of the players; None in tape mode, where there are no playheads."""
     return PlayheadControl(
         drives,
         {} if player is None else {name: session.log for name, session in player.sessions.items()},
         connected=() if player is None else player.connected,
         requests=lambda: _requests(tape, player),
-        on_reset=[tape.tape.rewind],
+        on_reset=[tape.queues.reset],
     )
 
 
-def _requests(tape: TapePlayer, player: SessionPlayer | None) -> Requests:
+def _requests(tape: VerbatimPlayer, player: SessionPlayer | None) -> Requests:
     """What was asked for; of targets only the path, as the query may hold secrets."""
     streamed = [] if player is None else player.streamed
     refused = sum(stream.refusal is not None for stream in streamed)

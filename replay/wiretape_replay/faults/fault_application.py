@@ -4,66 +4,65 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 from wiretape.contract import LIMITS
-from wiretape_replay.answers.envelope import envelope
-from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.faults.instructions import Instruction, LogFault, ResetConnection, Send, SendError, Wait
 from wiretape_replay.faults.stream_faults import StreamFaults
-from wiretape_replay.front.answer import Answer
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.line import Line
-from wiretape_replay.front.source import Source
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.server import Handler
+from wiretape_replay.responses.error_envelope import RequestIds, error_response
 from wiretape_replay.session.session_log import LogEntry
 
 _LARGEST_LIMIT = LIMITS["events"]
 
 
 class FaultApplier:
-    """Applies the faults of one server: stands before the source of all responses, if there are faults."""
+    """Applies the faults of one server: stands before the handler of all requests, if there are faults."""
 
     def __init__(self, injector: FaultInjector, ids: RequestIds, log: Callable[[str], None]) -> None:
         """`ids` are for errors that are sent; `log` takes a line for each fault that is applied."""
         self.injector = injector
         self._ids = ids
         self._log = log
-        self._source: Source | None = None
-        self._streams: dict[Line, FaultyStream] = {}
+        self._handler: Handler | None = None
+        self._streams: dict[ResponseWriter, FaultyStream] = {}
 
-    def before(self, source: Source) -> Source:
-        """Put the faults before a source; without faults it stays alone."""
-        self._source = source
-        return self if self.injector.script.faults else source
+    def before(self, handler: Handler) -> Handler:
+        """Put the faults before a handler; without faults return it unchanged."""
+        self._handler = handler
+        return self.respond if self.injector.script.faults else handler
 
-    def stream(self, line: Line) -> "FaultyStream | None":
+    def stream(self, line: ResponseWriter) -> "FaultyStream | None":
         """How to send the stream that is requested on `line`; None if no fault can hit it."""
         return self._streams.get(line)
 
-    async def answer(self, asked: Asked, line: Line) -> None:
-        """See Source."""
-        if self._source is None:
-            raise RuntimeError("There is no source behind the faults.")
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
+        """Handle a request with its faults."""
+        if self._handler is None:
+            raise RuntimeError("There is no handler behind the faults.")
         injection = self.injector.inject(asked)
-        if await self.execute(injection.before, line, with_body=asked.method != "HEAD"):
+        if await self.execute(injection.before, line):
             return
         if injection.stream is not None:
             self._streams[line] = FaultyStream(injection.stream, self, line)
         try:
-            await self._source.answer(asked, line)
+            await self._handler(asked, line)
         finally:
             self._streams.pop(line, None)
 
-    async def execute(self, instructions: Iterable[Instruction], line: Line, *, with_body: bool = True) -> bool:
+    async def execute(self, instructions: Iterable[Instruction], line: ResponseWriter) -> bool:
         """Execute instructions; True if that ended the response.  Raises ConnectionError when the client leaves."""
         for instruction in instructions:
             if isinstance(instruction, Send):
-                await line.send(instruction.data)
+                await line.write(instruction.data)
             elif isinstance(instruction, LogFault):
-                line.mark(instruction.fault)
+                line.mark_fault(instruction.fault)
                 self._log(instruction.text)
             elif isinstance(instruction, Wait):
                 await _wait(instruction.time_ns, line)
             elif isinstance(instruction, SendError):
-                await self._error(instruction).send(line, with_body=with_body)
+                await line.respond(self._error(instruction))
                 return True
             elif isinstance(instruction, ResetConnection):
                 await line.reset()
@@ -73,8 +72,8 @@ class FaultApplier:
                 return True
         return False
 
-    def _error(self, error: SendError) -> Answer:
-        return envelope(
+    def _error(self, error: SendError) -> Response:
+        return error_response(
             error.code,
             error.message,
             self._ids.next(),
@@ -88,7 +87,7 @@ class FaultApplier:
 class FaultyStream:
     """Sends the entries of a log on one connection, with faults."""
 
-    def __init__(self, faults: StreamFaults, applier: FaultApplier, line: Line) -> None:
+    def __init__(self, faults: StreamFaults, applier: FaultApplier, line: ResponseWriter) -> None:
         self._faults = faults
         self._applier = applier
         self._line = line
@@ -102,8 +101,8 @@ class FaultyStream:
         return await self._applier.execute(self._faults.flush(), self._line)
 
 
-async def _wait(time_ns: int | None, line: Line) -> None:
+async def _wait(time_ns: int | None, line: ResponseWriter) -> None:
     if time_ns is None:
-        await line.hold()
+        await line.hold_open()
     else:
         await asyncio.sleep(time_ns / 1e9)

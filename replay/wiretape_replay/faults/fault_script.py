@@ -30,7 +30,7 @@ from wiretape.decode import KeyPath, Source, choices_hint, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import read_toml, require_table_lists
-from wiretape_replay.answers.requests import Requests
+from wiretape_replay.http_server.request import RequestPattern
 from wiretape_replay.session.session_log import LogEntry
 
 _T = TypeVar("_T", str, int)
@@ -181,7 +181,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         return self.before or self.at or self.after
 
     @property
-    def operations(self) -> tuple[Requests, ...]:
+    def operations(self) -> tuple[RequestPattern, ...]:
         """The requests it applies to; empty: any."""
         if self.events is not None or self.connection or self.affects_streams_only:
             return _requests((STREAM.name,))
@@ -191,7 +191,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
         """Whether it applies to a request, or to the events of its response."""
         operations = self.operations
         return (
-            (not operations or any(operation.holds(request.method, request.target) for operation in operations))
+            (not operations or any(operation.matches(request.method, request.target) for operation in operations))
             and _includes(self.session, request.session)
             and _includes(self.run, request.run)
             and _includes(self.connection, request.connection)
@@ -222,7 +222,7 @@ class BaseFault(_Table, frozen=True, kw_only=True, tag_field="do"):
     def _request_problems(self) -> Iterator[Problem]:
         for name in as_tuple(self.operation):
             try:
-                Requests.of(name)
+                RequestPattern.of(name)
             except ValueError:
                 expected = f"{', '.join(OPERATIONS)}, or a method and a path such as POST /v1/sessions"
                 similar = closest_match(name, OPERATIONS)
@@ -478,5 +478,5 @@ def _is_one_line(text: str) -> bool:
 
 
 @cache
-def _requests(names: tuple[str, ...]) -> tuple[Requests, ...]:
-    return tuple(Requests.of(name) for name in names)
+def _requests(names: tuple[str, ...]) -> tuple[RequestPattern, ...]:
+    return tuple(RequestPattern.of(name) for name in names)

@@ -17,7 +17,6 @@ from wiretape.contract import (
 from wiretape.labels import count_of
 from wiretape.observations import header
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.reasons import ActiveRun, Reason
 from wiretape_replay.faults.event_mutation import interruption
 from wiretape_replay.faults.fault_counter import FaultCounter
 from wiretape_replay.faults.fault_labels import response_fault_line
@@ -35,7 +34,8 @@ from wiretape_replay.faults.fault_script import (
 )
 from wiretape_replay.faults.instructions import Instruction, LogFault, SendError, is_final, until_final
 from wiretape_replay.faults.stream_faults import StreamFaults
-from wiretape_replay.front.asked import Asked
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 
 _UNPROCESSABLE = 422
 
@@ -79,7 +79,7 @@ class FaultInjector:
         self._connections.clear()
         self._requests = 0
 
-    def inject(self, asked: Asked) -> Injection:
+    def inject(self, asked: HttpRequest) -> Injection:
         """The faults that apply to a request.  To be called once for each request, in order."""
         self._requests += 1
         request = self._request(asked)
@@ -89,7 +89,7 @@ class FaultInjector:
             return Injection(request, before)
         return Injection(request, before, StreamFaults(self._counter, request, of_stream))
 
-    def _request(self, asked: Asked) -> FaultRequest:
+    def _request(self, asked: HttpRequest) -> FaultRequest:
         match = operation_of(asked.method, asked.target)
         session = match.session_id if match else session_in(asked.target)
         connection = None
@@ -134,9 +134,9 @@ def _error(fault: Error, request: FaultRequest) -> SendError:
     )
     if fault.active_run_status is not None:
         active = replace(active, status=fault.active_run_status)
-    reasons = tuple(Reason(reason.path, reason.reason) for reason in fault.reasons)
+    reasons = tuple(ErrorDetail(reason.path, reason.reason) for reason in fault.reasons)
     if not reasons and ERROR_CODES[fault.code].status == _UNPROCESSABLE:
-        reasons = (Reason("$", "refused by a fault script"),)
+        reasons = (ErrorDetail("$", "refused by a fault script"),)
     limit = None if fault.limit is None else LIMITS[fault.limit]
     return SendError(fault.code, fault.message, active, limit, fault.retry_after, reasons)
 

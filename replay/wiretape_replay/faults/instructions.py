@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from wiretape.contract import Limit
-from wiretape_replay.answers.reasons import ActiveRun, Reason
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class SendError:
     active: ActiveRun | None = None
     limit: Limit | None = None
     retry_after: int | None = None
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[ErrorDetail, ...] = ()
 
 
 Instruction = LogFault | Send | Wait | CloseConnection | ResetConnection | SendError

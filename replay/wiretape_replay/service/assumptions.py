@@ -10,14 +10,14 @@ from typing import Any
 
 from wiretape.contract import LIMITS, OPERATIONS, Operation
 from wiretape.toml import Table, TomlFile
-from wiretape_replay.answers.settings import (
+from wiretape_replay.responses.access_settings import (
     ASSUMED,
     CREATE_RUN,
     CREATE_SESSION,
-    TENANT,
-    Key,
-    Service,
-    service_in,
+    DEFAULT_TENANT,
+    AccessPolicy,
+    ApiKey,
+    access_policy_from,
 )
 from wiretape_replay.service.operations.routing import Route
 from wiretape_replay.service.taken import why_no_header, why_no_operation
@@ -76,13 +76,13 @@ class Assumptions:
 class Setup:
     """How a service treats its clients, and what it assumes."""
 
-    service: Service
+    service: AccessPolicy
     assumed: Assumptions
 
 
 def default_setup() -> Setup:
     """Without a file: one key, the published limits."""
-    return Setup(Service(keys={DEFAULT_KEY: Key(TENANT)}, limits=LIMITS), Assumptions())
+    return Setup(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
 
 
 def load_setup(path: Path) -> Setup:
@@ -94,7 +94,7 @@ def setup_in(table: Table) -> Setup:
     """The same of a file that was read."""
     assumed = _assumed(table.table(ASSUMED, f'idempotency-header = "{_HEADER}"'))
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
-    return Setup(service_in(table, moved), assumed)
+    return Setup(access_policy_from(table, moved), assumed)
 
 
 def settings() -> Sequence[tuple[str, str, str]]:

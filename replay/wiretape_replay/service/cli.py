@@ -10,7 +10,8 @@ from wiretape.addresses import parse_address
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.settings import ASSUMED
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_report import ClientVerdict, fails
 from wiretape_replay.common_options import (
     clients,
     control_option,
@@ -22,10 +23,8 @@ from wiretape_replay.common_options import (
     serving,
     timing,
 )
-from wiretape_replay.judging.hearing import Hearing
-from wiretape_replay.judging.judge import Judge
-from wiretape_replay.judging.telling import fails
 from wiretape_replay.option_groups import GroupedCommand
+from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.service.assumptions import settings
 from wiretape_replay.service.scenario.listing import listing
 from wiretape_replay.service.serve_options import ServeOptions
@@ -115,7 +114,7 @@ def serve(
         service=setup,
         faults=fault_script,
     )
-    with Hearing.of(reports, record, config, no_config=no_config) as hearing:
+    with ClientVerdict.of(reports, record, config, no_config=no_config) as hearing:
         served = asyncio.run(_serve(scenario, options, host, port, hearing.judge, token=control_token))
         for line in hearing.verdict(record or Path(scenario)):
             say(line)
@@ -126,7 +125,7 @@ def serve(
 
 
 async def _serve(
-    scenario: str, options: ServeOptions, host: str, port: int, judge: Judge, *, token: str | None
+    scenario: str, options: ServeOptions, host: str, port: int, judge: ClientChecker, *, token: str | None
 ) -> Service:
     async with serve_scenario(scenario, options, host=host, port=port, log=say, judge=judge, token=token) as served:
         for number in (signal.SIGINT, signal.SIGTERM):

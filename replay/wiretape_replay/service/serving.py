@@ -10,19 +10,12 @@ from pathlib import Path
 
 from wiretape.errors import InputError
 from wiretape.toml_files import is_toml_text
-from wiretape_replay.answers.foreign import foreign
-from wiretape_replay.answers.guard import Guard
-from wiretape_replay.answers.guarded import Guarded
-from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.control.control_access import check_token, new_token
-from wiretape_replay.control.control_api import ControlApi
+from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import Requests
-from wiretape_replay.control.handle import SessionHandle
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_application import FaultApplier
-from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.front.server import Front
-from wiretape_replay.judging.judge import Judge
+from wiretape_replay.playback_server import Playback, PlaybackServer
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.service.assumptions import Setup
 from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
@@ -42,22 +35,15 @@ _MICROSECOND = timedelta(microseconds=1)
 _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
-    """A service being played.  Stays readable when it has ended."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Playback):
+    """A service played from a scenario."""
 
-    url: str
-    """The base URL, without a slash at its end."""
     key: str
-    """A bearer key that is good, with all scopes if there is one like that."""
+    """A valid bearer key, with all scopes if there is one."""
     scenario: Scenario
     sessions: Sessions
     streams: SessionStreams
-    faults: FaultInjector
-    control: PlayheadControl
-    """Moves the playheads of the sessions."""
-    token: str
-    """Of the control interface over HTTP."""
     broken: asyncio.Event
     """Set when nothing can be stored any more."""
 
@@ -65,10 +51,6 @@ class Service:
     def clock(self) -> Clock:
         """By which everything happens."""
         return self.sessions.clock
-
-    def session(self, session_id: str | None = None) -> SessionHandle:
-        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
-        return SessionHandle(self.control, self.control.session_state(session_id).session)
 
     async def advance(self, seconds: float) -> None:
         """Let virtual time pass, a day at most, with everything that happens in it.
@@ -86,7 +68,7 @@ async def serve_scenario(
     host: str = "127.0.0.1",
     port: int = 0,
     log: Callable[[str], None] = lambda _: None,
-    judge: Judge | None = None,
+    judge: ClientChecker | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Service]:
     """Play the service by a scenario: a shipped one's name, a file, its text, or one that was read.
@@ -98,7 +80,6 @@ async def serve_scenario(
     Raises InputError for a scenario, data or an address that cannot be used.
     """
     options = options or ServeOptions()
-    token = new_token() if token is None else check_token(token)
     name, text, script = _scenario(scenario)
     broken = asyncio.Event()
     with _opened(options) as store:
@@ -111,39 +92,46 @@ async def serve_scenario(
 
         sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
-        faults = FaultInjector(options.script)
-        applier = FaultApplier(faults, ids, log)
-        streams = SessionStreams(drives, ids, log, applier)
-        guard = Guard(options.setup.service, ids.next)
+        server = PlaybackServer(options.script, log=log, checker=judge, token=token, ids=ids)
+        streams = SessionStreams(drives, ids, log, server.fault_applier)
+        access = AccessControl(options.setup.service, ids.next)
         source = ScenarioSource(
             Doing(sessions, options.setup.assumed),
             streams,
-            guard,
+            access,
             routes=options.setup.assumed.routes,
             request_ids=ids,
             log=log,
         )
-        guarded = Guarded(guard, source, log, clock.now_ns)
-        strange = foreign(ids, lambda target: find(options.setup.assumed.routes, "", target).allowed)
-        front = Front(applier.before(guarded), log, judge, strange)
-        control = _control(sessions, streams, faults, guard)
-        ControlApi(control, token).attach(front.app)
+        control = _control(sessions, streams)
+        if judge is not None:
+            judge.keep_time(judging_time(clock))
         try:
             sessions.restore(_scenarios(store, sessions))
-            url = await front.start(host, port)
-            try:
-                if judge is not None:
-                    judge.keep_time(judging_time(clock))
-                    judge.open(url)
-                yield Service(url, _key(options.setup), script, sessions, streams, faults, control, token, broken)
-            finally:
-                await front.stop()
+            async with server.listen(
+                source.respond,
+                control,
+                host,
+                port,
+                access=access,
+                clock_ns=clock.now_ns,
+                allowed_methods=lambda target: find(options.setup.assumed.routes, "", target).allowed,
+            ) as url:
+                yield Service(
+                    url=url,
+                    faults=server.faults,
+                    control=control,
+                    token=server.token,
+                    key=_key(options.setup),
+                    scenario=script,
+                    sessions=sessions,
+                    streams=streams,
+                    broken=broken,
+                )
         finally:
             sessions.stop()
             drives.stop()
             clock.stop()
-            if judge is not None:
-                judge.finish()
 
 
 def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
@@ -197,7 +185,7 @@ def _key(setup: Setup) -> str:
     return next((key for key, known in keys.items() if known.scopes is None), next(iter(keys)))
 
 
-def _control(sessions: Sessions, streams: SessionStreams, faults: FaultInjector, guard: Guard) -> PlayheadControl:
+def _control(sessions: Sessions, streams: SessionStreams) -> PlayheadControl:
     """What can be done to it while it runs."""
 
     def requests() -> Requests:
@@ -214,6 +202,6 @@ def _control(sessions: Sessions, streams: SessionStreams, faults: FaultInjector,
         connected=streams.connected,
         requests=requests,
         # What was said stays said: streams end, and playheads go to where they were.
-        on_reset=[faults.rewind, guard.rewind, lambda: asyncio.get_running_loop().call_soon(start)],
+        on_reset=[lambda: asyncio.get_running_loop().call_soon(start)],
         advance=sessions.clock.advance,
     )

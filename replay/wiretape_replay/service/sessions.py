@@ -13,8 +13,7 @@ from typing import Any
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.safe_text import printable
-from wiretape_replay.front.answer import Answer
-from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.http_server.response import Framing, Response, ResponseHead
 from wiretape_replay.service.clock import Clock
 from wiretape_replay.service.engine import Command, Do, Refusal, Run, SessionEngine, entry_of, made_id
 from wiretape_replay.service.scenario.steps import Scenario
@@ -24,7 +23,7 @@ from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session import Session
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
-_HEAD = Head(
+_HEAD = ResponseHead(
     200,
     "OK",
     (("Content-Type", EVENT_STREAM), ("Cache-Control", "no-store"), ("Transfer-Encoding", "chunked")),
@@ -33,7 +32,7 @@ _HEAD = Head(
 _KEEP_ALIVE = b": keep-alive\n"
 """Without a blank line behind it, for which some clients hand out an empty event."""
 
-Answering = Callable[[], tuple[Answer, Kept | None]]
+Answering = Callable[[], tuple[Response, Kept | None]]
 """Makes an answer, and says what of it is to be stored."""
 
 
@@ -80,8 +79,8 @@ class Sessions:
             self._restore(stored, scenarios[stored.scenario])
 
     def create(
-        self, tenant: str, workspace: str, answering: Callable[[LiveSession], tuple[Answer, Kept | None]]
-    ) -> Answer:
+        self, tenant: str, workspace: str, answering: Callable[[LiveSession], tuple[Response, Kept | None]]
+    ) -> Response:
         """A new session, and the answer to who wanted it.  Raises InputError when it cannot be stored."""
         self._check()
         number = len(self.by_id) + 1
@@ -105,8 +104,8 @@ class Sessions:
         do: Do,
         run_id: str | None,
         body: Mapping[str, Any] | None,
-        answering: Callable[[Run], tuple[Answer, Kept | None]],
-    ) -> Answer:
+        answering: Callable[[Run], tuple[Response, Kept | None]],
+    ) -> Response:
         """Have a session do something.  Raises Refusal, and InputError when it cannot be stored."""
         self.catch_up(live)
         command = Command(do, self.clock.now_ns(), run_id, body)

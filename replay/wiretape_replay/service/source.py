@@ -4,13 +4,12 @@ from collections.abc import Callable, Sequence
 
 from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND, STREAM, is_preflight
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.envelope import envelope
-from wiretape_replay.answers.guard import Guard
-from wiretape_replay.answers.request_ids import RequestIds
-from wiretape_replay.answers.settings import ANY_KEY
-from wiretape_replay.front.answer import Answer
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.line import Line
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.responses.access_settings import ANY_KEY
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.responses.error_envelope import RequestIds, error_response
 from wiretape_replay.service.engine import Refusal
 from wiretape_replay.service.operations.doing import Doing, Request
 from wiretape_replay.service.operations.reading import check_stream
@@ -25,7 +24,7 @@ class ScenarioSource:
         self,
         doing: Doing,
         streams: SessionStreams,
-        guard: Guard,
+        guard: AccessControl,
         *,
         routes: Sequence[Route],
         request_ids: RequestIds,
@@ -39,7 +38,7 @@ class ScenarioSource:
         self._request_ids = request_ids
         self._log = log
 
-    async def answer(self, asked: Asked, line: Line) -> None:
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
         """See Source."""
         try:
             found = find(self._routes, asked.method, asked.target)
@@ -54,7 +53,7 @@ class ScenarioSource:
                     return
                 answer = self._doing.do(request)
         except Refusal as refusal:
-            answer = envelope(
+            answer = error_response(
                 refusal.code,
                 refusal.message,
                 self._request_ids.next(),
@@ -63,15 +62,15 @@ class ScenarioSource:
             )
         # The query may hold secrets.
         self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {answer.status}"))
-        await answer.send(line, with_body=asked.method != "HEAD")
+        await line.respond(answer)
 
-    def _nothing(self, asked: Asked, found: Found) -> Answer:
+    def _nothing(self, asked: HttpRequest, found: Found) -> Response:
         """What to answer where there is nothing."""
         allowed = ", ".join(found.allowed)
         if found.allowed and is_preflight(asked.method, asked.headers):
-            return Answer(200, b"", (("Allow", allowed),))
+            return Response(200, b"", (("Allow", allowed),))
         path = shorten(asked.target.partition("?")[0])
         if not found.allowed:
-            return envelope(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
+            return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._request_ids.next())
         told = f"{path} takes {allowed}."
-        return envelope(INVALID_REQUEST, told, self._request_ids.next(), headers=(("Allow", allowed),))
+        return error_response(INVALID_REQUEST, told, self._request_ids.next(), headers=(("Allow", allowed),))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from wiretape_replay.answers.settings import ASSUMED_COUNTS, ASSUMED_SCOPES
+from wiretape_replay.responses.access_settings import ASSUMED_COUNTS, ASSUMED_SCOPES
 
 
 @dataclass(frozen=True, slots=True)

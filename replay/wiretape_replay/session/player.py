@@ -3,20 +3,20 @@
 from collections.abc import Mapping
 
 from wiretape.contract import RESOURCE_NOT_FOUND, STREAM, operation_of, session_in
-from wiretape_replay.answers.guard import no_session
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.line import Line
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.session import Session
 from wiretape_replay.session.session_streams import SessionStreams, StreamRequest
-from wiretape_replay.tape.player import TapePlayer
+from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 
 class SessionPlayer:
     """Answers streams by the playhead of their session, and all other requests as tape mode does."""
 
     def __init__(
-        self, sessions: Mapping[str, Session], *, known: frozenset[str], others: TapePlayer, streams: SessionStreams
+        self, sessions: Mapping[str, Session], *, known: frozenset[str], others: VerbatimPlayer, streams: SessionStreams
     ) -> None:
         """`known` are the ids of all sessions there are, also of those without a stream.
 
@@ -38,13 +38,13 @@ class SessionPlayer:
         """The streams that have not ended, in the order in which they began."""
         return self._streams.connected
 
-    async def answer(self, asked: Asked, line: Line) -> None:
+    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
         """See Source."""
         match = operation_of(asked.method, asked.target)
         named = match.session_id if match else session_in(asked.target)
         if named is not None and named not in self._known:
-            await self._streams.refuse(asked, line, RESOURCE_NOT_FOUND, no_session(named))
+            await self._streams.refuse(asked, line, RESOURCE_NOT_FOUND, session_not_found(named))
         elif match is not None and match.operation is STREAM and match.session_id in self.sessions:
             await self._streams.give(asked, line, self.sessions[match.session_id])
         else:
-            await self.others.answer(asked, line)
+            await self.others.respond(asked, line)

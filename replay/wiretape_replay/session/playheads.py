@@ -2,7 +2,7 @@
 
 from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observations import header
-from wiretape_replay.front.asked import Asked
+from wiretape_replay.http_server.request import HttpRequest
 from wiretape_replay.session.changes import Changes
 from wiretape_replay.session.idle_timer import CallLater, call_later
 from wiretape_replay.session.playhead import Playhead
@@ -51,7 +51,7 @@ class Playheads:
         latest = self.of(log)
         return [drive for drive in self._every if drive.playhead.log is log] if self._own else [latest]
 
-    def for_stream(self, log: SessionLog, asked: Asked, cursor: str | None) -> PlayheadClock:
+    def for_stream(self, log: SessionLog, asked: HttpRequest, cursor: str | None) -> PlayheadClock:
         """The playhead that the stream asked for follows."""
         if not self._own:
             return self.of(log)
@@ -84,6 +84,6 @@ class Playheads:
         return drive
 
 
-def _client(asked: Asked) -> str:
+def _client(asked: HttpRequest) -> str:
     """Who asks: the bearer key, or without one the address."""
     return bearer_key(header(asked.headers, AUTHORIZATION) or "") or asked.client

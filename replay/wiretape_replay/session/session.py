@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from wiretape_replay.front.head import Head
+from wiretape_replay.http_server.response import ResponseHead
 from wiretape_replay.session.session_log import SessionLog
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -13,7 +13,7 @@ class Session:
     """A session's log, and how its streams look."""
 
     log: SessionLog
-    head: Head
+    head: ResponseHead
     """Of every stream of it; chunked."""
     keep_alive: bytes = KEEP_ALIVE
     """The comment that is sent when the playhead stands."""

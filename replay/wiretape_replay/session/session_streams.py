@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, cursor_in, deltas_requested
 from wiretape.observations import header
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.envelope import envelope
-from wiretape_replay.answers.request_ids import RequestIds
 from wiretape_replay.faults.fault_application import FaultApplier
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.line import Line
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.responses.error_envelope import RequestIds, error_response
 from wiretape_replay.session.connected import Connected
 from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.playheads import Playheads
@@ -51,7 +50,7 @@ class SessionStreams:
         self._request_ids = request_ids
         self._faulty = faulty
 
-    async def give(self, asked: Asked, line: Line, session: Session) -> None:
+    async def give(self, asked: HttpRequest, line: ResponseWriter, session: Session) -> None:
         """Answer a request for the stream of a session.  See Source."""
         sent, deltas = header(asked.headers, CURSOR_HEADER), deltas_requested(asked.target)
         cursor = cursor_in(sent)
@@ -72,7 +71,7 @@ class SessionStreams:
         since = f"after {cursor}" if cursor else "from the beginning"
         self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
         with self._counted(Connected(drive, follower, cursor or sent, deltas)):
-            await line.begin(session.head)
+            await line.start(session.head)
             faulty = self._faulty.stream(line) if self._faulty else None
             await give(line, drive, follower, session.keep_alive, faulty)
 
@@ -86,12 +85,12 @@ class SessionStreams:
             self.connected.remove(stream)
             self.drives.changes.note()
 
-    async def refuse(self, asked: Asked, line: Line, code: str, message: str) -> None:
+    async def refuse(self, asked: HttpRequest, line: ResponseWriter, code: str, message: str) -> None:
         """Answer with an error."""
-        answer = envelope(code, message, self._request_ids.next())
+        answer = error_response(code, message, self._request_ids.next())
         self._say(asked, f"{answer.status} {code}")
-        await answer.send(line, with_body=asked.method != "HEAD")
+        await line.respond(answer)
 
-    def _say(self, asked: Asked, outcome: str) -> None:
+    def _say(self, asked: HttpRequest, outcome: str) -> None:
         # The query may hold secrets.
         self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {outcome}"))

@@ -5,7 +5,7 @@ from itertools import islice, takewhile
 
 from wiretape.observations import Ending
 from wiretape_replay.faults.fault_application import FaultyStream
-from wiretape_replay.front.line import PIECES_BETWEEN_BREAKS, Line
+from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.session.follower import Follower
 from wiretape_replay.session.idle_timer import IdleTimer
 from wiretape_replay.session.playhead_clock import PlayheadClock
@@ -13,7 +13,11 @@ from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 
 async def give(
-    line: Line, drive: PlayheadClock, follower: Follower, keep_alive: bytes, faulty: FaultyStream | None = None
+    line: ResponseWriter,
+    drive: PlayheadClock,
+    follower: Follower,
+    keep_alive: bytes,
+    faulty: FaultyStream | None = None,
 ) -> None:
     """Send the stream on `line`, whose head is sent, until it ends.  Raises ConnectionError when the client leaves.
 
@@ -27,7 +31,7 @@ async def give(
 
 
 async def _give(
-    line: Line,
+    line: ResponseWriter,
     drive: PlayheadClock,
     follower: Follower,
     keep_alive: bytes,
@@ -41,7 +45,7 @@ async def _give(
         before = follower.place
         due = follower.take(playhead.place)
         sent = False
-        while together := list(islice(due, 1 if faulty is not None else PIECES_BETWEEN_BREAKS)):
+        while together := list(islice(due, 1 if faulty is not None else CHUNKS_PER_TURN)):
             sent = True
             if await _pass(together, line, faulty):
                 return
@@ -58,23 +62,23 @@ async def _give(
         if not await drive.moved(silence):
             if faulty is not None and await faulty.flush():
                 return
-            await line.send(keep_alive)
+            await line.write(keep_alive)
             silence.broken()
     line.close()
 
 
-async def _pass(due: Sequence[LogEntry], line: Line, faulty: FaultyStream | None) -> bool:
+async def _pass(due: Sequence[LogEntry], line: ResponseWriter, faulty: FaultyStream | None) -> bool:
     """Send entries, with faults one at a time; True when that ended the stream."""
     if faulty is not None:
         return await _pass_faulty(due[0], line, faulty)
-    await line.send_all([entry.data for entry in takewhile(_is_sent, due)])
+    await line.write_all([entry.data for entry in takewhile(_is_sent, due)])
     ending = next((entry for entry in due if not _is_sent(entry)), None)
     if ending is not None:
         await end(line, ending.ending)
     return ending is not None
 
 
-async def _pass_faulty(entry: LogEntry, line: Line, faulty: FaultyStream) -> bool:
+async def _pass_faulty(entry: LogEntry, line: ResponseWriter, faulty: FaultyStream) -> bool:
     if _is_sent(entry):
         return await faulty.send(entry)
     if not await faulty.flush():
@@ -86,7 +90,7 @@ def _is_sent(entry: LogEntry) -> bool:
     return entry.kind is not EntryKind.ENDING
 
 
-async def end(line: Line, ending: Ending | None) -> None:
+async def end(line: ResponseWriter, ending: Ending | None) -> None:
     """End the stream as the service ended it."""
     if ending is Ending.SERVICE_RESET:
         await line.reset()

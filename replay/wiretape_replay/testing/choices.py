@@ -11,7 +11,7 @@ from wiretape.rules import Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape.toml_files import is_toml_text
-from wiretape_replay.judging.reports import CLIENT_RULES
+from wiretape_replay.client_verdict.client_report import CLIENT_RULES
 from wiretape_replay.replay_options import ReplayOptions, check_choice, string_list
 from wiretape_replay.service.serve_options import ServeOptions
 

@@ -15,12 +15,12 @@ from wiretape_replay.session.breakpoints import Breakpoint
 from wiretape_replay.session.playhead import Step
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import StreamRequest
-from wiretape_replay.tape.player import Missed
-from wiretape_replay.tape.tape import Entry as Recorded
 from wiretape_replay.testing.choices import ClientCriteria
 from wiretape_replay.testing.heard import Heard
 from wiretape_replay.testing.listening import Listener
 from wiretape_replay.testing.verdict import wrong
+from wiretape_replay.verbatim.exchange_queues import RecordedRequest as Recorded
+from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
 
 
 class JudgedReplay(Heard):
@@ -87,7 +87,7 @@ class JudgedReplay(Heard):
         return list(player.streamed) if player is not None else []
 
     @property
-    def misses(self) -> list[Missed]:
+    def misses(self) -> list[UnmatchedRequest]:
         """The requests that were answered with status 501, in order."""
         return list(self._running.replay.misses)
 

@@ -8,10 +8,10 @@ from typing import Any
 from wiretape import observations
 from wiretape.observations import Ending, Headers
 from wiretape.rules import Settings
-from wiretape_replay.front.asked import Asked
-from wiretape_replay.front.head import Head
-from wiretape_replay.front.tap import OWN_ANSWER, Tap
-from wiretape_replay.judging.judge import Judge
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response import ResponseHead
+from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE, ExchangeListener
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Request:
         return json.loads(self.body)
 
 
-class Listener(Judge):
+class Listener(ClientChecker):
     """A judge whose recording is made late, and who knows the requests."""
 
     def __init__(self, settings: Settings, record: Path) -> None:
@@ -59,45 +59,45 @@ class Listener(Judge):
         super().__init__(settings, record=record, late=True)
         self.requests: list[Request] = []
 
-    def asked(self, asked: Asked) -> Tap:
-        """See Watcher."""
-        request = Request(len(self.requests) + 1, asked.method, asked.target, asked.headers)
-        self.requests.append(request)
-        return _Tap(super().asked(asked), request)
+    def request_started(self, request: HttpRequest) -> ExchangeListener:
+        """See TrafficListener."""
+        received = Request(len(self.requests) + 1, request.method, request.target, request.headers)
+        self.requests.append(received)
+        return _Tap(super().request_started(request), received)
 
 
 @dataclass(frozen=True, slots=True)
 class _Tap:
     """Tells the judge and the request."""
 
-    judge: Tap
+    judge: ExchangeListener
     request: Request
 
-    def received(self, data: bytes) -> None:
-        """See Tap."""
+    def request_body(self, data: bytes) -> None:
+        """See ExchangeListener."""
         self.request._pieces.append(data)  # noqa: SLF001 - nobody else may
-        self.judge.received(data)
+        self.judge.request_body(data)
 
-    def whole(self) -> None:
-        """See Tap."""
-        self.judge.whole()
+    def request_ended(self) -> None:
+        """See ExchangeListener."""
+        self.judge.request_ended()
 
-    def began(self, head: Head) -> None:
-        """See Tap."""
+    def response_started(self, head: ResponseHead) -> None:
+        """See ExchangeListener."""
         self.request.status = head.status
-        self.judge.began(head)
+        self.judge.response_started(head)
 
-    def sent(self, data: bytes) -> None:
-        """See Tap."""
-        self.judge.sent(data)
+    def response_body(self, data: bytes) -> None:
+        """See ExchangeListener."""
+        self.judge.response_body(data)
 
-    def injected(self, fault: str) -> None:
-        """See Tap."""
-        if fault != OWN_ANSWER:
+    def fault_injected(self, fault: str) -> None:
+        """See ExchangeListener."""
+        if fault != OWN_RESPONSE:
             self.request.faults.append(fault)
-        self.judge.injected(fault)
+        self.judge.fault_injected(fault)
 
-    def ended(self, ending: Ending) -> None:
-        """See Tap."""
+    def exchange_ended(self, ending: Ending) -> None:
+        """See ExchangeListener."""
         self.request.ending = ending
-        self.judge.ended(ending)
+        self.judge.exchange_ended(ending)

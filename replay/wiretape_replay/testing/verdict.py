@@ -10,9 +10,9 @@ from wiretape.errors import RecordingError
 from wiretape.labels import count_of
 from wiretape.rules import Finding, Severity
 from wiretape.safe_text import printable
-from wiretape_replay.judging.reports import Wanted, write
-from wiretape_replay.tape.player import Missed
+from wiretape_replay.client_verdict.client_report import ReportRequest, write
 from wiretape_replay.testing.choices import ClientCriteria
+from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
 
 _CHECKS_FAILED = "The checks of wiretape failed, so there may be more to find: {}."
 _LISTED = 10
@@ -21,7 +21,7 @@ _LISTED = 10
 
 def wrong(
     findings: Sequence[Finding],
-    misses: Sequence[Missed],
+    misses: Sequence[UnmatchedRequest],
     criteria: ClientCriteria,
     record: Path,
     keep: Callable[[], None],
@@ -81,11 +81,13 @@ def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path)
     config = ["--no-config"] if file is None else ["--config", str(file)]
     with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
         path = Path(folder) / "report.txt"
-        failed = write([Wanted("text", str(path))], record, config, rules=criteria.rules, fail_on=criteria.fail_on)
+        failed = write(
+            [ReportRequest("text", str(path))], record, config, rules=criteria.rules, fail_on=criteria.fail_on
+        )
         return path.read_text("utf-8").splitlines() if failed else []
 
 
-def _headline(findings: Sequence[Finding], misses: Sequence[Missed]) -> str:
+def _headline(findings: Sequence[Finding], misses: Sequence[UnmatchedRequest]) -> str:
     codes = list(dict.fromkeys(finding.code for finding in findings))
     broke = [f"the client broke {' and '.join(codes)} ({count_of(len(findings), 'finding')})"] if codes else []
     missed = [f"{count_of(len(misses), 'request')} had no match"] if misses else []
@@ -93,7 +95,7 @@ def _headline(findings: Sequence[Finding], misses: Sequence[Missed]) -> str:
     return f"{line[0].upper()}{line[1:]}."
 
 
-def _missed(misses: Sequence[Missed]) -> Iterator[str]:
+def _missed(misses: Sequence[UnmatchedRequest]) -> Iterator[str]:
     """What was asked in vain, each request once, and what comes near it."""
     messages = list(dict.fromkeys(printable(missed.message) for missed in misses))
     yield from messages[:_LISTED]

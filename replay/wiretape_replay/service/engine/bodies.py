@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import INVALID_REQUEST, TOOL_INPUT_INVALID
-from wiretape_replay.answers.reasons import Reason
+from wiretape_replay.responses.error_envelope import ErrorDetail
 from wiretape_replay.service.engine.model import Refusal
 from wiretape_replay.service.engine.schemas import ANY_OBJECT, Shape, UnusableSchemaError
 from wiretape_replay.service.scenario.steps import ToolSchemas
@@ -76,61 +76,61 @@ def _shape(entry: Mapping[str, Any], key: str, path: str, code: str) -> Shape:
     try:
         return Shape(entry.get(key, ANY_OBJECT))
     except UnusableSchemaError as error:
-        _refuse(code, f"The {key} of a tool", [Reason(f"{path}.{key}", str(error))])
+        _refuse(code, f"The {key} of a tool", [ErrorDetail(f"{path}.{key}", str(error))])
         raise
 
 
-def _refuse(code: str, what: str, reasons: "Iterator[Reason] | list[Reason]") -> None:
+def _refuse(code: str, what: str, reasons: "Iterator[ErrorDetail] | list[ErrorDetail]") -> None:
     """Refuse, if there are reasons."""
     if found := list(reasons):
         raise Refusal(code, f"{what} is not as it should be: {found[0].path}: {found[0].reason}.", reasons=found)
 
 
-def _reasons_of_run(body: Any) -> Iterator[Reason]:
+def _reasons_of_run(body: Any) -> Iterator[ErrorDetail]:
     if not isinstance(body, Mapping):
-        yield Reason("$", "it has to be an object")
+        yield ErrorDetail("$", "it has to be an object")
         return
     if not isinstance(body.get("sandbox", True), bool):
-        yield Reason("sandbox", "it has to be true or false")
+        yield ErrorDetail("sandbox", "it has to be true or false")
     tools = body.get("tools", [])
     if not isinstance(tools, list) or len(tools) > _MOST_TOOLS:
-        yield Reason("tools", f"it has to be a list of at most {_MOST_TOOLS} tools")
+        yield ErrorDetail("tools", f"it has to be a list of at most {_MOST_TOOLS} tools")
         return
     names: set[str] = set()
     for place, tool in enumerate(tools):
         yield from _reasons_of_tool(tool, f"tools[{place}]", names)
 
 
-def _reasons_of_tool(tool: Any, path: str, names: set[str]) -> Iterator[Reason]:
+def _reasons_of_tool(tool: Any, path: str, names: set[str]) -> Iterator[ErrorDetail]:
     if not isinstance(tool, Mapping):
-        yield Reason(path, "it has to be an object")
+        yield ErrorDetail(path, "it has to be an object")
         return
     name = tool.get("name")
     if not isinstance(name, str) or not 0 < len(name) <= _LONGEST_NAME:
-        yield Reason(f"{path}.name", f"it has to be a text of 1 to {_LONGEST_NAME} characters")
+        yield ErrorDetail(f"{path}.name", f"it has to be a text of 1 to {_LONGEST_NAME} characters")
     elif name in names:
-        yield Reason(f"{path}.name", "another tool of the list has it")
+        yield ErrorDetail(f"{path}.name", "another tool of the list has it")
     else:
         names.add(name)
     for key in ("input_schema", "output_schema"):
         if not isinstance(tool.get(key, {}), Mapping):
-            yield Reason(f"{path}.{key}", "it has to be an object")
+            yield ErrorDetail(f"{path}.{key}", "it has to be an object")
 
 
-def _reasons_of_resume(body: Any) -> Iterator[Reason]:
+def _reasons_of_resume(body: Any) -> Iterator[ErrorDetail]:
     if not isinstance(body, Mapping):
-        yield Reason("$", "it has to be an object")
+        yield ErrorDetail("$", "it has to be an object")
     elif "tool_call_id" not in body:
         if "input" not in body:
-            yield Reason("tool_call_id", "it is missing, and there is no input either")
+            yield ErrorDetail("tool_call_id", "it is missing, and there is no input either")
     elif not isinstance(body["tool_call_id"], str):
-        yield Reason("tool_call_id", "it has to be a text")
+        yield ErrorDetail("tool_call_id", "it has to be a text")
     elif ("output" in body) == ("error" in body):
-        yield Reason("output", "either output or error has to be there, and not both")
+        yield ErrorDetail("output", "either output or error has to be there, and not both")
     elif "error" in body and (not isinstance(body["error"], str) or not body["error"]):
-        yield Reason("error", "it has to be a text, not an empty one")
+        yield ErrorDetail("error", "it has to be a text, not an empty one")
     elif not _can_be_sent(body):
-        yield Reason("output" if "output" in body else "error", "it is nested too deeply, or no JSON")
+        yield ErrorDetail("output" if "output" in body else "error", "it is nested too deeply, or no JSON")
 
 
 def _can_be_sent(body: Mapping[str, Any]) -> bool:

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from wiretape.observations import Ending
-from wiretape_replay.answers.reasons import ActiveRun, Reason
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.session.session_log import EntryKind
 
 
@@ -71,7 +71,7 @@ class Refusal(Exception):  # noqa: N818 - it is no error of the program
     """
 
     def __init__(
-        self, code: str, message: str, *, active: ActiveRun | None = None, reasons: Sequence[Reason] = ()
+        self, code: str, message: str, *, active: ActiveRun | None = None, reasons: Sequence[ErrorDetail] = ()
     ) -> None:
         super().__init__(code, message)
         self.code = code

@@ -12,7 +12,7 @@ from typing import Any
 import jsonschema_rs
 
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.reasons import Reason
+from wiretape_replay.responses.error_envelope import ErrorDetail
 
 _MOST_REASONS = 20
 _TYPES = "array, boolean, integer, null, number, object, string"
@@ -39,15 +39,15 @@ class Shape:
         except (ValueError, TypeError) as error:
             raise _unusable(error, schema) from None
 
-    def reasons(self, value: Any, path: str) -> tuple[Reason, ...]:
+    def reasons(self, value: Any, path: str) -> tuple[ErrorDetail, ...]:
         """What is wrong with a value, `path` being where it stands; empty where it matches."""
         if not isinstance(value, Mapping):
-            return (Reason(path, "it has to be an object"),)
+            return (ErrorDetail(path, "it has to be an object"),)
         try:
             errors = list(islice(self._validator.iter_errors(value), _MOST_REASONS))
         except (ValueError, TypeError) as error:
-            return (Reason(path, _first_line(error)),)
-        return tuple(Reason(_where(path, error.instance_path), _first_line(error)) for error in errors)
+            return (ErrorDetail(path, _first_line(error)),)
+        return tuple(ErrorDetail(_where(path, error.instance_path), _first_line(error)) for error in errors)
 
 
 ANY_OBJECT: Mapping[str, Any] = {"type": "object"}

@@ -17,7 +17,7 @@ from wiretape.contract import (
     TOOL_INPUT_INVALID,
     TOOL_RESULT_INVALID,
 )
-from wiretape_replay.answers.reasons import ActiveRun, Reason
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.service.engine.acts import asks_of, whole_run
 from wiretape_replay.service.engine.bodies import Given, Registered, Wanted, given_in, wanted_in
 from wiretape_replay.service.engine.call import Call, Outcome, Wait
@@ -212,7 +212,7 @@ def _wait_for(play: Play, given: Given) -> Wait:
         if (wait.call.id if wait.call is not None else None) == call_id:
             return wait
     waits_for = "the result of a tool call, not for input" if call_id is None else "the result of no such call"
-    reasons = [Reason("tool_call_id", f"the run waits for {waits_for}")]
+    reasons = [ErrorDetail("tool_call_id", f"the run waits for {waits_for}")]
     raise Refusal(INVALID_REQUEST, f"Run {play.id} waits for something else.", reasons=reasons)
 
 

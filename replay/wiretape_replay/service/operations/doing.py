@@ -7,14 +7,14 @@ from typing import Any
 
 from wiretape.contract import CANCEL, IDEMPOTENCY_CONFLICT, RESOURCE_NOT_FOUND, RESUME
 from wiretape.safe_text import shorten
-from wiretape_replay.answers.guard import no_session
-from wiretape_replay.answers.settings import Key
-from wiretape_replay.front.answer import Answer
-from wiretape_replay.front.asked import Asked
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response import Response
+from wiretape_replay.responses.access_settings import ApiKey
+from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.service.assumptions import Assumptions
 from wiretape_replay.service.engine import Do, Refusal, Run
 from wiretape_replay.service.operations.documents import run_document, session_document
-from wiretape_replay.service.operations.reading import body_of, idempotency_key, payload, text_in
+from wiretape_replay.service.operations.reading import idempotency_key, payload, read_body, text_in
 from wiretape_replay.service.operations.routing import Found
 from wiretape_replay.service.sessions import LiveSession, Sessions
 from wiretape_replay.service.store import Kept
@@ -24,9 +24,9 @@ from wiretape_replay.service.store import Kept
 class Request:
     """A request whose operation is known."""
 
-    asked: Asked
+    asked: HttpRequest
     found: Found
-    key: Key
+    key: ApiKey
 
     def digest(self, *more: str) -> bytes:
         """The same for requests that ask for the same."""
@@ -40,7 +40,7 @@ class Doing:
     def __init__(self, sessions: Sessions, assumed: Assumptions) -> None:
         self._sessions = sessions
         self._assumed = assumed
-        self._operations: Mapping[str, Callable[[Request], Answer]] = {
+        self._operations: Mapping[str, Callable[[Request], Response]] = {
             "create_session": self._create_session,
             "read_session": self._read_session,
             "create_run": self._create_run,
@@ -49,7 +49,7 @@ class Doing:
             RESUME.name: self._resume,
         }
 
-    def do(self, request: Request) -> Answer:
+    def do(self, request: Request) -> Response:
         """Do it."""
         route = request.found.route
         if route is None:
@@ -64,13 +64,13 @@ class Doing:
         named = request.found.ids["session_id"]
         live, key = self._sessions.by_id.get(named), request.key
         if live is None or live.stored.tenant != key.tenant or key.workspace not in {None, live.stored.workspace}:
-            raise Refusal(RESOURCE_NOT_FOUND, no_session(shorten(named)))
+            raise Refusal(RESOURCE_NOT_FOUND, session_not_found(shorten(named)))
         return live
 
-    def _create_session(self, request: Request) -> Answer:
+    def _create_session(self, request: Request) -> Response:
         key = request.key
         try:
-            named = text_in(body_of(request.asked), "workspace_id")
+            named = text_in(read_body(request.asked), "workspace_id")
         except Refusal:
             self._kept(request)  # a key of another request comes before what is wrong with this one
             raise
@@ -81,35 +81,35 @@ class Doing:
         if kept.answer is not None:
             return kept.answer
 
-        def answering(live: LiveSession) -> tuple[Answer, Kept | None]:
+        def answering(live: LiveSession) -> tuple[Response, Kept | None]:
             document = session_document(live, self._sessions.clock.epoch, self._assumed)
-            return kept.of(Answer.of(self._assumed.session_created, document))
+            return kept.of(Response.from_json(self._assumed.session_created, document))
 
         return self._sessions.create(key.tenant, workspace, answering)
 
-    def _read_session(self, request: Request) -> Answer:
+    def _read_session(self, request: Request) -> Response:
         live = self.session(request)
         self._sessions.catch_up(live)
-        return Answer.of(200, session_document(live, self._sessions.clock.epoch, self._assumed))
+        return Response.from_json(200, session_document(live, self._sessions.clock.epoch, self._assumed))
 
-    def _read_run(self, request: Request) -> Answer:
+    def _read_run(self, request: Request) -> Response:
         live, named = self.session(request), request.found.ids["run_id"]
         self._sessions.catch_up(live)
         run = live.engine.run(named)
         if run is None:
             raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shorten(named)} in session {live.id}.")
-        return Answer.of(200, run_document(run, live, self._sessions.clock.epoch, self._assumed))
+        return Response.from_json(200, run_document(run, live, self._sessions.clock.epoch, self._assumed))
 
-    def _create_run(self, request: Request) -> Answer:
+    def _create_run(self, request: Request) -> Response:
         return self._ask(request, Do.CREATE, self._assumed.run_created, None)
 
-    def _cancel(self, request: Request) -> Answer:
+    def _cancel(self, request: Request) -> Response:
         return self._ask(request, Do.CANCEL, self._assumed.cancelled, request.found.ids["run_id"])
 
-    def _resume(self, request: Request) -> Answer:
+    def _resume(self, request: Request) -> Response:
         return self._ask(request, Do.RESUME, self._assumed.resumed, request.found.ids["run_id"])
 
-    def _ask(self, request: Request, do: Do, status: int, run_id: str | None) -> Answer:
+    def _ask(self, request: Request, do: Do, status: int, run_id: str | None) -> Response:
         live = self.session(request)
         if run_id is not None and live.engine.run(run_id) is None:
             raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shorten(run_id)} in session {live.id}.")
@@ -117,15 +117,15 @@ class Doing:
         if kept.answer is not None:
             return kept.answer
         try:
-            body: Mapping[str, Any] | None = body_of(request.asked)
+            body: Mapping[str, Any] | None = read_body(request.asked)
         except Refusal:
             self._sessions.catch_up(live)
             live.engine.check(do, run_id)  # what cannot be done comes before what is wrong with the request
             raise
 
-        def answering(run: Run) -> tuple[Answer, Kept | None]:
+        def answering(run: Run) -> tuple[Response, Kept | None]:
             document = run_document(run, live, self._sessions.clock.epoch, self._assumed)
-            return kept.of(Answer.of(status, document))
+            return kept.of(Response.from_json(status, document))
 
         return self._sessions.ask(live, do, run_id, None if do is Do.CANCEL else body, answering)
 
@@ -138,7 +138,7 @@ class Doing:
             return _Keeping(request.key.tenant, key, digest, None)
         if known.request != digest:
             raise Refusal(IDEMPOTENCY_CONFLICT, "The idempotency key was used for another request.")
-        return _Keeping(request.key.tenant, key, digest, Answer(known.status, known.body))
+        return _Keeping(request.key.tenant, key, digest, Response(known.status, known.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +148,9 @@ class _Keeping:
     tenant: str
     key: str | None
     request: bytes
-    answer: Answer | None
+    answer: Response | None
 
-    def of(self, answer: Answer) -> tuple[Answer, Kept | None]:
+    def of(self, answer: Response) -> tuple[Response, Kept | None]:
         """An answer, and what of it is to be stored."""
         if self.key is None:
             return answer, None

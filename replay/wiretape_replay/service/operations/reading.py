@@ -7,9 +7,9 @@ from urllib.parse import parse_qsl
 import orjson
 
 from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS, INVALID_REQUEST
-from wiretape_replay.answers.reasons import Reason
-from wiretape_replay.front.asked import LARGEST_COMPARED, Asked
-from wiretape_replay.front.asked import body_of as comparable
+from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest
+from wiretape_replay.http_server.request import read_body as comparable
+from wiretape_replay.responses.error_envelope import ErrorDetail
 from wiretape_replay.service.engine import Refusal
 
 DEEPEST = 1024
@@ -26,11 +26,11 @@ _WHY = {
 _EMPTY = comparable([b"{}"]).digest
 
 
-def body_of(asked: Asked) -> Mapping[str, Any]:
+def read_body(asked: HttpRequest) -> Mapping[str, Any]:
     """The JSON object that a request carries; an empty body is an empty object."""
     _check_encoding(asked)
     if asked.body.text is None:
-        raise invalid("$", f"it has to be of {LARGEST_COMPARED // 1024 // 1024} MiB or less")
+        raise invalid("$", f"it has to be of {LARGEST_BODY // 1024 // 1024} MiB or less")
     if not asked.body.text.strip():
         return {}
     try:
@@ -42,7 +42,7 @@ def body_of(asked: Asked) -> Mapping[str, Any]:
     return document
 
 
-def _check_encoding(asked: Asked) -> None:
+def _check_encoding(asked: HttpRequest) -> None:
     """Refuse what is encoded, whether it is or not: nobody decodes it."""
     for name, value in asked.headers:
         if name.lower() == "content-encoding" and value.strip().lower() not in {"", "identity"}:
@@ -65,7 +65,7 @@ def _why_no_json(text: bytes, error: orjson.JSONDecodeError) -> str:
     return f"it has to be JSON, and is none {place}"
 
 
-def payload(asked: Asked) -> bytes:
+def payload(asked: HttpRequest) -> bytes:
     """The same for bodies that say the same, as an empty body and an empty object do."""
     return asked.body.digest if asked.body.text is None or asked.body.text.strip() else _EMPTY
 
@@ -80,7 +80,7 @@ def text_in(body: Mapping[str, Any], name: str) -> str | None:
     return value
 
 
-def idempotency_key(asked: Asked, name: str) -> str | None:
+def idempotency_key(asked: HttpRequest, name: str) -> str | None:
     """The idempotency key of a request; None when it has none."""
     values = [value for header, value in asked.headers if header.lower() == name.lower()]
     if not values:
@@ -90,7 +90,7 @@ def idempotency_key(asked: Asked, name: str) -> str | None:
     return values[0]
 
 
-def check_stream(asked: Asked) -> None:
+def check_stream(asked: HttpRequest) -> None:
     """Whether the parameters of a stream are what they can be."""
     pairs = parse_qsl(asked.target.partition("#")[0].partition("?")[2], keep_blank_values=True)
     deltas = [value.lower() for name, value in pairs if name == EVENT_DELTAS]
@@ -106,4 +106,4 @@ def check_stream(asked: Asked) -> None:
 def invalid(path: str, reason: str) -> Refusal:
     """What is refused for what it says at one place."""
     where = "The body" if path == "$" else path
-    return Refusal(INVALID_REQUEST, f"{where} is not as it should be: {reason}.", reasons=[Reason(path, reason)])
+    return Refusal(INVALID_REQUEST, f"{where} is not as it should be: {reason}.", reasons=[ErrorDetail(path, reason)])

@@ -9,7 +9,7 @@ from wiretape.contract import STREAM, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules.words import quoted
-from wiretape_replay.front.head import Framing, Head
+from wiretape_replay.http_server.response import Framing, ResponseHead
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 from wiretape_replay.session.recorded.durable_events import DurableEvents
 from wiretape_replay.session.recorded.log_warnings import LogWarnings
@@ -172,8 +172,8 @@ def _usual_comment(connections: Iterable[RecordedConnection]) -> bytes | None:
     return next((data for data, _ in seen.most_common() if data.startswith(b":")), None)
 
 
-def _stream_head(response: ResponseStarted) -> Head:
+def _stream_head(response: ResponseStarted) -> ResponseHead:
     """The head of every stream of a session: as recorded, but chunked and not encoded."""
     headers = tuple(pair for pair in response.headers if pair[0].lower() not in _RENEWED)
     keep_alive = "close" not in (header(headers, "connection") or "").lower()
-    return Head(response.status, response.reason, (*headers, _CHUNKED), Framing.CHUNKED, keep_alive=keep_alive)
+    return ResponseHead(response.status, response.reason, (*headers, _CHUNKED), Framing.CHUNKED, keep_alive=keep_alive)

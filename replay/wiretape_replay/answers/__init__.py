@@ -1,1 +1,0 @@
-"""What the contract says itself: errors, keys and limits."""

@@ -1,0 +1,104 @@
+"""Who is to blame for a finding: the client, the service that was recorded, or a fault that was injected."""
+
+from bisect import bisect_left
+from collections import Counter
+from dataclasses import dataclass, field
+from operator import itemgetter
+
+from wiretape.bounded_dict import put_bounded
+from wiretape.contract import session_in
+from wiretape.observations import Observation, RequestStarted, ResponseStarted, header
+from wiretape.rules import Finding, Party, Severity
+from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
+
+_MOST_KEPT = 10_000
+"""Findings of one kind that are kept whole; all are counted."""
+_MOST_EXCHANGES = 65_536
+"""Exchanges of which is remembered what session they name."""
+_OWN_HEADER = "x-wiretape"
+
+
+@dataclass(slots=True)
+class FindingCounts:
+    """Findings of one kind, the first of them whole."""
+
+    kept: list[Finding] = field(default_factory=list)
+    codes: Counter[str] = field(default_factory=Counter)
+    """How many there are of each rule."""
+    severities: Counter[Severity] = field(default_factory=Counter)
+
+    def add(self, finding: Finding) -> None:
+        """One more."""
+        self.codes[finding.code] += 1
+        self.severities[finding.severity] += 1
+        if len(self.kept) < _MOST_KEPT:
+            self.kept.append(finding)
+
+    def reaches(self, threshold: Severity) -> bool:
+        """Whether one is as bad as `threshold`, or worse."""
+        worst_first = list(Severity)
+        return any(self.severities[severity] for severity in worst_first[: worst_first.index(threshold) + 1])
+
+    def __len__(self) -> int:
+        return self.codes.total()
+
+
+class Attribution:
+    """Sorts findings.
+
+    A fault is blamed for what the service is found to do wrong from its place on, in the exchange in which it was
+    injected and in all of its session: what a fault breaks can show on another connection.
+    """
+
+    def __init__(self) -> None:
+        self.client = FindingCounts()
+        self.service = FindingCounts()
+        """What the recording itself shows of the service."""
+        self.injected = FindingCounts()
+        self.faults: list[tuple[Finding, str]] = []
+        """Findings that a fault brought about, and that fault."""
+        self._sessions: dict[int, str | None] = {}
+        self._by_exchange: dict[int, list[tuple[int, str]]] = {}
+        self._by_session: dict[str, list[tuple[int, str]]] = {}
+        self._own: dict[int, None] = {}
+
+    def see(self, seen: Observation) -> None:
+        """Learn which session an exchange names, and whether its answer is the replay's own."""
+        if isinstance(seen, RequestStarted):
+            put_bounded(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
+        elif isinstance(seen, ResponseStarted) and header(seen.headers, _OWN_HEADER) is not None:
+            put_bounded(self._own, seen.exchange, None, _MOST_EXCHANGES)
+
+    def inject(self, exchange: int, time_ns: int, fault: str) -> None:
+        """Learn that a fault changes an answer from a time on; what is seen at that time already is before it."""
+        if fault == OWN_RESPONSE:
+            put_bounded(self._own, exchange, None, _MOST_EXCHANGES)
+            return
+        self._by_exchange.setdefault(exchange, []).append((time_ns, fault))
+        session = self._sessions.get(exchange)
+        if session is not None:
+            self._by_session.setdefault(session, []).append((time_ns, fault))
+
+    def sort(self, finding: Finding) -> None:
+        """Take in a finding."""
+        if finding.side is Party.CLIENT:
+            self.client.add(finding)
+            return
+        if finding.side is not Party.SERVICE or finding.exchange in self._own:
+            return
+        fault = self._fault(finding)
+        if fault is None:
+            self.service.add(finding)
+            return
+        self.injected.add(finding)
+        if len(self.faults) < _MOST_KEPT:
+            self.faults.append((finding, fault))
+
+    def _fault(self, finding: Finding) -> str | None:
+        """The last fault before a finding, that of its own exchange before those of its session."""
+        session = self._sessions.get(finding.exchange)
+        for faults in (self._by_exchange.get(finding.exchange, []), self._by_session.get(session or "", [])):
+            before = bisect_left(faults, finding.time_ns, key=itemgetter(0))
+            if before:
+                return faults[before - 1][1]
+        return None

@@ -1,0 +1,185 @@
+"""Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
+
+import tempfile
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from wiretape import labels
+from wiretape.cli import subcommand
+from wiretape.config import NEVER, Config, find_config, load_config
+from wiretape.errors import InputError
+from wiretape.files import check_writable
+from wiretape.labels import count_of
+from wiretape.recording import check_not_recording
+from wiretape.rules import CATALOGUE, Finding, Party, Severity
+from wiretape.safe_text import closest_match, printable
+from wiretape_replay.client_verdict.attribution import Attribution, FindingCounts
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+
+_STDOUT = "-"
+CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Party.CLIENT)
+"""The codes of the rules for clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """A report that is wanted."""
+
+    form: str
+    file: str
+    """`-` for standard output."""
+
+    @classmethod
+    def of(cls, text: str) -> "ReportRequest":
+        """Read FORMAT:FILE.  Raises InputError."""
+        form, colon, file = text.partition(":")
+        forms = _forms()
+        if not colon or not file:
+            raise InputError(f"{printable(text)!r} is no report to write: give FORMAT:FILE, such as junit:report.xml.")
+        if form not in forms:
+            similar = closest_match(form, forms)
+            guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
+            raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
+        if file != _STDOUT:
+            check_writable(Path(file))
+            check_not_recording(Path(file), "--report")
+        return cls(form, file)
+
+
+def check_apart(wanted: Sequence[ReportRequest], record: Path | None) -> None:
+    """Raises InputError where two of the files that are to be written in the end would be one."""
+    written = {record.absolute()} if record is not None else set()
+    for report in wanted:
+        file = Path(report.file).absolute()
+        if file in written:
+            raise InputError(f"Two things would be written to {printable(report.file)}: give --report another name.")
+        written.add(file)
+
+
+@contextmanager
+def recorded(record: Path | None, wanted: Sequence[ReportRequest]) -> Iterator[Path | None]:
+    """Where to record what passes: where it is to be kept, or for reports alone, until the block is left."""
+    if record is not None or not wanted:
+        yield record
+        return
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        yield Path(folder) / "replayed.db"
+
+
+def write(
+    wanted: Sequence[ReportRequest],
+    recording: Path,
+    config: Sequence[str],
+    *,
+    rules: Collection[str] = CLIENT_RULES,
+    fail_on: str = NEVER,
+) -> bool:
+    """Write the reports, about the client's `rules` only; `config` are the options that name a configuration.
+
+    Returns whether there is a finding that stands and is as bad as `fail_on`, or worse.
+    Raises InputError when one cannot be written.
+    """
+    asked = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
+    for report in wanted:
+        asked += ["--format", report.form]
+        asked += ["--output", report.file] if report.file != _STDOUT else []
+    return bool(subcommand("report").main(asked, prog_name="wiretape report", standalone_mode=False))
+
+
+def _forms() -> Sequence[str]:
+    """The forms that `wiretape report` has."""
+    kinds = (option.type for option in subcommand("report").params if "--format" in option.opts)
+    return [str(form) for kind in kinds if isinstance(kind, click.Choice) for form in kind.choices]
+
+
+NEVER = "never"
+
+
+def verdict(blame: Attribution, recording: str) -> Iterator[str]:
+    """The lines of the verdict; `recording` is the name of what was played, safe to show."""
+    if blame.client:
+        rules = count_of(len(blame.client.codes), "rule")
+        yield f"The client broke {rules} ({count_of(len(blame.client), 'finding')}):"
+        for finding in _first_of_each(blame.client):
+            yield f"  {_told(finding)}{_more(blame.client.codes[finding.code] - 1)}"
+    else:
+        yield "The client broke no rule."
+    if blame.service or blame.injected:
+        yield _of_the_service(blame, recording)
+
+
+def fails(blame: Attribution, fail_on: str) -> bool:
+    """Whether the client did something as bad as `fail_on`, or worse."""
+    return fail_on != NEVER and blame.client.reaches(Severity(fail_on))
+
+
+def _of_the_service(blame: Attribution, recording: str) -> str:
+    injected = count_of(len(blame.injected), "finding")
+    if not blame.service:
+        return f"Faults that were injected brought about {injected} against the service."
+    rules, findings = count_of(len(blame.service.codes), "rule"), count_of(len(blame.service), "finding")
+    more = f", and {injected} more came of faults that were injected" if blame.injected else ""
+    return f"What was replayed breaks {rules} of the service ({findings}; see `wiretape report {recording}`){more}."
+
+
+def _first_of_each(findings: FindingCounts) -> list[Finding]:
+    """The first finding of each rule, the worst rules first."""
+    first: dict[str, Finding] = {}
+    for finding in findings.kept:
+        first.setdefault(finding.code, finding)
+    worst, order = list(Severity), list(CATALOGUE)
+    return sorted(first.values(), key=lambda finding: (worst.index(finding.severity), order.index(finding.code)))
+
+
+def _told(finding: Finding) -> str:
+    return labels.finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
+
+
+def _more(number: int) -> str:
+    return f" (and {number:,} more)" if number else ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClientVerdict:
+    """A judge, and what is to be done with what it finds."""
+
+    judge: ClientChecker
+    _wanted: Sequence[ReportRequest]
+    _recording: Path | None
+    _config: Sequence[str]
+
+    @staticmethod
+    @contextmanager
+    def of(
+        reports: Sequence[str], record: Path | None, config: Path | None, *, no_config: bool
+    ) -> "Iterator[ClientVerdict]":
+        """From the options.  What is recorded for reports alone is gone when the block is left.  Raises InputError."""
+        settings = _config(config, without=no_config).settings
+        wanted = [ReportRequest.of(text) for text in reports]
+        check_apart(wanted, record)
+        named = ["--no-config"] if no_config else ["--config", str(config)] if config is not None else []
+        with recorded(record, wanted) as path:
+            yield ClientVerdict(ClientChecker(settings, record=path), wanted, path, named)
+
+    def verdict(self, played: Path) -> Iterator[str]:
+        """What to say when the replay of the recording `played` has ended."""
+        yield from verdict(self.judge.blame, printable(str(played)))
+        if self.judge.failed is not None:
+            yield f"The checks failed ({printable(self.judge.failed)}): there may be more to find."
+
+    def report(self, fail_on: str) -> None:
+        """Write the reports, a finding as bad as `fail_on` being a failure in them.  Raises InputError."""
+        if self._recording is not None and self._wanted:
+            write(self._wanted, self._recording, self._config, fail_on=fail_on)
+
+
+def _config(path: Path | None, *, without: bool) -> Config:
+    if path is not None and without:
+        raise InputError("Give --config or --no-config, not both.")
+    if without:
+        return Config()
+    return load_config(path) if path is not None else find_config(Path.cwd())

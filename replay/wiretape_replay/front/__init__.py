@@ -1,1 +1,0 @@
-"""HTTP with clients: requests, lines, answers, and who listens."""

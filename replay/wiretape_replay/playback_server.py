@@ -1,0 +1,113 @@
+"""The server that replays and services have in common: HTTP, authentication, faults, control API and client checks."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.control.control_access import check_token, new_token
+from wiretape_replay.control.control_api import ControlApi
+from wiretape_replay.control.handle import SessionHandle
+from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.faults.fault_application import FaultApplier
+from wiretape_replay.faults.fault_script import FaultScript
+from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.server import Handler, HttpServer
+from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Playback:
+    """A replay or service that runs.  Its attributes stay readable after it stopped."""
+
+    url: str
+    """The base URL, without a trailing slash."""
+    faults: FaultInjector
+    """The faults injected so far."""
+    control: PlayheadControl
+    """Moves the playheads."""
+    token: str
+    """The control token."""
+
+    def session(self, session_id: str | None = None) -> SessionHandle:
+        """Return a handle on the playhead of a session; None: of the only session.  Raises InputError."""
+        return SessionHandle(self.control, self.control.session_state(session_id).session)
+
+
+class PlaybackServer:
+    """Serves the responses of a handler, after authentication, rate limits and faults."""
+
+    def __init__(
+        self,
+        script: FaultScript,
+        *,
+        log: Callable[[str], None],
+        checker: ClientChecker | None,
+        token: str | None,
+        ids: RequestIds | None = None,
+    ) -> None:
+        """`log` receives a line for each request; `token` is the control token, None generates one.
+
+        Raises InputError for a token that cannot be sent in a header.
+        """
+        self.ids = ids or RequestIds()
+        """Ids of the responses that do not come from a recording."""
+        self.faults = FaultInjector(script)
+        self.fault_applier = FaultApplier(self.faults, self.ids, log)
+        self.token = new_token() if token is None else check_token(token)
+        self._log = log
+        self._checker = checker
+
+    @asynccontextmanager
+    async def listen(
+        self,
+        handler: Handler,
+        control: PlayheadControl,
+        host: str,
+        port: int,
+        *,
+        access: AccessControl | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        allowed_methods: Callable[[str], Sequence[str]] = lambda _: (),
+    ) -> AsyncIterator[str]:
+        """Serve until the block is left; yields the base URL.  The client check finishes with the block.
+
+        `clock_ns` measures rate limits; `allowed_methods` returns the methods of a target.
+        Raises InputError for an address that cannot be used.
+        """
+        if access is not None:
+            handler = self._with_access_control(handler, access, clock_ns)
+            control.on_reset.append(access.reset)
+        handler = self.fault_applier.before(handler)
+        control.on_reset.append(self.faults.rewind)
+        malformed = malformed_request_handler(self.ids, allowed_methods)
+        server = HttpServer(handler, self._log, self._checker, malformed)
+        ControlApi(control, self.token).attach(server.app)
+        try:
+            url = await server.start(host, port)
+            try:
+                if self._checker is not None:
+                    self._checker.open(url)
+                yield url
+            finally:
+                await server.stop()
+        finally:
+            if self._checker is not None:
+                self._checker.finish()
+
+    def _with_access_control(self, handler: Handler, access: AccessControl, clock_ns: Callable[[], int]) -> Handler:
+        async def respond(request: HttpRequest, writer: ResponseWriter) -> None:
+            refusal = access.refusal(request, clock_ns())
+            if refusal is None:
+                await handler(request, writer)
+                return
+            self._log(f"{request.label} → {refusal.status}, access refused")
+            writer.mark_fault(OWN_RESPONSE)
+            await writer.respond(refusal)
+
+        return respond
