@@ -159,7 +159,7 @@ def test_what_is_no_path_is_one_sentence(runs):
     status, said = run(runs, "--ignore-body", "created_at")
 
     assert status == 2
-    assert said.startswith("Error: 'created_at' is no path in a body: write $.name")
+    assert said.startswith("Error: Invalid JSON path 'created_at'")
     assert len(said.splitlines()) == 1
 
 

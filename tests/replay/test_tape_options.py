@@ -116,10 +116,10 @@ def test_bodies_too_deep_or_too_large_to_look_into_are_compared_as_they_are(body
 
 
 @pytest.mark.parametrize(
-    "path", ["", "at", ".at", "$at", "$.", "$..", "$.a b", "$[", "$[a]", "$[-1]", "$['a]", "$.[0]", "$...a", "$.a."]
+    "path", ["", "at", ".at", "$at", "$.", "$..", "$.a b", "$[", "$[a]", "$['a]", "$.[0]", "$...a", "$.a."]
 )
 def test_what_is_no_path_is_refused_in_one_sentence(path):
-    with pytest.raises(InputError, match=r"is no path in a body: write \$\.name"):
+    with pytest.raises(InputError, match=r"Invalid JSON path"):
         ReplayOptions(ignore_body=[path])
 
 
