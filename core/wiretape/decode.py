@@ -110,6 +110,8 @@ def _plain_problem(problem: str, found: object, types: Sequence[Any]) -> str:
     if problem.startswith("Invalid ") and (choices := list(_choices(types))):
         similar = closest_match(found, choices) if isinstance(found, str) else None
         return f"expected one of {', '.join(choices)}, got {shown}" + (f"; did you mean {similar}?" if similar else "")
+    if problem == "Invalid base64 encoded string":
+        return "invalid base64"
     match = _EXPECTED.fullmatch(problem)
     if match is None:
         # A check of a type's own, raised in `__post_init__`.

@@ -22,49 +22,72 @@ def test_what_is_wrong_in_a_tape_is_told_with_line_and_key(case, tmp_path):
 
 
 HEAD = '{"kind": "recording", "format": 1, "upstream": "http://a", "started_unix_ns": 0}\n'
-ASKED = (
+REQUEST = (
     '{"kind": "request", "exchange": 1, "time_ns": 1, "client": "::1", "method": "GET", "scheme": "http", '
     '"authority": "a", "target": "/", "http_version": "HTTP/1.1", "headers": []}\n'
 )
+FINDING = (
+    '{"kind": "finding", "exchange": 1, "time_ns": 2, "code": "SSE001", "severity": "error", "side": "service", '
+    '"message": "wrong"}'
+)
 LINES = {
     '{"kind": "recording", "format": 2, "upstream": "http://a", "started_unix_ns": 0}': (
-        "line 1: format: it is 2, this wiretape reads up to 1: use a newer wiretape."
+        "line 1: format: version 2 is not supported; this version of wiretape reads up to 1."
     ),
-    HEAD + "[]": "line 2: it has to be a JSON object.",
-    HEAD + '{"kind": "requests"}': "line 2: kind: there is no kind requests, did you mean request?",
-    HEAD + '{"kind": "ended", "exchange": 1, "time_ns": 1}': (
-        "line 2: exchange: no request of exchange 1 stands before it, or it has ended."
+    '{"kind": "recording", "fromat": 1}': "line 1: fromat: unknown key; did you mean format?",
+    HEAD + "{": "line 2: invalid JSON: unexpected end of data (column 2).",
+    HEAD + "[]": "line 2: expected a table, got a list.",
+    HEAD + "{}": "line 2: kind is missing.",
+    HEAD + HEAD: "line 2: kind: lines of kind recording and capture must come first.",
+    HEAD + '{"kind": "requests"}': (
+        "line 2: kind: expected one of recording, capture, request, request-ended, response, chunk, lost, ended, "
+        "finding, got 'requests'; did you mean request?"
     ),
-    HEAD + ASKED + '\n{"kind": "request-ended", "exchange": 1, "time_ns": 1}': (
-        "line 4: time_ns: it has to be above 1, that of the line before."
+    HEAD + '{"kind": "request-ended", "exchange": 1, "time_ns": 1}': (
+        "line 2: exchange: exchange 1 has no request before this line, or has ended."
     ),
-    HEAD + ASKED + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "txt": "a"}': (
-        "line 3: txt: there is no such key, did you mean text?"
+    HEAD + REQUEST + '\n{"kind": "request-ended", "exchange": 1, "time_ns": 1}': (
+        "line 4: time_ns: expected more than 1, the time of the line before."
     ),
-    HEAD + ASKED + '{"kind": "chunk", "exchange": 1, "time_ns": 2}': (
-        "line 3: a chunk has a text or base64, one of them."
+    HEAD + REQUEST + '{"kind": "ended", "exchange": 1, "time_ns": 2, "ending": "timeout"}': (
+        "line 3: ending: expected one of complete, service-closed, service-reset, service-unreachable, "
+        "service-invalid, client-closed, timed-out, proxy-stopped, open, got 'timeout'; did you mean timed-out?"
     ),
-    HEAD + ASKED + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "base64": "?"}': "line 3: base64: it is no base64.",
-    HEAD + ASKED + '{"kind": "lost", "exchange": 1, "time_ns": 2, "count": -1, "why": ""}': (
-        "line 3: count: it has to be a whole number, 0 or more."
+    HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "txt": "a"}': (
+        "line 3: txt: unknown key; did you mean text?"
     ),
-    HEAD + ASKED.replace("[]", '[["a", 1]]'): (
-        "line 2: headers: it has to be a list of [name, value], each character standing for one byte."
+    HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2}': "line 3: a chunk needs either text or base64.",
+    HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "base64": "?"}': (
+        "line 3: base64: invalid base64."
     ),
-    HEAD.replace('_ns": 0', f'_ns": {2**64 - 1}'): f"line 1: started_unix_ns: it has to be {2**63 - 1} at most.",
-    HEAD.replace("0}", f'0, "redacted": {2**63 - 1}}}'): f"line 1: redacted: it has to be {2**53} at most.",
-    HEAD + ASKED + ASKED.replace(': 1, "c', ': 2, "c'): (
-        "line 3: exchange: it has to be above 1, that of the request before."
+    HEAD + REQUEST + '{"kind": "lost", "exchange": 1, "time_ns": 2, "count": -1, "why": ""}': (
+        "line 3: count: expected a whole number of at least 0, got -1."
     ),
-    HEAD + ASKED + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "text": "ab"}\n'
+    HEAD + REQUEST.replace("[]", '[["a", 1]]'): "line 2: headers[0][1]: expected a string, got 1.",
+    HEAD + REQUEST.replace("[]", '[["a", "→"]]'): (
+        "line 2: headers: each character stands for one byte, so none can be above U+00FF."
+    ),
+    HEAD.replace('_ns": 0', f'_ns": {2**64 - 1}'): (
+        f"line 1: started_unix_ns: expected a whole number of at most {2**63 - 1}, got {2**64 - 1}."
+    ),
+    HEAD.replace("0}", f'0, "redacted": {2**63 - 1}}}'): (
+        f"line 1: redacted: expected a whole number of at most {2**53}, got {2**63 - 1}."
+    ),
+    HEAD + REQUEST + REQUEST.replace(': 1, "c', ': 2, "c'): (
+        "line 3: exchange: expected more than 1, the number of the request before."
+    ),
+    HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "text": "ab"}\n'
     '{"kind": "chunk", "exchange": 1, "time_ns": 3, "start": 1, "text": "b"}': (
-        "line 4: start: it has to be a whole number, 2 or more."
+        "line 4: start: expected at least 2, where the bytes before end."
     ),
-    HEAD + ASKED + '{"kind": "finding", "exchange": 2, "code": "SSE001", "severity": "error", "side": "service"}': (
-        "line 3: exchange: no request of exchange 2 stands before it."
+    HEAD + REQUEST + FINDING.replace('exchange": 1', 'exchange": 2'): (
+        "line 3: exchange: exchange 2 has no request before this line."
     ),
-    HEAD + ASKED + '{"kind": "response", "exchange": 1, "time_ns": 2, "status": 1000}': (
-        "line 3: status: it has to be 999 at most."
+    HEAD + REQUEST + FINDING.replace("error", "fatal"): (
+        "line 3: severity: expected one of error, warning, note, got 'fatal'."
+    ),
+    HEAD + REQUEST + '{"kind": "response", "exchange": 1, "time_ns": 2, "status": 1000}': (
+        "line 3: status: expected a whole number of at most 999, got 1000."
     ),
 }
 
@@ -101,9 +124,9 @@ def test_hostile_tapes_are_one_sentence(data, says, tmp_path):
 
 BEYOND = {
     "run.jsonl": [
-        HEAD + ASKED.replace(': 1, "c', f': {2**63 - 1}, "c'),
-        HEAD + ASKED + f'{{"kind": "lost", "exchange": 1, "time_ns": 2, "count": {2**63 - 1}, "why": ""}}',
-        HEAD + ASKED + f'{{"kind": "chunk", "exchange": 1, "time_ns": 2, "start": {2**63 - 1}, "text": "a"}}',
+        HEAD + REQUEST.replace(': 1, "c', f': {2**63 - 1}, "c'),
+        HEAD + REQUEST + f'{{"kind": "lost", "exchange": 1, "time_ns": 2, "count": {2**63 - 1}, "why": ""}}',
+        HEAD + REQUEST + f'{{"kind": "chunk", "exchange": 1, "time_ns": 2, "start": {2**63 - 1}, "text": "a"}}',
     ],
     "run.tape": [
         "tape: 1\n---\nrequest: GET /\nat: 999999999\nbody:\n" + "- {after: 999999999, text: x}\n" * 8,
@@ -122,17 +145,20 @@ def test_numbers_that_no_recording_can_hold_are_one_sentence(name, text, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("module", "text", "line"),
-    [("jsonl_reading", HEAD + ASKED + " " * 301, 3), ("tape.scanning", f"tape: 1\n---\ndetail: {'a' * 300}\n", 3)],
+    ("module", "text", "line", "what"),
+    [
+        ("jsonl", HEAD + REQUEST + " " * 301, 3, "the line is"),
+        ("tape.scanning", f"tape: 1\n---\ndetail: {'a' * 300}\n", 3, "it is"),
+    ],
 )
-def test_a_line_that_memory_cannot_hold_is_not_read(module, text, line, tmp_path, monkeypatch):
+def test_a_line_that_memory_cannot_hold_is_not_read(module, text, line, what, tmp_path, monkeypatch):
     """A file may be one line of any length: no more of it is read than may be held."""
     monkeypatch.setattr(f"wiretape.recording.formats.{module}.MAX_HELD_BYTES", 300)
     path = tmp_path / "run"
     path.write_text(text, "utf-8")
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert str(caught.value) == f"{path}, line {line}: it is longer than 0 MiB."
+    assert str(caught.value) == f"{path}, line {line}: {what} longer than 0 MiB."
 
 
 def test_an_upstream_that_is_no_url_goes_into_a_tape_and_back(tmp_path):

@@ -1,101 +1,344 @@
-"""JSON lines: a recording as an object for everything that was observed, in order of time.
+"""JSON lines: one object per observation, in time order.
 
-The first line is the recording, then come the runs of recorders, the observations, and the live findings.
-Nothing is lost but the key of the fingerprints, and what is derived from the rest.
+The first line describes the recording. The captures, the observations and the live findings follow. All of it comes
+back when the file is read. Only the key of the fingerprints, and what is derived from the bytes, is not in the file.
 """
 
-from base64 import b64encode
+import re
 from collections.abc import Iterable, Iterator
-from typing import Any
+from dataclasses import fields
+from itertools import chain
+from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
 import orjson
+from msgspec import UNSET, Meta, UnsetType
 
+from wiretape.decode import Source, decode
+from wiretape.errors import InputError
+from wiretape.files import read_error
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
+    Ending,
     ExchangeEnded,
+    Headers,
     Observation,
     RequestEnded,
     RequestStarted,
     ResponseStarted,
+    Side,
 )
-from wiretape.recording.formats.jsonl_reading import KIND, VERSION, begins, read
 from wiretape.recording.formats.registry import FormatReader, FormatWriter
 from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_types import Exchange
-from wiretape.safe_text import escape_json
+from wiretape.recording.recording_source import (
+    MAX_HELD_BYTES,
+    MAX_REDACTED,
+    MAX_STATUS,
+    RecordingMetadata,
+    RecordingSource,
+)
+from wiretape.recording.recording_types import Capture, Exchange
+from wiretape.rules.finding import Finding, Party, Severity
+from wiretape.safe_text import escape_json, printable
+
+VERSION = 1
+_BEGINNING = re.compile(rb'\s*\{\s*"kind"\s*:\s*"recording"')
+_MAX_INT = 2**63 - 1
+_Count = Annotated[int, Meta(ge=0, le=_MAX_INT)]
+_Number = Annotated[int, Meta(ge=1, le=_MAX_INT)]
 
 
-def lines(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
-    """The lines for a recording, or for some of its exchanges."""
+class _Line(msgspec.Struct, tag_field="kind", forbid_unknown_fields=True, kw_only=True, gc=False):
+    """A line of a file."""
+
+
+class _RecordingLine(_Line, tag="recording", kw_only=True):
+    format: Annotated[int, Meta(ge=1)]
+    upstream: str
+    started: str = ""
+    started_unix_ns: _Count
+    redacted: Annotated[int, Meta(ge=0, le=MAX_REDACTED)] = 0
+
+
+class _CaptureLine(_Line, tag="capture", kw_only=True):
+    tool: str
+    began_ns: _Count
+    ended_ns: _Count | None = None
+
+
+class _ExchangeLine(_Line, kw_only=True):
+    """A line about an exchange."""
+
+    exchange: _Number
+
+
+class _RequestLine(_ExchangeLine, tag="request", kw_only=True):
+    time_ns: _Count
+    client: str
+    method: str
+    scheme: str
+    authority: str
+    target: str
+    http_version: str
+    headers: Headers
+
+
+class _RequestEndedLine(_ExchangeLine, tag="request-ended", kw_only=True):
+    time_ns: _Count
+
+
+class _ResponseLine(_ExchangeLine, tag="response", kw_only=True):
+    time_ns: _Count
+    status: Annotated[int, Meta(ge=0, le=MAX_STATUS)]
+    reason: str
+    http_version: str
+    headers: Headers
+
+
+class _ChunkLine(_ExchangeLine, tag="chunk", kw_only=True):
+    time_ns: _Count
+    side: Side = Side.RESPONSE
+    start: _Count | UnsetType = UNSET
+    text: str | UnsetType = UNSET
+    base64: bytes | UnsetType = UNSET
+
+
+class _LostLine(_ExchangeLine, tag="lost", kw_only=True):
+    time_ns: _Count
+    side: Side = Side.RESPONSE
+    start: _Count | UnsetType = UNSET
+    count: _Count
+    why: str
+
+
+class _EndedLine(_ExchangeLine, tag="ended", kw_only=True):
+    time_ns: _Count
+    ending: Ending
+    detail: str = ""
+
+
+class _FindingLine(_ExchangeLine, tag="finding", kw_only=True):
+    event: _Count | None = None
+    code: Annotated[str, Meta(min_length=1)]
+    severity: Severity
+    side: Party
+    sequence: Annotated[int, Meta(ge=-(2**63), le=_MAX_INT)] | None = None
+    byte_offset: _Count | None = None
+    time_ns: _Count
+    message: str
+
+
+_ObservationLine = _RequestLine | _RequestEndedLine | _ResponseLine | _ChunkLine | _LostLine | _EndedLine
+_AnyLine = _RecordingLine | _CaptureLine | _ObservationLine | _FindingLine
+_ANY_LINE: Any = _AnyLine  # type checkers do not take a union for a type
+_DECODER: msgspec.json.Decoder[_AnyLine] = msgspec.json.Decoder(_ANY_LINE)
+_ENCODER = msgspec.json.Encoder()
+
+
+def matches(data: bytes) -> bool:
+    """Return whether a file that begins with `data` is a JSON lines file."""
+    return _BEGINNING.match(data) is not None
+
+
+def read(path: Path) -> RecordingSource:
+    """Start to read a file.  Raises InputError."""
+    reader = _Reader(path)
+    lines = reader.lines()
+    first = next(lines, None)
+    if not isinstance(first, _RecordingLine):
+        raise reader.error("kind", "the first line must be of kind recording")
+    if first.format > VERSION:
+        problem = f"version {first.format} is not supported; this version of wiretape reads up to {VERSION}"
+        raise reader.error("format", problem)
+    captures: list[Capture] = []
+    line = next(lines, None)
+    while isinstance(line, _CaptureLine):
+        captures.append(Capture(line.tool, line.began_ns, line.ended_ns))
+        line = next(lines, None)
+    metadata = RecordingMetadata(first.upstream, first.started_unix_ns, tuple(captures), first.redacted)
+    findings: list[Finding] = []
+    rest = chain([] if line is None else [line], lines)
+    return RecordingSource(metadata, reader.observations(rest, findings), findings)
+
+
+class _Reader:
+    """Reads the lines of one file, and checks that they belong together."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._line = 1
+        self._last_ns = self._last_exchange = 0
+        self._exchanges = set[int]()
+        self._ends: dict[int, dict[Side, int]] = {}
+        """For each open exchange: where its bodies end so far."""
+
+    def error(self, key: str | None, problem: str) -> InputError:
+        """Return an error about the current line."""
+        return self._source().error(() if key is None else (key,), problem)
+
+    def _source(self) -> Source:
+        return Source(str(self._path), lambda _: self._line)
+
+    def lines(self) -> Iterator[_AnyLine]:
+        """Decode the lines that are not empty."""
+        try:
+            with self._path.open("rb") as file:
+                for self._line, text in enumerate(iter(lambda: file.readline(MAX_HELD_BYTES + 1), b""), 1):
+                    if len(text) > MAX_HELD_BYTES:
+                        raise self.error(None, f"the line is longer than {MAX_HELD_BYTES >> 20} MiB")
+                    if not text.isspace():
+                        yield self._decode(text)
+        except OSError as error:
+            raise InputError(read_error(self._path, error)) from None
+
+    def _decode(self, text: bytes) -> _AnyLine:
+        try:
+            return _DECODER.decode(text)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            problem = str(error)
+        # Decode the line again, this time for a good error message.
+        try:
+            value = orjson.loads(text)
+        except orjson.JSONDecodeError as error:
+            raise self.error(None, f"invalid JSON: {printable(error.msg)} (column {error.colno})") from None
+        decode(value, _ANY_LINE, self._source())
+        raise self.error(None, printable(problem))
+
+    def observations(self, lines: Iterable[_AnyLine], findings: list[Finding]) -> Iterator[Observation]:
+        """Return the observations, and add the findings to `findings`."""
+        for line in lines:
+            if isinstance(line, _FindingLine):
+                findings.append(self._read_finding(line))
+            elif isinstance(line, _RecordingLine | _CaptureLine):
+                raise self.error("kind", "lines of kind recording and capture must come first")
+            else:
+                self._check_order(line)
+                yield self._observe(line)
+
+    def _check_order(self, line: _ObservationLine) -> None:
+        if line.time_ns <= self._last_ns:
+            raise self.error("time_ns", f"expected more than {self._last_ns}, the time of the line before")
+        self._last_ns = line.time_ns
+        if not isinstance(line, _RequestLine):
+            if line.exchange not in self._ends:
+                raise self.error("exchange", f"exchange {line.exchange} has no request before this line, or has ended")
+            return
+        if line.exchange <= self._last_exchange:
+            raise self.error("exchange", f"expected more than {self._last_exchange}, the number of the request before")
+        self._last_exchange = line.exchange
+        self._exchanges.add(line.exchange)
+        self._ends[line.exchange] = dict.fromkeys(Side, 0)
+
+    def _observe(self, line: _ObservationLine) -> Observation:
+        match line:
+            case _ChunkLine():
+                return self._observe_chunk(line)
+            case _RequestLine():
+                self._check_headers(line.headers)
+                return RequestStarted(**msgspec.structs.asdict(line))
+            case _RequestEndedLine():
+                return RequestEnded(line.exchange, line.time_ns)
+            case _ResponseLine():
+                self._check_headers(line.headers)
+                return ResponseStarted(**msgspec.structs.asdict(line))
+            case _LostLine():
+                start = self._advance(line, line.count)
+                return BytesLost(line.exchange, line.time_ns, line.side, start, line.count, line.why)
+            case _EndedLine():
+                del self._ends[line.exchange]
+                return ExchangeEnded(line.exchange, line.time_ns, line.ending, line.detail)
+
+    def _observe_chunk(self, line: _ChunkLine) -> BytesArrived:
+        if isinstance(line.text, str) and line.base64 is UNSET:
+            data = line.text.encode()
+        elif isinstance(line.base64, bytes) and line.text is UNSET:
+            data = line.base64
+        else:
+            raise self.error(None, "a chunk needs either text or base64")
+        start = self._advance(line, len(data))
+        return BytesArrived(line.exchange, line.side, start, data, (start + len(data),), (line.time_ns,))
+
+    def _advance(self, line: _ChunkLine | _LostLine, count: int) -> int:
+        """Return where the bytes of a line begin in their body."""
+        ends = self._ends[line.exchange]
+        end = ends[line.side]
+        start = end if isinstance(line.start, UnsetType) else line.start
+        if start < end:
+            raise self.error("start", f"expected at least {end}, where the bytes before end")
+        ends[line.side] = start + count
+        return start
+
+    def _check_headers(self, headers: Headers) -> None:
+        if any(ord(character) > 255 for pair in headers for part in pair for character in part):
+            raise self.error("headers", "each character stands for one byte, so none can be above U+00FF")
+
+    def _read_finding(self, line: _FindingLine) -> Finding:
+        if line.exchange not in self._exchanges:
+            raise self.error("exchange", f"exchange {line.exchange} has no request before this line")
+        return Finding(**msgspec.structs.asdict(line))
+
+
+def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
+    """Return the lines for a recording, or for some of its exchanges."""
     chosen = None if exchanges is None else {exchange.number for exchange in exchanges}
     info = recording.info
-    yield _line(
-        kind=KIND,
-        format=VERSION,
-        upstream=info.upstream,
-        started=info.started.isoformat().replace("+00:00", "Z"),
-        started_unix_ns=info.started_unix_ns,
-        redacted=info.redacted,
+    yield _encode(
+        _RecordingLine(
+            format=VERSION,
+            upstream=info.upstream,
+            started=info.started.isoformat().replace("+00:00", "Z"),
+            started_unix_ns=info.started_unix_ns,
+            redacted=info.redacted,
+        )
     )
-    for run in recording.captures():
-        yield _line(kind="capture", tool=run.tool, began_ns=run.began_ns, ended_ns=run.ended_ns)
+    for capture in recording.captures():
+        yield _encode(_CaptureLine(tool=capture.tool, began_ns=capture.began_ns, ended_ns=capture.ended_ns))
     for seen in recording.observations():
         if chosen is None or seen.exchange in chosen:
-            yield from _chunks(seen) if isinstance(seen, BytesArrived) else (_line(**_said(seen)),)
+            yield from map(_encode, _lines_of(seen))
     for finding in recording.findings():
         if chosen is None or finding.exchange in chosen:
-            yield _line(kind="finding", exchange=finding.exchange, **{name: getattr(finding, name) for name in FINDING})
+            yield _encode(_FindingLine(**_fields(finding)))
 
 
-def _line(**fields: Any) -> bytes:
-    return _escaped(orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE))
+def _encode(line: _AnyLine) -> bytes:
+    text = _ENCODER.encode(line) + b"\n"
+    return text if text.isascii() else escape_json(text.decode()).encode()
 
 
-def _chunks(run: BytesArrived) -> Iterator[bytes]:
+def _lines_of(seen: Observation) -> Iterator[_ObservationLine]:
+    match seen:
+        case BytesArrived():
+            yield from _chunk_lines(seen)
+        case RequestStarted():
+            yield _RequestLine(**_fields(seen))
+        case RequestEnded():
+            yield _RequestEndedLine(**_fields(seen))
+        case ResponseStarted():
+            yield _ResponseLine(**_fields(seen))
+        case BytesLost():
+            yield _LostLine(**_fields(seen))
+        case ExchangeEnded():
+            yield _EndedLine(**_fields(seen))
+
+
+def _chunk_lines(run: BytesArrived) -> Iterator[_ChunkLine]:
     start = run.start
     for time_ns, data in run.chunks():
-        line = {"kind": "chunk", "exchange": run.exchange, "time_ns": time_ns, "side": run.side, "start": start}
-        yield _escaped(orjson.dumps(line | content(data), option=orjson.OPT_APPEND_NEWLINE))
+        line = _ChunkLine(exchange=run.exchange, time_ns=time_ns, side=run.side, start=start)
+        try:
+            line.text = data.decode()
+        except UnicodeDecodeError:
+            line.base64 = data
+        yield line
         start += len(data)
 
 
-def _escaped(line: bytes) -> bytes:
-    return line if line.isascii() else escape_json(line.decode()).encode()
+def _fields(record: Observation | Finding) -> dict[str, Any]:
+    return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-def content(data: bytes) -> dict[str, str]:
-    """Bytes as `text`, or as `base64` where they are no UTF-8."""
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": b64encode(data).decode()}
-
-
-def _said(seen: Observation) -> dict[str, Any]:
-    where = {"exchange": seen.exchange, "time_ns": seen.time_ns}
-    match seen:
-        case RequestStarted():
-            return {"kind": "request", **where, **_fields(seen, *REQUEST)}
-        case RequestEnded():
-            return {"kind": "request-ended", **where}
-        case ResponseStarted():
-            return {"kind": "response", **where, **_fields(seen, *RESPONSE)}
-        case BytesLost():
-            return {"kind": "lost", **where, **_fields(seen, "side", "start", "count", "why")}
-        case ExchangeEnded():
-            return {"kind": "ended", **where, **_fields(seen, "ending", "detail")}
-    raise AssertionError(seen)
-
-
-REQUEST = ("client", "method", "scheme", "authority", "target", "http_version", "headers")
-FINDING = ("event", "code", "severity", "side", "sequence", "byte_offset", "time_ns", "message")
-RESPONSE = ("status", "reason", "http_version", "headers")
-
-
-def _fields(seen: Observation, *names: str) -> dict[str, Any]:
-    return {name: getattr(seen, name) for name in names}
-
-
-READER = FormatReader(begins, read)
-WRITER = FormatWriter(lines)
+READER = FormatReader(matches, read)
+WRITER = FormatWriter(write)
