@@ -27,7 +27,7 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording, sql_views
 from wiretape.rules import Finding, Party, Severity
 
-WORDS = tomllib.loads(files("wiretape_inspect.datasette").joinpath("words.toml").read_text(encoding="utf-8"))
+WORDS = tomllib.loads(files("wiretape_inspect.datasette").joinpath("descriptions.toml").read_text(encoding="utf-8"))
 QUERIES = {query["name"]: query for query in WORDS["queries"]}
 HOSTILE = "<script>alert('x')</script><b>bold</b>"
 STREAM = "/v1/sessions/s1/events/stream"
@@ -114,7 +114,7 @@ def test_every_table_view_and_column_is_described_and_nothing_else() -> None:
 def test_every_table_and_view_opens_with_what_its_rows_and_columns_are(site: Site) -> None:
     for name, said in WORDS["tables"].items():
         page = html.unescape(site.page(f"/run/{name}"))
-        assert said["is"] in page, name
+        assert said["description"] in page, name
         assert all(meaning in page for meaning in said.get("columns", {}).values()), name
 
 
@@ -270,7 +270,7 @@ def test_a_name_that_datasette_cannot_take_is_refused_before_anything_is_written
     session.rename(odd)
     result = run("datasette", odd)
     assert (result.exit_code, result.stderr.count("\n")) == (2, 1)
-    assert "is no UTF-8" in result.stderr
+    assert "is not UTF-8" in result.stderr
     assert [path.name for path in odd.parent.iterdir()] == [odd.name]
 
 

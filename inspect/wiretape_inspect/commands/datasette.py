@@ -1,4 +1,4 @@
-"""`wiretape datasette`: what datasette needs to know about a recording."""
+"""`wiretape datasette`: describe a recording to datasette."""
 
 import shlex
 from pathlib import Path
@@ -10,10 +10,10 @@ from wiretape.files import PATH
 from wiretape.recording import is_sqlite_file, open_recording, sql_views
 from wiretape.safe_text import printable
 from wiretape_inspect import terminal_output
-from wiretape_inspect.datasette import documents
+from wiretape_inspect.datasette.datasette_metadata import build_files
 
 _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
-"""How long a query and the counts beside it may take: views over 200,000 events take longer than datasette waits."""
+"""Time limits for queries and facets: views over 200,000 events need more than datasette's defaults."""
 
 
 @click.command()
@@ -24,77 +24,77 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
     "to",
     type=PATH,
     metavar="FOLDER",
-    help="Write the two files to this folder.  [default: where FILE is]",
+    help="Folder for the two files.  [default: the folder of FILE]",
 )
 @click.option("--force", is_flag=True, help="Replace the two files if they exist.")
-@click.option("--update-views", is_flag=True, help="First put today's views into FILE. Nothing else in it is changed.")
+@click.option("--update-views", is_flag=True, help="First update the views in FILE to this version.")
 def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -> None:
-    """Tell datasette what stands in recording FILE: labels, facets, descriptions and ready-made queries.
+    """Describe recording FILE to datasette: labels, facets, descriptions and ready-made queries.
 
-    Writes NAME.metadata.json and NAME.datasette.yaml, and says with which command datasette opens the recording.
-    FILE is not changed, unless --update-views says so.
+    Writes NAME.metadata.json and NAME.datasette.yaml, and prints the command that opens the recording in datasette.
+    FILE is not changed unless --update-views is given.
 
     \b
     Examples:
         wiretape datasette run.db
         datasette run.db --metadata run.metadata.json
     """
-    _must_be_sqlite(file)
-    _must_have_a_name(file)
+    _check_is_sqlite(file)
+    _check_name(file)
     if update_views:
-        _update(file)
+        _update_views(file)
     missing = sql_views.find_outdated(file)
-    there = sql_views.read_columns(file)
+    columns = sql_views.read_columns(file)
     with open_recording(file) as recording:
-        made = documents(file.stem, recording.info, there, missing)
+        built = build_files(file.stem, recording.info, columns, missing)
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
     for path in (metadata, config):
         terminal_output.check(path, force=force, recording=file)
-    for path, text in ((metadata, made.metadata), (config, made.config)):
+    for path, text in ((metadata, built.metadata), (config, built.config)):
         with terminal_output.opened(path, force=force, recording=file) as out:
             out.write(text)
     if missing:
-        click.echo(_without(file, missing), err=True)
-    _say(file, metadata, config)
+        click.echo(_outdated_warning(file, missing), err=True)
+    _print_commands(file, metadata, config)
 
 
-def _must_be_sqlite(file: Path) -> None:
-    """Recordings of other forms can be opened by wiretape, and by datasette not."""
+def _check_is_sqlite(file: Path) -> None:
+    """Refuse recordings in other formats, which wiretape can open and datasette cannot."""
     open_recording(file).close()
     if not is_sqlite_file(file):
         raise InputError(
-            f"{printable(str(file))} is no SQLite file, and datasette opens no other: "
-            "`wiretape import` makes a recording of it."
+            f"{printable(str(file))} is not a SQLite file, which datasette needs: "
+            "convert it to a recording with `wiretape import`."
         )
 
 
-def _must_have_a_name(file: Path) -> None:
-    """Both files name the database as datasette does, after the recording, and hold nothing but UTF-8."""
+def _check_name(file: Path) -> None:
+    """Refuse names that are not UTF-8: both files contain the name of the database, which is that of the recording."""
     try:
         file.stem.encode()
     except UnicodeEncodeError:
         raise InputError(
-            f"The name {printable(file.name)} is no UTF-8, and datasette takes no other: give the recording another."
+            f"The name {printable(file.name)} is not UTF-8, which datasette needs: rename the recording."
         ) from None
 
 
-def _update(file: Path) -> None:
+def _update_views(file: Path) -> None:
     if names := sql_views.update_views(file):
-        click.echo(f"{printable(str(file))} has now the views of this version: {', '.join(names)}.")
+        click.echo(f"{printable(str(file))} now has the views of this version: {', '.join(names)}.")
 
 
-def _without(file: Path, missing: tuple[str, ...]) -> str:
+def _outdated_warning(file: Path, missing: tuple[str, ...]) -> str:
     return (
-        f"{printable(str(file))} was made by another version and lacks what these views have today: "
-        f"{', '.join(missing)}. --update-views puts them into it."
+        f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
+        f"{', '.join(missing)}. Add them with --update-views."
     )
 
 
-def _say(file: Path, metadata: Path, config: Path) -> None:
+def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     opens = ["datasette", str(file), "--metadata", str(metadata)]
     limits = [word for name, most in _LIMITS.items() for word in ("--setting", name, str(most))]
-    click.echo("datasette before 1.0 opens the recording with")
+    click.echo("Open the recording in datasette before 1.0 with")
     click.echo(f"    {printable(shlex.join([*opens, *limits]))}")
-    click.echo("and 1.0 and later with")
+    click.echo("and in 1.0 and later with")
     click.echo(f"    {printable(shlex.join([*opens, '--config', str(config), *limits]))}")

@@ -1,4 +1,4 @@
-"""`wiretape merge`: several proxies' recordings as one."""
+"""`wiretape merge`: merge the recordings of several proxies."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -13,10 +13,11 @@ from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect import atomic_output
-from wiretape_inspect.merging import Joined, conflicts, joined
+from wiretape_inspect.merge.merge_conflicts import find_conflicts
+from wiretape_inspect.merge.merged_recording import MergedRecording, merge_recordings
 
-_TOLD = 20
-"""How many conflicts are told one by one."""
+_MAX_PRINTED = 20
+"""How many conflicts are printed."""
 
 
 @click.command()
@@ -24,46 +25,46 @@ _TOLD = 20
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The merged recording.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
-    """Make one recording of several, in the order of the clock on the wall.
+    """Merge several recordings into one, in wall-clock order.
 
-    Exchanges get new numbers, which are told. So is what does not go together: clocks that contradict each other,
-    differing upstreams, traffic that two proxies recorded, recordings that were never closed. The rules are asked
-    anew, about all of it.
+    Exchanges are renumbered, and the new numbers are printed. Conflicts are reported too: contradictory clocks,
+    different upstreams, traffic that two proxies recorded, recordings that were never closed. The rules are run
+    again on the merged recording.
 
     \b
     Example:
         wiretape merge eu.db us.db --output both.db
     """
     if len(files) < 2:
-        raise click.UsageError("Give two recordings or more.")
+        raise click.UsageError("Give at least two recordings.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
-        raise click.UsageError("One recording is given twice.")
+        raise click.UsageError("The same recording is given twice.")
     atomic_output.check(to, files, force=force)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
-        together = joined(recordings)
-        told = list(conflicts(together))
-        atomic_output.place(RecordingSource(together.head(), together.observations()), to)
-        with open_recording(to) as made:
-            told += _findings(together, made)
-            _say(together, made, to)
-    for sentence in told[:_TOLD]:
+        merged = merge_recordings(recordings)
+        conflicts = list(find_conflicts(merged))
+        atomic_output.place(RecordingSource(merged.metadata(), merged.observations()), to)
+        with open_recording(to) as written:
+            conflicts += _finding_changes(merged, written)
+            _print_summary(merged, written, to)
+    for sentence in conflicts[:_MAX_PRINTED]:
         click.echo(printable(sentence), err=True)
-    if len(told) > _TOLD:
-        click.echo(f"… and {len(told) - _TOLD} more conflicts.", err=True)
+    if len(conflicts) > _MAX_PRINTED:
+        click.echo(f"… and {len(conflicts) - _MAX_PRINTED} more conflicts.", err=True)
 
 
-def _say(together: Joined, made: Recording, to: Path) -> None:
-    total = sum(map(len, together.numbers))
-    found = sum(1 for _ in made.findings())
+def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:
+    total = sum(map(len, merged.numbers))
+    found = sum(1 for _ in written.findings())
     click.echo(f"{printable(str(to))}: {count_of(total, 'exchange')}, {count_of(found, 'finding')}.")
-    for recording, numbers in zip(together.recordings, together.numbers, strict=True):
-        pairs = ", ".join(_runs(numbers)) or "no exchange"
+    for recording, numbers in zip(merged.recordings, merged.numbers, strict=True):
+        pairs = ", ".join(_number_ranges(numbers)) or "no exchange"
         click.echo(f"  {printable(str(recording.path))}: {pairs}")
 
 
-def _runs(numbers: dict[int, int]) -> Iterator[str]:
-    """Old and new numbers, those that follow each other together: `1-3 → 4-6`."""
+def _number_ranges(numbers: dict[int, int]) -> Iterator[str]:
+    """Old and new numbers as ranges: `1-3 → 4-6`."""
     runs: list[tuple[int, int, int]] = []
     for old, new in sorted(numbers.items()):
         if runs and (old, new) == (runs[-1][0] + runs[-1][2], runs[-1][1] + runs[-1][2]):
@@ -74,23 +75,23 @@ def _runs(numbers: dict[int, int]) -> Iterator[str]:
         yield f"{old} → {new}" if length == 1 else f"{old}-{old + length - 1} → {new}-{new + length - 1}"
 
 
-def _findings(together: Joined, made: Recording) -> Iterator[str]:
-    """What the live findings of the parts and those of the whole do not share."""
+def _finding_changes(merged: MergedRecording, written: Recording) -> Iterator[str]:
+    """The findings that only the parts or only the whole have."""
     before = Counter(
         key
-        for recording, numbers in zip(together.recordings, together.numbers, strict=True)
+        for recording, numbers in zip(merged.recordings, merged.numbers, strict=True)
         for key in _keys(recording, numbers)
     )
-    after = Counter(_keys(made, None))
+    after = Counter(_keys(written, None))
     gone, new = (before - after).total(), (after - before).total()
     if gone:
-        yield f"{count_of(gone, 'live finding')} of the recordings alone did not come up in the whole."
+        yield f"Only in the separate recordings: {count_of(gone, 'live finding')}."
     if new:
-        yield f"{count_of(new, 'finding')} came up only in the whole."
+        yield f"Only in the merged recording: {count_of(new, 'finding')}."
 
 
 def _keys(recording: Recording, numbers: dict[int, int] | None) -> Iterable[tuple[object, ...]]:
-    """What tells findings apart: rule, exchange, event."""
+    """What identifies a finding: rule, exchange, event."""
     for finding in recording.findings():
         number = finding.exchange
         yield finding.code, number if numbers is None else numbers.get(number), finding.event

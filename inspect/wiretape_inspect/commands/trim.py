@@ -1,4 +1,4 @@
-"""`wiretape trim`: the part of a recording that matters, without what was forgotten."""
+"""`wiretape trim`: cut a recording down, or redact it."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from wiretape.safe_text import printable
 from wiretape_inspect import atomic_output
 from wiretape_inspect.commands.duration_option import time_like
 from wiretape_inspect.humanize import amount
-from wiretape_inspect.merging.joining import closed_captures
-from wiretape_inspect.trimming.choice import Choice, Observe, observed
-from wiretape_inspect.trimming.redaction import Redaction
-from wiretape_inspect.trimming.search import Smallest, smallest
-from wiretape_inspect.trimming.secrets import Secrets
+from wiretape_inspect.merge.merged_recording import closed_captures
+from wiretape_inspect.trim.minimize import MinimalRecording, minimize
+from wiretape_inspect.trim.recording_part import ObservationReader, RecordingPart, read_part
+from wiretape_inspect.trim.recording_redaction import RecordingRedaction
+from wiretape_inspect.trim.redaction_targets import RedactionTargets
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
-    """How the codes of some rules begin."""
+    """A prefix of rule codes."""
     if given is None:
         return None
     try:
@@ -34,19 +34,24 @@ def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | N
     return given.strip().upper() or EVERY
 
 
-def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> Secrets:
-    return Secrets.of(given)
+def _targets(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> RedactionTargets:
+    return RedactionTargets.of(given)
 
 
 @click.command()
 @click.argument("file", type=PATH)
-@click.option("--session", metavar="ID", help="Only the exchanges of this session.")
-@click.option("--exchange", "numbers", type=int, multiple=True, metavar="N", help="Only this exchange. Repeatable.")
+@click.option("--session", metavar="ID", help="Keep only the exchanges of this session.")
 @click.option(
-    "--since", callback=time_like("90s"), metavar="TIME", help="Only exchanges that still went on then: 90s, 2min."
+    "--exchange", "numbers", type=int, multiple=True, metavar="N", help="Keep only this exchange. Repeatable."
 )
 @click.option(
-    "--until", callback=time_like("90s"), metavar="TIME", help="Only what came until then; what goes on is left open."
+    "--since",
+    callback=time_like("90s"),
+    metavar="TIME",
+    help="Keep only exchanges in progress at this time or later, e.g. 90s.",
+)
+@click.option(
+    "--until", callback=time_like("90s"), metavar="TIME", help="Keep only what arrived up to this time, e.g. 2min."
 )
 @click.option(
     "--to-first-finding",
@@ -55,15 +60,15 @@ def _secrets(_context: click.Context, _parameter: click.Parameter, given: Sequen
     is_flag=False,
     flag_value="",
     metavar="[CODE]",
-    help="Only what the first finding needs, of all rules, or of those whose codes begin with CODE.",
+    help="Keep only what the first finding (of CODE) needs.",
 )
 @click.option(
     "--redact",
-    "secrets",
+    "targets",
     multiple=True,
-    callback=_secrets,
+    callback=_targets,
     metavar="WHAT",
-    help="Take out header:NAME, json:$.path or text:LITERAL. Repeatable.",
+    help="Redact header:NAME, json:$.path or text:LITERAL. Repeatable.",
 )
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
@@ -75,16 +80,17 @@ def trim(
     since: int | None,
     until: int | None,
     prefix: str | None,
-    secrets: Secrets,
+    targets: RedactionTargets,
     to: Path,
     force: bool,
 ) -> None:
-    """Make a smaller recording of FILE, which is left as it is.
+    """Make a smaller recording from FILE, which is not changed.
 
-    What is kept keeps its bytes, its times and its numbers. TIME is counted from the beginning of the recording.
+    Whatever is kept retains its bytes, times and numbers. TIME counts from the start of the recording. Exchanges that
+    are still in progress at --until are left open.
 
-    With --to-first-finding, exchanges are left out and then frames of event streams, for as long as the rules still
-    find the same: the smallest recording to hand on.
+    With --to-first-finding, exchanges and then frames of event streams are removed as long as the rules still report
+    the same finding, to get the smallest recording to pass on.
 
     \b
     Examples:
@@ -92,26 +98,26 @@ def trim(
         wiretape trim run.db --to-first-finding SEQ --output seq.db
         wiretape trim run.db --redact header:X-Tenant --redact 'json:$..password' --output clean.db
     """
-    choice = Choice(session, numbers, since, until)
-    if choice == Choice() and prefix is None and not secrets:
+    part = RecordingPart(session, numbers, since, until)
+    if part == RecordingPart() and prefix is None and not targets:
         raise click.UsageError(
-            "Say what to keep (--session, --exchange, --since, --until, --to-first-finding) or take out (--redact)."
+            "Select what to keep (--session, --exchange, --since, --until, --to-first-finding) or what to --redact."
         )
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until.")
     atomic_output.check(to, [file], force=force)
     with open_recording(file) as recording:
-        kept = _kept(recording, choice, secrets)
-        fewest = None if prefix is None else smallest(kept.observe, prefix)
-        observations = kept.observe() if fewest is None else iter(fewest.observations)
-        # What the user is told of the finding is seen in the recording that was made, before it is put in its place.
-        shown: list[str] = []
+        kept = _select(recording, part, targets)
+        minimal = None if prefix is None else minimize(kept.read, prefix)
+        observations = kept.read() if minimal is None else iter(minimal.observations)
+        # The summary comes from the new recording, before it is moved into place.
+        summary: list[str] = []
         atomic_output.place(
-            RecordingSource(kept.head, observations), to, lambda made: shown.extend(_look(made, fewest))
+            RecordingSource(kept.head, observations), to, lambda written: summary.extend(_summarize(written, minimal))
         )
-    if missed := kept.missed():
-        click.echo(f"Nothing was found, and so nothing redacted, of {', '.join(missed)}.", err=True)
-    for sentence in (*kept.told, *shown):
+    if not_found := kept.not_found():
+        click.echo(f"Not found, and therefore not redacted: {', '.join(not_found)}.", err=True)
+    for sentence in (*kept.summary, *summary):
         click.echo(sentence)
     click.echo(_sizes(file, to))
 
@@ -119,44 +125,49 @@ def trim(
 @dataclass(frozen=True, slots=True)
 class _Kept:
     head: RecordingMetadata
-    observe: Observe
-    told: Sequence[str] = ()
-    missed: Callable[[], Sequence[str]] = tuple
-    """What was to be redacted and was not found, once all is read."""
+    read: ObservationReader
+    summary: Sequence[str] = ()
+    not_found: Callable[[], Sequence[str]] = tuple
+    """The redaction targets that were not found; complete once everything is read."""
 
 
-def _kept(recording: Recording, choice: Choice, secrets: Secrets) -> _Kept:
-    """What the choice leaves, without the secrets."""
-    numbers = choice.exchanges(recording)
+def _select(recording: Recording, part: RecordingPart, targets: RedactionTargets) -> _Kept:
+    """The selected part, redacted."""
+    numbers = part.select_exchanges(recording)
     info = recording.info
     captures = closed_captures(recording)
-    if not secrets:
+    if not targets:
         head = RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted)
-        return _Kept(head, lambda: observed(recording, numbers, choice.until_ns))
-    redaction = Redaction.of(recording, (each for each in recording.exchanges() if each.number in numbers), secrets)
-    upstream, _ = redaction.literals.words(info.upstream)
+        return _Kept(head, lambda: read_part(recording, numbers, part.until_ns))
+    redaction = RecordingRedaction.of(
+        recording, (each for each in recording.exchanges() if each.number in numbers), targets
+    )
+    upstream, _ = redaction.literals.mask_message(info.upstream)
 
-    def observe() -> Iterator[Observation]:
-        return redaction.applied(observed(recording, numbers, choice.until_ns))
+    def read() -> Iterator[Observation]:
+        return redaction.apply(read_part(recording, numbers, part.until_ns))
 
     head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
-    return _Kept(head, observe, list(redaction.told()), lambda: list(redaction.missed()))
+    return _Kept(head, read, list(redaction.summary()), lambda: list(redaction.not_found()))
 
 
-def _look(made: Recording, fewest: Smallest | None) -> Iterator[str]:
-    """What there is to say of the recording that was made.  Raises InputError where it does not show the finding."""
-    exchanges = sum(1 for _ in made.exchanges())
-    found = sum(1 for _ in made.findings())
-    if fewest is not None:
-        now = fewest.shown_in(made.observations())
+def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator[str]:
+    """Describe the new recording.  Raises InputError if it does not show the finding."""
+    exchanges = sum(1 for _ in written.exchanges())
+    found = sum(1 for _ in written.findings())
+    if minimal is not None:
+        now = minimal.find_in(written.observations())
         if now is None:
-            raise InputError("The finding does not come up in what would be kept: nothing was written.")
+            raise InputError("The finding does not occur in the part that would be kept; nothing was written.")
         yield finding_line(now.severity, now.code, now.exchange, now.event, now.message)
-        was = fewest.finding.event
+        was = minimal.finding.event
         if was != now.event:
-            yield f"It is about event {now.event} here, which is event {was} of the whole recording."
-        left_out = [count_of(fewest.exchanges, "exchange"), f"{count_of(fewest.frames, 'frame')} of streams"]
-        yield f"Left out: {' and '.join(left_out)}. Streams are kept as if what is left out had never been sent."
+            yield f"Event {now.event} is event {was} of the original recording."
+        removed = [
+            count_of(minimal.removed_exchanges, "exchange"),
+            f"{count_of(minimal.removed_frames, 'frame')} of streams",
+        ]
+        yield f"Removed: {' and '.join(removed)}. The streams look as if the removed frames had never been sent."
     yield f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."
 
 

@@ -15,8 +15,8 @@ from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
 from wiretape_inspect.atomic_output import place
-from wiretape_inspect.trimming.bodies import Found, Span, overwritten
-from wiretape_inspect.trimming.streams import apart
+from wiretape_inspect.trim.body_redaction import BodyRedaction, Replacement, overwrite
+from wiretape_inspect.trim.stream_pieces import split_streams
 
 TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "REC001"]
 
@@ -62,7 +62,7 @@ def test_what_comes_behind_the_finding_counts_as_left_out(run, tape, message, tm
 
     result = run("trim", tape.close(), "--to-first-finding", "SEQ004", "-o", tmp_path / "some.db")
 
-    assert "\nLeft out: 1 exchange and 2 frames of streams." in result.output
+    assert "\nRemoved: 1 exchange and 2 frames of streams." in result.output
 
 
 @given(st.integers(0, 2**32), st.data())
@@ -176,7 +176,7 @@ def test_a_compressed_body_with_a_secret_is_kept_decoded_and_that_is_said(run, t
 
     result = redacted(run, whole, clean, f"text:{SECRET}")
 
-    assert "The response body of exchange 2 was compressed: it is kept decoded" in result.output
+    assert "The response body of exchange 2 was compressed: it is stored decoded" in result.output
     with open_recording(clean) as recording:
         exchange = recording.exchange(2)
         body = b"".join(run.data for run in recording.body(2, Side.RESPONSE))
@@ -191,7 +191,7 @@ def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tm
 
     result = redacted(run, tape.close(), tmp_path / "clean.db", "text:a secret")
 
-    assert "The response body of exchange 1 cannot be decoded, and so not looked into" in result.output
+    assert "The response body of exchange 1 cannot be decoded and searched" in result.output
     assert "kept decoded" not in result.output
     with open_recording(tmp_path / "clean.db") as recording:
         assert recording.exchange(1).lost_bytes == 17
@@ -206,11 +206,11 @@ def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tm
 def test_all_of_every_span_is_overwritten_wherever_chunks_end(places, cuts):
     """Also where spans overlap, and a long one begins many runs before."""
     data = bytes(range(100, 140))
-    spans = sorted(Span(start, b"*" * min(length, 40 - start)) for start, length in places)
-    body = Found(spans, longest=max((len(span.text) for span in spans), default=0))
+    spans = sorted(Replacement(start, b"*" * min(length, 40 - start)) for start, length in places)
+    body = BodyRedaction(spans, longest=max((len(span.text) for span in spans), default=0))
     made = b""
     for start, end in pairwise([0, *cuts, 40]):
-        made += overwritten(BytesArrived(1, Side.RESPONSE, start, data[start:end], (end,), (1,)), body).data
+        made += overwrite(BytesArrived(1, Side.RESPONSE, start, data[start:end], (end,), (1,)), body).data
 
     hidden = {at for span in spans for at in range(span.start, span.end)}
     assert made == bytes(ord("*") if at in hidden else byte for at, byte in enumerate(data))
@@ -235,7 +235,7 @@ def test_what_is_nowhere_to_be_redacted_is_said(run, tape, message, tmp_path):
     result = redacted(run, whole, tmp_path / "clean.db", *gone, *missed)
 
     assert result.exit_code == 0
-    assert result.stderr == "Nothing was found, and so nothing redacted, of header:x-tenat, json:$.tokn, text:ses….\n"
+    assert result.stderr == "Not found, and therefore not redacted: header:x-tenat, json:$.tokn, text:ses….\n"
 
 
 def test_what_was_replaced_already_stays_with_its_scheme(run, tape, message, tmp_path):
@@ -261,17 +261,17 @@ def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "Say what to keep (--session, --exchange, --since, "),
+        ([], "Select what to keep (--session, --exchange, --since, "),
         (["--session", "s9"], "There is no session s9"),
         (["--exchange", 9], "has no exchange 9"),
         (["--until", "1"], "is no time: write one with its unit, like 90s."),
         (["--since", "2s", "--until", "1s"], "--since is later"),
-        (["--since", "9h"], "No exchange of the recording is left"),
+        (["--since", "9h"], "No exchange is left"),
         (["--to-first-finding", "SQE"], "No rule's code begins with 'SQE'; did you mean SEQ?"),
         (["--to-first-finding", "NOPE"], "; the families are AUTH, BUSY, "),
-        (["--to-first-finding", "RATE"], "There is no finding of RATE"),
-        (["--redact", "secret"], "--redact takes header:NAME"),
-        (["--redact", "text:abc"], "fewer than 4 characters"),
+        (["--to-first-finding", "RATE"], "has no finding of RATE"),
+        (["--redact", "secret"], "Invalid --redact value: expected header:NAME"),
+        (["--redact", "text:abc"], "at least 4 characters"),
         (["--redact", "json:a"], "Invalid JSON path"),
     ],
 )
@@ -318,9 +318,9 @@ def test_streams_taken_apart_and_put_together_again_are_the_same(parts, seed):
         seen = parts.buried(parts.vector("REC001"), parts.conversation(seed, 15), 5)
         whole = parts.stored(seen, Path(folder, "whole.db"))
         observations = parts.read(whole)
-    taken = apart(observations)
+    taken = split_streams(observations)
 
-    assert taken.together(taken.pieces) == observations
+    assert taken.join(taken.pieces) == observations
     assert len(taken.pieces) > 5
 
 

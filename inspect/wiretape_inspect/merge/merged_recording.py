@@ -1,4 +1,4 @@
-"""What several recorders saw, in one order: that of the clock on the wall."""
+"""Merge the observations of several recordings in wall-clock order."""
 
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,61 +8,61 @@ from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Capture, Recording, RecordingMetadata
 
 Timed = tuple[int, int, Observation]
-"""When (ns since the first recording began), in which of the recordings, and what."""
+"""Time (ns since the first recording began), index of the recording, observation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Joined:
-    """Recordings on their way into one."""
+class MergedRecording:
+    """Several recordings, read as one."""
 
     recordings: Sequence[Recording]
     shifts: Sequence[int]
-    """For each, how long after the first of them it began, in ns by the clock on the wall."""
+    """For each, how long after the first it began (ns, wall clock)."""
     numbers: Sequence[dict[int, int]]
     """For each, the new number of each of its exchanges."""
 
-    def head(self) -> RecordingMetadata:
-        """What is known of the whole besides what was observed; its upstream is that of the first to begin."""
+    def metadata(self) -> RecordingMetadata:
+        """The metadata of the whole; its upstream is that of the recording that began first."""
         first = self.recordings[self.shifts.index(0)].info
         return RecordingMetadata(first.upstream, first.started_unix_ns, self._captures(), self._redacted())
 
     def observations(self) -> Iterator[Observation]:
-        """Everything, in order of time; what fell on one nanosecond is pushed apart.  Streams."""
+        """All observations in order of time; equal times are pushed apart by a nanosecond."""
         last_ns = 0
         merged = heapq.merge(*map(self._timed, range(len(self.recordings))), key=lambda timed: timed[:2])
         for time_ns, which, seen in merged:
             last_ns = max(time_ns, last_ns + 1)
-            yield _moved(seen, self.numbers[which][seen.exchange], last_ns)
+            yield _renumbered(seen, self.numbers[which][seen.exchange], last_ns)
 
     def _timed(self, which: int) -> Iterator[Timed]:
         shift = self.shifts[which]
         for seen in self.recordings[which].observations():
-            for each in _singles(seen):
+            for each in _split_chunks(seen):
                 yield each.time_ns + shift, which, each
 
     def _captures(self) -> tuple[Capture, ...]:
-        """The runs of all recorders, each once: parts of one recording have the same ones."""
-        runs: dict[Capture, None] = {}
+        """The captures of all recordings, each once: parts of one recording share them."""
+        captures: dict[Capture, None] = {}
         for recording, shift in zip(self.recordings, self.shifts, strict=True):
-            for run in closed_captures(recording):
-                ended_ns = None if run.ended_ns is None else run.ended_ns + shift
-                runs[Capture(run.tool, run.began_ns + shift, ended_ns)] = None
-        made = sorted(runs, key=lambda run: run.began_ns)
-        if made[-1].ended_ns is None:
-            # The last one says whether a recording is closed, and this one is.
-            made[-1] = replace(made[-1], ended_ns=max(run.ended_ns or run.began_ns for run in made))
-        return tuple(made)
+            for each in closed_captures(recording):
+                ended_ns = None if each.ended_ns is None else each.ended_ns + shift
+                captures[Capture(each.tool, each.began_ns + shift, ended_ns)] = None
+        merged = sorted(captures, key=lambda each: each.began_ns)
+        if merged[-1].ended_ns is None:
+            # A recording is closed if its last capture has ended, and this one is closed.
+            merged[-1] = replace(merged[-1], ended_ns=max(each.ended_ns or each.began_ns for each in merged))
+        return tuple(merged)
 
     def _redacted(self) -> int:
-        """How many secrets were replaced; of parts of one recording, each of which knows all, once."""
-        of_one: dict[int, int] = {}
+        """How many secrets were replaced; parts of one recording all have its total, which counts once."""
+        by_start: dict[int, int] = {}
         for info in (recording.info for recording in self.recordings):
-            of_one[info.started_unix_ns] = max(info.redacted, of_one.get(info.started_unix_ns, 0))
-        return sum(of_one.values())
+            by_start[info.started_unix_ns] = max(info.redacted, by_start.get(info.started_unix_ns, 0))
+        return sum(by_start.values())
 
 
-def joined(recordings: Sequence[Recording]) -> Joined:
-    """Recordings as one.  Exchanges are numbered in the order in which they began."""
+def merge_recordings(recordings: Sequence[Recording]) -> MergedRecording:
+    """Merge recordings.  Exchanges are renumbered in the order in which they began."""
     began = [recording.info.started_unix_ns for recording in recordings]
     shifts = [each - min(began) for each in began]
     starts = [
@@ -73,27 +73,28 @@ def joined(recordings: Sequence[Recording]) -> Joined:
     numbers: list[dict[int, int]] = [{} for _ in recordings]
     for new, (_, which, old) in enumerate(sorted(starts), 1):
         numbers[which][old] = new
-    return Joined(recordings, shifts, numbers)
+    return MergedRecording(recordings, shifts, numbers)
 
 
 def closed_captures(recording: Recording) -> tuple[Capture, ...]:
-    """The runs of recorders that made it; where nobody closed it, the last ends with what was seen last."""
-    runs = recording.captures()
-    if runs[-1].ended_ns is None:
-        runs[-1] = replace(runs[-1], ended_ns=max(runs[-1].began_ns, last_ns(recording.observations())))
-    return tuple(runs)
+    """The captures of a recording; if it was never closed, the last one ends with the last observation."""
+    captures = recording.captures()
+    if captures[-1].ended_ns is None:
+        ended_ns = max(captures[-1].began_ns, last_ns(recording.observations()))
+        captures[-1] = replace(captures[-1], ended_ns=ended_ns)
+    return tuple(captures)
 
 
 def last_ns(observations: Iterable[Observation]) -> int:
-    """When the last of them was seen; 0 where there are none."""
+    """The time of the last observation; 0 if there are none."""
     last = 0
     for seen in observations:
         last = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
     return last
 
 
-def _singles(seen: Observation) -> Iterator[Observation]:
-    """Each chunk of a run on its own."""
+def _split_chunks(seen: Observation) -> Iterator[Observation]:
+    """The chunks of a run, one by one."""
     if not isinstance(seen, BytesArrived):
         yield seen
         return
@@ -103,7 +104,7 @@ def _singles(seen: Observation) -> Iterator[Observation]:
         start += len(data)
 
 
-def _moved(seen: Observation, number: int, time_ns: int) -> Observation:
+def _renumbered(seen: Observation, number: int, time_ns: int) -> Observation:
     if isinstance(seen, BytesArrived):
         return BytesArrived(number, seen.side, seen.start, seen.data, seen.ends, (time_ns,))
     return replace(seen, exchange=number, time_ns=time_ns)

@@ -1,4 +1,4 @@
-"""Event streams taken apart into their frames, and put together again from some of them."""
+"""Split event streams into their frames, and join some of the frames again."""
 
 import sys
 from collections import defaultdict
@@ -10,47 +10,47 @@ from wiretape.frame_reader import StreamReaders
 from wiretape.observations import BytesArrived, BytesLost, Observation, ResponseStarted, Side, header
 
 Part = tuple[int, bytes] | BytesLost
-"""When a chunk came, and what; or what was lost."""
+"""A chunk with its time, or lost bytes."""
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A frame of a stream, in the chunks that it came in, or a loss."""
+class StreamPiece:
+    """A frame of a stream as chunks, or lost bytes."""
 
     exchange: int
-    place: int
-    """Its number among the frames of the stream."""
+    position: int
+    """Its index among the pieces of the stream."""
     parts: tuple[Part, ...]
 
     @property
     def time_ns(self) -> int:
-        """When its first byte came."""
+        """When its first byte arrived."""
         first = self.parts[0]
         return first.time_ns if isinstance(first, BytesLost) else first[0]
 
 
 @dataclass(slots=True)
-class Apart:
-    """What was observed, streams in pieces."""
+class SplitObservations:
+    """Observations with their streams in pieces."""
 
     fixed: list[Observation] = field(default_factory=list)
-    """What is no piece of a stream that can be left out."""
-    pieces: list[Piece] = field(default_factory=list)
-    """In the order in which they began to come."""
+    """Everything except pieces of streams."""
+    pieces: list[StreamPiece] = field(default_factory=list)
+    """In order of time."""
 
-    def together(self, kept: Iterable[Piece]) -> list[Observation]:
+    def join(self, kept: Iterable[StreamPiece]) -> list[Observation]:
         """The observations with some of the pieces, as if the others had never been sent, in order of time."""
         streams: dict[int, list[Part]] = defaultdict(list)
-        for piece in sorted(kept, key=lambda piece: (piece.exchange, piece.place)):
+        for piece in sorted(kept, key=lambda piece: (piece.exchange, piece.position)):
             for part in piece.parts:
                 _append(streams[piece.exchange], part)
         runs = [run for number, parts in streams.items() for run in _runs(number, parts)]
         return sorted([*self.fixed, *runs], key=lambda seen: seen.time_ns)
 
 
-def apart(observations: list[Observation]) -> Apart:
-    """Take streams apart; those that are encoded or have an announced length stay whole."""
-    whole = Apart()
+def split_streams(observations: list[Observation]) -> SplitObservations:
+    """Split streams into pieces; streams with a content encoding or a Content-Length stay split."""
+    split = SplitObservations()
     divisible = _divisible(observations)
     bodies: dict[int, list[Part]] = defaultdict(list)
     cuts: dict[int, list[int]] = defaultdict(list)
@@ -64,28 +64,28 @@ def apart(observations: list[Observation]) -> Apart:
             or seen.side is not Side.RESPONSE
             or seen.exchange not in divisible
         ):
-            whole.fixed.append(seen)
+            split.fixed.append(seen)
         else:
             bodies[seen.exchange] += seen.chunks() if isinstance(seen, BytesArrived) else [seen]
     for number, parts in bodies.items():
-        whole.pieces += _pieces(number, parts, cuts[number])
-    whole.pieces.sort(key=lambda piece: (piece.time_ns, piece.exchange, piece.place))
-    return whole
+        split.pieces += _pieces(number, parts, cuts[number])
+    split.pieces.sort(key=lambda piece: (piece.time_ns, piece.exchange, piece.position))
+    return split
 
 
 def _divisible(observations: Iterable[Observation]) -> Collection[int]:
-    """The exchanges with a stream whose bytes are its frames."""
+    """The exchanges whose stream can be split at its frames."""
     found: set[int] = set()
     for seen in observations:
         if isinstance(seen, ResponseStarted):
-            plain = is_identity(header(seen.headers, "content-encoding"))
-            if plain and header(seen.headers, "content-length") is None:
+            is_plain = is_identity(header(seen.headers, "content-encoding"))
+            if is_plain and header(seen.headers, "content-length") is None:
                 found.add(seen.exchange)
     return found
 
 
 def _append(parts: list[Part], part: Part) -> None:
-    """Add a part to those before it; what came in one chunk stays one."""
+    """Append a part; what arrived in one chunk stays one chunk."""
     before = parts[-1] if parts else None
     if isinstance(part, tuple) and isinstance(before, tuple) and before[0] == part[0]:
         parts[-1] = (part[0], before[1] + part[1])
@@ -93,11 +93,11 @@ def _append(parts: list[Part], part: Part) -> None:
         parts.append(part)
 
 
-def _pieces(number: int, body: list[Part], ends: list[int]) -> list[Piece]:
-    """A body cut at the ends of its frames and around losses; what stands behind the last one is a piece too."""
+def _pieces(number: int, body: list[Part], ends: list[int]) -> list[StreamPiece]:
+    """Cut a body at the ends of its frames and around lost bytes; the rest after the last frame is a piece too."""
     pieces: list[list[Part]] = [[]]
-    at, coming = 0, iter([*ends, sys.maxsize])
-    end = next(coming)
+    at, next_ends = 0, iter([*ends, sys.maxsize])
+    end = next(next_ends)
     for part in body:
         if isinstance(part, BytesLost):
             pieces += [[part], []]
@@ -107,11 +107,11 @@ def _pieces(number: int, body: list[Part], ends: list[int]) -> list[Piece]:
         while at + len(data) >= end:
             pieces[-1].append((time_ns, data[: end - at]))
             pieces.append([])
-            data, at, end = data[end - at :], end, next(coming)
+            data, at, end = data[end - at :], end, next(next_ends)
         if data or not part[1]:
             pieces[-1].append((time_ns, data))
             at += len(data)
-    return [Piece(number, place, tuple(parts)) for place, parts in enumerate(pieces) if parts]
+    return [StreamPiece(number, position, tuple(parts)) for position, parts in enumerate(pieces) if parts]
 
 
 def _runs(number: int, parts: Iterable[Part]) -> Iterable[BytesArrived | BytesLost]:

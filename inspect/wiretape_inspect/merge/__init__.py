@@ -1,0 +1,1 @@
+"""Merge recordings of several proxies into one, in wall-clock order."""

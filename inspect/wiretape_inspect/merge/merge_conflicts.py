@@ -1,0 +1,181 @@
+"""Find conflicts between merged recordings."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from itertools import pairwise
+
+from wiretape.observations import BytesLost, Side, header
+from wiretape.recording import Exchange, Recording
+from wiretape.safe_text import printable
+from wiretape_inspect.humanize import duration
+from wiretape_inspect.merge.merged_recording import MergedRecording
+
+_DATE_PRECISION_NS = 2_000_000_000
+"""`Date` counts seconds, so it only shows clock differences of two seconds and more."""
+_MAX_PROXY_DELAY_NS = 5_000_000_000
+"""A request that passes two proxies reaches both within this time."""
+_DAY_NS = 86_400_000_000_000
+_MAX_DAYS_APART = 365
+"""Recordings further apart suggest a clock that was never set, or a tape without a date."""
+_COMPARED_BYTES = 4096
+"""How many bytes of two bodies are compared."""
+_UNCHANGED_HEADERS = ("user-agent", "last-event-id", "idempotency-key", "content-length")
+"""Request headers that a proxy does not change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _MergedExchange:
+    """An exchange with its merged number and times."""
+
+    which: int
+    exchange: Exchange
+    number: int
+    began_ns: int
+    responded_ns: int | None
+    ended_ns: int | None
+
+
+def find_conflicts(merged: MergedRecording) -> Iterator[str]:
+    """Each conflict as a sentence; contains file names and recorded text that are not escaped."""
+    yield from _unclosed(merged)
+    yield from _upstreams(merged)
+    yield from _years(merged)
+    yield from _fingerprints(merged)
+    yield from _clocks(merged)
+    yield from _same_traffic(merged)
+
+
+def _unclosed(merged: MergedRecording) -> Iterator[str]:
+    for recording in merged.recordings:
+        if recording.info.ended_ns is None:
+            yield f"{recording.path} was never closed: it is still being recorded, or its end is missing."
+
+
+def _years(merged: MergedRecording) -> Iterator[str]:
+    """Probably a tape written by hand, with everything else decades later."""
+    ordered = sorted(merged.recordings, key=lambda recording: recording.info.started_unix_ns)
+    first, last = ordered[0], ordered[-1]
+    days = (last.info.started_unix_ns - first.info.started_unix_ns) // _DAY_NS
+    if days >= _MAX_DAYS_APART:
+        yield (f"{last.path} began {days:,} days after {first.path} (a tape without the key `started` begins in 1970).")
+
+
+def _upstreams(merged: MergedRecording) -> Iterator[str]:
+    upstreams = dict.fromkeys(recording.info.upstream for recording in merged.recordings)
+    if len(upstreams) > 1:
+        kept = merged.metadata().upstream
+        yield f"The recordings have different upstreams ({', '.join(upstreams)}); the merged recording has {kept}."
+
+
+def _fingerprints(merged: MergedRecording) -> Iterator[str]:
+    """Each recording has its own fingerprint key; parts of one recording share it."""
+    redacted = {each.info.started_unix_ns for each in merged.recordings if each.info.redacted}
+    if len(redacted) > 1:
+        yield (
+            "The same credential has a different fingerprint in each recording, so one client may count as "
+            f"{len(redacted)} clients."
+        )
+
+
+def _clocks(merged: MergedRecording) -> Iterator[str]:
+    """The `Date` of a service is a clock that all its recordings share: a response arrives then or a little later."""
+    ahead: dict[str, dict[int, int]] = defaultdict(dict)
+    for which, recording in enumerate(merged.recordings):
+        for authority, least_ns in _ahead_of_service(recording):
+            known = ahead[authority].get(which, least_ns)
+            ahead[authority][which] = min(known, least_ns)
+    for authority, least in ahead.items():
+        for (one, early), (other, late) in pairwise(sorted(least.items(), key=lambda item: item[1])):
+            if late - early >= _DATE_PRECISION_NS:
+                yield (
+                    f"The clocks contradict each other: by the Date of {authority}, the clock of "
+                    f"{_name(merged, other)} is about {duration(late - early)} ahead of that of {_name(merged, one)}."
+                )
+
+
+def _ahead_of_service(recording: Recording) -> Iterator[tuple[str, int]]:
+    """For each response with a `Date`: the service, and how far the recorder's clock was ahead."""
+    for exchange in recording.exchanges():
+        date = header(exchange.response.headers, "date") if exchange.response else None
+        if exchange.response is None or date is None:
+            continue
+        try:
+            date_ns = int(parsedate_to_datetime(date).timestamp()) * 1_000_000_000
+        except (ValueError, OverflowError):
+            continue
+        yield exchange.request.authority, recording.info.started_unix_ns + exchange.response.time_ns - date_ns
+
+
+def _same_traffic(merged: MergedRecording) -> Iterator[str]:
+    """Exchanges that passed both recorders."""
+    groups: dict[tuple[object, ...], list[_MergedExchange]] = defaultdict(list)
+    for each in _merged_exchanges(merged):
+        request, response = each.exchange.request, each.exchange.response
+        same = [header(request.headers, name) for name in _UNCHANGED_HEADERS]
+        groups[(request.method, request.target, response.status if response else None, *same)].append(each)
+    for group in groups.values():
+        for one, other in _close_pairs(sorted(group, key=lambda each: each.began_ns)):
+            if _has_same_bodies(merged, one, other):
+                yield from _duplicate_sentences(merged, one, other)
+
+
+def _merged_exchanges(merged: MergedRecording) -> Iterator[_MergedExchange]:
+    for which, (recording, shift) in enumerate(zip(merged.recordings, merged.shifts, strict=True)):
+        for exchange in recording.exchanges():
+            responded = exchange.response.time_ns + shift if exchange.response else None
+            ended = exchange.ended_ns + shift if exchange.ended_ns is not None else None
+            number = merged.numbers[which][exchange.number]
+            yield _MergedExchange(which, exchange, number, exchange.request.time_ns + shift, responded, ended)
+
+
+def _close_pairs(group: list[_MergedExchange]) -> Iterator[tuple[_MergedExchange, _MergedExchange]]:
+    """Pairs from two recordings that began within a short time and overlap; each exchange is in one pair at most."""
+    paired: set[int] = set()
+    recent: list[_MergedExchange] = []
+    for placed in group:
+        recent = [
+            one for one in recent if placed.began_ns - one.began_ns <= _MAX_PROXY_DELAY_NS and one.number not in paired
+        ]
+        for one in recent:
+            overlaps = one.ended_ns is None or one.ended_ns > placed.began_ns
+            if one.which != placed.which and overlaps:
+                paired |= {one.number, placed.number}
+                yield one, placed
+                break
+        recent.append(placed)
+
+
+def _has_same_bodies(merged: MergedRecording, one: _MergedExchange, other: _MergedExchange) -> bool:
+    """Whether the bodies have the same beginning, as far as both have bytes."""
+    for side in Side:
+        first, second = (_beginning(merged, each, side) for each in (one, other))
+        if first[: len(second)] != second[: len(first)]:
+            return False
+    return True
+
+
+def _beginning(merged: MergedRecording, placed: _MergedExchange, side: Side) -> bytes:
+    body = b""
+    for part in merged.recordings[placed.which].body(placed.exchange.number, side):
+        # Lost bytes, and everything after them, are not compared.
+        if isinstance(part, BytesLost) or len(body) >= _COMPARED_BYTES:
+            break
+        body += part.data
+    return body[:_COMPARED_BYTES]
+
+
+def _duplicate_sentences(merged: MergedRecording, one: _MergedExchange, other: _MergedExchange) -> Iterator[str]:
+    names = [f"exchange {each.number} ({_name(merged, each.which)} {each.exchange.number})" for each in (one, other)]
+    yield f"E{names[0][1:]} and {names[1]} look like the same traffic recorded twice; both are kept."
+    if one.responded_ns is not None and other.responded_ns is not None and one.responded_ns < other.responded_ns:
+        delay = duration(other.responded_ns - one.responded_ns)
+        yield (
+            f"The clocks contradict each other: {names[0]} has the earlier request, but its response "
+            f"is {delay} earlier than that of the other, which it must have passed first."
+        )
+
+
+def _name(merged: MergedRecording, which: int) -> str:
+    return printable(merged.recordings[which].path.name)

@@ -1,0 +1,115 @@
+"""What to redact, as given on the command line, and how to find it in text."""
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, quote_plus
+
+from wiretape.errors import InputError
+from wiretape.json_path import JsonPath
+from wiretape.safe_text import printable
+
+_MIN_TEXT_LENGTH = 4
+"""Shorter texts occur everywhere, even in field names."""
+_EXCERPT_LENGTH = 3
+"""How many characters of a secret may be printed."""
+_MIN_VALUE_LENGTH = 8
+"""Header values of this length are also searched for elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionTargets:
+    """What to redact."""
+
+    headers: frozenset[str] = frozenset()
+    """Lower-case names."""
+    paths: tuple[JsonPath, ...] = ()
+    texts: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, options: Sequence[str]) -> "RedactionTargets":
+        """Parse `header:NAME`, `json:$.path` and `text:LITERAL`.  Raises InputError."""
+        headers, paths, texts = set(), [], []
+        for option in options:
+            kind, _, value = option.partition(":")
+            if kind == "header" and value.strip():
+                headers.add(value.strip().lower())
+            elif kind == "json" and value:
+                paths.append(JsonPath.of(value))
+            elif kind == "text":
+                texts.append(_checked_text(value))
+            else:
+                # The value may be a secret: it is not printed.
+                raise InputError("Invalid --redact value: expected header:NAME, json:$.path or text:LITERAL.")
+        return cls(frozenset(headers), tuple(paths), tuple(texts))
+
+    def __bool__(self) -> bool:
+        return bool(self.headers or self.paths or self.texts)
+
+    def literals(self, header_values: Iterable[str]) -> "Literals":
+        """The texts and the long header values, compiled for searching."""
+        values = [value.encode("latin-1", "replace") for value in header_values if len(value) >= _MIN_VALUE_LENGTH]
+        spellings = [spelling for text in self.texts for spelling in _spellings(text)]
+        longest_first = sorted({*spellings, *values}, key=len, reverse=True)
+        return Literals(re.compile(b"|".join(map(re.escape, longest_first))) if longest_first else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Literals:
+    """Texts to find in any of their spellings: as they are, in JSON, in URLs."""
+
+    pattern: re.Pattern[bytes] | None
+    found: set[bytes] = field(default_factory=set)
+    """The spellings that were found."""
+
+    def spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Where they are in `data`."""
+        return [self._span(match) for match in self.pattern.finditer(data)] if self.pattern else []
+
+    def has_found(self, text: str) -> bool:
+        """Whether one of the texts was found, by itself or within a longer one."""
+        return any(spelling in found for spelling in _spellings(text) for found in self.found)
+
+    def mask_header(self, text: str) -> tuple[str, int]:
+        """A text of a request line, status line or header with asterisks in their place, and how many were replaced."""
+        return self._mask(text, "latin-1")
+
+    def mask_message(self, text: str) -> tuple[str, int]:
+        """The same for a text that did not cross the wire."""
+        return self._mask(text, "utf-8")
+
+    def _mask(self, text: str, charset: str) -> tuple[str, int]:
+        data = text.encode(charset, "replace")
+        if self.pattern is None or self.pattern.search(data) is None:
+            return text, 0
+        masked, count = self.pattern.subn(self._asterisks, data)
+        return masked.decode(charset, "replace"), count
+
+    def _asterisks(self, match: re.Match[bytes]) -> bytes:
+        begin, end = self._span(match)
+        return b"*" * (end - begin)
+
+    def _span(self, match: re.Match[bytes]) -> tuple[int, int]:
+        self.found.add(match.group())
+        return match.span()
+
+
+def _checked_text(text: str) -> str:
+    if len(text) < _MIN_TEXT_LENGTH:
+        raise InputError(f"The text to redact is too short: it needs at least {_MIN_TEXT_LENGTH} characters.")
+    if "\n" in text or "\r" in text:
+        raise InputError(f"The text to redact contains a line break: give each line separately ({excerpt(text)}).")
+    return text
+
+
+def excerpt(text: str) -> str:
+    """The beginning of a secret, which may be printed."""
+    return f"{printable(text[:_EXCERPT_LENGTH])}…"
+
+
+def _spellings(text: str) -> Iterable[bytes]:
+    escaped = json.dumps(text)[1:-1]
+    spellings = {text, escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1]}
+    spellings |= {quote(text, safe=""), quote(text), quote_plus(text)}
+    return [spelling.encode("utf-8", "surrogateescape") for spelling in spellings]

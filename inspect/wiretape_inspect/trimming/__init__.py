@@ -1,1 +1,0 @@
-"""A recording cut down to what matters, and what was forgotten taken out of it."""
