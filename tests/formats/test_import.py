@@ -107,7 +107,7 @@ def test_findings_that_came_along_are_not_found_twice(run):
         (["empty.txt"], "empty.txt is empty."),
         (
             ["odd.txt", "--format", "jsonl"],
-            "odd.txt, line 1: it is no JSON: unexpected character, expected a JSON value (column 1).",
+            "odd.txt, line 1: invalid JSON: unexpected character, expected a JSON value (column 1).",
         ),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
         (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
