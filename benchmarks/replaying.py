@@ -137,7 +137,7 @@ def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
     ways = {
         BARE: lambda: bare(path),
         "session mode": lambda: replay(path, "session", "max"),
-        "tape mode": lambda: replay(path, "tape", "max"),
+        "verbatim mode": lambda: replay(path, "verbatim", "max"),
     }
     for turn in range(rounds):
         for name in ways if turn % 2 == 0 else reversed(ways):
@@ -182,7 +182,7 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
         late = on_time(folder, streams, 3 if quick else 10, 1 if quick else min(rounds, 3))
         cost = idle(folder, 200 if quick else 2000)
     table = Table(title="replay; medians, in one run", title_justify="left")
-    for title in ("figure", BARE, "session mode", "tape mode", "to reach"):
+    for title in ("figure", BARE, "session mode", "verbatim mode", "to reach"):
         table.add_column(title, justify="left" if title == "figure" else "right")
     floor = rates[BARE]
     ratios = [_judged(f"{rate:,.0f}/s = {rate / floor:.2f}", rate / floor >= 0.85) for rate in rates.values()]

@@ -90,7 +90,7 @@ _outcome = option_group("What it comes to")
 @debug_option
 @_outcome("--strict", is_flag=True, help="Exit status 1 if a request had no match, or an exchange was never asked for.")
 @_outcome(
-    "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in tape mode, and compare all bytes."
+    "--verify", is_flag=True, help="Serve nobody: replay FILE against itself in verbatim mode, and compare all bytes."
 )
 @clients(
     "--service",
@@ -138,7 +138,7 @@ def replay(
     In session mode a stream is given by the playhead, a moment on the session's log that moves at --speed:
     durable events behind it are replayed after the client's Last-Event-ID, what lies ahead comes live.
     Any other request gets the recorded answers of its kind (method, path, query, and body where bodies differ) in
-    recorded order; in tape mode streams do too, byte for byte and with the ending they had.
+    recorded order; in verbatim mode streams do too, byte for byte and with the ending they had.
     A request that was not recorded gets status 501 and the reason.
     Ctrl-C ends the replay and prints what was asked for, what never was, and which rules the client broke.
     """

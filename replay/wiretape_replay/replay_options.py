@@ -19,7 +19,7 @@ from wiretape_replay.verbatim.matching_options import Matching, Order, Repeat
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.6.2)."""
 
-MODES = ("session", "tape")
+MODES = ("session", "verbatim")
 PLAYHEADS = ("session", "connection")
 
 
@@ -64,8 +64,8 @@ class ReplayOptions:
     def __post_init__(self) -> None:
         check_choice("mode", self.mode, MODES)
         check_choice("playhead", self.playhead, PLAYHEADS)
-        if self.mode == "tape" and (self.paused or self.playhead == "connection"):
-            raise InputError("Tape mode has no playhead: leave out paused and playhead, or use session mode.")
+        if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
+            raise InputError("Verbatim mode has no playhead: leave out paused and playhead, or use session mode.")
         service = self.service
         if service is not None and not isinstance(service, AccessPolicy):
             service = access_policy_from(toml_input("service", service))

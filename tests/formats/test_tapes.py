@@ -248,7 +248,7 @@ def test_an_export_says_what_people_would_write(tape, item, more):
 async def test_a_tape_is_played(tape):
     """Straight from the file: its bytes, up to the close that ends it."""
     path = tape(FIVE_LINES.replace('idle"}\n', 'idle"}\n- text: "data: cut"\nending: service-closed\n'))
-    async with serve_replay(path, ReplayOptions(mode="tape")) as playing:
+    async with serve_replay(path, ReplayOptions(mode="verbatim")) as playing:
         reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(playing.url).port)
         writer.write(b"GET /v1/sessions/ses_1/events/stream HTTP/1.1\r\nHost: service\r\n\r\n")
         received = await reader.read()

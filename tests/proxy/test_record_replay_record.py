@@ -129,11 +129,11 @@ def exported(start, path: Path) -> list[dict]:
 
 @pytest.fixture
 def replay(start):
-    """Start `wiretape replay` in tape mode at an address."""
+    """Start `wiretape replay` in verbatim mode at an address."""
     processes = []
 
     def start_it(path: Path, address: str) -> None:
-        command = [sys.executable, "-m", "wiretape", "replay", str(path), "--mode", "tape", "--speed", "max"]
+        command = [sys.executable, "-m", "wiretape", "replay", str(path), "--mode", "verbatim", "--speed", "max"]
         process = start([*command, "--strict", "--listen", address], stderr=subprocess.PIPE, text=True)
         processes.append(process)
         line = process.stderr.readline()

@@ -223,7 +223,7 @@ def _nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _served(
-    path: Path, speed: str | float = "max", mode: str = "tape", log=lambda _: None, **options: object
+    path: Path, speed: str | float = "max", mode: str = "verbatim", log=lambda _: None, **options: object
 ) -> Iterator[Replay]:
     ready: Future[tuple[Replay, Callable[[], None]]] = Future()
 

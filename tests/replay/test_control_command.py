@@ -193,9 +193,9 @@ def test_what_the_replay_refuses_is_one_sentence(serve, recording):
 
 
 def test_tape_mode_has_a_state_and_no_playhead(serve, recording):
-    replay = serve(recording, mode="tape")
+    replay = serve(recording, mode="verbatim")
 
-    assert run(replay.url, "state", token=replay.token).startswith("no playhead: tape mode")
+    assert run(replay.url, "state", token=replay.token).startswith("no playhead: verbatim mode")
     assert "There is no playhead" in refused(replay.url, "pause", "--token", replay.token)
 
 

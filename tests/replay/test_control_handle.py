@@ -164,7 +164,7 @@ def test_what_cannot_be_done_says_so_where_it_was_asked(recording, tmp_path):
         with pytest.raises(TimeoutError, match="Session s1 has no stream after"):
             replay.session().wait("connected", timeout_s=0.01)
     with (
-        start_replay(recording, ReplayOptions(mode="tape")) as replay,
+        start_replay(recording, ReplayOptions(mode="verbatim")) as replay,
         pytest.raises(InputError, match="There is no playhead"),
     ):
         replay.session()
@@ -289,9 +289,9 @@ def test_a_type_that_only_the_recording_has_can_be_stopped_at(reel):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"mode": "tap"}, "Invalid mode 'tap': expected session or tape"),
-        ({"mode": "tape", "paused": True}, "Tape mode has no playhead"),
-        ({"mode": "tape", "playhead": "connection"}, "Tape mode has no playhead"),
+        ({"mode": "tap"}, "Invalid mode 'tap': expected session or verbatim"),
+        ({"mode": "verbatim", "paused": True}, "Verbatim mode has no playhead"),
+        ({"mode": "verbatim", "playhead": "connection"}, "Verbatim mode has no playhead"),
     ],
 )
 def test_options_that_cannot_be_are_refused(options, said):

@@ -124,7 +124,7 @@ async def test_a_client_without_a_key_is_told_so_where_one_is_asked_for(run):
     for options, found in (
         ({}, ["CLI001"]),
         ({"service": AccessPolicy(authentication=False)}, []),
-        ({"mode": "tape"}, []),
+        ({"mode": "verbatim"}, []),
     ):
         judge = ClientChecker()
         async with judged(run, judge, **options) as client:
@@ -135,7 +135,7 @@ async def test_a_client_without_a_key_is_told_so_where_one_is_asked_for(run):
 
 async def test_a_request_that_was_not_recorded_is_nobodys_fault(run):
     judge = ClientChecker()
-    async with judged(run, judge, mode="tape") as client:
+    async with judged(run, judge, mode="verbatim") as client:
         assert (await client.get("/v1/nothing")).status_code == 501
     assert (judge.blame.client.codes, judge.blame.service.codes, judge.blame.injected.codes) == ({}, {}, {})
 
@@ -143,7 +143,7 @@ async def test_a_request_that_was_not_recorded_is_nobodys_fault(run):
 async def test_what_the_recording_breaks_is_counted_and_not_the_clients_fault(reel):
     reel.exchange([event(1), event(1), event(3, data=[])])
     judge = ClientChecker()
-    async with judged(reel.close(), judge, mode="tape") as client:
+    async with judged(reel.close(), judge, mode="verbatim") as client:
         await read(client)
     assert not judge.blame.client
     assert set(judge.blame.service.codes) >= {"SEQ001"}
@@ -264,7 +264,7 @@ def test_a_file_that_exists_is_not_recorded_over(run):
 
 async def test_as_bad_as_asked_for_or_worse_fails(run):
     judge = ClientChecker()
-    async with judged(run, judge, mode="tape") as client:
+    async with judged(run, judge, mode="verbatim") as client:
         await client.get("/v1/other?api_key=1")
     assert judge.blame.client.severities == {Severity.WARNING: 1}
     assert [fails(judge.blame, word) for word in ("error", "warning", "note", "never")] == [False, True, True, False]

@@ -24,7 +24,7 @@ STREAM = "/v1/sessions/s1/events/stream"
 @contextlib.contextmanager
 def replaying(*args: object) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """The running command, its first line, and the URL in it."""
-    command = [sys.executable, "-m", "wiretape", "replay", "--mode", "tape", *map(str, args)]
+    command = [sys.executable, "-m", "wiretape", "replay", "--mode", "verbatim", *map(str, args)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None

@@ -73,7 +73,7 @@ def runs(reel) -> Path:
     return reel.close()
 
 
-@pytest.mark.parametrize("mode", ["tape", "session"])
+@pytest.mark.parametrize("mode", ["verbatim", "session"])
 def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
     options = ("--ignore-query", "t", "--ignore-body", "$.at", "--match-header", "x-kind", "--repeat", "last")
     with running(runs, "--mode", mode, *options) as it:
@@ -97,7 +97,7 @@ def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
 def test_strict_makes_misses_and_what_was_never_asked_for_an_exit_status(reel, asked, status):
     for target in ("/a", "/b"):
         reel.exchange([b"1"], target=target, headers=JSON)
-    with running(reel.close(), "--mode", "tape", "--strict", "--order", "strict") as it:
+    with running(reel.close(), "--mode", "verbatim", "--strict", "--order", "strict") as it:
         for target in asked:
             httpx.get(it.url + target)
 
@@ -143,7 +143,7 @@ def test_verify_says_the_first_difference_in_one_sentence(reel):
 @pytest.mark.parametrize(
     ("options", "named"),
     [
-        (["--mode", "tape"], "--mode"),
+        (["--mode", "verbatim"], "--mode"),
         (["--strict", "--speed", "1"], "--speed and --strict"),
         (["--ignore-body", "$.at"], "--ignore-body"),
     ],

@@ -23,7 +23,7 @@ PINGED = [
     b'{"text":"caf\xc3',
     b'\xa9"}}\r\n\r\n',
 ]  # fmt: skip
-TAPE = ReplayOptions(mode="tape")
+TAPE = ReplayOptions(mode="verbatim")
 STREAM = "/v1/sessions/s1/events/stream"
 
 

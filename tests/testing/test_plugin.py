@@ -117,7 +117,7 @@ def test_tests_that_are_skipped_or_expected_to_fail_are_left_alone(project):
 def test_each_replay_of_a_test_is_judged(project):
     result = project.run("""
         def test_two(wiretape_replay):
-            first, second = wiretape_replay("run.db"), wiretape_replay("run.db", mode="tape", repeat="last")
+            first, second = wiretape_replay("run.db"), wiretape_replay("run.db", mode="verbatim", repeat="last")
             read(first.url); read(first.url)
             get(second.url, "/v1/nothing")
     """)
@@ -179,7 +179,7 @@ def test_findings_are_told_when_they_cannot_be_recorded(project):
 def test_a_long_log_is_cut(project):
     result = project.run("""
         def test_own(wiretape_replay):
-            url = wiretape_replay("run.db", mode="tape", repeat="last").url
+            url = wiretape_replay("run.db", mode="verbatim", repeat="last").url
             for _ in range(35):
                 get(url)
             raise LookupError
@@ -319,8 +319,8 @@ def test_faults_are_given_in_any_form(project, faults):
         ("", 'Say which recording: wiretape_replay("run.db"), or @pytest.mark.wiretape("run.db").'),
         ("'run.db', sped=2", "A replay has no option sped; did you mean speed?"),
         ("'run.db', speed='fast'", "The speed 'fast' is neither max nor a number over 0*"),
-        ("'run.db', mode='disk'", "Invalid mode 'disk': expected session or tape."),
-        ("'run.db', mode='tape', paused=True", "Tape mode has no playhead: *"),
+        ("'run.db', mode='disk'", "Invalid mode 'disk': expected session or verbatim."),
+        ("'run.db', mode='verbatim', paused=True", "Verbatim mode has no playhead: *"),
         ("'run.db', playhead='own'", "Invalid playhead 'own': expected session or connection."),
         ("'run.db', order='any'", "Invalid order 'any': expected kind or strict."),
         ("'run.db', ignore_body=3", "Invalid ignore_body 3: expected a list of strings."),
@@ -395,7 +395,7 @@ def test_what_was_asked_can_be_looked_at(project):
         import json
 
         def test_requests(wiretape_replay):
-            replay = wiretape_replay("run.db", mode="tape", allow_misses=True)
+            replay = wiretape_replay("run.db", mode="verbatim", allow_misses=True)
             assert [entry.target for entry in replay.unconsumed] == [STREAM, "/v1/other"]
             get(replay.url, "/v1/other")
             connection = http.client.HTTPConnection(urlsplit(replay.url).netloc, timeout=45)

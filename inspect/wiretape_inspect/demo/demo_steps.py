@@ -102,7 +102,7 @@ async def _record(path: Path) -> list[Response]:
 
 
 async def _replay(path: Path) -> list[Response]:
-    replay = ("replay", str(path), "--mode", "tape", *_LOOPBACK, _NO_CONFIG)
+    replay = ("replay", str(path), "--mode", "verbatim", *_LOOPBACK, _NO_CONFIG)
     _print_step(6, "The service is gone; the same client uses the recording instead", *replay)
     async with run_wiretape(*replay, on_line=_line_printer("replay")) as child:
         responses = await _run_client(await child.address())
@@ -181,7 +181,7 @@ def _print_next_commands(path: Path) -> None:
         f"wiretape sessions {path}",
         f"wiretape show {path} --exchange 2",
         f"wiretape export {path} --format sse --exchange 2",
-        f"wiretape replay {path} --mode tape --listen 127.0.0.1:8090",
+        f"wiretape replay {path} --mode verbatim --listen 127.0.0.1:8090",
         "wiretape serve hello    (a service to test a client against)",
         "wiretape proxy http://127.0.0.1:9000 --output run.db    (with your own service)",
     ):

@@ -217,7 +217,7 @@ class PlayheadControl:
     def _log(self, session_id: str | None) -> SessionLog:
         """The log of a session; None: of the only one."""
         if not self._logs:
-            raise InputError("There is no playhead: in tape mode, and without recorded streams, there is none to move.")
+            raise InputError("There is no playhead to move: this is verbatim mode, or no streams were recorded.")
         if session_id is None and len(self._logs) > 1:
             raise InputError(f"There are several sessions: say which one ({self._names()}).")
         if session_id is None:

@@ -15,7 +15,7 @@ def lines(state: Document) -> Iterator[str]:
     asked = state["requests"]
     is_replay = asked["recorded"] is not None
     if not state["sessions"]:
-        yield "no playhead: tape mode, or no recorded streams" if is_replay else "no playhead: no session so far"
+        yield "no playhead: verbatim mode, or no recorded streams" if is_replay else "no playhead: no session so far"
     refused = f" and {asked['refused']} refused" if asked["refused"] else ""
     others = f", {_many(asked['recorded'], 'other request')}" if is_replay else ""
     yield f"served: {_many(asked['streams'], 'stream')}{refused}{others}"

@@ -8,7 +8,7 @@ from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 
 def operations_of(drives: Playheads, tape: VerbatimPlayer, player: SessionPlayer | None) -> PlayheadControl:
-    """Those of the players; None in tape mode, where there are no playheads."""
+    """Those of the players; None in verbatim mode, where there are no playheads."""
     return PlayheadControl(
         drives,
         {} if player is None else {name: session.log for name, session in player.sessions.items()},

@@ -437,13 +437,13 @@ class FaultScript(_Table, frozen=True, kw_only=True):
 
     def check_mode(self, mode: str) -> None:
         """Raises InputError if a fault cannot be applied in this mode of replay."""
-        if mode != "tape":
+        if mode != "verbatim":
             return
         for fault in self.faults:
             if fault.events is not None:
                 raise InputError(
-                    f"The fault {shorten(fault.name, 60)} applies to events of streams, and tape mode sends recorded "
-                    "responses unchanged: choose --mode session."
+                    f"The fault {shorten(fault.name, 60)} applies to events of streams, and verbatim mode sends "
+                    "recorded responses unchanged: choose --mode session."
                 )
 
 

@@ -91,10 +91,10 @@ class AccessPolicy:
 
 
 def effective_policy(told: AccessPolicy | None, mode: str, *, limits: bool, no_auth: bool) -> AccessPolicy | None:
-    """What the options say, `told` what a settings file does; None where tape mode treats all alike."""
-    if mode == "tape" and told is None and not limits:
+    """What the options say, `told` what a settings file does; None where verbatim mode treats all alike."""
+    if mode == "verbatim" and told is None and not limits:
         return None
-    service = told if told is not None else AccessPolicy(authentication=mode != "tape")
+    service = told if told is not None else AccessPolicy(authentication=mode != "verbatim")
     service = service.with_limits() if limits else service
     return service.without_keys() if no_auth else service
 

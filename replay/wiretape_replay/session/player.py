@@ -13,7 +13,7 @@ from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 
 class SessionPlayer:
-    """Answers streams by the playhead of their session, and all other requests as tape mode does."""
+    """Answers streams by the playhead of their session, and all other requests as verbatim mode does."""
 
     def __init__(
         self, sessions: Mapping[str, Session], *, known: frozenset[str], others: VerbatimPlayer, streams: SessionStreams

@@ -82,7 +82,7 @@ class JudgedReplay(Heard):
 
     @property
     def streams(self) -> list[StreamRequest]:
-        """The streams of sessions that were asked for so far, in order; none in tape mode."""
+        """The streams of sessions that were asked for so far, in order; none in verbatim mode."""
         player = self._running.replay.player
         return list(player.streamed) if player is not None else []
 

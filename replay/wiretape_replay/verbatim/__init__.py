@@ -1,1 +1,1 @@
-"""Tape mode: the n-th request of a kind gets the n-th recorded answer."""
+"""Verbatim mode: the n-th request of a kind gets the n-th recorded answer."""

@@ -1,4 +1,4 @@
-"""The source of tape mode: recorded answers in recorded order, and a book of what was asked."""
+"""The source of verbatim mode: recorded answers in recorded order, and a book of what was asked."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -59,7 +59,7 @@ class VerifyResult:
 
 
 async def verify(recording_path: Path | str, *, patience_s: float = 10) -> VerifyResult:
-    """Serve a recording in tape mode at once, ask for every exchange in recorded order, and compare all bytes.
+    """Serve a recording in verbatim mode at once, ask for every exchange in recorded order, and compare all bytes.
 
     Holds no more than a piece of one body.  `patience_s` is how long nothing may come where something has to.
     Raises RecordingError for a file that cannot be played.
