@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from wiretape.errors import InputError
+from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
@@ -13,7 +14,6 @@ from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape_inspect import payload, state_view, timeline_text
-from wiretape_inspect.event_facts import facts_of
 from wiretape_inspect.humanize import amount, count, moment
 from wiretape_inspect.spans import Span
 from wiretape_inspect.state_view import fact

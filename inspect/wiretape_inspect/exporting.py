@@ -9,14 +9,14 @@ import orjson
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.errors import InputError
+from wiretape.event_facts import facts_of, is_utf8
 from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind
 from wiretape_inspect import timeline_json
-from wiretape_inspect.event_facts import facts_of, is_utf8
-from wiretape_inspect.json_output import dump_json
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of an ordinary body that a line of JSON may hold."""

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from wiretape.event_facts import kind_and_sequence
 from wiretape.frame_reader import SeenFrame
 from wiretape.observations import Ending
 from wiretape.recording import Exchange, Recording, RecordingInfo
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.event_facts import kind_and_sequence
 from wiretape_inspect.humanize import ending_label
 
 FORMAT = 1

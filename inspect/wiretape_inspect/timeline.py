@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
 from wiretape.content_encoding import DecodingError, decoder
+from wiretape.event_facts import PREVIEW, preview_of
 from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_text
-from wiretape_inspect.event_facts import PREVIEW, preview_of
 from wiretape_inspect.spans import Span
 from wiretape_inspect.view.filter_match import Match, request_subject
 from wiretape_inspect.view.stream_fold import stream_rows

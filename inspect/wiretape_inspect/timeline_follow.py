@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.contract import is_event_stream
+from wiretape.json_output import dump_json
 from wiretape.observations import (
     BytesArrived,
     BytesLost,
@@ -19,7 +20,6 @@ from wiretape.observations import (
 from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline, timeline_json, timeline_text
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.timeline_text import Paper
 from wiretape_inspect.view.filter_grammar import Filter
 from wiretape_inspect.view.filter_match import compile_filter, finding_subject, may_match_exchange

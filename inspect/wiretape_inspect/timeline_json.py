@@ -9,6 +9,7 @@ import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.observations import Headers
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
@@ -16,7 +17,6 @@ from wiretape.safe_text import escape_json
 from wiretape_inspect import event_detail, timeline
 from wiretape_inspect.event_detail import Around, Chunk
 from wiretape_inspect.humanize import ending_label
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.reconnection import Reconnection
 from wiretape_inspect.view.state_at_event import State

@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
+from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.rules.message import Message
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind
-from wiretape_inspect.event_facts import facts_of
-from wiretape_inspect.json_output import dump_json
 
 SURROGATE = (
     r'{"type":"message.completed","id":"e1","sequence":7,"session_id":"s1","run_id":"r\udfff","content":{"x":"\ud800"}}'

@@ -6,14 +6,14 @@ from typing import Any
 import orjson
 
 from wiretape import __version__
+from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import escape_json
 from wiretape_inspect.archive import heads
 from wiretape_inspect.archive.texts import Body, body
-from wiretape_inspect.event_facts import facts_of
-from wiretape_inspect.json_output import dump_json
 
 
 def write(

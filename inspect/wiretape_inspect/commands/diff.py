@@ -9,6 +9,7 @@ from typing import get_args
 import click
 
 from wiretape.files import PATH
+from wiretape.json_output import dump_json
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
@@ -17,7 +18,6 @@ from wiretape_inspect.commands.duration_option import time_like
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.json_output import dump_json
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)

@@ -8,11 +8,11 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
+from wiretape.json_output import dump_json
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.rules.selection import EVERY, UnknownCodeError, closest_match, codes_of
 from wiretape.safe_text import printable
 from wiretape_inspect import rule_explanation, terminal_output
-from wiretape_inspect.json_output import dump_json
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
 """What a page of a rule is called; nothing else is removed."""

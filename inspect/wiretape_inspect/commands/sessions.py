@@ -5,9 +5,9 @@ from pathlib import Path
 import click
 
 from wiretape.files import PATH
+from wiretape.json_output import dump_json
 from wiretape.recording import open_recording
 from wiretape_inspect import sessions_table, summary, terminal_output, timeline
-from wiretape_inspect.json_output import dump_json
 
 
 @click.command()

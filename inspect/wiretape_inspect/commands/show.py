@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from wiretape.files import PATH
+from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect import (
     event_detail,
@@ -17,7 +18,6 @@ from wiretape_inspect import (
     timeline_follow,
     timeline_json,
 )
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import runs_and_calls

@@ -13,12 +13,12 @@ from typing import Any
 from aiohttp import web
 
 from wiretape.errors import InputError
+from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.exporting import bodies
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page import page_data
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
+from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
@@ -19,7 +20,6 @@ from wiretape_inspect import timeline, timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.row_changes import ChangingRows
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page.page_data import rules_of
 
 _SHORTEST_WAIT_S, _LONGEST_WAIT_S = 0.2, 2.0

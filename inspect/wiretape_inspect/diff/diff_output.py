@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
+from wiretape.event_facts import compact_json
 from wiretape.json_diff import MISSING, Difference
 from wiretape.recording import Exchange
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.diff.value_comparison import common_prefix_length
-from wiretape_inspect.event_facts import compact_json
 from wiretape_inspect.humanize import count, digits, duration
 from wiretape_inspect.spans import Span
 

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import orjson
 
+from wiretape.event_facts import classify, delta_text
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_path import JsonPath
 from wiretape.json_reader import UnreadableJson, read_json
@@ -16,7 +17,6 @@ from wiretape.recording import Exchange, Recording
 from wiretape.sse import Frame, FrameKind
 from wiretape_inspect.diff.diff_model import DiffOptions
 from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, is_time
-from wiretape_inspect.event_facts import classify, delta_text
 
 MAX_TEXT_LENGTH = 1_000_000
 """Characters of a delta text that are kept; the rest is compared by its length."""

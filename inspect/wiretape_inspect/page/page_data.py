@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import event_detail, timeline, timeline_json
 from wiretape_inspect.event_detail import Around
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.reconnection import compare_connections
 from wiretape_inspect.view.state_at_event import state_at

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
 from wiretape_inspect.event_detail import Chunk, chunks_in
 from wiretape_inspect.exporting import content
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export.event_window import EventWindow
 
 LARGE = 256 << 10

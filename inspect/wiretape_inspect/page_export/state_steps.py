@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any
 
+from wiretape.event_facts import EventFacts
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect.event_facts import EventFacts
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export.event_window import EventWindow
 from wiretape_inspect.view.runs_and_calls import Span, request_cursor
 from wiretape_inspect.view.state_at_event import JoinedText, cursor_after, history_before, with_names

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
+from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
-from wiretape_inspect.event_facts import facts_of
 from wiretape_inspect.humanize import digits, duration
 from wiretape_inspect.report.places import Placed
 

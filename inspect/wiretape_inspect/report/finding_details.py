@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from wiretape.contract import TOOL_TYPES
+from wiretape.event_facts import facts_of
 from wiretape.json_reader import read_json
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape_inspect.event_facts import facts_of
 from wiretape_inspect.report.evidence import beginning
 from wiretape_inspect.report.fingerprint import Kind, expected_kind, template
 from wiretape_inspect.report.places import Spot, placed

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
+from wiretape.event_facts import EventFacts
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape_inspect.event_facts import EventFacts
 from wiretape_inspect.view.filter_grammar import Condition, Filter, Range, Text
 from wiretape_inspect.view.timeline_rows import (
     CutRow,

@@ -7,10 +7,10 @@ from itertools import islice, pairwise
 from typing import Literal
 
 from wiretape.errors import InputError
+from wiretape.event_facts import EventFacts, facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
-from wiretape_inspect.event_facts import EventFacts, facts_of
 from wiretape_inspect.view.runs_and_calls import request_cursor
 
 Status = Literal["known", "same", "changed", "repeated", "lost", "pending", "new"]

@@ -14,9 +14,9 @@ from wiretape.contract import (
     REASONING_MESSAGE,
     RUN_STARTED,
 )
+from wiretape.event_facts import EventFacts, facts_of, final_text
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect.event_facts import EventFacts, facts_of, final_text
 from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, SessionState, Span, request_cursor
 
 MAX_TEXT = 100_000

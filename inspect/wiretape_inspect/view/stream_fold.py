@@ -4,13 +4,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from wiretape.content_encoding import is_identity
+from wiretape.event_facts import EventFacts, facts_of, preview_of
 from wiretape.frame_reader import STREAM_START, FrameReader, SeenFrame, StreamPosition
 from wiretape.labels import ending_label
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.event_facts import EventFacts, facts_of, preview_of
 from wiretape_inspect.view.filter_match import Match, message_subject, row_subject
 from wiretape_inspect.view.timeline_rows import (
     CutRow,

@@ -6,10 +6,10 @@ keep-alives are counted in a `PauseRow`.  An event with a finding is never folde
 
 from dataclasses import dataclass
 
+from wiretape.event_facts import PREVIEW, EventFacts, EventKind, truncate
 from wiretape.frame_reader import SeenFrame
 from wiretape.observations import Ending
 from wiretape.rules import Finding
-from wiretape_inspect.event_facts import PREVIEW, EventFacts, EventKind, truncate
 
 GAP_NS = 1_000_000_000
 """Shortest time without events that is marked as a gap."""

@@ -10,11 +10,11 @@ from contextlib import closing
 
 import pytest
 
+from wiretape.json_output import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import timeline, timeline_json
-from wiretape_inspect.json_output import dump_json
 
 NO_STREAM = "Exchange 1 is not an event stream."
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from wiretape.json_output import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import event_detail, timeline, timeline_json
-from wiretape_inspect.json_output import dump_json
 from wiretape_inspect.page_export import export_page
 from wiretape_inspect.view.state_at_event import MAX_TEXT, state_at
 
