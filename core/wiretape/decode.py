@@ -2,6 +2,7 @@
 
 Types are `msgspec.Struct` classes.  msgspec does the checking; this module turns its errors into sentences with the
 file, the line where the parser knows it, the key path (`fault[0].times`), the value, and the closest known name.
+A tag that is not a key of the file (the caller adds it) has a name in parentheses: `tag_field="(step)"`.
 msgspec was chosen over pydantic because it imports in a fifth of the time and decodes a record in a seventh.
 """
 
@@ -122,6 +123,7 @@ def _plain_problem(problem: str, found: object, types: Sequence[Any]) -> str:
 
 def _expected(types: str, bound: str) -> str:
     nouns = " or ".join(_noun(name) for name in types.split(" | ") if name != "null") or _NOUNS["null"]
+    nouns = nouns.replace("true or false or", "true, false or")
     limit = _BOUND.fullmatch(bound)
     if limit is None:
         return nouns + (f" {bound}" if bound else "")
@@ -212,22 +214,24 @@ def _keys(types: Sequence[Any]) -> Iterator[str]:
     for type_ in types:
         if _is_struct(type_):
             tag_field = type_.__struct_config__.tag_field
-            yield from (tag_field,) if tag_field is not None else ()
+            yield from (tag_field,) if tag_field is not None and not tag_field.startswith("(") else ()
             yield from type_.__struct_encode_fields__
 
 
 def _tag_of(types: Sequence[Any]) -> str:
     """Which of the tagged structs a table is, for example ` where do = "drop"`."""
-    tags = {(each.__struct_config__.tag_field, each.__struct_config__.tag) for each in types if _is_struct(each)}
-    named = [f' where {tag_field} = "{tag}"' for tag_field, tag in tags if tag_field is not None]
-    return named[0] if len(tags) == len(named) == 1 else ""
+    configs = [each.__struct_config__ for each in types if _is_struct(each)]
+    if len(configs) != 1 or configs[0].tag_field is None:
+        return ""
+    field, tag = configs[0].tag_field, configs[0].tag
+    return f" of the {field.strip('()')} {tag}" if field.startswith("(") else f' where {field} = "{tag}"'
 
 
 def _choices(types: Sequence[Any]) -> Iterator[str]:
     """What stands for one of `types`: values of enumerations and literals, tags of structs."""
     for type_ in types:
         if _is_struct(type_):
-            yield str(type_.__struct_config__.tag)
+            yield from [] if type_.__struct_config__.tag is None else [str(type_.__struct_config__.tag)]
         elif get_origin(type_) is Literal:
             yield from map(str, get_args(type_))
         elif isinstance(type_, type) and issubclass(type_, Enum):

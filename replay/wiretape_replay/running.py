@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from wiretape_replay.control.control_state import State
 from wiretape_replay.control.handle import RunningSession
 from wiretape_replay.replay_options import ReplayOptions
-from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.serving import Replay, serve_replay

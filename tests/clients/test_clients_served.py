@@ -14,7 +14,7 @@ import pytest
 
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.service.assumptions import default_setup
-from wiretape_replay.service.engine.ids import made_id
+from wiretape_replay.service.engine.event_emitter import generate_id
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.serving import serve_scenario
 
@@ -74,7 +74,7 @@ async def follow(http, url, connected, clients, way):
     session = f"/v1/sessions/{session_id}"
     came = connected[session] = Came()
     playing = asyncio.create_task(play(http, session, came.queue))
-    last = made_id("evt", 0, session_id, EVENTS)
+    last = generate_id("evt", 0, session_id, EVENTS)
     heard = await way(clients.Told(f"{url}{session}/events/stream?event_deltas=true", last))
     playing.cancel()
     ids = await stored(http, session)

@@ -11,8 +11,8 @@ from wiretape.config import ConfigTable, load_config
 from wiretape.toml import Table
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 from wiretape_replay.service.assumptions import load_setup
-from wiretape_replay.service.scenario.kinds import KINDS as STEPS
-from wiretape_replay.service.scenario.reading import read_scenario
+from wiretape_replay.service.scenario.scenario_file import read_scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -20,8 +20,11 @@ DOCS = Path(__file__).parents[2] / "docs"
 def keys_of(type_: type[msgspec.Struct]) -> Iterator[str]:
     """Yield every key of a struct and of the structs inside it."""
 
+    seen = set()
+
     def walk(node: object) -> Iterator[str]:
-        if isinstance(node, msgspec.inspect.StructType):
+        if isinstance(node, msgspec.inspect.StructType) and node.cls not in seen:
+            seen.add(node.cls)
             for field in node.fields:
                 yield field.encode_name
                 yield from walk(field.type)
@@ -36,7 +39,7 @@ def keys_of(type_: type[msgspec.Struct]) -> Iterator[str]:
 FILES = {
     "wiretape.toml": (load_config, ["report.md"], tuple(keys_of(ConfigTable))),
     "a fault script": (read_fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
-    "a scenario": (read_scenario, ["scenarios.md"], STEPS),
+    "a scenario": (read_scenario, ["scenarios.md"], tuple(keys_of(Scenario))),
     "a service": (load_setup, ["service.md", "assumptions.md"], ()),
 }
 

@@ -27,7 +27,7 @@ from wiretape_inspect.report import baseline
 from wiretape_proxy.settings import OPTIONS
 from wiretape_replay.faults.fault_script import read_fault_script
 from wiretape_replay.service.assumptions import load_setup
-from wiretape_replay.service.scenario.reading import read_scenario
+from wiretape_replay.service.scenario.scenario_file import read_scenario
 
 ROOT = Path(__file__).parents[2]
 PAGES = [

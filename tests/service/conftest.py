@@ -1,4 +1,4 @@
-"""What the tests of the service that scenarios script share."""
+"""Fixtures of the tests of the stand-in service."""
 
 import importlib.util
 import logging
@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from wiretape_replay.service.engine import SessionEngine
-from wiretape_replay.service.scenario.reading import read_scenario
+from wiretape_replay.service.engine.session_engine import SessionEngine
+from wiretape_replay.service.scenario.scenario_file import read_scenario
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
 def scenario(tmp_path):
-    """Makes a scenario of TOML; a title is put in front where there is none."""
+    """Make a scenario from TOML; without a title it gets one."""
 
     def make(text):
         path = tmp_path / "scenario.toml"
@@ -28,7 +28,7 @@ def scenario(tmp_path):
 
 @pytest.fixture
 def engine_of():
-    """Makes an engine of a scenario."""
+    """Make an engine for a scenario."""
 
     def make(scenario, seed=7, session_id="ses_1"):
         return SessionEngine(session_id=session_id, workspace_id="ws_1", scenario=scenario, seed=seed, epoch=EPOCH)
@@ -38,13 +38,13 @@ def engine_of():
 
 @pytest.fixture
 def engine(scenario, engine_of):
-    """Makes an engine of TOML."""
+    """Make an engine from TOML."""
     return lambda text, **options: engine_of(scenario(text), **options)
 
 
 @pytest.fixture(scope="session")
 def stages():
-    """The module `stages.py` beside this file: tests are no package, so it is not found by its name."""
+    """The module `stages.py` in this folder: tests are not a package, so it cannot be imported by name."""
     spec = importlib.util.spec_from_file_location("wiretape_test_stages", Path(__file__).with_name("stages.py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -54,16 +54,16 @@ def stages():
 
 @pytest.fixture
 def serve(tmp_path, stages):
-    """Play a service in the test's event loop: `async with serve("hello", virtual=True) as stage`.
+    """Serve a scenario in the test's event loop: `async with serve("hello", virtual=True) as stage`.
 
-    Whatever passes is judged when the block is left: nothing may be found against the service.
+    At the end of the block the traffic is checked: there must not be findings against the service.
     """
     return lambda scenario="hello", **how: stages.serving(scenario, tmp_path, **how)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_logged(caplog):
-    """A server that works logs no error of its own."""
+    """A working server logs no errors."""
     yield
     errors = [
         record.getMessage()

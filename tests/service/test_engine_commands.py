@@ -1,11 +1,13 @@
-"""What runs make of being created, resumed and cancelled, and what is refused with which code."""
+"""Commands: what they do to runs, and the codes they are refused with."""
 
 import sys
 
+import orjson
 import pytest
 
 from wiretape_replay.responses.error_envelope import error_response
-from wiretape_replay.service.engine import Command, Do, Refusal, RunStatus
+from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
+from wiretape_replay.service.engine.run_state import RunStatus
 
 SECOND = 1_000_000_000
 ASKS = """
@@ -18,6 +20,11 @@ steps = [{ ask = "w", input = { city = "Lisbon" }, deadline = 60 }, { wait = 5 }
 """
 WAITS = "[[run]]\nsteps = [{ wait-for-input = true, deadline = 60 }, { wait = 5 }]"
 LONG = '[[run]]\nsteps = [{ tool = "t", takes = 100 }]'
+
+
+def document_of(entry):
+    """The JSON of an event; None for the end of a stream."""
+    return orjson.loads(entry.data.partition(b"data: ")[2]) if entry.data else None
 
 
 def refused(call, *given):
@@ -34,12 +41,12 @@ def paths(refusal):
 
 
 def types(engine, now_ns):
-    return [emitted.document["type"] for emitted in engine.advance(now_ns)]
+    return [document_of(entry)["type"] for entry in engine.advance(now_ns)]
 
 
 @pytest.fixture
 def asking(engine):
-    """A session whose run waits for the result of an application tool, since its first second."""
+    """A session whose run has waited for the result of an application tool since its first second."""
     played = engine(ASKS)
     played.create_run({}, 0)
     played.advance(SECOND)
@@ -50,7 +57,7 @@ def call_of(played):
     return played.active.waiting[0].tool_call_id
 
 
-def test_a_run_that_asks_waits_until_its_result_comes(asking):
+def test_a_run_waits_for_the_result_of_an_application_tool(asking):
     run = asking.active
     assert run.status == "waiting_for_input"
     (waiting,) = run.waiting
@@ -61,25 +68,25 @@ def test_a_run_that_asks_waits_until_its_result_comes(asking):
     resumed = asking.resume(run.id, {"tool_call_id": waiting.tool_call_id, "output": {"n": 3}}, 2 * SECOND)
     assert (resumed.status, resumed.waiting) == ("running", ())
     (completed,) = asking.advance(2 * SECOND)
-    assert completed.document["content"]["output"] == {"n": 3}
+    assert document_of(completed)["content"]["output"] == {"n": 3}
     assert completed.time_ns == 2 * SECOND
     assert types(asking, 99 * SECOND) == ["run.completed", "session.status_idle"]
     assert asking.run(run.id).status == "completed"
 
 
-def test_the_application_is_told_until_when_it_has_time(engine):
+def test_the_event_of_an_application_tool_names_the_deadline(engine):
     played = engine(ASKS)
     played.create_run({}, 0)
-    told = played.advance(SECOND)[-1].document
-    assert told["type"] == "agent.custom_tool_use"
-    assert told["content"]["deadline"] == "2026-01-01T00:01:00.150000Z"
+    event = document_of(played.advance(SECOND)[-1])
+    assert event["type"] == "agent.custom_tool_use"
+    assert event["content"]["deadline"] == "2026-01-01T00:01:00.150000Z"
 
 
-def test_an_application_may_say_that_it_failed(asking):
+def test_an_application_can_report_that_a_tool_failed(asking):
     asking.resume(asking.active.id, {"tool_call_id": call_of(asking), "error": "No network."}, 2 * SECOND)
     (failed,) = asking.advance(2 * SECOND)
-    assert failed.document["type"] == "tool.failed"
-    assert failed.document["content"]["error"] == {"message": "No network."}
+    assert document_of(failed)["type"] == "tool.failed"
+    assert document_of(failed)["content"]["error"] == {"message": "No network."}
     assert types(asking, 99 * SECOND)[0] == "run.completed"
 
 
@@ -92,7 +99,7 @@ BAD_RESULTS = {
 
 
 @pytest.mark.parametrize(("output", "path"), BAD_RESULTS.values(), ids=BAD_RESULTS)
-def test_a_result_that_does_not_match_leaves_the_run_waiting(asking, output, path):
+def test_a_run_keeps_waiting_after_a_result_that_does_not_match(asking, output, path):
     call = call_of(asking)
     for _ in range(3):
         refusal = refused(asking.resume, asking.active.id, {"tool_call_id": call, "output": output}, 2 * SECOND)
@@ -102,7 +109,7 @@ def test_a_result_that_does_not_match_leaves_the_run_waiting(asking, output, pat
     assert asking.resume(asking.active.id, {"tool_call_id": call, "output": {"n": 1}}, 3 * SECOND).status == "running"
 
 
-def test_a_tool_without_schema_takes_any_object(engine):
+def test_a_tool_without_a_schema_accepts_any_object(engine):
     played = engine('[[run]]\nsteps = [{ ask = "w" }]')
     played.create_run({}, 0)
     played.advance(SECOND)
@@ -111,7 +118,7 @@ def test_a_tool_without_schema_takes_any_object(engine):
     assert played.resume(played.active.id, body | {"output": {}}, SECOND).status == "running"
 
 
-def test_a_result_that_came_already_is_refused_also_after_the_run(asking):
+def test_a_second_result_is_refused_even_after_the_run(asking):
     run, body = asking.active.id, {"tool_call_id": call_of(asking), "output": {"n": 1}}
     asking.resume(run, body, 2 * SECOND)
     assert refused(asking.resume, run, body, 3 * SECOND).code == "event_already_resolved"
@@ -119,24 +126,24 @@ def test_a_result_that_came_already_is_refused_also_after_the_run(asking):
     assert asking.run(run).status == "completed"
 
 
-def test_a_deadline_that_passes_fails_the_run_and_late_results_are_refused(asking):
+def test_a_missed_deadline_fails_the_run_and_late_results_are_refused(asking):
     run, body = asking.active.id, {"tool_call_id": call_of(asking), "output": {"n": 1}}
     deadline_ns = asking.active.waiting[0].deadline_ns
     found = asking.advance(deadline_ns)
-    assert [emitted.document["type"] for emitted in found] == ["tool.failed", "run.failed", "session.status_idle"]
-    assert {emitted.time_ns for emitted in found} == {deadline_ns}
-    assert found[1].document["content"]["error"]["code"] == "event_expired"
+    assert [document_of(entry)["type"] for entry in found] == ["tool.failed", "run.failed", "session.status_idle"]
+    assert {entry.time_ns for entry in found} == {deadline_ns}
+    assert document_of(found[1])["content"]["error"]["code"] == "event_expired"
     for body_of_late in (body, {**body, "output": "bad"}):
         assert refused(asking.resume, run, body_of_late, deadline_ns).code == "event_expired"
     assert asking.create_run({}, deadline_ns).status == "running"
 
 
-def test_a_result_is_in_time_until_the_very_deadline(asking):
+def test_a_result_just_before_the_deadline_is_accepted(asking):
     run, call, deadline_ns = asking.active.id, call_of(asking), asking.active.waiting[0].deadline_ns
     assert asking.resume(run, {"tool_call_id": call, "output": {"n": 1}}, deadline_ns - 1).status == "running"
 
 
-def test_a_runtime_that_is_away_refuses_good_results_so_many_times(engine):
+def test_an_unavailable_runtime_refuses_valid_results_as_often_as_scripted(engine):
     played = engine('[[run]]\nsteps = [{ ask = "w", unavailable = 2 }]')
     played.create_run({}, 0)
     played.advance(SECOND)
@@ -148,7 +155,7 @@ def test_a_runtime_that_is_away_refuses_good_results_so_many_times(engine):
     assert played.resume(run, good, SECOND).status == "running"
 
 
-def test_a_run_that_waits_for_input_takes_anything(engine):
+def test_a_run_that_waits_for_input_accepts_anything(engine):
     played = engine(WAITS)
     run = played.create_run({}, 0).id
     assert types(played, SECOND) == ["run.started"]
@@ -158,14 +165,14 @@ def test_a_run_that_waits_for_input_takes_anything(engine):
     assert refused(played.resume, run, {"input": 1}, SECOND).code == "run_not_resumable"
 
 
-def test_input_that_comes_too_late_finds_a_run_that_failed(engine):
+def test_input_after_the_deadline_is_refused(engine):
     played = engine(WAITS)
     run = played.create_run({}, 0).id
     assert types(played, 99 * SECOND) == ["run.started", "run.failed", "session.status_idle"]
     assert refused(played.resume, run, {"input": 1}, 99 * SECOND).code == "run_not_resumable"
 
 
-def test_what_does_not_wait_cannot_be_resumed(engine):
+def test_a_run_that_does_not_wait_cannot_be_resumed(engine):
     played = engine(LONG)
     run = played.create_run({}, 0).id
     for now_s in (0, 1, 500):
@@ -174,7 +181,7 @@ def test_what_does_not_wait_cannot_be_resumed(engine):
 
 
 @pytest.mark.parametrize("body", [{}, [], {"tool_call_id": 1}, {"tool_call_id": "call_x"}, {"input": 1}])
-def test_what_cannot_be_done_is_said_whatever_the_body_is(asking, engine, body):
+def test_the_state_is_checked_before_the_body(asking, engine, body):
     run = asking.active.id
     assert refused(asking.create_run, {**dict(body), "tools": 1}, 2 * SECOND).code == "SESSION_BUSY"
     asking.cancel(run, 2 * SECOND)
@@ -183,36 +190,36 @@ def test_what_cannot_be_done_is_said_whatever_the_body_is(asking, engine, body):
     assert refused(played.resume, played.create_run({}, 0).id, body, SECOND).code == "run_not_resumable"
 
 
-def test_a_run_that_was_cancelled_while_it_waited_cannot_be_resumed(asking):
+def test_a_run_cancelled_while_waiting_cannot_be_resumed(asking):
     run, call = asking.active.id, call_of(asking)
     asking.cancel(run, 2 * SECOND)
     body = {"tool_call_id": call, "output": {"n": 1}}
     assert refused(asking.resume, run, body, 3 * SECOND).code == "run_not_resumable"
 
 
-NO_RESUMES = {
-    "no object": ([], ["$"]),
+INVALID_RESUMES = {
+    "not an object": ([], ["$"]),
     "nothing": ({}, ["tool_call_id"]),
-    "id is no text": ({"tool_call_id": 1, "output": {}}, ["tool_call_id"]),
+    "id is not a string": ({"tool_call_id": 1, "output": {}}, ["tool_call_id"]),
     "neither output nor error": ({"tool_call_id": "x"}, ["output"]),
     "both": ({"tool_call_id": "x", "output": {}, "error": "x"}, ["output"]),
-    "error is no text": ({"tool_call_id": "x", "error": {}}, ["error"]),
+    "error is not a string": ({"tool_call_id": "x", "error": {}}, ["error"]),
     "error is empty": ({"tool_call_id": "x", "error": ""}, ["error"]),
-    "of another call": ({"tool_call_id": "x", "output": {}}, ["tool_call_id"]),
+    "another call": ({"tool_call_id": "x", "output": {}}, ["tool_call_id"]),
     "input for a call": ({"input": 1}, ["tool_call_id"]),
-    "too large a number": ({"tool_call_id": "x", "output": {"n": 2**80}}, ["output"]),
-    "half a character": ({"tool_call_id": "x", "error": "\ud800"}, ["error"]),
+    "a number that is too large": ({"tool_call_id": "x", "output": {"n": 2**80}}, ["output"]),
+    "half a surrogate pair": ({"tool_call_id": "x", "error": "\ud800"}, ["error"]),
 }
 
 
-@pytest.mark.parametrize(("body", "where"), NO_RESUMES.values(), ids=NO_RESUMES)
-def test_a_body_that_is_no_resume_is_refused(asking, body, where):
+@pytest.mark.parametrize(("body", "where"), INVALID_RESUMES.values(), ids=INVALID_RESUMES)
+def test_an_invalid_body_of_a_resume_is_refused(asking, body, where):
     refusal = refused(asking.resume, asking.active.id, body, 2 * SECOND)
     assert (refusal.code, paths(refusal)) == ("invalid_request", where)
     assert asking.active.status == "waiting_for_input"
 
 
-def test_a_result_nested_too_deeply_to_be_sent_is_refused(asking):
+def test_a_result_nested_too_deeply_is_refused(asking):
     deep = {}
     for _ in range(sys.getrecursionlimit() // 2):
         deep = {"n": deep}
@@ -220,15 +227,15 @@ def test_a_result_nested_too_deeply_to_be_sent_is_refused(asking):
     assert refused(asking.resume, asking.active.id, body, SECOND).code == "invalid_request"
 
 
-def test_the_call_of_a_tool_of_the_service_takes_no_result(engine):
+def test_a_call_of_a_service_tool_cannot_be_resumed(engine):
     played = engine(LONG)
     played.create_run({}, 0)
-    call = played.advance(SECOND)[-1].document["content"]["tool_call_id"]
+    call = document_of(played.advance(SECOND)[-1])["content"]["tool_call_id"]
     body = {"tool_call_id": call, "output": {}}
     assert refused(played.resume, played.active.id, body, SECOND).code == "run_not_resumable"
 
 
-def test_there_is_one_active_run_a_session(asking):
+def test_a_session_has_one_active_run(asking):
     run = asking.active
     refusal = refused(asking.create_run, {}, 2 * SECOND)
     assert refusal.code == "SESSION_BUSY"
@@ -240,7 +247,7 @@ def test_there_is_one_active_run_a_session(asking):
     assert refused(asking.create_run, {}, 3 * SECOND).active.status == "running"
 
 
-def test_a_run_that_has_not_started_yet_is_active_and_can_be_cancelled(engine):
+def test_a_run_is_active_before_it_starts_and_can_be_cancelled(engine):
     played = engine(LONG)
     run = played.create_run({}, 0)
     assert refused(played.create_run, {}, 0).code == "SESSION_BUSY"
@@ -248,7 +255,7 @@ def test_a_run_that_has_not_started_yet_is_active_and_can_be_cancelled(engine):
     assert types(played, 0) == ["run.cancelled", "session.status_idle"]
 
 
-def test_a_cancelled_run_ends_its_calls_and_leaves_its_message_half_said(engine):
+def test_a_cancelled_run_fails_its_calls_and_does_not_complete_its_message(engine):
     played = engine(
         'pace = 0\n[[run]]\nsteps = [{ together = [{ tool = "t", takes = 9 }, { say = "a b", pace = 1 }] }]'
     )
@@ -260,7 +267,7 @@ def test_a_cancelled_run_ends_its_calls_and_leaves_its_message_half_said(engine)
 
 
 @pytest.mark.parametrize("how", ["completed", "failed", "cancelled"])
-def test_a_run_that_has_ended_cannot_be_cancelled(engine, how):
+def test_an_ended_run_cannot_be_cancelled(engine, how):
     played = engine("[[run]]\nsteps = [{ wait = 1 }]" if how != "failed" else '[[run]]\nsteps = [{ fail = "no" }]')
     run = played.create_run({}, 0).id
     if how == "cancelled":
@@ -270,14 +277,14 @@ def test_a_run_that_has_ended_cannot_be_cancelled(engine, how):
     assert refused(played.cancel, run, 9 * SECOND).code == "RUN_NOT_CANCELLABLE"
 
 
-def test_a_run_that_there_is_not_is_not_found(asking):
+def test_an_unknown_run_is_not_found(asking):
     for call in (lambda: asking.cancel("run_x", SECOND), lambda: asking.resume("run_x", {"input": 1}, SECOND)):
         assert refused(call).code == "resource_not_found"
     assert asking.run("run_x") is None
 
 
 @pytest.mark.parametrize("code", ["SANDBOX_PROVISION_FAILED", "tool_input_invalid", "invalid_request"])
-def test_a_run_is_refused_as_often_as_its_script_says(engine, code):
+def test_a_run_is_refused_as_often_as_scripted(engine, code):
     played = engine(f'[[run]]\nrefuse = {{ code = "{code}", times = 2 }}\nsteps = [{{ wait = 0 }}]')
     assert [refused(played.create_run, {}, now).code for now in range(2)] == [code, code]
     assert played.active is None
@@ -285,7 +292,7 @@ def test_a_run_is_refused_as_often_as_its_script_says(engine, code):
     assert types(played, SECOND)[-1] == "session.status_idle"
 
 
-def test_each_run_is_refused_anew_and_some_always(engine):
+def test_every_run_is_refused_and_some_always(engine):
     played = engine('[[run]]\nrefuse = { code = "invalid_request", times = false }\nsteps = [{ wait = 0 }]')
     assert {refused(played.create_run, {}, now).code for now in range(5)} == {"invalid_request"}
     played = engine('pace = 0\n[[run]]\nrefuse = "invalid_request"\nsteps = [{ wait = 0 }]')
@@ -294,37 +301,37 @@ def test_each_run_is_refused_anew_and_some_always(engine):
         assert played.create_run({}, now + 1).status == "completed"
 
 
-def test_a_run_that_needs_no_sandbox_is_not_refused_for_one_and_has_none(engine):
+def test_a_run_without_a_sandbox_is_not_refused_for_its_quota(engine):
     refuse = 'refuse = { code = "SANDBOX_PROVISION_FAILED", times = false }'
     played = engine(f'pace = 0\n[[run]]\n{refuse}\nsteps = [{{ sandbox = "quota" }}]')
     assert refused(played.create_run, {"sandbox": True}, 0).code == "SANDBOX_PROVISION_FAILED"
     assert played.create_run({"sandbox": False}, 0).status == "completed"
 
 
-NO_RUNS = {
-    "no object": ([], ["$"], "invalid_request"),
+INVALID_RUNS = {
+    "not an object": ([], ["$"], "invalid_request"),
     "sandbox": ({"sandbox": 1}, ["sandbox"], "invalid_request"),
     "tools": ({"tools": {}}, ["tools"], "invalid_request"),
     "a tool": ({"tools": [1]}, ["tools[0]"], "invalid_request"),
     "no name": ({"tools": [{}]}, ["tools[0].name"], "invalid_request"),
-    "twins": ({"tools": [{"name": "a"}, {"name": "a"}]}, ["tools[1].name"], "invalid_request"),
+    "two tools with one name": ({"tools": [{"name": "a"}, {"name": "a"}]}, ["tools[1].name"], "invalid_request"),
     "a schema": ({"tools": [{"name": "a", "input_schema": 1}]}, ["tools[0].input_schema"], "invalid_request"),
-    "an input schema that is none": (
+    "an invalid input schema": (
         {"tools": [{"name": "a", "input_schema": {"type": "x"}}]},
         ["tools[0].input_schema"],
         "tool_input_invalid",
     ),
-    "an output schema that is none": (
+    "an invalid output schema": (
         {"tools": [{"name": "a", "output_schema": {"pattern": "("}}]},
         ["tools[0].output_schema"],
         "invalid_request",
     ),
-    "a schema of elsewhere": (
+    "a reference to another document": (
         {"tools": [{"name": "a", "output_schema": {"$ref": "http://127.0.0.1:9/x"}}]},
         ["tools[0].output_schema"],
         "invalid_request",
     ),
-    "what the agent will say does not match": (
+    "an input that the scenario does not match": (
         {"tools": [{"name": "w", "input_schema": {"properties": {"city": {"type": "integer"}}}}]},
         ["input.city"],
         "tool_input_invalid",
@@ -332,15 +339,15 @@ NO_RUNS = {
 }
 
 
-@pytest.mark.parametrize(("body", "where", "code"), NO_RUNS.values(), ids=NO_RUNS)
-def test_a_body_that_is_no_run_is_refused(engine, body, where, code):
+@pytest.mark.parametrize(("body", "where", "code"), INVALID_RUNS.values(), ids=INVALID_RUNS)
+def test_an_invalid_body_of_a_run_is_refused(engine, body, where, code):
     played = engine(ASKS)
     refusal = refused(played.create_run, body, 0)
     assert (refusal.code, paths(refusal)) == (code, where)
     assert played.runs == {}
 
 
-def test_a_client_can_register_tools_of_its_own(engine):
+def test_a_client_can_register_its_own_tools(engine):
     played = engine(ASKS)
     schema = {"type": "object", "required": ["own"]}
     played.create_run({"tools": [{"name": "w", "output_schema": schema}], "input": "Hello", "other": 1}, 0)
@@ -355,7 +362,7 @@ def test_a_client_can_register_tools_of_its_own(engine):
     assert played.resume(played.active.id, body, 100 * SECOND).status == "running"
 
 
-def test_calls_beside_each_other_are_resumed_in_any_order(engine):
+def test_parallel_calls_are_resumed_in_any_order(engine):
     played = engine('[[run]]\nsteps = [{ together = [{ ask = "a" }, { ask = "b" }, { wait-for-input = true }] }]')
     run = played.create_run({}, 0).id
     played.advance(SECOND)
@@ -367,20 +374,20 @@ def test_calls_beside_each_other_are_resumed_in_any_order(engine):
     assert types(played, 2 * SECOND) == ["tool.completed"] * 2 + ["run.completed", "session.status_idle"]
 
 
-def test_a_clock_that_goes_back_stands_still(asking):
+def test_an_earlier_time_counts_as_the_latest_one(asking):
     run = asking.active
     asking.advance(5 * SECOND)
     assert asking.cancel(run.id, 0).ended_ns == 5 * SECOND
 
 
-def test_commands_are_the_same_as_calls(engine):
+def test_commands_do_the_same_as_method_calls(engine):
     by_call, by_command = engine(ASKS), engine(ASKS)
     run = by_call.create_run({}, 0)
-    assert by_command.obey(Command(Do.CREATE, 0, None, {})) == run
+    assert by_command.execute(Command(CommandKind.CREATE, 0, None, {})) == run
     assert by_call.advance(SECOND) == by_command.advance(SECOND)
     body = {"tool_call_id": call_of(by_call), "output": {"n": 1}}
-    assert by_command.obey(Command(Do.RESUME, SECOND, run.id, body)) == by_call.resume(run.id, body, SECOND)
-    assert by_command.obey(Command(Do.CANCEL, SECOND, run.id)) == by_call.cancel(run.id, SECOND)
+    assert by_command.execute(Command(CommandKind.RESUME, SECOND, run.id, body)) == by_call.resume(run.id, body, SECOND)
+    assert by_command.execute(Command(CommandKind.CANCEL, SECOND, run.id)) == by_call.cancel(run.id, SECOND)
     assert by_call.advance(SECOND) == by_command.advance(SECOND)
 
 
@@ -398,7 +405,7 @@ steps = [
 """
 
 
-def test_a_run_can_be_cancelled_at_every_moment(engine):
+def test_a_run_can_be_cancelled_at_any_time(engine):
     moments, watched = [0], engine(BUSY)
     watched.create_run({}, 0)
     while (due_ns := watched.due_ns()) is not None:
@@ -409,11 +416,11 @@ def test_a_run_can_be_cancelled_at_every_moment(engine):
     for now_ns in moments:
         played = engine(BUSY)
         run = played.create_run({}, 0).id
-        before = [emitted.document for emitted in played.advance(now_ns)]
+        before = [document_of(entry) for entry in played.advance(now_ns)]
         if played.active is None:
             continue
         played.cancel(run, now_ns)
-        after = [emitted.document for emitted in played.advance(1000 * SECOND)]
+        after = [document_of(entry) for entry in played.advance(1000 * SECOND)]
         opened, closed = (
             {document["data"]["tool_call_id"] for document in documents if document["type"] in kinds}
             for documents, kinds in (
@@ -427,18 +434,18 @@ def test_a_run_can_be_cancelled_at_every_moment(engine):
         assert played.run(run).waiting == ()
 
 
-def test_a_schema_is_not_fetched_from_files_either(engine, tmp_path):
+def test_a_schema_does_not_read_files(engine, tmp_path):
     (tmp_path / "schema.json").write_text("{}", "utf-8")
     tool = {"name": "w", "output_schema": {"$ref": (tmp_path / "schema.json").as_uri()}}
     refusal = refused(engine(ASKS).create_run, {"tools": [tool]}, 0)
     assert (refusal.code, paths(refusal)) == ("invalid_request", ["tools[0].output_schema"])
 
 
-def test_what_happens_at_the_moment_of_a_deadline_comes_before_it(engine):
+def test_steps_that_are_due_at_a_deadline_come_before_it(engine):
     steps = '{ together = [{ ask = "w", deadline = 1, pace = 0 }, { tool = "t", takes = 1 }] }'
     played = engine(f"pace = 0\n[[run]]\nsteps = [{steps}]")
     played.create_run({}, 0)
-    found = [emitted.document for emitted in played.advance(SECOND)][-4:]
+    found = [document_of(entry) for entry in played.advance(SECOND)][-4:]
     assert [document["type"] for document in found] == [
         *("tool.completed", "tool.failed"),
         *("run.failed", "session.status_idle"),

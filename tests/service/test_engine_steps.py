@@ -1,11 +1,11 @@
-"""What each step of a scenario brings, and when."""
+"""The events of each step of a scenario, and their times."""
 
+import orjson
 import pytest
 
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS
-from wiretape_replay.service.engine import entry_of
-from wiretape_replay.service.scenario.kinds import KINDS
+from wiretape_replay.service.scenario.scenario_file import STEP_TYPES
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000
@@ -61,12 +61,17 @@ STEPS = {
 }
 
 
-def told(emitted):
-    """An event in a few words: milliseconds, type, and what is said or called."""
-    words = [str(emitted.time_ns // 1_000_000)]
-    document = emitted.document
+def document_of(entry):
+    """The JSON of an event; None for the end of a stream."""
+    return orjson.loads(entry.data.partition(b"data: ")[2]) if entry.data else None
+
+
+def summary(entry):
+    """An entry in a few words: milliseconds, type, and the text or the tool."""
+    words = [str(entry.time_ns // 1_000_000)]
+    document = document_of(entry)
     if document is None:
-        return " ".join([*words, emitted.ending])
+        return " ".join([*words, entry.ending])
     words.append(document["type"])
     content = document.get("content")
     if document["type"] in DELTA_TYPES:
@@ -83,10 +88,10 @@ def run_of(steps):
 
 
 @pytest.mark.parametrize(("steps", "expected", "end"), STEPS.values(), ids=STEPS)
-def test_a_step_brings_its_events_at_their_times(engine, steps, expected, end):
+def test_a_step_emits_its_events_on_time(engine, steps, expected, end):
     played = engine(run_of(steps))
     played.create_run({}, 0)
-    lines = [told(emitted) for emitted in played.advance(100 * SECOND)]
+    lines = [summary(entry) for entry in played.advance(100 * SECOND)]
 
     assert lines == STARTED + expected + [f"{end} {name}" for name in ENDED]
 
@@ -106,10 +111,10 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("steps", "expected"), ENDS.values(), ids=ENDS)
-def test_a_step_that_fails_ends_the_run(engine, steps, expected):
+def test_a_failing_step_ends_the_run(engine, steps, expected):
     played = engine(run_of(steps))
     run = played.create_run({}, 0)
-    lines = [told(emitted) for emitted in played.advance(100 * SECOND)]
+    lines = [summary(entry) for entry in played.advance(100 * SECOND)]
 
     end = expected[-1].partition(" ")[0]
     assert lines == [*STARTED, *expected, f"{end} session.status_idle"]
@@ -117,9 +122,9 @@ def test_a_step_that_fails_ends_the_run(engine, steps, expected):
     assert played.active is None
 
 
-def test_every_kind_of_step_is_tried_here():
+def test_every_kind_of_step_is_tested_here():
     tried = " ".join(steps for steps, *_ in [*STEPS.values(), *ENDS.values()])
-    assert {kind for kind in KINDS if kind in tried} == set(KINDS) - {"ask", "wait-for-input"}
+    assert {name for name in STEP_TYPES if name in tried} == set(STEP_TYPES) - {"ask", "wait-for-input"}
 
 
 EVERYTHING = """
@@ -137,7 +142,7 @@ steps = [{ wait = 9 }]
 
 @pytest.fixture
 def everything(engine):
-    """What the streams carry of a session in which all there is happens."""
+    """The entries of a session in which every event type occurs."""
     played = engine(EVERYTHING)
     played.create_run({}, 0)
     found = played.advance(SECOND * 10)
@@ -151,40 +156,39 @@ def everything(engine):
     return found + played.advance(SECOND * 40)
 
 
-def test_all_types_of_events_are_there(everything):
-    assert {emitted.document["type"] for emitted in everything} == set(EVENT_TYPES)
+def test_every_event_type_occurs(everything):
+    assert {document_of(entry)["type"] for entry in everything} == set(EVENT_TYPES)
 
 
 def test_every_event_has_the_fields_of_the_specification(everything):
-    for emitted in everything:
-        stored = emitted.kind is EntryKind.DURABLE
-        assert stored == (emitted.document["type"] not in DELTA_TYPES | {"stream.resync"})
-        schema = EVENT_SCHEMAS.get(emitted.document["type"], DURABLE_EVENT if stored else EPHEMERAL_EVENT)
-        assert schema.violations(emitted.document) == ()
+    for entry in everything:
+        stored = entry.kind is EntryKind.DURABLE
+        assert stored == (document_of(entry)["type"] not in DELTA_TYPES | {"stream.resync"})
+        schema = EVENT_SCHEMAS.get(document_of(entry)["type"], DURABLE_EVENT if stored else EPHEMERAL_EVENT)
+        assert schema.violations(document_of(entry)) == ()
         allowed = {"type", "run_id", "delta"} if not stored else set(DURABLE_EVENT.document["required"])
-        assert set(emitted.document) == allowed
-    stored = [emitted.document for emitted in everything if emitted.kind is EntryKind.DURABLE]
+        assert set(document_of(entry)) == allowed
+    stored = [document_of(entry) for entry in everything if entry.kind is EntryKind.DURABLE]
     assert [document["sequence"] for document in stored] == list(range(1, len(stored) + 1))
     assert len({document["id"] for document in stored}) == len(stored)
     assert stored[0]["created_at"] == "2026-01-01T00:00:00.050000Z"
 
 
-def test_text_has_blocks_and_everything_else_an_object(everything):
-    for emitted in everything:
-        content = emitted.document.get("content")
-        is_text = emitted.document["type"] in {"message.completed", "reasoning.message"}
+def test_texts_have_blocks_and_other_events_have_objects(everything):
+    for entry in everything:
+        content = document_of(entry).get("content")
+        is_text = document_of(entry)["type"] in {"message.completed", "reasoning.message"}
         assert content is None or isinstance(content, list) == is_text
 
 
 def test_the_events_of_a_call_share_its_id(everything):
-    of_w = [entry_of(emitted) for emitted in everything if (emitted.document.get("data") or {}).get("name") == "w"]
+    of_w = [entry for entry in everything if (document_of(entry).get("data") or {}).get("name") == "w"]
     assert [entry.type for entry in of_w] == ["tool.started", "agent.custom_tool_use", "tool.completed"]
     assert len({entry.tool_call_id for entry in of_w}) == 1
 
 
-def test_a_durable_event_has_an_id_line_and_others_have_none(everything):
-    for emitted in everything:
-        entry = entry_of(emitted)
+def test_only_durable_events_have_an_id_line(everything):
+    for entry in everything:
         lines = entry.data.split(b"\n")
         assert lines[0] == b"event: " + entry.type.encode()
         assert (b"id: " in entry.data) == (entry.kind is EntryKind.DURABLE)
@@ -192,30 +196,30 @@ def test_a_durable_event_has_an_id_line_and_others_have_none(everything):
         assert sum(line.startswith(b"data: ") for line in lines) == 1
 
 
-def test_types_that_are_not_stored_have_neither_id_nor_sequence(engine):
+def test_ephemeral_types_have_neither_id_nor_sequence(engine):
     text = 'ephemeral = ["run.started", "agent.custom_tool_use"]\n[[run]]\nsteps = [{ ask = "w" }]'
     played = engine(text)
     played.create_run({}, 0)
-    found = [(emitted.kind, emitted.document) for emitted in played.advance(SECOND)]
+    found = [(entry.kind, document_of(entry)) for entry in played.advance(SECOND)]
     assert [kind for kind, _ in found] == [EntryKind.EPHEMERAL, EntryKind.DURABLE, EntryKind.EPHEMERAL]
     assert "sequence" not in found[2][1]
     assert found[2][1]["data"]["name"] == "w"
     assert found[1][1]["sequence"] == 1
 
 
-def test_the_last_script_repeats_and_each_run_has_its_own_ids(engine):
+def test_the_last_script_repeats_with_new_ids(engine):
     played = engine('pace = 0\n[[run]]\nsteps = [{ say = "one" }]\n[[run]]\nsteps = [{ say = "two" }]')
     said, runs = [], []
     for now in range(3):
         runs.append(played.create_run({}, now).id)
-        found = [emitted.document for emitted in played.advance(now)]
+        found = [document_of(entry) for entry in played.advance(now)]
         said += [document["content"][0]["text"] for document in found if document["type"] == "message.completed"]
     assert said == ["one", "two", "two"]
     assert list(played.runs) == runs
     assert len(set(runs)) == 3
 
 
-def test_seeds_and_sessions_have_different_ids(engine):
+def test_ids_depend_on_seed_and_session(engine):
     text = '[[run]]\nsteps = [{ say = "x" }]'
     ids = {engine(text, **of).create_run({}, 0).id for of in ({}, {"seed": 8}, {"session_id": "ses_2"})}
     assert len(ids) == 3

@@ -1,4 +1,4 @@
-"""Scenario files: what they say, and one sentence with file, line and key where they cannot be right."""
+"""Scenario files: how they are read, and the errors for files that cannot be right."""
 
 import subprocess
 import sys
@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from wiretape.errors import InputError
-from wiretape_replay.service.scenario.listing import find_scenario, listing, shipped
-from wiretape_replay.service.scenario.steps import Ask, Text, Tool
+from wiretape_replay.service.scenario.scenario_steps import Ask, Say, Tool
+from wiretape_replay.service.scenario.shipped_scenarios import find_scenario, scenario_list, shipped_scenarios
 
 SECOND = 1_000_000_000
 
@@ -23,13 +23,13 @@ def test_five_lines_are_enough(scenario):
     assert step.pieces == ["Hello, ", "world."]
 
 
-def test_steps_may_stand_in_tables_of_their_own(scenario):
+def test_steps_can_be_tables_of_their_own(scenario):
     text = '[[run]]\n[[run.steps]]\ntool = "t"\n[run.steps.input]\na = 1\n[[run.steps]]\nsay = "x"'
     one, other = scenario(text).runs[0].steps
-    assert (one.input, type(other)) == ({"a": 1}, Text)
+    assert (one.input, type(other)) == ({"a": 1}, Say)
 
 
-def test_times_come_from_the_step_the_run_or_the_file(scenario):
+def test_times_are_taken_from_the_step_the_run_or_the_file(scenario):
     text = """
     pace = 1
     deadline = 9
@@ -59,192 +59,218 @@ CUTS = {
 
 
 @pytest.mark.parametrize(("cut", "pieces"), CUTS.items())
-def test_text_is_cut_into_pieces_that_make_it_up(scenario, cut, pieces):
+def test_a_text_is_cut_into_pieces(scenario, cut, pieces):
     (step,) = scenario(steps(f'{{ say = "a  b\\nc"{cut} }}')).runs[0].steps
     assert step.pieces == pieces
 
 
+RUN = "\n[[run]]\nsteps = [{ wait = 1 }]"
 BAD = {
-    "no title": ("titel = 1", "line 2: titel: there is no such key, did you mean title?"),
-    "a title too late": (
+    "a misspelled title": ("titel = 1", "titel: unknown key; did you mean title?"),
+    "a title after a run": (
         steps('{ say = "x" }') + "\ntitle = 1",
-        "line 4: run.title: it is said of the whole *: write it *",
+        "run[0].title: title belongs to the whole scenario: put it above the first [[run]].",
     ),
-    "a deadline of a tool": ("[[tool]]\ndeadline = 1", "line 3: tool.deadline: it is said of the whole scenario: *"),
-    "a tool that is asked for by another name": (
+    "a deadline of a tool": ("[[tool]]\ndeadline = 1", "tool[0].deadline: deadline belongs to the whole scenario: *"),
+    "a tool that a step asks for by another name": (
         '[[tool]]\nname = "get_weather"\n' + steps('{ together = [{ ask = "get_wether" }] }'),
-        "line 3: tool.name: no step asks for it, but one does for get_wether; write both alike.",
+        "tool[0].name: no step asks for get_weather, but one asks for get_wether.",
     ),
-    "a misspelt table": ("[[runs]]\nsteps = []", "line 2: runs: there is no such key, did you mean run?"),
-    "a table for an array": ("[run]\nsteps = []", "line 2: run: it has to be an array of tables, each under [[run]]."),
-    "steps without a run": ('[[steps]]\nsay = "x"', "line 2: steps: steps stand in a run: *or tables [[run.steps]]."),
-    "a step without a list": ('[[run]]\nsay = "x"', "line 3: run.say: it is a step, *: steps = [{ say = … }] under *."),
-    "no runs": ("pace = 1", ": it has no runs; say what one does under [[run]]."),
-    "no steps": ("[[run]]\nafter = 1", "line 2: run: steps needs a step at least, as in *"),
-    "empty steps": ("[[run]]\nsteps = []", "line 3: run.steps: steps needs a step at least, as in *"),
-    "no list": (
+    "a misspelled table": ("[[runs]]\nsteps = []", "runs: unknown key; did you mean run?"),
+    "a table for a list": ("[run]\nsteps = []", "run: expected a list of tables: write [[run]] instead of [run]."),
+    "steps without a run": ('[[steps]]\nsay = "x"', "steps: steps belong to a run: *, or [[run.steps]]."),
+    "a step without a list": ('[[run]]\nsay = "x"', "run[0].say: say is a step: write steps = [{ say = … }] under *"),
+    "no runs": ("pace = 1", "run is missing."),
+    "an empty list of runs": ("run = []", "run: expected a non-empty list."),
+    "a run that is not a table": ("run = [1]", "run[0]: expected a table, got 1."),
+    "no steps": ("[[run]]\nafter = 1", "run[0]: steps is missing."),
+    "empty steps": ("[[run]]\nsteps = []", "run[0].steps: expected a list of steps, for example *"),
+    "steps that are not a list": (
         '[[run]]\nsteps = "x"',
-        'line 3: run.steps: it has to be a list of steps, as in steps = [{ say = "Hello" }].',
+        'run[0].steps: expected a list of steps, for example steps = [{ say = "Hello" }].',
     ),
-    "a list of texts": ('[[run]]\nsteps = ["x"]', "line 3: run.steps: it has to be a list of steps, as in *"),
-    "a single step": ('[[run]]\n[run.steps]\nsay = "x"', "line 3: run.steps: it has to be a list of steps, as in *"),
-    "a step that is none": (steps('\n{ say = "x" },\n{ sya = "x" }'), "line 5: run.steps.sya: *did you mean say?"),
-    "an unknown step": (steps("\n{ qqqq = 1 }"), "line 4: run.steps: a step needs one of say, think, *"),
+    "a list of texts": ('[[run]]\nsteps = ["x"]', "run[0].steps: expected a list of steps, for example *"),
+    "a single step": ('[[run]]\n[run.steps]\nsay = "x"', "run[0].steps: expected a list of steps, for example *"),
+    "a misspelled step": (steps('{ say = "x" }, { sya = "x" }'), "run[0].steps[1].sya: *did you mean say?"),
+    "an unknown step": (steps("{ qqqq = 1 }"), "run[0].steps[0]: a step needs one of say, think, *"),
     "two steps in one": (
         steps('{ say = "x", tool = "t" }'),
-        "line 3: run.steps.tool: say and tool are two steps; write { say = … }, { tool = … }.",
+        "run[0].steps[0].tool: say and tool are two steps: write { say = … }, { tool = … }.",
     ),
     "a key of another step": (
         steps('{ say = "x", takes = 1 }'),
-        "line 3: *takes: there is no such key of the step say*",
+        "run[0].steps[0].takes: unknown key of the step say; choose one of after, pace, say, cut.",
     ),
-    "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "line 3: *pace: there is no such key of the step wait*"),
-    "a key of a run": ("[[run]]\nstep = []", "line 3: run.step: there is no such key of a run, did you mean steps?"),
-    "no time": ("pace = -1", "line 2: pace: it has to be a number of seconds, 0 or more."),
-    "a deadline for nothing": (
-        "deadline = true",
-        "line 2: deadline: it has to be a number of seconds, or false for ever.",
+    "a wait with a pace": (steps("{ wait = 1, pace = 1 }"), "run[0].steps[0].pace: unknown key of the step wait*"),
+    "a misspelled key of a run": ("[[run]]\nstep = []", "run[0].step: unknown key; did you mean steps?"),
+    "a negative time": ("pace = -1", "pace: expected a number of at least 0, got -1."),
+    "a deadline of true": (
+        "deadline = true" + RUN,
+        "deadline: expected a number of seconds, or false for no deadline.",
     ),
     "a deadline in words": (
         steps('{ ask = "t", deadline = "1 s" }'),
-        "line 3: run.steps.deadline: *or false for ever.",
+        "run[0].steps[0].deadline: expected true, false or a number, got '1 s'.",
     ),
-    "a deadline that was": (
-        steps('{ ask = "t", deadline = -1 }'),
-        "line 3: run.steps.deadline: *of seconds, 0 or more.",
+    "a deadline of true in a step": (
+        steps("{ wait-for-input = true, deadline = true }"),
+        "run[0].steps[0].deadline: expected a number of seconds, or false for no deadline.",
     ),
-    "a long time": (steps("{ wait = 1e9 }"), "line 3: run.steps.wait: it can be 1,000,000 seconds at most."),
-    "an empty text": (steps('{ say = "" }'), "line 3: run.steps.say: it has to be a text, not an empty one."),
-    "no pieces": (steps("{ say = [] }"), "line 3: run.steps.say: a list of pieces needs one at least."),
-    "pieces that are cut": (steps('{ say = ["x"], cut = 1 }'), "line 3: run.steps.cut: say is a list, *"),
-    "an unknown cut": (steps('{ say = "x", cut = "word" }'), "line 3: run.steps.cut: *did you mean words?"),
-    "a cut of nothing": (steps('{ say = "x", cut = 0 }'), "line 3: run.steps.cut: *words, *1 or more."),
-    "a cut by truth": (
+    "a negative deadline": (steps('{ ask = "t", deadline = -1 }'), "run[0].steps[0].deadline: expected a number of *"),
+    "a long time": (steps("{ wait = 1e9 }"), "run[0].steps[0].wait: expected a number of at most 1000000, *"),
+    "an empty text": (steps('{ say = "" }'), "run[0].steps[0].say: expected a non-empty string, got ''."),
+    "no pieces": (steps("{ say = [] }"), "run[0].steps[0].say: expected a non-empty list."),
+    "pieces that are cut": (steps('{ say = ["x"], cut = 1 }'), "run[0].steps[0].cut: a list of texts is not cut *"),
+    "an unknown cut": (steps('{ say = "x", cut = "word" }'), "run[0].steps[0].cut: *did you mean words?"),
+    "an empty cut": (steps('{ say = "x", cut = 0 }'), "run[0].steps[0].cut: expected a whole number of at least 1, *"),
+    "a cut of true": (
         steps('{ say = "x", cut = true }'),
-        "line 3: run.steps.cut: *or a number of characters, 1 or more.",
+        "run[0].steps[0].cut: expected a whole number or a string, got true.",
     ),
-    "output and error": (steps('{ tool = "t", output = {}, error = "x" }'), "line 3: run.steps.error: *no output."),
-    "a date": (steps('{ tool = "t", input = { a = [\n1, 2020-01-01] } }'), "line 4: run.steps.input.a: JSON has no *"),
-    "infinity": (steps('{ tool = "t", output = { a = inf } }'), "line 3: run.steps.output.a: JSON has no *"),
-    "a large number": (steps('{ tool = "t", output = { a = 99999999999999999999 } }'), "line 3: *2^53*"),
-    "a sandbox": (steps('{ sandbox = "recreate" }'), "line 3: run.steps.sandbox: *did you mean recreated?"),
-    "an ending": (steps('{ end-stream = "closed" }'), "line 3: run.steps.end-stream: *did you mean close?"),
-    "not true": (steps("{ resync = false }"), "line 3: run.steps.resync: it has to be true."),
-    "no repetition": (steps('{ repeat = 0, steps = [{ say = "x" }] }'), "line 3: run.steps.repeat: *1 or more."),
-    "nothing to repeat": (steps("{ repeat = 2 }"), "line 3: run.steps: steps needs a step at least*"),
-    "a step within": (steps('{ repeat = 2, steps = [\n{ sai = "x" }] }'), "line 4: run.steps.steps.sai: *mean say?"),
-    "a step beside": (steps('{ together = [\n{ say = "x" },\n{ tol = "x" }] }'), "line 5: *.together.tol: *mean tool?"),
-    "too many beside": (steps("{ together = [" + "{ wait = 1 }," * 51 + "] }"), "line 3: *there can be 50 of them*"),
+    "output and error": (
+        steps('{ tool = "t", output = {}, error = "x" }'),
+        "run[0].steps[0].error: a call that fails has no output.",
+    ),
+    "a date": (steps('{ tool = "t", input = { a = [1, 2020-01-01] } }'), "run[0].steps[0].input.a[1]: JSON cannot *"),
+    "infinity": (steps('{ tool = "t", output = { a = inf } }'), "run[0].steps[0].output.a: JSON cannot hold *"),
+    "a large number": (steps('{ tool = "t", output = { a = 99999999999999999999 } }'), "run[0].steps[0].*2^53."),
+    "a misspelled sandbox": (steps('{ sandbox = "recreate" }'), "run[0].steps[0].sandbox: *did you mean recreated?"),
+    "a misspelled end": (steps('{ end-stream = "closed" }'), "run[0].steps[0].end-stream: *did you mean close?"),
+    "a resync of false": (steps("{ resync = false }"), "run[0].steps[0].resync: expected true."),
+    "input that is not waited for": (steps("{ wait-for-input = false }"), "run[0].steps[0].wait-for-input: expected *"),
+    "no repetition": (steps('{ repeat = 0, steps = [{ say = "x" }] }'), "run[0].steps[0].repeat: expected a whole *"),
+    "nothing to repeat": (steps("{ repeat = 2 }"), "run[0].steps[0]: steps is missing."),
+    "a misspelled step to repeat": (
+        steps('{ repeat = 2, steps = [{ sai = "x" }] }'),
+        "run[0].steps[0].steps[0].sai: unknown step; did you mean say?",
+    ),
+    "a misspelled parallel step": (
+        steps('{ together = [{ say = "x" }, { tol = "x" }] }'),
+        "run[0].steps[0].together[1].tol: unknown step; did you mean tool?",
+    ),
+    "too many parallel steps": (
+        steps("{ together = [" + "{ wait = 1 }," * 51 + "] }"),
+        "run[0].steps[0].together: expected a list of at most 50 items.",
+    ),
     "too many events": (
         steps('{ repeat = 1000, steps = [{ repeat = 1000, steps = [{ say = "x" }] }] }'),
-        "line 3: run.steps: they make 4,001,000 events; a run can have 100,000 at most.",
+        "run[0].steps: 4,001,000 events; a run can have 100,000 at most.",
     ),
-    "too long": (steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"), "line 3: run.steps: they take 101,00*"),
-    "too deep": (steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9), "line 3: *8 deep at most."),
-    "a refusal": ('[[run]]\nrefuse = "SESSION_BUSY"\nsteps = [{ wait = 1 }]', "line 3: run.refuse: *one of SANDBOX_*"),
+    "a run that is too long": (
+        steps("{ repeat = 101, steps = [{ wait = 1e6 }] }"),
+        "run[0].steps: 101,000,000 seconds; a run can take 100,000,000 at most.",
+    ),
+    "steps that are too deep": (steps("{ together = [" * 9 + "{ wait = 1 }" + "] }" * 9), "run[0].*8 deep at most."),
+    "an unknown refusal": (
+        '[[run]]\nrefuse = "SESSION_BUSY"\nsteps = [{ wait = 1 }]',
+        "run[0].refuse: expected one of SANDBOX_PROVISION_FAILED, tool_input_invalid, invalid_request, got *",
+    ),
     "a refusal by number": (
         "[[run]]\nrefuse = 503\nsteps = [{ wait = 1 }]",
-        'line 3: run.refuse: *table as in { code = "SANDBOX_*',
+        "run[0].refuse: expected a string or a table, got 503.",
     ),
     "a refusal for true": (
         '[[run]]\nrefuse = { code = "invalid_request", times = true }\nsteps = [{ wait = 1 }]',
-        "line 3: run.refuse.times: it has to be a whole number, 1 or more, or false for always.",
+        "run[0].refuse.times: expected a whole number of at least 1, or false for always.",
     ),
-    "a refusal without code": ("[[run]]\nsteps = [{ wait = 1 }]\nrefuse = {}", "line 4: run.refuse: code is missing."),
-    "a type that is always stored": ('ephemeral = ["tool.started"]', "line 2: ephemeral: 'tool.started' is no event *"),
-    "twin tools": ('[[tool]]\nname = "a"\n[[tool]]\nname = "a"', "line 5: tool.name: it is the name of two tools; *"),
-    "a schema": (
-        '[[tool]]\nname = "a"\n[tool.output]\ntype = "objekt"',
-        "line 5: tool.output.type: *Schema: it has to be one of array, *, or a list of them.",
+    "a refusal without a code": ("[[run]]\nsteps = [{ wait = 1 }]\nrefuse = {}", "run[0].refuse: code is missing."),
+    "a type that is always stored": (
+        'ephemeral = ["tool.started"]' + RUN,
+        "ephemeral[0]: 'tool.started' is not an event type that may be ephemeral; *",
     ),
-    "a schema of elsewhere": (
-        '[[tool]]\nname = "a"\ninput = { "$ref" = "http://127.0.0.1:9/x" }',
-        "line 4: tool.input.$ref: it is no usable JSON Schema: http://127.0.0.1:9/x leads nowhere; *#/$defs/name.",
+    "two tools with one name": (
+        '[[tool]]\nname = "a"\n[[tool]]\nname = "a"' + RUN,
+        "tool[1].name: two tools have the name a.",
     ),
-    "a schema that is none within": (
-        '[[tool]]\nname = "a"\n[tool.output]\nproperties.b = [\n]',
-        "line 5: tool.output.properties.b: it is no usable JSON Schema: [] is not of *",
+    "an invalid schema": (
+        '[[tool]]\nname = "a"\n[tool.output]\ntype = "objekt"' + RUN,
+        "tool[0].output.type: invalid JSON Schema: expected one of array, *, or a list of them.",
     ),
-    "a reference within that leads nowhere": (
-        '[[tool]]\nname = "a"\n[tool.output.properties]\nb = { "$ref" = "#/$defs/d" }',
-        "line 5: tool.output.properties.b.$ref: it is no usable JSON Schema: #/$defs/d leads nowhere; a $ref has to *",
+    "a reference to another document": (
+        '[[tool]]\nname = "a"\ninput = { "$ref" = "http://127.0.0.1:9/x" }' + RUN,
+        "tool[0].input.$ref: invalid JSON Schema: http://127.0.0.1:9/x does not exist in the schema; *#/$defs/name.",
     ),
-    "a draft that is none": (
-        '[[tool]]\nname = "a"\noutput = { "$schema" = "http://json-schema.org/draft-99" }',
-        "line 4: tool.output.$schema: *: $schema names no draft of JSON Schema; leave it out *",
+    "an invalid schema inside a schema": (
+        '[[tool]]\nname = "a"\n[tool.output]\nproperties.b = [\n]' + RUN,
+        "tool[0].output.properties.b: invalid JSON Schema: [] is not of *",
     ),
-    "an input that does not fit": (
+    "a reference that does not exist": (
+        '[[tool]]\nname = "a"\n[tool.output.properties]\nb = { "$ref" = "#/$defs/d" }' + RUN,
+        "tool[0].output.properties.b.$ref: invalid JSON Schema: #/$defs/d does not exist in the schema; use a $ref *",
+    ),
+    "an unknown draft": (
+        '[[tool]]\nname = "a"\noutput = { "$schema" = "http://json-schema.org/draft-99" }' + RUN,
+        "tool[0].output.$schema: *: $schema is not a draft of JSON Schema; leave it out *",
+    ),
+    "an input that does not match": (
         '[[tool]]\nname = "a"\ninput = { required = ["x"] }\n[[run]]\nsteps = [\n{ ask = "a" }]',
-        'line 7: run.steps.ask: the input schema of a does not allow it: input: "x" is a required property.',
+        'run[0].steps[0].ask: the input schema of a does not allow this input: input: "x" is a required property.',
     ),
-    "a key of some step alone": (steps("{ input = {} }"), "line 3: run.steps: a step needs one of say, think, *"),
-    "a number to say": (steps("{ say = 1 }"), "line 3: run.steps.say: it has to be a text, or a list of texts."),
-    "a number for input": (
-        steps('{ tool = "t", input = 1 }'),
-        'line 3: run.steps.input: *in input = { city = "Lisbon" }.',
-    ),
-    "truth for a word": (steps("{ sandbox = true }"), "line 3: run.steps.sandbox: *, quota, not true."),
-    "no TOML": ("[[run", " is not valid TOML: *"),
+    "a key without a step": (steps("{ input = {} }"), "run[0].steps[0]: a step needs one of say, think, *"),
+    "a number to say": (steps("{ say = 1 }"), "run[0].steps[0].say: expected a string or a list, got 1."),
+    "a number for input": (steps('{ tool = "t", input = 1 }'), "run[0].steps[0].input: expected a table, got 1."),
+    "true for a word": (steps("{ sandbox = true }"), "run[0].steps[0].sandbox: expected a string, got true."),
+    "the name of the tag": (steps('{ say = "x", "(step)" = "tool" }'), "run[0].steps[0].(step): unknown key."),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), BAD.values(), ids=BAD)
-def test_what_cannot_be_right_is_told_in_one_sentence_with_its_place(scenario, text, expected):
+def test_an_invalid_scenario_is_an_error_of_one_sentence(scenario, text, expected):
     with pytest.raises(InputError) as caught:
         scenario(text)
-    told = str(caught.value)
+    message = str(caught.value)
     before, star, after = expected.partition("*")
     middle, _, last = after.rpartition("*")
-    begin = told.index("scenario.toml") + len("scenario.toml")
-    rest = told[begin:].removeprefix(", ")
-    assert rest.startswith(before), told
-    assert middle in rest
-    assert rest.endswith(last)
-    assert star or rest == expected
-    assert "\n" not in told
+    begin = message.index("scenario.toml: ") + len("scenario.toml: ")
+    problem = message[begin:]
+    assert problem.startswith(before), message
+    assert middle in problem
+    assert problem.endswith(last)
+    assert star or problem == expected
+    assert "\n" not in message
 
 
-def test_a_tool_that_nobody_asks_for_yet_is_no_slip(scenario):
+def test_a_tool_that_no_step_asks_for_is_allowed(scenario):
     text = '[[tool]]\nname = "get_weather"\n[[tool]]\nname = "get_tides"\n'
     assert len(scenario(text + steps('{ ask = "get_tides" }, { ask = "zzz" }')).tools) == 2
 
 
-def test_a_title_is_needed(tmp_path):
+def test_a_title_is_required(tmp_path):
     path = tmp_path / "x.toml"
     path.write_text(steps('{ say = "x" }'), "utf-8")
-    with pytest.raises(InputError, match=r"x\.toml: title is missing; write title = .* above"):
+    with pytest.raises(InputError, match=r"x\.toml: title is missing\.$"):
         find_scenario(str(path))
 
 
-def test_a_scenario_is_found_by_its_name_or_its_file(tmp_path):
+def test_a_scenario_is_found_by_its_name_or_file(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text('title = "Own"\n' + steps('{ ask = "x" }'), "utf-8")
     assert find_scenario(str(path)).title == "Own"
     assert find_scenario("hello").title == "A run that says hello"
     assert isinstance(find_scenario("application-tool").runs[0].steps[0], Ask)
     assert isinstance(find_scenario("tools").runs[0].steps[1], Tool)
-    with pytest.raises(InputError, match=r"There is no scenario helo, did you mean hello\?"):
+    with pytest.raises(InputError, match=r"Unknown scenario helo; did you mean hello\?"):
         find_scenario("helo")
-    with pytest.raises(InputError, match=r"There is no scenario zzzzz; there are hello, .*\.$"):
+    with pytest.raises(InputError, match=r"Unknown scenario zzzzz; choose one of hello, .*\.$"):
         find_scenario("zzzzz")
-    with pytest.raises(InputError, match=r"Say which scenario: .*--list"):
+    with pytest.raises(InputError, match=r"No scenario given: .*--list"):
         find_scenario("")
-    with pytest.raises(InputError, match=r"There is no scenario \.; there are hello"):
+    with pytest.raises(InputError, match=r"Unknown scenario \.; choose one of hello"):
         find_scenario(".")
-    with pytest.raises(InputError, match=r"There is no scenario x{200}…; there are hello"):
+    with pytest.raises(InputError, match=r"Unknown scenario x{200}…; choose one of hello"):
         find_scenario("x" * 5000)
     with pytest.raises(InputError, match=r"There is no file .*none\.toml"):
         find_scenario("none.toml")
 
 
-def test_the_list_has_a_line_for_each_shipped_scenario():
-    lines = listing().splitlines()
-    assert len(lines) == len(shipped()) >= 12
-    assert lines[0] == "hello             A run that says hello"
-    assert [line.split()[0] for line in lines] == list(shipped())
+def test_the_list_has_a_line_for_each_bundled_scenario():
+    lines = scenario_list().splitlines()
+    assert len(lines) == len(shipped_scenarios()) >= 12
+    assert lines[0] == "hello                A run that says hello"
+    assert [line.split()[0] for line in lines] == list(shipped_scenarios())
 
 
 def test_reading_a_scenario_needs_no_server():
-    code = "import sys, wiretape_replay.service.scenario.listing; print('aiohttp' in sys.modules)"
+    code = "import sys, wiretape_replay.service.scenario.shipped_scenarios; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.rules import CATALOGUE, Party, Verdict
-from wiretape_replay.service.scenario.listing import shipped
+from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NOT_EXERCISED = {
@@ -17,11 +17,11 @@ NOT_EXERCISED = {
 }
 """Rules that a service which keeps the specification cannot exercise, by code, and why."""
 
-RUNS = {"conversation": 3, "late": 2, "sandbox": 3, "failures": 2, "everything": 3}
+RUNS = {"conversation": 3, "missed-deadline": 2, "sandbox": 3, "failures": 2, "everything": 3}
 """How many runs of a scenario are played; one of those that are not here."""
 ASK = {("question", 1), ("everything", 3)}
 """Scenario and number of the runs that wait for input."""
-LATE = {("late", 1)}
+LATE = {("missed-deadline", 1)}
 """Those whose result comes too late."""
 ENDS = "session.status_idle"
 
@@ -149,7 +149,7 @@ def report(path):
 
 async def test_nothing_is_found_in_all_scenarios_and_every_rule_comes_up_that_can(recorded, stages, tmp_path):
     """No finding above note, of either side; some rules come up only when a client makes a mistake."""
-    records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped()]
+    records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped_scenarios()]
     records.append(await recorded("application-tool", refusals))
     told = report(stages.joined(tmp_path / "all.db", records))
     assert [found for found in told["findings"] if found["severity"] != "note"] == []

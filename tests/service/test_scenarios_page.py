@@ -1,4 +1,4 @@
-"""The page about scenarios: each of its examples is played, and it names every step and key."""
+"""The page about scenarios: its examples run, and it documents every step and key."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,9 @@ import pytest
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
-from wiretape_replay.service.engine import Refusal
-from wiretape_replay.service.scenario.kinds import KINDS
-from wiretape_replay.service.scenario.listing import find_scenario, shipped
+from wiretape_replay.service.engine.commands import Refusal
+from wiretape_replay.service.scenario.scenario_file import STEP_TYPES
+from wiretape_replay.service.scenario.shipped_scenarios import find_scenario, shipped_scenarios
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
@@ -18,7 +18,7 @@ RESULT = {"celsius": 20}
 
 
 def play(engine, runs):
-    """Create so many runs and give them all they want.  Returns the events, and the codes of what was refused."""
+    """Create this many runs and resume them as needed.  Returns the entries, and the codes of refusals."""
     found, codes, now_ns = [], [], 0
 
     def insist(command, *given):
@@ -54,31 +54,31 @@ def test_every_example_runs_to_its_end(engine, scenario, text):
     assert set(ends(played)) == ({"failed"} if failing else {"completed"})
 
 
-@pytest.mark.parametrize("name", shipped())
+@pytest.mark.parametrize("name", shipped_scenarios())
 def test_every_shipped_scenario_runs_to_its_end_with_a_client_that_answers(engine_of, name):
     read = find_scenario(name)
-    assert Path(shipped()[name]).read_text("utf-8").startswith("# ")
+    assert Path(shipped_scenarios()[name]).read_text("utf-8").startswith("# ")
     played = engine_of(read)
     found, _ = play(played, len(read.runs) + 1)
-    assert found[-1].document["type"] == "session.status_idle"
+    assert found[-1].type == "session.status_idle"
     assert len(ends(played)) == len(read.runs) + 1
 
 
-def test_the_shipped_scenarios_show_every_type_that_needs_no_cancelling(engine_of):
+def test_the_shipped_scenarios_show_every_type_except_cancelled(engine_of):
     seen = set()
-    for name in shipped():
+    for name in shipped_scenarios():
         found, _ = play(engine_of(find_scenario(name)), 3)
-        seen |= {emitted.document["type"] for emitted in found if emitted.document is not None}
+        seen |= {entry.type for entry in found if entry.type is not None}
     assert seen == set(EVENT_TYPES) - {"run.cancelled"}
 
 
-def test_everything_goes_wrong(engine_of):
+def test_the_scenario_everything_goes_wrong(engine_of):
     found, codes = play(engine_of(find_scenario("everything")), 3)
     assert codes == {"SANDBOX_PROVISION_FAILED", "tool_input_invalid", "runtime_resume_unavailable"}
-    assert {emitted.ending for emitted in found if emitted.ending} == {"service-reset", "service-closed"}
+    assert {entry.ending for entry in found if entry.ending} == {"service-reset", "service-closed"}
 
 
-def test_an_error_is_told_as_the_page_tells_it(tmp_path, monkeypatch):
+def test_the_example_of_an_error_is_current(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text(EXAMPLES[0].replace("say", "sya"), "utf-8")
     with pytest.raises(InputError) as caught:
@@ -86,15 +86,15 @@ def test_an_error_is_told_as_the_page_tells_it(tmp_path, monkeypatch):
     assert f"\nError: {caught.value!s}\n" in PAGE
 
 
-def test_the_page_says_every_step_and_key():
-    """Each stands in a table of the page, and in an example."""
+def test_the_page_documents_every_step_and_key():
+    """In a table, and in an example."""
     examples = "\n".join(EXAMPLES)
-    for name, kind in KINDS.items():
-        for key in (name, *kind.keys):
+    for step in STEP_TYPES.values():
+        for key in step.__struct_encode_fields__:
             assert f"`{key}`" in PAGE, key
             assert re.search(rf"\b{key} = ", examples), key
 
 
-def test_the_page_names_every_code_that_a_resume_can_be_refused_with():
+def test_the_page_names_every_refusal_of_a_resume():
     for code in ("tool_result_invalid", "event_already_resolved", "event_expired", "run_not_resumable"):
         assert f"`{code}`" in PAGE

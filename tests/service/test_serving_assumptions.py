@@ -13,7 +13,7 @@ from wiretape_replay.responses.access_settings import load_access_policy
 from wiretape_replay.service.assumptions import load_setup, settings
 from wiretape_replay.service.cli import serve as command
 from wiretape_replay.service.operations.reading import DEEPEST
-from wiretape_replay.service.scenario.steps import DEADLINE_NS
+from wiretape_replay.service.scenario.scenario_steps import DEFAULT_DEADLINE
 from wiretape_replay.service.unsaid import FIXED
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
@@ -69,7 +69,7 @@ def test_every_assumption_stands_in_the_docs_and_in_the_help():
 
 def test_the_figures_that_are_told_are_those_that_hold():
     told = {one.subject: one.assumed for one in FIXED}
-    assert told["deadline of application tools"] == f"{DEADLINE_NS // 10**9} s"
+    assert told["deadline of application tools"] == f"{DEFAULT_DEADLINE} s"
     assert told["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB,")
     assert told["deepest body"].startswith(f"nested {DEEPEST} deep,")
     assert told["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")

@@ -211,7 +211,7 @@ NO_TIMES = [None, -1, -0.001, "2", True, 86_401, 1e12, 1e15, 10**400]
 
 async def test_time_passes_over_http_where_it_is_virtual(serve):
     """With the token of the control interface, and a number of seconds that can be meant."""
-    async with serve("late", virtual=True) as stage:
+    async with serve("missed-deadline", virtual=True) as stage:
         session = await stage.session()
         run = await stage.run(session)
         path, token = "/_wiretape/advance", {"X-Wiretape-Token": stage.service.token}
@@ -223,13 +223,13 @@ async def test_time_passes_over_http_where_it_is_virtual(serve):
         assert (await stage.get(run)).json["status"] in {"running", "waiting_for_input"}
         assert (await stage.post(path, {"seconds": 2}, headers=token)).status == 200
         assert (await stage.get(run)).json["status"] == "failed"
-    async with serve("late") as stage:
+    async with serve("missed-deadline") as stage:
         reply = await stage.post(path, {"seconds": 2}, headers={"X-Wiretape-Token": stage.service.token})
         assert (reply.status, "--clock virtual" in reply.error["message"]) == (400, True), "real time is not hurried"
 
 
 async def test_time_that_is_none_does_not_pass_from_python_either(serve):
-    async with serve("late", virtual=True) as stage:
+    async with serve("missed-deadline", virtual=True) as stage:
         run = await stage.run(await stage.session())
         for seconds in [*NO_TIMES, math.inf, -math.inf, math.nan]:
             with pytest.raises(InputError, match="a number from 0 to 86400"):
@@ -239,7 +239,7 @@ async def test_time_that_is_none_does_not_pass_from_python_either(serve):
 
 async def test_time_ends_before_calendars_do(serve):
     """What nobody waits for goes on until then."""
-    async with serve("late", virtual=True) as stage:
+    async with serve("missed-deadline", virtual=True) as stage:
         stage.service.clock._now_ns = (100 * 365 - 1) * 86_400 * 10**9
         run = await stage.run(await stage.session())
         await stage.service.advance(3600)

@@ -18,7 +18,7 @@ from wiretape_replay.responses.access_settings import DEFAULT_TENANT
 from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
 from wiretape_replay.service.cli import serve
-from wiretape_replay.service.scenario.listing import shipped
+from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
 from wiretape_replay.service.serve_options import ServeOptions
 
 
@@ -64,13 +64,13 @@ def _post(url, key=DEFAULT_KEY):
 def test_the_list_names_every_scenario_that_ships():
     listed = CliRunner().invoke(wiretape, ["serve", "--list"])
     assert listed.exit_code == 0
-    assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped())
+    assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped_scenarios())
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["helo"], "There is no scenario helo, did you mean hello?"),
+        (["helo"], "Unknown scenario helo; did you mean hello?"),
         (["nowhere.toml"], "There is no file nowhere.toml"),
         (["--listen", "here"], "is no address to listen on"),
         (["--service", "nowhere.toml"], "There is no file nowhere.toml"),

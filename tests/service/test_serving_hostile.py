@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from wiretape.contract import ERROR_CODES
-from wiretape_replay.service.engine import SessionEngine
+from wiretape_replay.service.engine.session_engine import SessionEngine
 
 BODIES = {
     "no JSON": b"hello",

@@ -143,7 +143,7 @@ async def refused_resume(stage):
     return reply
 
 
-SCENARIOS = {"runtime_resume_unavailable": "runtime-away", "SANDBOX_PROVISION_FAILED": "sandbox"}
+SCENARIOS = {"runtime_resume_unavailable": "runtime-unavailable", "SANDBOX_PROVISION_FAILED": "sandbox"}
 
 
 @pytest.mark.parametrize("code", ERROR_CODES)

@@ -26,7 +26,7 @@ from wiretape_replay.common_options import (
 from wiretape_replay.option_groups import GroupedCommand
 from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.service.assumptions import settings
-from wiretape_replay.service.scenario.listing import listing
+from wiretape_replay.service.scenario.shipped_scenarios import scenario_list
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.serving import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.service.unsaid import FIXED
@@ -104,7 +104,7 @@ def serve(
     Ctrl-C ends it and prints which rules the client broke.
     """
     if lists:
-        click.echo(listing(), nl=False)
+        click.echo(scenario_list(), nl=False)
         return
     host, port = parse_address(listen)
     options = ServeOptions(

@@ -20,9 +20,9 @@ from wiretape_replay.service.assumptions import Setup
 from wiretape_replay.service.clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, judging_time
 from wiretape_replay.service.operations.doing import Doing
 from wiretape_replay.service.operations.routing import find
-from wiretape_replay.service.scenario.listing import scenario_path
-from wiretape_replay.service.scenario.reading import read_scenario, scenario_text
-from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.scenario.scenario_file import parse_scenario, read_scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.scenario.shipped_scenarios import find_scenario_path
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.sessions import Sessions
 from wiretape_replay.service.source import ScenarioSource
@@ -139,8 +139,8 @@ def _scenario(given: Scenario | Path | str) -> tuple[str, str, Scenario]:
     if isinstance(given, Scenario):
         return given.title, "", given
     if isinstance(given, str) and is_toml_text(given):
-        return "scenario", given, scenario_text(given)
-    path = scenario_path(given) if isinstance(given, str) else given
+        return "scenario", given, parse_scenario(given)
+    path = find_scenario_path(given) if isinstance(given, str) else given
     scenario = read_scenario(path)
     return path.stem, path.read_text("utf-8-sig"), scenario
 
@@ -151,7 +151,7 @@ def _scenarios(store: Store, sessions: Sessions) -> Mapping[int, Scenario]:
     needed = {session.scenario for session in store.sessions()} - known.keys()
     for stored in store.scenarios():
         if stored.number in needed:
-            known[stored.number] = scenario_text(stored.text) if stored.text else sessions.scenario
+            known[stored.number] = parse_scenario(stored.text) if stored.text else sessions.scenario
     return known
 
 

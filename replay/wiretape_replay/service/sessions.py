@@ -15,8 +15,11 @@ from wiretape.errors import InputError
 from wiretape.safe_text import printable
 from wiretape_replay.http_server.response import Framing, Response, ResponseHead
 from wiretape_replay.service.clock import Clock
-from wiretape_replay.service.engine import Command, Do, Refusal, Run, SessionEngine, entry_of, made_id
-from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
+from wiretape_replay.service.engine.event_emitter import generate_id
+from wiretape_replay.service.engine.run_state import RunSnapshot
+from wiretape_replay.service.engine.session_engine import SessionEngine
+from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.store import Change, Kept, Store, StoredSession
 from wiretape_replay.session.idle_timer import Timer
 from wiretape_replay.session.playheads import Playheads
@@ -86,7 +89,7 @@ class Sessions:
         number = len(self.by_id) + 1
         stored = StoredSession(
             number,
-            made_id("ses", self.store.seed, number),
+            generate_id("ses", self.store.seed, number),
             tenant,
             workspace,
             self.scenario_number,
@@ -101,23 +104,23 @@ class Sessions:
     def ask(
         self,
         live: LiveSession,
-        do: Do,
+        kind: CommandKind,
         run_id: str | None,
         body: Mapping[str, Any] | None,
-        answering: Callable[[Run], tuple[Response, Kept | None]],
+        answering: Callable[[RunSnapshot], tuple[Response, Kept | None]],
     ) -> Response:
         """Have a session do something.  Raises Refusal, and InputError when it cannot be stored."""
         self.catch_up(live)
-        command = Command(do, self.clock.now_ns(), run_id, body)
+        command = Command(kind, self.clock.now_ns(), run_id, body)
         refusal, answer, kept = None, None, None
         try:
-            answer, kept = answering(live.engine.obey(command))
+            answer, kept = answering(live.engine.execute(command))
         except Refusal as refused:
             refusal = refused
         except Exception:
             self._undo(live)
             raise
-        entries = _said(live.engine, command.time_ns)
+        entries = live.engine.advance(command.time_ns)
         self._keep(Change(commands=[(live.stored.number, command)], events=_durable(live, entries), answer=kept))
         self._tell(live, entries)
         if refusal is not None or answer is None:
@@ -168,11 +171,11 @@ class Sessions:
         """Have a session do what it was asked; what it says up to now."""
         entries: list[LogEntry] = []
         for command in self.store.commands(live.stored.number):
-            entries += _said(live.engine, command.time_ns)
+            entries += live.engine.advance(command.time_ns)
             with suppress(Refusal):  # as it was refused then
-                live.engine.obey(command)
-            entries += _said(live.engine, command.time_ns)
-        return entries + _said(live.engine, self.clock.now_ns())
+                live.engine.execute(command)
+            entries += live.engine.advance(command.time_ns)
+        return entries + live.engine.advance(self.clock.now_ns())
 
     def _restore(self, stored: StoredSession, scenario: Scenario) -> None:
         live = self._begin(stored, scenario)
@@ -222,7 +225,7 @@ class Sessions:
     def _pass(self, sessions: Sequence[LiveSession]) -> None:
         """Let sessions say what is due."""
         now_ns = self.clock.now_ns()
-        said = [(live, _said(live.engine, now_ns)) for live in sessions]
+        said = [(live, live.engine.advance(now_ns)) for live in sessions]
         self._keep(Change(events=[row for live, entries in said for row in _durable(live, entries)]))
         for live, entries in said:
             self._tell(live, entries)
@@ -245,11 +248,6 @@ class Sessions:
         if entries:
             self.drives.of(live.session.log).grown()
         self._schedule(live)
-
-
-def _said(engine: SessionEngine, now_ns: int) -> list[LogEntry]:
-    """What a session says up to a time."""
-    return [entry_of(emitted) for emitted in engine.advance(now_ns)]
 
 
 def _durable(live: LiveSession, entries: Sequence[LogEntry]) -> list[tuple[int, int, LogEntry]]:

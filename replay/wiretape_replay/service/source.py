@@ -10,7 +10,7 @@ from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.responses.access_settings import ANY_KEY
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 from wiretape_replay.responses.error_envelope import RequestIds, error_response
-from wiretape_replay.service.engine import Refusal
+from wiretape_replay.service.engine.commands import Refusal
 from wiretape_replay.service.operations.doing import Doing, Request
 from wiretape_replay.service.operations.reading import check_stream
 from wiretape_replay.service.operations.routing import Found, Route, find

@@ -14,7 +14,7 @@ from sqlite_utils import Database
 from wiretape.errors import InputError
 from wiretape.files import write_error
 from wiretape.safe_text import printable
-from wiretape_replay.service.engine import Command, Do
+from wiretape_replay.service.engine.commands import Command, CommandKind
 from wiretape_replay.session.session_log import LogEntry
 
 _APPLICATION = 0x77747376
@@ -159,7 +159,7 @@ class Store:
         """What was asked of a session, in order."""
         query = "SELECT do, time_ns, run_id, body FROM command WHERE session = ? ORDER BY id"
         for do, time_ns, run_id, body in self._connection.execute(query, (session,)):
-            yield Command(Do(do), time_ns, run_id, None if body is None else orjson.loads(body))
+            yield Command(CommandKind(do), time_ns, run_id, None if body is None else orjson.loads(body))
 
     def events(self, session: int) -> list[bytes]:
         """The bytes of the events of a session, in order."""
@@ -216,7 +216,7 @@ class Store:
 
 def _command_row(session: int, command: Command) -> tuple[object, ...]:
     body = None if command.body is None else orjson.dumps(command.body).decode()
-    return session, command.time_ns, command.do.value, command.run_id, body
+    return session, command.time_ns, command.kind.value, command.run_id, body
 
 
 def _event_rows(events: Iterable[tuple[int, int, LogEntry]]) -> Iterator[tuple[object, ...]]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from wiretape.errors import InputError
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.running import RunningService, start_scenario
-from wiretape_replay.service.scenario.steps import Scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.testing.choices import ClientCriteria

@@ -1,11 +1,12 @@
 """What sessions and runs look like in answers: an assumption, for the specification shows none of it."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from wiretape_replay.service.assumptions import Assumptions
-from wiretape_replay.service.engine import Run, Waiting
+from wiretape_replay.service.engine.event_emitter import format_time
+from wiretape_replay.service.engine.run_state import RunSnapshot, WaitSnapshot
 from wiretape_replay.service.sessions import LiveSession
 
 
@@ -22,7 +23,7 @@ def session_document(live: LiveSession, epoch: datetime, assumed: Assumptions) -
     return {key: facts[fact] for key, fact in assumed.session_body.items()}
 
 
-def run_document(run: Run, live: LiveSession, epoch: datetime, assumed: Assumptions) -> Mapping[str, Any]:
+def run_document(run: RunSnapshot, live: LiveSession, epoch: datetime, assumed: Assumptions) -> Mapping[str, Any]:
     """A run, as it is now."""
     facts = {
         "id": run.id,
@@ -36,7 +37,7 @@ def run_document(run: Run, live: LiveSession, epoch: datetime, assumed: Assumpti
     return {key: facts[fact] for key, fact in assumed.run_body.items()}
 
 
-def _waiting(wait: Waiting, epoch: datetime) -> Mapping[str, Any]:
+def _waiting(wait: WaitSnapshot, epoch: datetime) -> Mapping[str, Any]:
     return {
         "tool_call_id": wait.tool_call_id,
         "name": wait.name,
@@ -46,7 +47,4 @@ def _waiting(wait: Waiting, epoch: datetime) -> Mapping[str, Any]:
 
 
 def _instant(epoch: datetime, time_ns: int | None) -> str | None:
-    if time_ns is None:
-        return None
-    then = epoch + timedelta(microseconds=time_ns // 1000)
-    return then.isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
+    return None if time_ns is None else format_time(epoch, time_ns)

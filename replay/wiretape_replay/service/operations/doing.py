@@ -12,7 +12,8 @@ from wiretape_replay.http_server.response import Response
 from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.service.assumptions import Assumptions
-from wiretape_replay.service.engine import Do, Refusal, Run
+from wiretape_replay.service.engine.commands import CommandKind, Refusal
+from wiretape_replay.service.engine.run_state import RunSnapshot
 from wiretape_replay.service.operations.documents import run_document, session_document
 from wiretape_replay.service.operations.reading import idempotency_key, payload, read_body, text_in
 from wiretape_replay.service.operations.routing import Found
@@ -101,15 +102,15 @@ class Doing:
         return Response.from_json(200, run_document(run, live, self._sessions.clock.epoch, self._assumed))
 
     def _create_run(self, request: Request) -> Response:
-        return self._ask(request, Do.CREATE, self._assumed.run_created, None)
+        return self._ask(request, CommandKind.CREATE, self._assumed.run_created, None)
 
     def _cancel(self, request: Request) -> Response:
-        return self._ask(request, Do.CANCEL, self._assumed.cancelled, request.found.ids["run_id"])
+        return self._ask(request, CommandKind.CANCEL, self._assumed.cancelled, request.found.ids["run_id"])
 
     def _resume(self, request: Request) -> Response:
-        return self._ask(request, Do.RESUME, self._assumed.resumed, request.found.ids["run_id"])
+        return self._ask(request, CommandKind.RESUME, self._assumed.resumed, request.found.ids["run_id"])
 
-    def _ask(self, request: Request, do: Do, status: int, run_id: str | None) -> Response:
+    def _ask(self, request: Request, do: CommandKind, status: int, run_id: str | None) -> Response:
         live = self.session(request)
         if run_id is not None and live.engine.run(run_id) is None:
             raise Refusal(RESOURCE_NOT_FOUND, f"There is no run {shorten(run_id)} in session {live.id}.")
@@ -123,11 +124,11 @@ class Doing:
             live.engine.check(do, run_id)  # what cannot be done comes before what is wrong with the request
             raise
 
-        def answering(run: Run) -> tuple[Response, Kept | None]:
+        def answering(run: RunSnapshot) -> tuple[Response, Kept | None]:
             document = run_document(run, live, self._sessions.clock.epoch, self._assumed)
             return kept.of(Response.from_json(status, document))
 
-        return self._sessions.ask(live, do, run_id, None if do is Do.CANCEL else body, answering)
+        return self._sessions.ask(live, do, run_id, None if do is CommandKind.CANCEL else body, answering)
 
     def _kept(self, request: Request, *more: str) -> "_Keeping":
         """What is known of the request's idempotency key.  Raises Refusal for one of another request."""

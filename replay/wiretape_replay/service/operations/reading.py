@@ -10,7 +10,7 @@ from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS, INVALID_REQUEST
 from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest
 from wiretape_replay.http_server.request import read_body as comparable
 from wiretape_replay.responses.error_envelope import ErrorDetail
-from wiretape_replay.service.engine import Refusal
+from wiretape_replay.service.engine.commands import Refusal
 
 DEEPEST = 1024
 """How deep orjson reads what is nested."""

@@ -1,1 +1,1 @@
-"""What runs do, as people write it: TOML files, shipped ones among them."""
+"""Scenarios: what the runs of a service do, step by step."""
