@@ -148,7 +148,7 @@ SCENARIOS = {"runtime_resume_unavailable": "runtime-unavailable", "SANDBOX_PROVI
 
 @pytest.mark.parametrize("code", ERROR_CODES)
 async def test_every_error_code_is_answered_with_its_status(serve, stages, code):
-    keys = {"wiretape-key": stages.Key(), "reader": stages.KEYS["reader"]}
+    keys = {"wiretape-key": stages.ApiKey(), "reader": stages.KEYS["reader"]}
     async with serve(SCENARIOS.get(code, "application-tool"), virtual=True, keys=keys) as stage:
         reply = await CODES[code](stage)
         assert (reply.code, reply.status) == (code, ERROR_CODES[code].status)
