@@ -16,6 +16,7 @@ from wiretape.errors import RecordingError
 from wiretape.files import is_pipe, read_error
 from wiretape.frame_reader import SeenFrame, StreamPosition, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
+from wiretape.recorded_event import Event
 from wiretape.recording import frame_lookup, interleave, schema
 from wiretape.recording.exchange_table import read_exchange, read_lost
 from wiretape.recording.frame_lookup import Gap, IndexedEvent
@@ -154,6 +155,15 @@ class Recording:
                 return
         every = read_frames(encoding, self.body(number, Side.RESPONSE))
         yield from every if event <= 1 else dropwhile(lambda seen: (seen.event or 0) < event, every)
+
+    def events(self, number: int | None = None) -> Iterator[Event]:
+        """Stream the events of one exchange, or of all, in the order of the exchanges."""
+        if number is None:
+            numbers = [exchange.number for exchange in self.exchanges() if exchange.is_stream]
+        else:
+            numbers = [number]
+        for each in numbers:
+            yield from (Event.of(each, seen) for seen in self.frames(each) if seen.event is not None)
 
     def position_of_event(self, number: int, event: int) -> StreamPosition | None:
         """Return the position just before an event of a stream; None if the index does not contain it."""
