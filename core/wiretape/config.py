@@ -14,7 +14,7 @@ from wiretape.errors import InputError
 from wiretape.rules import Settings, Severity
 from wiretape.rules.selection import UnknownCodeError, codes_of, selected, weight
 from wiretape.safe_text import printable, shorten
-from wiretape.toml_file import load_toml
+from wiretape.toml_files import read_toml
 
 OWN_FILE = "wiretape.toml"
 PROJECT_FILE = "pyproject.toml"
@@ -90,7 +90,7 @@ class ConfigTable(Struct, forbid_unknown_fields=True, rename="kebab"):
 
 def _read(path: Path) -> Config | None:
     """Read a file; None if it is a pyproject.toml without a table for wiretape."""
-    document: object = load_toml(path)
+    document: object = read_toml(path)
     source = Source(str(path))
     keys = ("tool", "wiretape") if path.name == PROJECT_FILE else ()
     for key in keys:

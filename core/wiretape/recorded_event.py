@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from wiretape.event_facts import EventFacts, EventKind, facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.sse import Frame
 
 
 @dataclass(frozen=True)
@@ -18,24 +20,35 @@ class Event:
     """Its number in the stream, from 1."""
     time_ns: int
     """When its last byte arrived, in nanoseconds since the recording began."""
-    name: str
-    """The SSE `event` field; empty if there is none."""
-    id: str | None
-    """The SSE `id` field."""
-    data: bytes
-    """The joined SSE `data` fields."""
-    raw: bytes
-    """All bytes of the event as they crossed the wire (decoded, if the body has a content encoding)."""
-    byte_offset: int
-    """Offset of `raw` in the body."""
+    frame: Frame
+    """Its bytes and fields."""
 
     @classmethod
     def of(cls, exchange: int, seen: SeenFrame) -> "Event":
         """The event of a frame.  Raises ValueError if the frame is not an event."""
-        frame = seen.frame
         if seen.event is None:
-            raise ValueError(f"A {frame.kind.value} frame is not an event.")
-        return cls(exchange, seen.event, seen.time_ns, frame.event, frame.id, frame.data, frame.raw, frame.start)
+            raise ValueError(f"A {seen.frame.kind.value} frame is not an event.")
+        return cls(exchange, seen.event, seen.time_ns, seen.frame)
+
+    @property
+    def raw(self) -> bytes:
+        """All its bytes as they crossed the wire (decoded, if the body has a content encoding)."""
+        return self.frame.raw
+
+    @property
+    def name(self) -> str:
+        """The SSE `event` field; empty if there is none."""
+        return self.frame.event
+
+    @property
+    def id(self) -> str | None:
+        """The SSE `id` field."""
+        return self.frame.id
+
+    @property
+    def data(self) -> bytes:
+        """The joined SSE `data` fields."""
+        return self.frame.data
 
     @cached_property
     def json(self) -> Any:
@@ -46,24 +59,33 @@ class Event:
     @property
     def type(self) -> str:
         """The `type` in the JSON, or else the SSE event name."""
-        return self._text("type") or self.name
+        return self._facts.type
+
+    @property
+    def kind(self) -> EventKind:
+        """`durable`, `delta` or `ephemeral`."""
+        return self._facts.kind
 
     @property
     def sequence(self) -> int | None:
         """The `sequence` in the JSON."""
-        value = self.json.get("sequence") if isinstance(self.json, dict) else None
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
+        return self._facts.sequence
 
     @property
     def run_id(self) -> str | None:
         """The `run_id` in the JSON."""
-        return self._text("run_id")
+        return self._facts.run_id
 
     @property
-    def is_durable(self) -> bool:
-        """Whether it has an SSE id and a sequence: the service stores it and replays it after a cursor."""
-        return self.id is not None and self.sequence is not None
+    def tool_call_id(self) -> str | None:
+        """The `tool_call_id` of a tool event."""
+        return self._facts.tool_call_id
 
-    def _text(self, key: str) -> str | None:
-        value = self.json.get(key) if isinstance(self.json, dict) else None
-        return value if isinstance(value, str) else None
+    @property
+    def text(self) -> str:
+        """The text of a delta; of any other event, the beginning of its content."""
+        return self._facts.text
+
+    @cached_property
+    def _facts(self) -> EventFacts:
+        return facts_of(self.frame)

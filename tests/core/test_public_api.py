@@ -74,9 +74,9 @@ def test_a_recording_gives_exchanges_events_and_findings(traffic, tmp_path):
         (2, 1, "run.started", 1, "evt_1"),
         (2, 2, "run.completed", 0, "evt_2"),
     ]
-    assert events[0].is_durable
+    assert (events[0].kind, events[0].json["session_id"]) == ("durable", "ses_1")
     assert events[0].raw.startswith(b"event: run.started\nid: evt_1\ndata: {")
-    assert events[1].byte_offset == len(events[0].raw)
+    assert events[1].frame.start == len(events[0].raw)
     assert events[0].run_id == "run_1"
     assert wiretape.check(path) == wiretape.check(traffic.observations())
 
@@ -85,7 +85,7 @@ def test_data_that_is_not_json_has_no_fields():
     frame = wiretape.Parser().feed(b"event: odd\ndata: [1\n\n")
     seen = wiretape.frame_reader.SeenFrame(frame[0], 5, 1)
     event = wiretape.Event.of(3, seen)
-    assert (event.json, event.type, event.sequence, event.run_id, event.is_durable) == (None, "odd", None, None, False)
+    assert (event.json, event.type, event.sequence, event.run_id, event.kind) == (None, "odd", None, None, "ephemeral")
 
 
 def test_a_comment_is_not_an_event():

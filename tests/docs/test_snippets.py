@@ -56,6 +56,7 @@ ELSEWHERE = {
     ("docs/guides/test-your-client.md", "python"): GUIDES,
     ("docs/looks.md", "text"): "tests/inspect/test_looks_page.py",
     ("docs/merge.md", "text"): TOLD,
+    ("docs/python.md", "python"): "tests/docs/test_python_page.py",
     ("docs/recording.md", "sqlite3"): CODE,
     ("docs/replay.md", "python"): CODE,
     ("docs/report.md", "python"): CODE,
