@@ -9,6 +9,7 @@ msgspec was chosen over pydantic because it imports in a fifth of the time and d
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import date, time
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -36,6 +37,8 @@ _NOUNS = {
     "bool": "true or false",
     "object": "a table",
     "array": "a list",
+    "dict": "a table",
+    "list": "a list",
     "null": "nothing",
 }
 _SIGNS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than", "==": "exactly"}
@@ -76,6 +79,8 @@ def decode(value: object, type_: type[T], source: Source, path: KeyPath = ()) ->
         raise _input_error(error, value, type_, source, path) from None
     except RecursionError:
         raise source.error(path, "nested too deeply") from None
+    except UnicodeEncodeError:
+        raise source.error(path, "contains half of a surrogate pair, which is not valid text") from None
 
 
 def choices_hint(word: str, names: Iterable[str]) -> str:
@@ -143,6 +148,8 @@ def _as_written(value: object) -> str:
     """A value nearly as TOML and JSON write it."""
     if value is None:
         return "null"
+    if isinstance(value, date | time):
+        return value.isoformat()
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

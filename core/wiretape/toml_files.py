@@ -47,7 +47,10 @@ def read_toml_text(path: Path) -> str:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Parse TOML; `name` is what error messages call it.  Raises InputError."""
     try:
+        text.encode()
         return tomllib.loads(text)
+    except UnicodeEncodeError:
+        raise InputError(f"{printable(name)} is not valid TOML: it contains half of a surrogate pair.") from None
     except tomllib.TOMLDecodeError as error:
         problem = printable(_explain(error, text))
         raise InputError(f"{printable(name)} is not valid TOML: {problem}.") from None

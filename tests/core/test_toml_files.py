@@ -49,6 +49,8 @@ def test_files_that_cannot_be_read_are_errors_of_one_sentence(tmp_path):
         read_toml(tmp_path / "none.toml")
     with pytest.raises(InputError, match="nested too deeply"):
         parse_toml("a = " + "[" * 100_000, "file.toml")
+    with pytest.raises(InputError, match="half of a surrogate pair"):
+        parse_toml("a = '\ud800'", "file.toml")
 
 
 @pytest.mark.parametrize("text", ["a = 1", "[[run]]", "# x", '"a b".c=1', "a\nb", "[x]"])
