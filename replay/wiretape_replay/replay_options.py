@@ -9,11 +9,10 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape.safe_text import shorten
-from wiretape.toml import Table, TomlFile
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.responses.access_settings import AccessPolicy, access_policy_from, effective_policy
+from wiretape_replay.responses.access_settings import AccessPolicy, decode_access_policy, effective_policy
 from wiretape_replay.verbatim.matching_options import Matching, Order, Repeat
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
@@ -68,7 +67,7 @@ class ReplayOptions:
             raise InputError("Verbatim mode has no playhead: leave out paused and playhead, or use session mode.")
         service = self.service
         if service is not None and not isinstance(service, AccessPolicy):
-            service = access_policy_from(toml_input("service", service))
+            service = decode_access_policy(*toml_document("service", service))
         script = fault_script(self.faults)
         script.check_mode(self.mode)
         parsed = {
@@ -111,12 +110,6 @@ def fault_script(value: object) -> FaultScript:
         value = {"fault": [dict(fault) if isinstance(fault, Mapping) else fault for fault in value]}
     document, name = toml_document("faults", value, ", or a list of faults")
     return decode_fault_script(document, name)
-
-
-def toml_input(option: str, value: object) -> Table:
-    """The table of the TOML document that an option gives.  Raises InputError."""
-    document, name = toml_document(option, value)
-    return TomlFile(Path(name), document, {}).table()
 
 
 def toml_document(option: str, value: object, more: str = "") -> tuple[Mapping[str, Any], str]:

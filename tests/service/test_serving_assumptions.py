@@ -110,14 +110,14 @@ def test_the_same_file_serves_replays(tmp_path):
 
 
 WRONG = {
-    '[assumed]\ncreate-sesion = "POST /x"': "line 2: assumed.create-sesion: there is no such setting, did you mean",
-    '[assumed]\ncreate-session = "x"': "line 2: assumed.create-session: it has to be a METHOD and a /path",
+    '[assumed]\ncreate-sesion = "POST /x"': "assumed.create-sesion: there is no such setting, did you mean",
+    '[assumed]\ncreate-session = "x"': "assumed.create-session: it has to be a METHOD and a /path",
     '[assumed]\ncreate-session = "POST /a b"': "it has to be a METHOD and a /path",
     '[assumed]\nread-run = "GET /runs/{run_id}"': "its path has to hold {session_id} and {run_id}",
     '[assumed]\ncreate-session = "POST /{x}"': "its path has to hold no {…}",
     '[assumed]\nread-session = "POST /v1/sessions/{session_id}/runs"': "another request has the same method and path",
     '[assumed]\nidempotency-header = "A B"': "it has to be the name of a header",
-    '[assumed]\nidempotency-header = "Authorization"': "line 2: assumed.idempotency-header: this header means",
+    '[assumed]\nidempotency-header = "Authorization"': "assumed.idempotency-header: this header means",
     '[assumed]\nidempotency-header = "last-event-ID"': "this header means something else",
     '[assumed]\nidempotency-header = "content-length"': "this header means something else",
     '[assumed]\nidempotency-header = "X-Wiretape-Token"': "this header means something else",
@@ -127,8 +127,8 @@ WRONG = {
     '[assumed]\ncreate-session = "POST /_wiretape/sessions"': "what begins with /_wiretape/ is the control interface's",
     '[assumed]\ncreate-session = "POST /_wiretape"': "what begins with /_wiretape/ is the control interface's",
     '[assumed]\nsession-body = { state = "status" }': "clients need the id",
-    '[[keys]]\nkey = "k"\nscopes = ["event:read"]': "line 3: keys.scopes: there is no scope event:read, did you",
-    '[scopes]\nstream = "own"\n[[keys]]\nkey = "k"\nscopes = ["x"]': "there are events:read, own, runs:write, ",
+    '[[keys]]\nkey = "k"\nscopes = ["event:read"]': "keys[0].scopes: unknown scope event:read; did you",
+    '[scopes]\nstream = "own"\n[[keys]]\nkey = "k"\nscopes = ["x"]': "choose one of events:read, own, runs:write, ",
     "[assumed]\nrun-created = 404": "it has to be a status from 200 to 299",
     "[assumed]\nrun-created = 204": "whose answer has a body",
     '[assumed]\nrun-body = { x = "stats" }': "did you mean status?",

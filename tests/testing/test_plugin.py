@@ -333,7 +333,7 @@ def test_faults_are_given_in_any_form(project, faults):
         ("'run.db', faults='[[fault]]'", "faults: fault[[]0]: do is missing."),
         ("'run.db', faults='[[fault'", "faults is not valid TOML: *"),
         ("'run.db', faults='fault = 1'", "faults: fault: expected a list, got 1."),
-        ("'run.db', service='[keys]'", "service: keys: it has to be an array of tables*"),
+        ("'run.db', service='[keys]'", "service: keys: expected a list of tables: write *"),
         ("'run.db', service='none.toml'", "There is no none.toml in {folder}."),
     ],
 )

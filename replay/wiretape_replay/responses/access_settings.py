@@ -1,26 +1,30 @@
-"""How the service that is played treats its clients: keys, scopes and limits, from a TOML file.
+"""Settings of authentication and rate limits: keys, scopes, limits and workspaces, from a TOML file.
 
-The specification shows neither the names of scopes, nor which of them an operation needs, nor which operations count
-towards which limit, nor the paths at which sessions and runs are created.  The defaults for all of that are
-assumptions, which a file can replace.
+The specification does not name scopes, and does not show which of them an operation needs, which operations count
+towards which limit, or at which paths sessions and runs are created.  The defaults are assumptions that a file can
+replace.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
 
 from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
+from wiretape.decode import Source, choices_hint, decode
 from wiretape.safe_text import closest_match, shorten
-from wiretape.toml import Table, TomlFile, hint
+from wiretape.toml_files import read_toml, require_table_lists
 from wiretape_replay.http_server.request import RequestPattern
 
 DEFAULT_TENANT = "default"
-"""The tenant of every key for which no other is said."""
 
 _SESSIONS = "/".join(STREAM.path.split("/")[:3])
 CREATE_SESSION = f"POST {_SESSIONS}"
 CREATE_RUN = f"POST {_SESSIONS}/{{session_id}}/runs"
-"""Where sessions and runs are created.  An assumption."""
+"""The requests that create sessions and runs.  An assumption."""
 
 ASSUMED = "assumed"
 """The table of a settings file that only `wiretape serve` reads."""
@@ -43,157 +47,178 @@ ASSUMED_COUNTS = {
 }
 """The limit that requests count towards; all others count towards none.  An assumption."""
 
-_WINDOW = "window-seconds"
+PatternTable = tuple[tuple[RequestPattern, str | None], ...]
+"""Request patterns and the scope or limit of the requests that match, None for none.  The first match decides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKey:
-    """What is known of a bearer key."""
+    """The permissions of a bearer key."""
 
     tenant: str = DEFAULT_TENANT
     workspace: str | None = None
-    """The one whose sessions it may see; None for all."""
+    """The workspace whose sessions the key may access; None: all."""
     scopes: frozenset[str] | None = None
-    """None for all."""
+    """None: all."""
 
 
 ANY_KEY = ApiKey()
 
 
-PatternTable = tuple[tuple[RequestPattern, str | None], ...]
-"""Requests, and what they need or count towards, None for nothing; the first that hold a request decide."""
-
-
 @dataclass(frozen=True, slots=True)
 class AccessPolicy:
-    """How a service treats its clients.  The default asks for a key, takes every one, and counts nothing."""
+    """How requests are authenticated and limited.  By default any key is valid, and nothing is limited."""
 
     authentication: bool = True
-    """Whether a request has to carry a bearer key."""
+    """Whether requests need a bearer key."""
     keys: Mapping[str, ApiKey] | None = None
-    """The keys that are good; None: every key is."""
+    """The valid keys; None: every key is valid."""
     scopes: PatternTable = field(default_factory=lambda: _pattern_table(ASSUMED_SCOPES))
     counts: PatternTable = field(default_factory=lambda: _pattern_table(ASSUMED_COUNTS))
     limits: Mapping[str, Limit] = field(default_factory=dict)
-    """The limits of every tenant, each counted for itself; those that are not here are not counted."""
+    """The limits of each tenant."""
     tenant_limits: Mapping[str, Mapping[str, Limit]] = field(default_factory=dict)
-    """By tenant, the limits that it has in place of those."""
+    """Limits of individual tenants, which replace those."""
     workspaces: Mapping[str, str] = field(default_factory=dict)
-    """Of sessions, by their id, where the recording does not tell."""
+    """The workspace of each session id, for sessions whose events do not name it."""
 
     def with_limits(self) -> "AccessPolicy":
-        """The same with the published limits, where none are set."""
+        """Return a copy with the published limits, unless limits are set."""
         return self if self.limits else replace(self, limits=LIMITS)
 
     def without_keys(self) -> "AccessPolicy":
-        """The same, asking for no key."""
+        """Return a copy that needs no key."""
         return replace(self, authentication=False)
 
 
-def effective_policy(told: AccessPolicy | None, mode: str, *, limits: bool, no_auth: bool) -> AccessPolicy | None:
-    """What the options say, `told` what a settings file does; None where verbatim mode treats all alike."""
-    if mode == "verbatim" and told is None and not limits:
+def effective_policy(policy: AccessPolicy | None, mode: str, *, limits: bool, no_auth: bool) -> AccessPolicy | None:
+    """Combine the policy of a settings file with options; None: verbatim mode without either checks nothing."""
+    if mode == "verbatim" and policy is None and not limits:
         return None
-    service = told if told is not None else AccessPolicy(authentication=mode != "verbatim")
-    service = service.with_limits() if limits else service
-    return service.without_keys() if no_auth else service
+    policy = policy if policy is not None else AccessPolicy(authentication=mode != "verbatim")
+    policy = policy.with_limits() if limits else policy
+    return policy.without_keys() if no_auth else policy
+
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Count = Annotated[int, Meta(ge=1)]
+
+
+class _Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """A table of the file."""
+
+
+class KeyTable(_Table, frozen=True):
+    """A key, under `[[keys]]`."""
+
+    key: _Text
+    tenant: _Text = DEFAULT_TENANT
+    workspace: _Text | None = None
+    scopes: list[str] | None = None
+
+
+class TenantLimitTable(_Table, frozen=True):
+    """The limits of a tenant: how many requests per window."""
+
+    sessions: _Count | None = None
+    runs: _Count | None = None
+    events: _Count | None = None
+    window_seconds: _Count | None = None
+
+    def limits(self, defaults: Mapping[str, Limit]) -> dict[str, Limit]:
+        """These limits, completed by defaults."""
+        return {
+            name: Limit(getattr(self, name) or limit.requests, self.window_seconds or limit.window_seconds)
+            for name, limit in defaults.items()
+        }
+
+
+class LimitTable(TenantLimitTable, frozen=True):
+    """The limits of all tenants, under `[limits]`."""
+
+    tenants: dict[str, TenantLimitTable] = {}
+
+
+class AccessFile(_Table, frozen=True):
+    """The settings file."""
+
+    authentication: bool = True
+    keys: list[KeyTable] | None = None
+    scopes: dict[str, _Text | bool] = {}
+    counts: dict[str, Literal["sessions", "runs", "events"] | bool] = {}
+    limits: LimitTable | bool = LimitTable()
+    workspaces: dict[str, _Text] = {}
+    assumed: dict[str, Any] = {}
+    """Only `wiretape serve` reads this table."""
 
 
 def load_access_policy(path: Path) -> AccessPolicy:
-    """What a file says of the service; the published limits unless it says otherwise.  Raises InputError."""
-    return access_policy_from(TomlFile.load(path).table())
+    """Load a settings file; the published limits apply unless it sets others.  Raises InputError."""
+    return decode_access_policy(read_toml(path), str(path))
 
 
-def access_policy_from(table: Table, elsewhere: Mapping[str, str] | None = None) -> AccessPolicy:
-    """The same of a file that was read.
+def decode_access_policy(
+    document: Mapping[str, Any], name: str, moved: Mapping[str, str] | None = None
+) -> AccessPolicy:
+    """Decode the document of a settings file; `name` is what errors call it.  Raises InputError.
 
-    `elsewhere` says which requests create sessions and runs, where those are not CREATE_SESSION and CREATE_RUN.
+    `moved` replaces the requests that create sessions and runs.
     """
-    table.only(["authentication", "keys", "scopes", "counts", "limits", "workspaces", ASSUMED])
-    elsewhere = elsewhere or {}
-    scopes, counts = _moved(ASSUMED_SCOPES, elsewhere), _moved(ASSUMED_COUNTS, elsewhere)
-    scopes = (*_scopes(table.table("scopes", 'stream = "events:read"')), *scopes)
-    limits = table.table("limits", "runs = 60") if table.values.get("limits") is not False else None
+    source = Source(name)
+    require_table_lists(document, ["keys"], source)
+    file = decode(document, AccessFile, source)
+    moved = moved or {}
+    scopes, counts = (
+        {moved.get(request, request): value for request, value in table.items()}
+        for table in (ASSUMED_SCOPES, ASSUMED_COUNTS)
+    )
+    scope_table = (*_configured_table(file.scopes, "scopes", source), *_pattern_table(scopes))
+    if file.limits is True:
+        raise source.error(("limits",), "expected a table or false, got true")
+    limits = file.limits.limits(LIMITS) if file.limits else {}
+    tenants = file.limits.tenants if file.limits else {}
+    known_scopes = sorted({scope for _, scope in scope_table if scope is not None})
     return AccessPolicy(
-        authentication=table.flag("authentication", default=True),
-        keys=_keys(table, sorted({scope for _, scope in scopes if scope is not None})) if "keys" in table else None,
-        scopes=scopes,
-        counts=(*_counts(table.table("counts", 'stream = "events"')), *counts),
-        limits=_limits(limits, "tenants") if limits is not None else {},
-        tenant_limits=_tenant_limits(limits) if limits is not None else {},
-        workspaces=_workspaces(table.table("workspaces", 'ses_1 = "ws_1"')),
+        authentication=file.authentication,
+        keys=_keys(file.keys, known_scopes, source) if file.keys is not None else None,
+        scopes=scope_table,
+        counts=(*_configured_table(file.counts, "counts", source), *_pattern_table(counts)),
+        limits=limits,
+        tenant_limits={tenant: table.limits(limits) for tenant, table in tenants.items()},
+        workspaces=file.workspaces,
     )
 
 
-def _keys(table: Table, scopes: Sequence[str]) -> dict[str, ApiKey]:
+def _keys(tables: list[KeyTable], known_scopes: list[str], source: Source) -> dict[str, ApiKey]:
     keys: dict[str, ApiKey] = {}
-    for entry in table.tables("keys"):
-        entry.only(["key", "tenant", "workspace", "scopes"])
-        text = entry.text("key")
-        if not text.isascii() or not text.isprintable() or " " in text:
-            raise entry.wrong("key", "it has to be of ASCII characters without spaces, as a header can carry it")
-        if text in keys:
-            raise entry.wrong("key", "the same key stands above already")
-        keys[text] = ApiKey(
-            tenant=entry.text("tenant", DEFAULT_TENANT),
-            workspace=entry.text("workspace") if "workspace" in entry else None,
-            scopes=_scopes_of_key(entry, scopes) if "scopes" in entry else None,
-        )
+    for number, table in enumerate(tables):
+        at = ("keys", number)
+        if not table.key.isascii() or not table.key.isprintable() or " " in table.key:
+            raise source.error((*at, "key"), "a key must consist of ASCII characters without spaces")
+        if table.key in keys:
+            raise source.error((*at, "key"), "this key is already listed above")
+        for scope in table.scopes or ():
+            if scope not in known_scopes:
+                hint = choices_hint(scope, known_scopes)
+                raise source.error((*at, "scopes"), f"unknown scope {shorten(scope, 60)}{hint}")
+        scopes = None if table.scopes is None else frozenset(table.scopes)
+        keys[table.key] = ApiKey(table.tenant, table.workspace, scopes)
     return keys
 
 
-def _scopes_of_key(entry: Table, known: Sequence[str]) -> frozenset[str]:
-    named = entry.texts("scopes", "scopes")
-    for scope in named:
-        if scope not in known:
-            raise entry.wrong("scopes", f"there is no scope {shorten(scope, 60)}{hint(scope, known)}")
-    return frozenset(named)
+def _configured_table(values: Mapping[str, str | bool], name: str, source: Source) -> PatternTable:
+    rows: list[tuple[RequestPattern, str | None]] = []
+    for request, value in values.items():
+        if value is True:
+            raise source.error((name, request), "expected a string or false, got true")
+        try:
+            rows.append((RequestPattern.of(request), value or None))
+        except ValueError as error:
+            similar = closest_match(request, OPERATIONS)
+            hint = f"; did you mean {similar}?" if similar else ""
+            raise source.error((name, request), f"{error}{hint}") from None
+    return tuple(rows)
 
 
-def _scopes(table: Table) -> PatternTable:
-    return tuple((_requests(table, name), table.text(name) if _is_set(table, name) else None) for name in table)
-
-
-def _counts(table: Table) -> PatternTable:
-    return tuple(
-        (_requests(table, name), table.one_of(name, [*LIMITS]) if _is_set(table, name) else None) for name in table
-    )
-
-
-def _is_set(table: Table, name: str) -> bool:
-    """Whether requests need or count towards something: `false` says that they do not."""
-    return table.values[name] is not False
-
-
-def _requests(table: Table, name: str) -> RequestPattern:
-    try:
-        return RequestPattern.of(name)
-    except ValueError as error:
-        similar = closest_match(name, OPERATIONS)
-        raise table.wrong(name, str(error) if similar is None else f"{error}; did you mean {similar}?") from None
-
-
-def _limits(table: Table, *more: str, over: Mapping[str, Limit] = LIMITS) -> dict[str, Limit]:
-    table.only([*LIMITS, _WINDOW, *more], "limit")
-    limits = {}
-    for name, limit in over.items():
-        requests = table.integer(name, limit.requests, least=1)
-        limits[name] = Limit(requests, table.integer(_WINDOW, limit.window_seconds, least=1))
-    return limits
-
-
-def _tenant_limits(table: Table) -> dict[str, dict[str, Limit]]:
-    tenants, of_all = table.table("tenants"), _limits(table, "tenants")
-    return {name: _limits(tenants.table(name, "runs = 60"), over=of_all) for name in tenants}
-
-
-def _workspaces(table: Table) -> dict[str, str]:
-    return {session_id: table.text(session_id) for session_id in table}
-
-
-def _moved(names: Mapping[str, str], elsewhere: Mapping[str, str]) -> PatternTable:
-    return _pattern_table({elsewhere.get(name, name): value for name, value in names.items()})
-
-
-def _pattern_table(names: Mapping[str, str]) -> PatternTable:
-    return tuple((RequestPattern.of(name), value) for name, value in names.items())
+def _pattern_table(values: Mapping[str, str]) -> PatternTable:
+    return tuple((RequestPattern.of(request), value) for request, value in values.items())

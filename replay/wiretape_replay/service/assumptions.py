@@ -10,6 +10,7 @@ from typing import Any
 
 from wiretape.contract import LIMITS, OPERATIONS, Operation
 from wiretape.toml import Table, TomlFile
+from wiretape.toml_files import read_toml
 from wiretape_replay.responses.access_settings import (
     ASSUMED,
     CREATE_RUN,
@@ -17,7 +18,7 @@ from wiretape_replay.responses.access_settings import (
     DEFAULT_TENANT,
     AccessPolicy,
     ApiKey,
-    access_policy_from,
+    decode_access_policy,
 )
 from wiretape_replay.service.operations.routing import Route
 from wiretape_replay.service.taken import why_no_header, why_no_operation
@@ -87,14 +88,15 @@ def default_setup() -> Setup:
 
 def load_setup(path: Path) -> Setup:
     """What a file says; `[assumed]` is described here, the rest where `answers.settings` is.  Raises InputError."""
-    return setup_in(TomlFile.load(path).table())
+    return setup_in(read_toml(path), str(path))
 
 
-def setup_in(table: Table) -> Setup:
-    """The same of a file that was read."""
+def setup_in(document: Mapping[str, Any], name: str) -> Setup:
+    """The same of a document that was read; `name` is what errors call it."""
+    table = TomlFile(Path(name), document, {}).table()
     assumed = _assumed(table.table(ASSUMED, f'idempotency-header = "{_HEADER}"'))
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
-    return Setup(access_policy_from(table, moved), assumed)
+    return Setup(decode_access_policy(document, name, moved), assumed)
 
 
 def settings() -> Sequence[tuple[str, str, str]]:

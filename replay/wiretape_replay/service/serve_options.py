@@ -8,7 +8,7 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.fault_script import FaultScript
-from wiretape_replay.replay_options import check_choice, fault_script, toml_input
+from wiretape_replay.replay_options import check_choice, fault_script, toml_document
 from wiretape_replay.service.assumptions import Setup, default_setup, setup_in
 
 CLOCKS = ("virtual", "real")
@@ -44,7 +44,7 @@ class ServeOptions:
         if setup is None:
             setup = default_setup()
         elif not isinstance(setup, Setup):
-            setup = setup_in(toml_input("service", setup))
+            setup = setup_in(*toml_document("service", setup))
         object.__setattr__(self, "setup", setup)
         object.__setattr__(self, "script", fault_script(self.faults))
 

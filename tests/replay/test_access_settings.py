@@ -1,0 +1,153 @@
+"""Settings of authentication and rate limits: what a file sets, and the error messages for mistakes in it."""
+
+from pathlib import Path
+
+import pytest
+
+from wiretape.contract import LIMITS, OPERATIONS, Limit
+from wiretape.errors import InputError
+from wiretape_replay.http_server.request import RequestPattern
+from wiretape_replay.responses.access_settings import (
+    ASSUMED_COUNTS,
+    ASSUMED_SCOPES,
+    AccessPolicy,
+    ApiKey,
+    load_access_policy,
+)
+
+FULL = """
+[[keys]]
+key = "alice"
+tenant = "acme"
+workspace = "ws_1"
+scopes = ["events:read"]
+
+[[keys]]
+key = "root"
+
+[scopes]
+stream = "streams"
+cancel = false
+"GET /v1/sessions/*" = "sessions:read"
+
+[counts]
+"GET /v1/sessions/{id}" = "sessions"
+stream = false
+
+[limits]
+runs = 5
+window-seconds = 10
+[limits.tenants.acme]
+events = 500
+
+[workspaces]
+s9 = "ws_2"
+"""
+
+
+@pytest.fixture
+def load(tmp_path):
+    def write(text):
+        (tmp_path / "service.toml").write_text(text)
+        return load_access_policy(tmp_path / "service.toml")
+
+    return write
+
+
+def first_match(rows, method, target):
+    return next((value for pattern, value in rows if pattern.matches(method, target)), None)
+
+
+def test_a_file_can_set_everything(load):
+    policy = load(FULL)
+    assert policy.authentication
+    assert policy.keys == {
+        "alice": ApiKey("acme", "ws_1", frozenset({"events:read"})),
+        "root": ApiKey("default", None, None),
+    }
+    assert first_match(policy.scopes, "GET", "/v1/sessions/s1/events/stream?event_deltas=true") == "streams"
+    assert first_match(policy.scopes, "POST", "/v1/sessions/s1/runs/r1/cancel") is None
+    assert first_match(policy.scopes, "POST", "/v1/sessions/s1/runs/r1/resume") == "runs:write"
+    assert first_match(policy.scopes, "GET", "/api/v1/sessions/s1") == "sessions:read"
+    assert first_match(policy.counts, "GET", "/v1/sessions/s1") == "sessions"
+    assert first_match(policy.counts, "GET", "/v1/sessions/s1/events/stream") is None
+    assert policy.limits == {"sessions": Limit(30, 10), "runs": Limit(5, 10), "events": Limit(120, 10)}
+    assert policy.tenant_limits == {"acme": {"sessions": Limit(30, 10), "runs": Limit(5, 10), "events": Limit(500, 10)}}
+    assert policy.workspaces == {"s9": "ws_2"}
+
+
+def test_an_empty_file_accepts_every_key_and_applies_the_published_limits(load):
+    policy = load("")
+    assert (policy.authentication, policy.keys, policy.limits) == (True, None, LIMITS)
+
+
+def test_limits_can_be_turned_off(load):
+    assert load("limits = false").limits == {}
+
+
+def test_without_a_file_no_limits_apply_by_default():
+    assert AccessPolicy().limits == {}
+    assert AccessPolicy().with_limits().limits == LIMITS
+    assert not AccessPolicy().without_keys().authentication
+
+
+def test_each_of_the_three_limits_applies_to_some_operation():
+    assert set(ASSUMED_COUNTS.values()) == set(LIMITS)
+    assert set(OPERATIONS) < set(ASSUMED_COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("kyes = []", "service.toml: kyes: unknown key; did you mean keys?"),
+        ("[[keys]]\nkey = 1", "service.toml: keys[0].key: expected a string, got 1."),
+        ("[[keys]]\nkey = 'a'\n[[keys]]\ntenant = 'b'", "keys[1]: key is missing."),
+        ("[[keys]]\nkey = 'a'\n[[keys]]\nkey = 'a'", "keys[1].key: this key is already listed above."),
+        ("[[keys]]\nkey = 'a b'", "keys[0].key: a key must consist of ASCII characters without spaces."),
+        ("[[keys]]\nkey = 'a'\nscope = []", "keys[0].scope: unknown key; did you mean scopes?"),
+        ("[[keys]]\nkey = 'a'\nscopes = 'x'", "keys[0].scopes: expected a list, got 'x'."),
+        ("[[keys]]\nkey = 'a'\nscopes = ['events:raed']", "unknown scope events:raed; did you mean events:read?"),
+        ("keys = 3", "keys: expected a list, got 3."),
+        ("[keys]\nkey = 'a'", "keys: expected a list of tables: write [[keys]] instead of [keys]."),
+        ("authentication = 'no'", "authentication: expected true or false, got 'no'."),
+        ("[scopes]\nstrem = 'x'", "scopes.strem: expected stream, cancel, resume or METHOD /path, for example POST"),
+        ("[scopes]\nstrem = 'x'", "did you mean stream?"),
+        ("[scopes]\nstream = 3", "scopes.stream: expected true or false or a string, got 3."),
+        ("[scopes]\nstream = true", "scopes.stream: expected a string or false, got true."),
+        ("[counts]\nstream = 'event'", "counts.stream: expected one of sessions, runs, events, got 'event'; did you"),
+        ("[limits]\nrun = 3", "limits.run: unknown key; did you mean runs?"),
+        ("[limits]\nruns = 0", "limits.runs: expected a whole number of at least 1, got 0."),
+        ("[limits.tenants.a]\nruns = 'x'", "limits.tenants.a.runs: expected a whole number, got 'x'."),
+        ("[limits.tenants.a]\ntenants = {}", "limits.tenants.a.tenants: unknown key"),
+        ("limits = true", "limits: expected a table or false, got true."),
+        ("[workspaces]\ns1 = 1", "workspaces.s1: expected a string, got 1."),
+        ("[", "service.toml is not valid TOML"),
+    ],
+)
+def test_a_mistake_is_reported_with_file_and_key(load, text, message):
+    with pytest.raises(InputError) as caught:
+        load(text)
+    assert message in caught.value.message
+    assert "\n" not in caught.value.message
+
+
+def test_the_file_in_the_documentation_is_valid(load):
+    page = (Path(__file__).parents[2] / "docs" / "service.md").read_text("utf-8")
+    policy = load(page.partition("```toml\n")[2].partition("```")[0])
+    assert policy.keys["alice-key"] == ApiKey("acme", "ws_1", frozenset({"events:read"}))
+    assert policy.limits == LIMITS
+    assert first_match(policy.counts, "GET", "/v1/sessions/s/runs/r") == "runs"
+    for name, scope in ASSUMED_SCOPES.items():
+        row = next(line for line in page.splitlines() if line.startswith("| `") and f"`{name}`" in line)
+        assert f"| `{scope}` | `{ASSUMED_COUNTS[name]}` |" in row
+
+
+def test_a_missing_file_is_reported(tmp_path):
+    with pytest.raises(InputError, match=r"There is no file .*nowhere\.toml\."):
+        load_access_policy(tmp_path / "nowhere.toml")
+
+
+@pytest.mark.parametrize("name", ["", "streams", "GET", "GET v1", "get /v1", "GET /v1?x=1", "GET /a b"])
+def test_an_invalid_request_pattern_is_refused(name):
+    with pytest.raises(ValueError, match="METHOD /path"):
+        RequestPattern.of(name)
