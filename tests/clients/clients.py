@@ -1,4 +1,4 @@
-"""Clients that others wrote, each followed through a stream that breaks: what it was handed in the end.
+"""Other people's clients read a stream that breaks; this module records the events that they receive.
 
 `tests/clients` holds no package: tests and `table.py` load this file by its path.
 """
@@ -44,17 +44,17 @@ HEAD = (
 )
 
 Heard = list[dict[str, Any]]
-"""What a client was handed, event by event, and why it gave up if it did."""
+"""The events that a client received, and why it gave up if it did."""
 CHROMIUM_FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
 
 
 @dataclass(frozen=True)
 class Told:
-    """What a client is told to do."""
+    """Instructions for a client."""
 
     url: str
     last: str
-    """The id of the event after which all is done."""
+    """The id of the last event to read."""
 
     def json(self) -> str:
         return json.dumps({"url": self.url, "key": KEY, "types": list(EVENT_TYPES), "last": self.last})
@@ -62,16 +62,16 @@ class Told:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a client made of a stream."""
+    """How a client handled a stream."""
 
     lost: int
-    """Durable events that it was never handed."""
+    """Durable events that it never received."""
     repeated: int
-    """Durable events that it was handed again."""
+    """Durable events that it received again."""
     empty: int
-    """Events without data that it was handed, of which the stream has none."""
+    """Events without data that it dispatched, although the stream has none."""
     gave_up: str | None
-    """Why it went no further, if it did not come to the end."""
+    """Why it stopped before the end, if it did."""
 
     @classmethod
     def of(cls, heard: Heard, ids: Sequence[str]) -> "Outcome":
@@ -86,18 +86,18 @@ class Outcome:
 
 
 def _is_durable(line: dict[str, Any]) -> bool:
-    """Whether the event had an id of its own: clients show the one before for those that had none."""
+    """Whether the event had an id of its own: clients show the previous id for events without one."""
     return "id" in json.loads(line["data"])
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client, and how it is started."""
+    """A client and how to start it."""
 
     name: str
     command: tuple[str, ...]
     missing: Callable[[], str | None]
-    """Why it cannot be had here, or None."""
+    """Why it is not available here, or None."""
 
     def follow(self, told: Told, patience_s: float = PATIENCE_S) -> Heard:
         """Let it follow a stream to its end; what it was handed.  A client that never ends has given up."""
@@ -145,7 +145,7 @@ CLIENTS = (
 
 
 def no_chromium() -> str | None:
-    """Why Chromium cannot be had here, or None."""
+    """Why Chromium is not available here, or None."""
     return None if shutil.which("chromium") else "chromium is not installed"
 
 
@@ -187,7 +187,7 @@ async def chromium() -> AsyncIterator[Follow]:
 
 
 def stream(events: int) -> tuple[list[bytes], list[str]]:
-    """Chunks of a stream, and the ids of its durable events: a short time to reconnect, deltas, pings, events."""
+    """Chunks of a stream with a short retry time, deltas, pings and events; and the ids of its durable events."""
     chunks = [b"retry: 20\n\n"]
     ids = []
     for number in range(1, events + 1):
@@ -212,7 +212,7 @@ def stream(events: int) -> tuple[list[bytes], list[str]]:
 
 
 def record(path: Path, connections: Sequence[tuple[Sequence[bytes], Ending]]) -> Path:
-    """A recording of one session's stream over one connection after the other."""
+    """A recording of one session's stream over several connections."""
     writer = Writer.create(path, upstream="http://service.test")
     clock = itertools.count(writer.began_ns + 1000, 1000)
     for number, (chunks, ending) in enumerate(connections, 1):
@@ -233,7 +233,7 @@ def record(path: Path, connections: Sequence[tuple[Sequence[bytes], Ending]]) ->
 
 
 def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, FaultScript, list[str]]:
-    """A recording and a fault script by which the first connection breaks after event `after`, and the ids."""
+    """A recording, a fault script that breaks the first connection after event `after`, and the ids."""
     chunks, ids = stream(events)
     if how == "end":
         cut = 1 + after * 4
@@ -246,10 +246,10 @@ def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Fault
 
 
 def served(path: Path, script: FaultScript) -> AbstractAsyncContextManager[Replay]:
-    """Play it to clients that may have no key: a browser's EventSource cannot send one."""
+    """Replay it without authentication: a browser's EventSource cannot send a key."""
     return serve_replay(path, ReplayOptions(faults=script, service=AccessPolicy(authentication=False)))
 
 
 def told(playing: Replay, ids: Sequence[str]) -> Told:
-    """What a client of `playing` is told."""
+    """Instructions for a client of `playing`."""
     return Told(f"{playing.url}/v1/sessions/{SESSION}/events/stream?event_deltas=true", ids[-1])

@@ -1,4 +1,4 @@
-"""The clients, loaded by their path: tests are no package."""
+"""Loads the clients by path, because the tests are not a package."""
 
 import sys
 from importlib.util import module_from_spec, spec_from_file_location

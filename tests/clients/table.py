@@ -1,4 +1,4 @@
-"""Writes docs/clients.md: what clients that others wrote make of a stream that breaks after each of its events.
+"""Writes docs/clients.md: how other people's clients handle a stream that breaks after each of its events.
 
 python tests/clients/table.py docs/clients.md
 """
@@ -17,37 +17,37 @@ EVENTS = 10
 HOWS = {
     "drop": "drop: the connection closes (FIN) in the middle of the body",
     "reset": "reset: the connection is reset (RST)",
-    "end": "end: the body ends as it should",
+    "end": "end: the body ends normally",
 }
 AT_ONCE = 4
 
-PAGE = """# Clients: who loses, repeats or gives up
+PAGE = """# Other people's clients and broken streams
 
 Each client follows one session of {events} durable events.
 Between them are deltas, and `: ping` comments with a blank line after them; the stream says `retry: 20`.
-It breaks once, after the first event, after the second, and so on: {breaks} runs for each way to break.
-`wiretape replay` plays the session, and [faults](faults.md) break it.
-`make clients` writes this page anew.
+It breaks once, after the first event, after the second, and so on: {breaks} runs for each kind of break.
+`wiretape replay` replays the session, and [faults](faults.md) break it.
+`make clients` regenerates this page.
 
 {ways}
 
-| Client | Breaks by | Runs with every event once | Lost | Repeated | Empty | Gave up |
+| Client | Break | Runs with every event once | Lost | Repeated | Empty | Gave up |
 |---|---|---|---|---|---|---|
 {rows}
 
 *Lost* and *repeated* count durable events, over all runs.
-*Empty* counts events without data that the client hands on, of which the stream has none:
-it takes a comment and the blank line after it for an event.
-A client that gives up loses what comes after the break, unless its user begins again with the last id.
-curl and httpx-sse do not reconnect: the few lines around them that everybody writes do.
-Chromium's EventSource cannot send a key, so nobody is asked for one here.
-A chunked stream that is cut short (*drop*) is an error to Chromium: now and then it throws away what had come
-and was not handed on yet, whoever the server is, and asks again from an earlier id or from none. Nothing is lost by it.
+*Empty* counts events without data that the client dispatches although the stream has none:
+it treats a comment and the blank line after it as an event.
+A client that gives up loses everything after the break, unless its user reconnects with the last id.
+curl and httpx-sse do not reconnect by themselves: a few lines around them do.
+Chromium's EventSource cannot send a key, so the replay does not require one.
+For Chromium, a chunked stream that is cut short (*drop*) is an error: sometimes it discards events that it has
+received but not dispatched, whatever the server, and reconnects with an earlier id or none. Nothing is lost.
 """
 
 
 async def table() -> str:
-    """The rows, measured."""
+    """Measure the rows of the table."""
     missing = [why for why in [*(client.missing() for client in CLIENTS), no_chromium()] if why]
     if missing:
         sys.exit("This needs every client: " + "; ".join(missing) + ".")

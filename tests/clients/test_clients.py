@@ -1,4 +1,4 @@
-"""Clients that others wrote against a replay that breaks its stream: nobody loses or repeats a durable event.
+"""Other people's clients read a replay that breaks its stream: none loses or repeats a durable event.
 
 `make clients` tries every place and every way to break; here it is one place each.
 """
@@ -9,7 +9,7 @@ import pytest
 
 
 def resumed_rightly(playing, overtakes=False):
-    """Whether the second request went on where the first stream broke.
+    """Whether the second request continued where the first stream broke.
 
     An ending that `overtakes` may throw away events that had arrived and had not been handed on.
     """
@@ -50,7 +50,7 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
             assert resumed_rightly(playing, overtakes=how != "end"), (how, playing.player.streamed)
 
 
-def test_what_a_client_was_handed_is_counted(clients):
+def test_lost_and_repeated_events_are_counted(clients):
     heard = [
         {"id": "a", "data": '{"id": "a"}'},
         {"id": "a", "data": '{"type": "message.delta"}'},

@@ -1,4 +1,4 @@
-"""Clients that others wrote follow a scenario with three drops and a resync: nobody loses a durable event.
+"""Other people's clients follow a scenario with three drops and a resync: none loses a durable event.
 
 After each drop the run waits until the client is back, so that every client meets all of them, however long it takes to
 reconnect: the service sends no `retry`, so those that reconnect by themselves take the 3 s that they take without one.
@@ -30,7 +30,7 @@ steps = [
 ]
 """
 PATIENCE_S = 60
-"""Reconnecting three times takes 9 s, and as much as it likes where the machine is busy."""
+"""Reconnecting three times takes 9 s, and longer on a busy machine."""
 CONNECTIONS = 4
 EVENTS = 18
 """Durable ones."""
@@ -43,7 +43,7 @@ async def post(http, path):
 
 
 async def play(http, session, connected):
-    """The run: it begins when the client has come, and goes on whenever it is back and the run waits."""
+    """Start the run once the client is connected; continue it whenever it waits and the client is back."""
     await connected.get()
     run = f"{session}/runs/{(await post(http, f'{session}/runs'))['id']}"
     for _ in range(CONNECTIONS - 1):
@@ -56,7 +56,7 @@ async def play(http, session, connected):
 
 
 async def stored(http, session):
-    """All durable events of a session whose run has ended."""
+    """All durable events of a session after its run."""
     parser, ids = Parser(), []
     async with http.get(f"{session}/events/stream") as response:
         async for data in response.content.iter_any():
@@ -69,7 +69,7 @@ async def stored(http, session):
 
 
 async def follow(http, url, connected, clients, way):
-    """What a client made of a session of its own, and how often it came."""
+    """How a client handled a session of its own, and how often it connected."""
     session_id = (await post(http, "/v1/sessions"))["id"]
     session = f"/v1/sessions/{session_id}"
     came = connected[session] = Came()
@@ -83,7 +83,7 @@ async def follow(http, url, connected, clients, way):
 
 
 class Came:
-    """How often a client came for its stream."""
+    """How often a client opened its stream."""
 
     def __init__(self):
         self.queue, self.times = asyncio.Queue(), 0
@@ -94,7 +94,7 @@ class Came:
 
 
 async def followed(clients, ways):
-    """What clients made of the scenario, by their names, all at the same time."""
+    """How the clients handled the scenario, by name, all running at the same time."""
     connected = {}
 
     def log(line):
@@ -117,8 +117,8 @@ async def followed(clients, ways):
     return {name: task.result() for name, task in tasks.items()}
 
 
-async def test_nobody_loses_a_durable_event(clients):
-    """npm and Chromium's EventSource know nothing of stream.resync, and lose nothing by that."""
+async def test_no_client_loses_a_durable_event(clients):
+    """npm's and Chromium's EventSource ignore stream.resync and lose nothing by that."""
     if why := next(
         (why for why in [*(client.missing() for client in clients.CLIENTS), clients.no_chromium()] if why), None
     ):

@@ -1,4 +1,4 @@
-"""docs/cli.md is made from the commands, and what they can do stands in a page that somebody wrote, too."""
+"""docs/cli.md is generated from the commands; every option is also on a handwritten page."""
 
 import re
 import shlex
@@ -24,13 +24,13 @@ WRITTEN = [
 ]
 
 
-def test_the_page_is_not_stale():
-    """`make docs-cli` writes it anew."""
+def test_the_page_is_up_to_date():
+    """`make docs-cli` regenerates it."""
     assert PAGE.read_text("utf-8") == cli_page.page(), "run make docs-cli"
 
 
 @pytest.mark.parametrize("typed", COMMANDS)
-def test_every_option_of_a_command_stands_on_a_page_about_it(typed):
+def test_every_option_is_on_a_page_about_its_command(typed):
     program, name, *_ = typed.split()
     pages = [text for text in WRITTEN if re.search(rf"\b{program} {name}\b", text)]
     assert pages, f"no page in docs/ says anything about {typed}"
@@ -40,14 +40,14 @@ def test_every_option_of_a_command_stands_on_a_page_about_it(typed):
 
 
 @pytest.mark.parametrize("name", wiretape.commands)
-def test_every_command_stands_in_the_index_or_in_the_readme(name):
-    """Those are where people look first."""
+def test_every_command_is_in_the_index_or_the_readme(name):
+    """People look there first."""
     first = [(ROOT / page).read_text("utf-8") for page in ("README.md", "docs/README.md")]
     assert any(re.search(rf"`(?:wiretape )?{name}\b", text) for text in first)
 
 
 @pytest.mark.parametrize("typed", COMMANDS)
-def test_the_examples_of_the_help_are_commands_that_there_are(typed):
+def test_the_examples_in_the_help_are_valid_commands(typed):
     command = COMMANDS[typed]
     shown = re.findall(r"^ {4,}(wiretape .*)$", command.help or "", re.MULTILINE)
     shown += re.findall(r"Example: (wiretape [^,]*)", command.epilog or "")
@@ -63,6 +63,6 @@ def _options(name: str) -> list[click.Option]:
 
 
 @pytest.mark.parametrize("typed", COMMANDS)
-def test_every_variable_that_an_option_is_taken_from_stands_on_a_page(typed):
+def test_every_environment_variable_is_on_a_page(typed):
     named = {option.envvar for option in cli_page.options(COMMANDS[typed]) if option.envvar}
     assert [name for name in named if not any(name in text for text in WRITTEN)] == []

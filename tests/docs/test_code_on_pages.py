@@ -1,6 +1,6 @@
-"""The code of README.md, control.md, recording.md, replay.md, report.md and serve.md, run as it stands there.
+"""The code on README.md, control.md, recording.md, replay.md, report.md and serve.md runs as it is.
 
-Addresses are others, and where an example leaves something to its reader (`...`, a client), that is put in.
+Only addresses differ, and what an example leaves to the reader (`...`, a client) is filled in.
 """
 
 import ast
@@ -34,7 +34,7 @@ def shown(page: str, kind: str) -> list[str]:
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    """Where run.db is a recording of twelve events, two of them in the wrong order, and of two answers."""
+    """A folder with run.db: twelve events, two of them in the wrong order, and two other responses."""
     events = []
     for number in (1, 2, 3, 5, 4, *range(6, 13)):
         kind = TYPES.get(number, "message.completed")
@@ -48,14 +48,14 @@ def folder(tmp_path, monkeypatch):
 
 
 async def my_client(url: str) -> None:
-    """Follows the stream for as long as it lasts."""
+    """Read the stream to its end."""
     with contextlib.suppress(httpx.RemoteProtocolError):
         async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer k"}) as client:
             await client.get(STREAM)
 
 
 class MyClient:
-    """Asks for everything that was recorded."""
+    """Requests everything that was recorded."""
 
     def __init__(self, base_url: str) -> None:
         self.base_url = base_url
@@ -71,7 +71,7 @@ class MyClient:
 
 
 async def run(code: str, **given: object) -> dict[str, object]:
-    """Run code that may await; what it left behind."""
+    """Run code that may use `await`; return its variables."""
     scope = dict(given)
     work = eval(compile(code, "page", "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), scope)  # noqa: S307 - the page is ours
     if work is not None:
@@ -79,7 +79,7 @@ async def run(code: str, **given: object) -> dict[str, object]:
     return scope
 
 
-async def test_control_md_moves_a_playhead_beside_a_client(folder, capsys):
+async def test_control_md_moves_a_playhead_while_a_client_reads(folder, capsys):
     (code,) = [code for code in shown("docs/control.md", "python") if "async with" in code]
     left = await run(code.replace("timeout_s=5", "timeout_s=50"), my_client=my_client)
     await left["task"]
@@ -100,19 +100,19 @@ async def test_replay_md_serves_a_client(folder):
     assert left["replay"].served
 
 
-async def test_report_md_judges_a_recording(folder, capsys):
+async def test_report_md_checks_a_recording(folder, capsys):
     (code,) = shown("docs/report.md", "python")
     await run(code)
     assert "SEQ001 1 5 Expected a sequence above 5, got 4." in capsys.readouterr().out
 
 
-async def test_serve_md_plays_a_scenario(capsys):
+async def test_serve_md_serves_a_scenario(capsys):
     (code,) = shown("docs/serve.md", "python")
     await asyncio.to_thread(exec, code, {})
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+ wiretape-key\n", capsys.readouterr().out)
 
 
-def test_recording_md_asks_for_what_events_say(folder):
+def test_recording_md_queries_events(folder):
     (command,) = shown("docs/recording.md", "sh")
     query = command.partition('"')[2].rpartition('"')[0].replace("exchange_id = 2", "exchange_id = 1")
     with contextlib.closing(sqlite3.connect("run.db")) as database:
@@ -121,7 +121,7 @@ def test_recording_md_asks_for_what_events_say(folder):
 
 @pytest.mark.parametrize("page", ["README.md", "docs/serve.md"])
 def test_curl_creates_a_session_and_a_run_and_reads_the_stream(page):
-    """One terminal, until the stream has told of the end of the run; ids are as shown, since a seed makes them."""
+    """Runs in one terminal until the run ends; the ids are as shown because of the seed."""
     (block,) = [block for block in shown(page, "sh") if "/events/stream" in block]
     with start_scenario("hello", VIRTUAL) as service:
         said = until(
@@ -134,7 +134,7 @@ def test_curl_creates_a_session_and_a_run_and_reads_the_stream(page):
 
 
 def until(words: list[str], commands: str) -> str:
-    """What a shell's commands write until each of these words came, in any order, after which they are ended."""
+    """The output of shell commands, which are stopped once it contains all of `words`."""
     quiet = re.sub(r"^curl ", "curl -s ", commands, flags=re.MULTILINE)
     with subprocess.Popen(
         ["sh", "-c", quiet], stdout=subprocess.PIPE, text=True, encoding="utf-8", start_new_session=True
@@ -150,7 +150,7 @@ def until(words: list[str], commands: str) -> str:
     return "".join(said)
 
 
-def test_curl_lets_virtual_time_pass():
+def test_curl_advances_virtual_time():
     (command,) = [block for block in shown("docs/serve.md", "sh") if "advance" in block]
     with start_scenario("hello", VIRTUAL, token="secret") as service:
         env = {**os.environ, "TOKEN": "secret"}

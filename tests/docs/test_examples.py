@@ -1,4 +1,4 @@
-"""The commands that README.md and the pages show: those that look at recordings are run, all others are read.
+"""The commands on README.md and the pages: those that read recordings are run, the options of all others are parsed.
 
 Pages have tests of their own for what an example says; here, it is a command that there is, with options that
 there are, and on a recording such as the page speaks of it ends as it should.
@@ -31,14 +31,14 @@ from wiretape.recording import Writer
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 SERVING = {"proxy", "replay", "serve", "control", "demo", "debug"}
-"""Those that go on until somebody ends them, need one that does, or take long: their options are read."""
+"""Commands that run until they are stopped, need a running server, or take long: only their options are parsed."""
 COMMAND = re.compile(r"^(?:\$ )?wiretape (?=[a-z-]+\b)")
 BASE = "run.db"
 _S = 1_000_000_000
 
 
 def commands(page: Path) -> list[list[str]]:
-    """The arguments of each `wiretape` that a page shows in a block for a shell."""
+    """The arguments of each `wiretape` command in the shell blocks of a page."""
     fenced = re.findall(r"^```(\w*)\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
     lines = "".join(text for kind, text in fenced if kind in {"sh", "console"}).replace("\\\n", " ").splitlines()
     found = [COMMAND.sub("", line) for line in lines if COMMAND.match(line)]
@@ -55,7 +55,7 @@ def event(exchange: int, sequence: int) -> bytes:
 
 @pytest.fixture(scope="module")
 def recordings(tmp_path_factory):
-    """A recording with findings and a session `ses_1`, and the same in other forms, by the names that pages use."""
+    """A recording with findings and a session `ses_1`, in several formats, under the names that the pages use."""
     folder = tmp_path_factory.mktemp("recorded")
     writer = Writer.create(folder / BASE, upstream="http://service.test")
     for number in range(1, 7):
@@ -85,7 +85,7 @@ def run(arguments):
 
 
 def read(arguments):
-    """Have the options of a command understood, of a command within a command too."""
+    """Parse the options of a command or subcommand."""
     name, *rest = arguments
     command = subcommand(name)
     with command.make_context(name, list(rest)) as ctx:
@@ -95,7 +95,7 @@ def read(arguments):
 
 
 def prepare(arguments, recordings):
-    """Have what a command reads be there, and what it writes not."""
+    """Create the files that a command reads, and remove those that it writes."""
     for before, name in pairwise(arguments):
         path = Path(name)
         if before in {"-o", "--output", "--write-baseline"}:
@@ -107,7 +107,7 @@ def prepare(arguments, recordings):
 
 
 @pytest.mark.parametrize("page", [page for page, shown in SHOWN.items() if shown])
-def test_the_commands_that_a_page_shows_do_what_is_asked(page, recordings, tmp_path, monkeypatch):
+def test_the_commands_on_a_page_run(page, recordings, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for arguments in SHOWN[page]:
         assert arguments[0] in wiretape.commands, f"{page} shows wiretape {arguments[0]}, and there is no such command"

@@ -1,4 +1,4 @@
-"""The guides, followed word for word, but for what installs and the ports."""
+"""The guides are followed word for word, except for installing and ports."""
 
 import contextlib
 import os
@@ -32,14 +32,14 @@ def blocks(page: str, kind: str) -> list[str]:
 
 
 def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
-    """As GitHub runs a step: bash that stops at the first failure."""
+    """Run a step as GitHub does: bash that stops at the first failure."""
     return subprocess.run(
         ["bash", "-e", "-c", command], cwd=folder, env=ENV, capture_output=True, text=True, timeout=50, check=False
     )
 
 
 def free_port() -> int:
-    """One of those that no system gives to who asks for any, as all other tests do."""
+    """A port outside the range from which systems assign free ports, which all other tests use."""
     for port in random.sample(range(20000, 32000), 50):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind(("127.0.0.1", port))
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @pytest.fixture
 def folder(tmp_path):
-    """What somebody has who wrote the files of the first guide."""
+    """The files of the first guide."""
     for code in blocks(CLIENT_PAGE, "python"):
         if code.startswith("# "):
             (tmp_path / code.partition("\n")[0].removeprefix("# ")).write_text(code, "utf-8")
@@ -57,7 +57,7 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_the_client_talks_to_the_service_as_shown(folder):
+def test_the_client_prints_what_the_guide_shows(folder):
     (shown,) = [block for block in blocks(CLIENT_PAGE, "console") if block.startswith("$ python")]
     command, *said = shown.splitlines()
     with start_scenario("hello", ServeOptions(clock="virtual")) as service:
@@ -66,7 +66,7 @@ def test_the_client_talks_to_the_service_as_shown(folder):
     assert (result.stdout.splitlines(), result.stderr) == (said, "")
 
 
-def test_the_client_fails_as_shown_and_passes_when_it_is_put_right(folder):
+def test_the_client_fails_as_shown_and_passes_when_fixed(folder):
     before, after = [block for block in blocks(CLIENT_PAGE, "console") if block.startswith("$ pytest")]
     assert missing(before, run(folder, "pytest test_client.py").stdout) == []
 
@@ -78,13 +78,13 @@ def test_the_client_fails_as_shown_and_passes_when_it_is_put_right(folder):
 
 
 def missing(shown: str, said: str) -> list[str]:
-    """The lines of an example that were not said."""
+    """The lines of an example that were not printed."""
     lines = [ANYTHING.sub("", line) for line in said.splitlines()]
     return [one for one in shown.splitlines()[1:] if one != "..." and ANYTHING.sub("", one) not in lines]
 
 
-def test_the_workflow_judges_the_service_and_leaves_the_reports(folder):
-    """Every step that runs a command is run; the rest is GitHub's."""
+def test_the_workflow_checks_the_service_and_writes_the_reports(folder):
+    """Every step with a command runs; the others belong to GitHub."""
     (text,) = blocks(SERVICE_PAGE, "yaml")
     workflow = yaml.safe_load(text)
     (job,) = workflow["jobs"].values()
@@ -104,7 +104,7 @@ def test_the_workflow_judges_the_service_and_leaves_the_reports(folder):
     assert [name for name in given if not list(folder.glob(name))] == []
 
 
-def test_the_settings_shown_are_settings(folder):
+def test_the_settings_shown_are_valid(folder):
     (text,) = blocks(SERVICE_PAGE, "toml")
     path = folder / "wiretape.toml"
     path.write_text(text, "utf-8")

@@ -1,4 +1,4 @@
-"""The links of the pages, as a git host follows them: relative, to files that are there and headings in them.
+"""The links of the pages work as on a git host: relative, to existing files and headings.
 
 `make docs` builds the site and is as strict; this is told in a second.
 """
@@ -18,7 +18,7 @@ PAGES = sorted(
 )
 MARKDOWN = MarkdownIt("commonmark").enable("table")
 PICTURE = re.compile(r'<(?:img|source)\b[^>]*?\b(?:src|srcset)="([^" ]+)"')
-"""What Markdown does not know: a picture for each colour scheme."""
+"""HTML for a picture for each colour scheme."""
 ELSEWHERE = re.compile(r"[a-z]+:", re.IGNORECASE)
 
 
@@ -36,7 +36,7 @@ def links(path: Path) -> list[str]:
 
 @cache
 def anchors(path: Path) -> set[str]:
-    """Of the headings, as git hosts make them: lower case, no punctuation, hyphens for blanks, numbered if repeated."""
+    """The anchors of headings as git hosts make them: lower case, no punctuation, hyphens, numbered if repeated."""
     seen: dict[str, int] = {}
     for before, token in zip(tokens(path), tokens(path)[1:], strict=False):
         if before.type == "heading_open":
@@ -49,7 +49,7 @@ def anchors(path: Path) -> set[str]:
 
 
 def astray(page: str) -> list[str]:
-    """What is wrong with the links of a page."""
+    """The broken links of a page."""
     path, wrong = ROOT / page, []
     for link in links(path):
         name, _, anchor = unquote(link).partition("#")
@@ -63,31 +63,31 @@ def astray(page: str) -> list[str]:
     return wrong
 
 
-def test_every_link_leads_somewhere():
+def test_every_link_has_a_target():
     assert sum(len(links(ROOT / page)) for page in PAGES) > 100
     assert [problem for page in PAGES for problem in astray(page)] == []
 
 
-def test_every_page_that_is_named_in_passing_is_there():
+def test_every_page_mentioned_in_text_exists():
     named = re.compile(r"`((?:docs|benchmarks)/[\w./-]+\.md)`")
     found = {(page, name) for page in PAGES for name in named.findall((ROOT / page).read_text("utf-8"))}
     assert [(page, name) for page, name in found if not (ROOT / name).exists()] == []
 
 
-def test_the_index_leads_to_every_page():
-    """The site takes the order of its pages from there."""
+def test_the_index_links_to_every_page():
+    """The site uses its order."""
     linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links(INDEX)}
     missing = [page for page in PAGES if (ROOT / page) not in linked and "docs/rules/" not in page]
     assert missing == ["docs/README.md"], "docs/README.md has to link to every page of the documentation"
 
 
 def test_every_page_has_one_title():
-    """The site calls a page by each of its headings of the first rank."""
+    """The site lists a page under each of its top-level headings."""
     titles = {page: [token.tag for token in tokens(ROOT / page)].count("h1") / 2 for page in PAGES}
     assert {page: count for page, count in titles.items() if count != 1} == {}
 
 
-def test_every_picture_is_small_and_is_shown_on_a_page():
+def test_every_picture_is_small_and_used():
     pictures = sorted((ROOT / "docs" / "images").iterdir())
     shown = {(ROOT / page).parent.joinpath(link).resolve() for page in PAGES for link in links(ROOT / page)}
 
@@ -96,8 +96,8 @@ def test_every_picture_is_small_and_is_shown_on_a_page():
     assert [path.name for path in pictures if path.stat().st_size > 150_000] == []
 
 
-def test_pictures_ask_nobody_for_anything():
-    """Rich names fonts of a content delivery network, unless it is told otherwise."""
+def test_pictures_load_nothing_from_elsewhere():
+    """By default, rich refers to fonts of a content delivery network."""
     address = re.compile(r"https?:[^\"')\s]*|@import|@font-face|<script|<image", re.IGNORECASE)
     named = {
         found for path in (ROOT / "docs" / "images").glob("*.svg") for found in address.findall(path.read_text("utf-8"))

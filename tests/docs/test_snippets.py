@@ -1,4 +1,4 @@
-"""Every block of the pages that people read is of a kind that is looked at, and says what there is.
+"""Every block of the pages has a known kind and valid content.
 
 Commands are of programs and options that there are (tests/docs/test_examples.py runs those that look at recordings),
 files are read by what reads them, and code is compiled.  What is run or compared with what is said stands in ELSEWHERE
@@ -35,7 +35,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs" / "guides").glob("*.md")),
 ]
-"""All but those of the rules, which are made from their vectors, with blocks of one kind."""
+"""All pages except those of the rules, which are generated from their vectors."""
 
 GUIDES = "tests/docs/test_guides.py"
 CODE = "tests/docs/test_code_on_pages.py"
@@ -70,7 +70,7 @@ ELSEWHERE = {
     ("docs/testing.md", "toml"): "tests/testing/test_testing_page.py",
     ("docs/testing.md", "yaml"): "tests/testing/test_testing_page.py",
 }
-"""What runs the blocks of a kind, or the commands of a program, that a page shows."""
+"""The test that runs the blocks of a kind, or the commands of a program, of a page."""
 NOT_TRIED = {
     ("CONTRIBUTING.md", "python"): "a rule without its surroundings; it is compiled",
     ("docs/proxy.md", "text"): "views that change while somebody looks, and a drawing",
@@ -87,9 +87,9 @@ READERS = {
     "docs/service.md": load_setup,
     "docs/testing.md": read_fault_script,
 }
-"""What reads the TOML of a page."""
+"""The function that reads the TOML of a page."""
 BUILTIN = {".", "export", "head", "trap", "kill"}
-"""Of the shell and of every system."""
+"""Commands of the shell and of every system."""
 SYNOPSIS = re.compile(r"wiretape [a-z]+ ")
 SPAN = re.compile(r"(?<!`)`wiretape ([a-z]+)\b([^`]*)`")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*\b(?!:)")
@@ -154,7 +154,7 @@ def check_wiretape(_block: Block, words: list[str]) -> None:
 
 
 def options(name: str) -> set[str]:
-    """Of a command, and of all commands within it."""
+    """The options of a command and of its subcommands."""
     command = subcommand(name)
     within = command.commands.values() if isinstance(command, click.Group) else ()
     return {"--help", "-h", *(one for each in (command, *within) for param in each.params for one in param.opts)}
@@ -169,7 +169,7 @@ def check_make(_block: Block, words: list[str]) -> None:
 
 
 def check_pip(_block: Block, words: list[str]) -> None:
-    """Of what comes from here, the extras; of others, the tests need them too."""
+    """For our own package, the extras exist; other packages are test dependencies."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     others = {re.split(r"[^\w-]", one)[0] for one in extras["dev"]}
@@ -193,7 +193,7 @@ def check_mitmdump(_block: Block, words: list[str]) -> None:
 
 
 def check_ours(_block: Block, words: list[str]) -> None:
-    """Paths are there, and tests that are chosen, too."""
+    """Paths and selected tests exist."""
     paths = [ROOT / word for word in words if "/" in word]
     assert [path for path in paths if not path.exists()] == []
     chosen = [word for before, word in pairwise(words) if before == "-k"]
@@ -223,7 +223,7 @@ def check_json(block: Block, folder: Path) -> None:
 
 
 def check_yaml(block: Block, folder: Path) -> None:
-    """What is no workflow is a tape, its events, or a key of an exchange."""
+    """YAML other than a workflow is a tape, its events, or a key of an exchange."""
     if "jobs:" in block.text:
         assert yaml.safe_load(block.text)
         return
@@ -267,7 +267,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("page", sorted({block.page for block in BLOCKS}))
-def test_every_block_of_a_page_is_of_a_kind_that_is_looked_at(page, tmp_path):
+def test_every_block_has_a_known_kind_and_is_valid(page, tmp_path):
     for block in BLOCKS:
         if block.page == page:
             assert block.kind in KINDS, (
@@ -279,7 +279,7 @@ def test_every_block_of_a_page_is_of_a_kind_that_is_looked_at(page, tmp_path):
                 pytest.fail(f"{page}, line {block.line}: {error}")
 
 
-def test_every_command_that_is_named_in_passing_is_there():
+def test_every_command_mentioned_in_text_exists():
     named = [(block, *found) for block in map(prose, PAGES) for found in SPAN.findall(block.text)]
     assert len(named) > 100
     for block, name, rest in named:
@@ -290,12 +290,12 @@ def test_every_command_that_is_named_in_passing_is_there():
 
 
 def prose(path: Path) -> Block:
-    """A page without its blocks."""
+    """A page without its code blocks."""
     text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
     return Block(path.relative_to(ROOT).as_posix(), 1, "", text)
 
 
-def test_what_is_tried_elsewhere_is_tried_there_and_nothing_is_listed_in_vain():
+def test_the_lists_of_exceptions_are_up_to_date():
     shown = {(block.page, block.kind) for block in BLOCKS}
     for block in BLOCKS:
         if block.kind in {"sh", "console"}:

@@ -1,4 +1,4 @@
-"""What datasette.md, filter.md, merge.md, recording.md, report.md and service.md show of what is said, is said."""
+"""The output shown on datasette.md, filter.md, merge.md, recording.md, report.md and service.md is real."""
 
 import json
 import re
@@ -22,7 +22,7 @@ def shown(page: str) -> list[str]:
 
 @pytest.fixture
 def say(tmp_path, monkeypatch):
-    """A command in a folder of its own; what it says on both outputs."""
+    """Run a command in a folder of its own; return its stdout and stderr."""
     monkeypatch.chdir(tmp_path)
     return lambda *words: CliRunner().invoke(wiretape, words).output
 
@@ -31,24 +31,24 @@ def tape(name: str, *exchanges: str, head: str = "") -> None:
     Path(name).write_text("\n---\n".join([f"tape: 1\n{head}", *exchanges, ""]).removesuffix("---\n"), "utf-8")
 
 
-def test_datasette_md_shows_how_datasette_is_started(say):
+def test_datasette_md_shows_the_printed_commands(say):
     tape("run.tape", "request: GET /a")
     say("import", "run.tape", "--output", "run.db")
     assert [say("datasette", "run.db")] == shown("datasette.md")
 
 
-def test_filter_md_shows_a_mistake(say):
+def test_filter_md_shows_an_error(say):
     tape("run.tape", "request: GET /a")
     assert [say("show", "run.tape", "tpe:x")] == shown("filter.md")
 
 
-def test_service_md_shows_a_mistake(say):
+def test_service_md_shows_an_error(say):
     tape("run.tape", "request: GET /a")
     Path("service.toml").write_text('[[keys]]\nkey = "k"\n\nscope = ["events:read"]\n', "utf-8")
     assert [say("replay", "run.tape", "--service", "service.toml")] == shown("service.md")
 
 
-def test_merge_md_shows_what_becomes_of_exchanges(say):
+def test_merge_md_shows_the_new_numbers(say):
     for name, began in (("eu.db", 0), ("us.db", 1)):
         exchanges = [f"request: GET /v1/{name}/{number}\nat: {began + 2 * number}\n{KEY}" for number in range(2)]
         tape(name, *exchanges)
@@ -57,13 +57,13 @@ def test_merge_md_shows_what_becomes_of_exchanges(say):
 
 
 def test_report_md_shows_a_finding(say):
-    """The traffic is that which breaks the rule for the catalogue, too."""
+    """The traffic is the vector that breaks the rule."""
     body = re.search(r"body = '''\n(.*?)'''", VECTOR.read_text("utf-8"), re.DOTALL)[1]
     tape("run.db", f"request: GET /v1/sessions/ses_1/events/stream\nat: 1\n{KEY}events:\n- text: {json.dumps(body)}\n")
     assert say("report", "run.db") == shown("report.md")[1]
 
 
-def test_recording_md_has_every_form():
+def test_recording_md_lists_every_format():
     text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other forms")[2]
     rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
     told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}

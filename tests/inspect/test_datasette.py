@@ -1,4 +1,4 @@
-"""A recording in datasette, and the command that tells datasette about it.
+"""A recording in datasette, and `wiretape datasette`.
 
 WIRETAPE_DATASETTE names another datasette than the one that is installed here, say of another version.
 """
@@ -35,7 +35,7 @@ DATASETTE = shlex.split(os.environ.get("WIRETAPE_DATASETTE", "")) or [sys.execut
 
 
 class Site:
-    """A datasette that runs."""
+    """A running datasette."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -54,7 +54,7 @@ class Site:
 
 @pytest.fixture(scope="module")
 def recorded(new_tape: Callable[..., Any], message: Callable[..., bytes]) -> Path:
-    """A tool call that takes long, a stream that is cut, one that repeats an event and leaves one out, a finding."""
+    """A slow tool call, a cut stream, a stream that repeats and loses an event, and a finding."""
     tape = new_tape()
     called = {"tool_call_id": "t1", "name": "f", "input": {}}
     tape.exchange(f"{STREAM}?a={HOSTILE}", method="POST", status=404, headers=())
@@ -79,7 +79,7 @@ def recorded(new_tape: Callable[..., Any], message: Callable[..., bytes]) -> Pat
 
 @pytest.fixture(scope="module")
 def site(recorded: Path) -> Iterator[Site]:
-    """Datasette, opened as the command says."""
+    """datasette, started as the command prints."""
     told = _wiretape("datasette", "run.db", cwd=recorded.parent)
     first, second = re.findall(r"^    datasette (.*)$", told, re.MULTILINE)
     version = subprocess.run([*DATASETTE, "--version"], capture_output=True, text=True, check=True).stdout
@@ -100,7 +100,7 @@ def _wiretape(*args: str, cwd: Path) -> str:
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
 
 
-def test_every_table_view_and_column_is_described_and_nothing_else() -> None:
+def test_the_descriptions_cover_exactly_all_tables_views_and_columns() -> None:
     there = sql_views.current_columns()
     assert set(WORDS["tables"]) == set(there)
     for name, columns in there.items():
@@ -111,25 +111,25 @@ def test_every_table_view_and_column_is_described_and_nothing_else() -> None:
         assert [column for column in columns if column not in own | WORDS["columns"]] == [], name
 
 
-def test_every_table_and_view_opens_with_what_its_rows_and_columns_are(site: Site) -> None:
+def test_every_table_and_view_shows_its_descriptions(site: Site) -> None:
     for name, said in WORDS["tables"].items():
         page = html.unescape(site.page(f"/run/{name}"))
         assert said["description"] in page, name
         assert all(meaning in page for meaning in said.get("columns", {}).values()), name
 
 
-def test_bytes_are_hidden_and_what_people_read_is_not(site: Site) -> None:
+def test_tables_with_bytes_are_hidden(site: Site) -> None:
     hidden = {table["name"] for table in site.json("/run.json")["tables"] if table["hidden"]}
     assert hidden == {"frame", "segment", "word"}
     front = site.page("/run")
     assert all(f'href="/run/{name}"' in front for name in ("events", "tool_calls", "longest_silences"))
 
 
-def test_a_row_names_the_exchange_that_it_belongs_to(site: Site) -> None:
+def test_a_row_shows_the_label_of_its_exchange(site: Site) -> None:
     assert re.search(rf'<a href="/run/exchange/2">GET {STREAM} → 200</a>', site.page("/run/finding"))
 
 
-def test_views_tell_what_happened(site: Site) -> None:
+def test_views_show_what_happened(site: Site) -> None:
     (call,) = site.rows("tool_calls")
     assert (call["name"], call["duration_ms"], call["outcome"], call["run_id"]) == ("f", 2500, "tool.completed", "r1")
     (gap,) = site.rows("gaps")
@@ -146,19 +146,19 @@ def test_views_tell_what_happened(site: Site) -> None:
     assert len(site.rows("exchanges")) == 3
 
 
-def test_the_time_of_an_event_is_the_one_that_other_exports_tell(site: Site, recorded: Path) -> None:
+def test_event_times_equal_those_of_other_exports(site: Site, recorded: Path) -> None:
     lines = _wiretape("export", "run.db", "--format", "events", cwd=recorded.parent).splitlines()
     told = [_unix(each["time"]) for each in map(json.loads, lines) if each.get("event")]
     # Where the others begin to count is rounded to a microsecond.
     assert [_unix(row["time"]) for row in site.rows("events")] == pytest.approx(told, rel=0, abs=2e-6)
 
 
-def test_events_are_counted_by_type_beside_them(site: Site) -> None:
+def test_events_have_facets_by_type(site: Site) -> None:
     page = site.page("/run/events")
     assert re.search(r'<a[^>]*type=tool\.started"[^>]*>tool\.started</a>\s*(?:<span[^>]*>)?2\b', page)
 
 
-def test_ready_made_queries_answer(site: Site) -> None:
+def test_ready_made_queries_run(site: Site) -> None:
     answers = {name: site.rows(name, "&text=alert") for name in QUERIES}
     assert [row["event"] for row in answers["before_the_first_finding"]] == [4, 3, 2, 1]
     assert answers["before_the_first_finding"][0]["finding"] == f"SEQ001: is {HOSTILE}"
@@ -174,14 +174,14 @@ def test_ready_made_queries_answer(site: Site) -> None:
     "path",
     ["/run/events", "/run/exchange", "/run/exchange/1", "/run/findings_with_events", "/run/before_the_first_finding"],
 )
-def test_what_was_recorded_is_text_and_no_html(path: str, site: Site) -> None:
+def test_recorded_html_is_escaped(path: str, site: Site) -> None:
     page = site.page(path)
     assert "<script>alert" not in page
     assert "<b>bold" not in page
     assert "&lt;b&gt;bold" in page
 
 
-def test_the_recording_stays_as_it_was_and_both_files_are_for_their_owner(session: Path, run) -> None:
+def test_the_recording_is_unchanged_and_both_files_are_private(session: Path, run) -> None:
     before = session.read_bytes()
     assert run("datasette", session).exit_code == 0
     made = [session.with_name(name) for name in ("run.metadata.json", "run.datasette.yaml")]
@@ -196,7 +196,7 @@ def test_the_recording_stays_as_it_was_and_both_files_are_for_their_owner(sessio
     assert run("datasette", session, "--force").exit_code == 0
 
 
-def test_where_one_of_the_two_files_is_there_already_nothing_is_written(session: Path, run) -> None:
+def test_nothing_is_written_if_one_of_the_files_exists(session: Path, run) -> None:
     config = session.with_name("run.datasette.yaml")
     config.write_text("mine")
     refused = run("datasette", session)
@@ -206,7 +206,7 @@ def test_where_one_of_the_two_files_is_there_already_nothing_is_written(session:
 
 
 def _of_another_version(path: Path) -> None:
-    """Give a recording the views of a version that knew of fewer, and of fewer columns, and one that does not work."""
+    """Give a recording the views of an older version: fewer views, fewer columns, and a broken one."""
     with closing(sqlite3.connect(path)) as connection:
         for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'view'").fetchall():
             connection.execute(f'DROP VIEW "{name}"')
@@ -214,7 +214,7 @@ def _of_another_version(path: Path) -> None:
         connection.execute("CREATE VIEW runs AS SELECT run FROM what_is_not_there")
 
 
-def test_nothing_is_said_of_what_a_recording_of_another_version_lacks(session: Path, run) -> None:
+def test_views_missing_from_an_older_recording_are_left_out(session: Path, run) -> None:
     _of_another_version(session)
     before = session.read_bytes()
     result = run("datasette", session)
@@ -228,7 +228,7 @@ def test_nothing_is_said_of_what_a_recording_of_another_version_lacks(session: P
     assert told["queries"] == {}
 
 
-def test_update_views_changes_the_views_and_nothing_else(session: Path, run) -> None:
+def test_update_views_changes_only_the_views(session: Path, run) -> None:
     with open_recording(session) as recording:
         before = list(recording.observations())
     wanted, tables = _views(session), _tables(session)
@@ -242,7 +242,7 @@ def test_update_views_changes_the_views_and_nothing_else(session: Path, run) -> 
     assert "views of this version" not in run("datasette", session, "--update-views", "--force").stdout
 
 
-def test_a_recording_that_is_being_made_is_not_changed(tmp_path: Path, run) -> None:
+def test_a_recording_in_progress_is_not_changed(tmp_path: Path, run) -> None:
     writer = Writer.create(tmp_path / "run.db", upstream="http://service.test")
     try:
         _of_another_version(tmp_path / "run.db")
@@ -255,7 +255,7 @@ def test_a_recording_that_is_being_made_is_not_changed(tmp_path: Path, run) -> N
         writer.close()
 
 
-def test_a_recording_of_another_form_is_refused_with_what_to_do(session: Path, run) -> None:
+def test_a_recording_in_another_format_is_refused_with_advice(session: Path, run) -> None:
     lines = session.with_name("run.jsonl")
     assert run("export", session, "--format", "jsonl", "--output", lines).exit_code == 0
     result = run("datasette", lines)
@@ -264,8 +264,8 @@ def test_a_recording_of_another_form_is_refused_with_what_to_do(session: Path, r
     assert run("datasette", session.with_name("none.db")).exit_code == 2
 
 
-def test_a_name_that_datasette_cannot_take_is_refused_before_anything_is_written(session: Path, run) -> None:
-    """File names may be any bytes; the files for datasette hold nothing but UTF-8."""
+def test_a_name_that_is_not_utf_8_is_refused_before_anything_is_written(session: Path, run) -> None:
+    """File names may be any bytes; the files for datasette have to be UTF-8."""
     odd = session.with_name(os.fsdecode(b"r\xffn.db"))
     session.rename(odd)
     result = run("datasette", odd)

@@ -1,4 +1,4 @@
-"""`wiretape diff` over whole recordings: pairing, heads, bodies, endings, options and exit status."""
+"""`wiretape diff` on whole recordings: pairing, headers, bodies, endings, options and exit status."""
 
 import gzip
 import json
@@ -18,7 +18,7 @@ EVENT_STREAM = (("content-type", "text/event-stream"),)
 
 @pytest.fixture
 def two(new_tape):
-    """Two recordings, each made by a function of a tape; the second one as the first where there is no second."""
+    """Two recordings, each made by a function of a tape; without a second function, both are equal."""
 
     def make(*makers):
         paths = []
@@ -32,18 +32,18 @@ def two(new_tape):
 
 
 def lines_of(result):
-    """The lines between the names of the files and the summary, each run of spaces as one."""
+    """The lines between the file names and the summary, with single spaces."""
     return [" ".join(line.split()) for line in result.output.splitlines()][2:-1]
 
 
 def asking(target, answer, *, method="POST", body=b"", status=200, headers=JSON):
-    """Makes an exchange that is no stream."""
+    """Make an exchange that is not a stream."""
     return lambda tape: tape.exchange(
         target, [(1, answer)], method=method, request_body=body, status=status, headers=headers
     )
 
 
-def test_recordings_of_two_sessions_are_equal_where_ids_are_normalized(run, two, message):
+def test_recordings_of_two_sessions_are_equal_if_ids_are_normalized(run, two, message):
     def visit(name):
         def make(tape):
             session, later = f"ses_{name}1", f"ses_{name}2"
@@ -74,7 +74,7 @@ def test_recordings_of_two_sessions_are_equal_where_ids_are_normalized(run, two,
     assert strict.output.splitlines()[-1].startswith("--normalize ids pairs exchanges")
 
 
-def test_a_cursor_of_another_event_is_seen_among_normalized_ids(run, two, message):
+def test_a_wrong_cursor_is_found_among_normalized_ids(run, two, message):
     def visit(name, cursor):
         def make(tape):
             stream = f"/v1/sessions/ses_{name}/events/stream"
@@ -91,7 +91,7 @@ def test_a_cursor_of_another_event_is_seen_among_normalized_ids(run, two, messag
     ]
 
 
-def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_diff(run, two):
+def test_bodies_statuses_and_headers_are_compared(run, two):
     first = asking("/v1/runs?b=2&a=1", b'{"id": "r1", "n": [1]}', body=b'{"agent": "x"}')
     limited = (*JSON, ("Retry-After", "7"))
     second = asking("/v1/runs?a=1&b=2", b'{"id": "r1", "n": [2]}', body=b'{"agent": "y"}', status=429, headers=limited)
@@ -109,7 +109,7 @@ def test_bodies_statuses_and_headers_of_ordinary_exchanges_are_diff(run, two):
     assert [field["path"] for field in row["fields"]] == ["response status", "response header retry-after"]
 
 
-def test_requests_are_paired_by_their_query_before_their_order(run, two):
+def test_requests_are_paired_by_query_before_order(run, two):
     def made(status, *queries):
         def make(tape):
             for query in queries:
@@ -130,7 +130,7 @@ def test_requests_are_paired_by_their_query_before_their_order(run, two):
     ]
 
 
-def test_bodies_that_cannot_be_decoded_are_diff_by_their_hash(run, two):
+def test_undecodable_bodies_are_compared_by_hash(run, two):
     packed = (*JSON, ("content-encoding", "gzip"))
     first, second = (asking("/x", gzip.compress(b"{}") + end, headers=packed) for end in (b"bad", b"worse"))
     assert run("diff", *two(first)).exit_code == 0
@@ -139,7 +139,7 @@ def test_bodies_that_cannot_be_decoded_are_diff_by_their_hash(run, two):
     assert line.count("SHA-256 ") == 2 or "…" in line
 
 
-def test_waits_and_other_headers_count_by_choice(run, two):
+def test_retry_after_and_other_headers_are_compared_on_request(run, two):
     def limited(seconds, version):
         headers = (*JSON, ("Retry-After", seconds), ("X-Version", version))
         body = b'{"error": {"details": {"retry_after": %s}}}' % seconds.encode()
@@ -151,7 +151,7 @@ def test_waits_and_other_headers_count_by_choice(run, two):
     assert lines_of(result)[2:] == ['response header x-version: "1" → "2"']
 
 
-def test_text_that_is_no_json_and_what_is_too_deep_are_diff_as_a_whole(run, two):
+def test_plain_text_and_deeply_nested_json_are_compared_as_a_whole(run, two):
     first, second = (asking("/x", data, headers=()) for data in (b"one\xff", b"two\xff"))
     assert lines_of(run("diff", *two(first, second)))[-1] == 'response body $: "one\\\\xff" → "two\\\\xff"'
     deep = [asking("/x", b'{"a":' * 900 + data + b"}" * 900) for data in (b"1", b"2")]
@@ -159,7 +159,7 @@ def test_text_that_is_no_json_and_what_is_too_deep_are_diff_as_a_whole(run, two)
     assert run("diff", *two(deep[0]), "--ignore-path", "$..b", "--normalize", "ids").exit_code == 0
 
 
-def test_an_answer_instead_of_a_stream_and_another_ending_are_told(run, two):
+def test_a_response_instead_of_a_stream_and_another_ending_are_reported(run, two):
     def refused(tape):
         tape.exchange(chunks=[(1, b"{}")], status=404, headers=JSON)
 
@@ -177,7 +177,7 @@ def test_an_answer_instead_of_a_stream_and_another_ending_are_told(run, two):
     assert told[1:] == ["changed #1 #1 the exchange", 'ending: "complete" → "service-reset"']
 
 
-def test_what_was_not_recorded_is_told(run, two):
+def test_lost_bytes_are_reported(run, two):
     def lossy(tape):
         tape.exchange(chunks=[BytesLost(1, 0, Side.RESPONSE, 0, 5, "queue full")])
 
@@ -185,7 +185,7 @@ def test_what_was_not_recorded_is_told(run, two):
     assert "bytes not recorded: 0 → 5" in told
 
 
-def test_streams_are_diff_as_they_decode(run, two, message):
+def test_encoded_streams_are_compared_decoded(run, two, message):
     events = b"".join(message("run.started", id=f"e{n}", sequence=n) for n in range(3))
     packed = (*EVENT_STREAM, ("content-encoding", "gzip"))
 
@@ -200,7 +200,7 @@ def test_streams_are_diff_as_they_decode(run, two, message):
     assert "response body cannot be decoded: null" in "\n".join(lines_of(run("diff", *two(compressed, broken))))
 
 
-def test_two_connections_of_one_recording(run, tape, message):
+def test_two_connections_of_one_recording_are_compared(run, tape, message):
     started = message("run.started", id="e1", sequence=1)
     tape.exchange(chunks=[(1, started), (1, message("run.completed", id="e2", sequence=2))])
     tape.exchange("/v1/x", headers=())
@@ -216,7 +216,7 @@ def test_two_connections_of_one_recording(run, tape, message):
     assert run("diff", path, path, "--exchange", "3").exit_code == 0
 
 
-def test_exchanges_that_took_longer_to_answer(run, new_tape):
+def test_slower_responses_are_reported(run, new_tape):
     files = []
     for wait in (1, 400):
         tape = new_tape()
@@ -228,7 +228,7 @@ def test_exchanges_that_took_longer_to_answer(run, new_tape):
     assert lines_of(run("diff", *files, "--timing", "50ms"))[1:] == ["time #1 #1 the exchange 399 ms later"]
 
 
-def test_json_has_a_row_for_each_difference_and_one_for_all(run, two, message):
+def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
     def make(*ids, text):
         return lambda tape: tape.exchange(
             chunks=[(1, message("run.started", id=one, sequence=n, text=text)) for n, one in enumerate(ids, 1)]
@@ -270,7 +270,7 @@ def test_json_has_a_row_for_each_difference_and_one_for_all(run, two, message):
         (["nothing.db"], "There is no file nothing.db."),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(run, tape, options, said):
+def test_invalid_options_are_refused_in_one_sentence(run, tape, options, said):
     tape.exchange()
     tape.exchange()
     result = run("diff", tape.close(), *options)

@@ -1,4 +1,4 @@
-"""One edit somewhere in a whole recording: `wiretape diff` tells that, as text and as JSON, and nothing else."""
+"""`wiretape diff` reports one edit anywhere in a recording, as text and as JSON, and nothing else."""
 
 import json
 from collections.abc import Callable
@@ -16,7 +16,7 @@ JSON = (("content-type", "application/json"),)
 
 @dataclass(frozen=True)
 class Event:
-    """A durable event; its number makes its id and its sequence."""
+    """A durable event whose id and sequence come from its number."""
 
     number: int
     kind: str
@@ -27,7 +27,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Exchange:
-    """A stream of events and texts, which are deltas, or an answer without a stream where there are none."""
+    """A stream of events and texts (deltas), or a plain response if there are none."""
 
     target: str
     items: tuple[Event | str, ...] | None
@@ -50,12 +50,12 @@ class Exchange:
 
 @dataclass(frozen=True)
 class Edit:
-    """What becomes of a recording, and how that is told."""
+    """An edit of a recording, and how it is reported."""
 
     after: list[Exchange]
     row: dict
     lines: list[str] = field(default_factory=list)
-    """Those beneath the head of the exchange."""
+    """The lines below the heading of the exchange."""
 
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
@@ -70,7 +70,7 @@ ITEMS = st.lists(
 
 @st.composite
 def recorded(draw: st.DrawFn) -> list[Exchange]:
-    """Requests and streams of a session, of which each goes on where the one before ended."""
+    """Requests and streams of a session; each stream continues where the previous one ended."""
     found: list[Exchange] = []
     number, cursor = 0, ""
     for index, items in enumerate(draw(st.lists(st.none() | ITEMS, min_size=1, max_size=4)), 1):
@@ -123,7 +123,7 @@ def _delayed(before: list[Exchange], at: int, place: int) -> Edit:
 
 
 def _swapped(before: list[Exchange], at: int, place: int) -> Edit:
-    """With the next one; told is the one that stood in front."""
+    """Swap it with the next one; the first of the two is reported."""
     event, items = before[at].items[place], before[at].items
     behind = next((other for other in before[at].events if other > place), None)
     if behind is None:
@@ -195,7 +195,7 @@ def _row(
     fields: list[dict] | None = None,
     later: int | None = None,
 ) -> dict:
-    """What JSON says of it, without when it was."""
+    """Its JSON without times."""
     places = [
         place and {"exchange": place[0] + 1, "event": None if place[1] is None else place[1] + 1}
         for place in (here, there)
@@ -222,7 +222,7 @@ def _named(event: Event) -> str:
 
 @st.composite
 def edits(draw: st.DrawFn) -> tuple[list[Exchange], Edit]:
-    """A recording, and one edit of it."""
+    """A recording and one edit of it."""
     before = draw(recorded())
     at = draw(st.integers(0, len(before) - 1))
     items = before[at].items
@@ -265,7 +265,7 @@ def _diff(files: list[str], *options: str) -> Result:
 
 @given(edits())
 @settings(max_examples=40)
-def test_one_edit_of_a_recording_is_all_that_is_told(new_tape, message, drawn):
+def test_one_edit_is_the_only_reported_difference(new_tape, message, drawn):
     before, edit = drawn
     files = [_played(new_tape, message, exchanges) for exchanges in (before, edit.after)]
 
@@ -297,7 +297,7 @@ def _without_times(row: dict) -> dict:
 
 @given(recorded())
 @settings(max_examples=15)
-def test_a_recording_made_twice_is_equal(new_tape, message, exchanges):
+def test_two_identical_recordings_are_equal(new_tape, message, exchanges):
     files = [_played(new_tape, message, exchanges) for _ in "ab"]
 
     result = _diff(files)

@@ -1,4 +1,4 @@
-"""Joining, order and time by themselves."""
+"""Alignment, order and timing in isolation."""
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +13,7 @@ from wiretape_inspect.diff.stream_diff import find_delays
 
 @given(st.permutations(range(9)))
 @settings(max_examples=50)
-def test_the_fewest_are_taken_out_that_the_others_rise(places):
+def test_as_few_items_as_possible_are_out_of_order(places):
     out = out_of_order(places)
     rest = [place for index, place in enumerate(places) if index not in out]
     assert rest == sorted(rest)
@@ -27,7 +27,7 @@ def _longest_rise(places):
     return max(best)
 
 
-def test_items_of_one_name_meet_in_their_order():
+def test_items_with_the_same_key_are_paired_in_order():
     first, second = [("x", 1), ("x", 2), ("y", 3), ("x", 4)], [("x", 5), ("z", 6), ("x", 7)]
     join = KeyPairing(key=lambda item: item[0])
     assert list(join.pairs(first, second)) == [(("x", 1), ("x", 5)), (("x", 2), ("x", 7))]
@@ -35,7 +35,7 @@ def test_items_of_one_name_meet_in_their_order():
     assert join.unpaired(1) == [("z", 6)]
 
 
-def test_items_of_one_name_wait_behind_each_other():
+def test_items_with_the_same_key_queue_up():
     join = KeyPairing(key=lambda item: item[0])
     assert list(join.pairs([("x", 1), ("x", 2), ("x", 3)], [("y", 4), ("y", 5), ("y", 6), ("x", 7), ("x", 8)])) == [
         (("x", 1), ("x", 7)),
@@ -44,7 +44,7 @@ def test_items_of_one_name_wait_behind_each_other():
     assert join.unpaired(0) == [("x", 3)]
 
 
-def test_what_no_name_pairs_a_weaker_one_may():
+def test_items_without_a_pair_are_paired_by_the_next_key():
     left = ([], [])
     keys = [lambda item: item[:2] if item[0] else None, lambda item: item[1]]
     pairs = pair_items(
@@ -66,13 +66,13 @@ def test_what_no_name_pairs_a_weaker_one_may():
         ([9, 18, 27, 36], []),
     ],
 )
-def test_what_is_late_makes_nothing_behind_it_late(drifts, told):
+def test_one_delay_does_not_make_later_events_late(drifts, told):
     times = [(1000 * index, 1000 * index + drift) for index, drift in enumerate(drifts)]
     assert list(find_delays(times, 10)) == told
 
 
-def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape, message):
-    """All ids differ, so that none has a partner before the end; the sequences tell then which is which."""
+def test_thousands_of_waiting_events_are_spooled_and_restored(new_tape, message):
+    """All ids differ, so that no event has a counterpart until the end; then they are paired by sequence."""
     count, paths = 1500, []
     for name in "ab":
         tape = new_tape()
@@ -93,7 +93,7 @@ def test_events_that_wait_by_the_thousand_are_put_aside_and_found_again(new_tape
     assert not normalized.counts
 
 
-def test_what_was_put_aside_is_still_known_by_what_it_says(new_tape, message):
+def test_spooled_events_are_still_paired_by_content(new_tape, message):
     count, paths = 1100, []
     for name, order in (("a", range(count)), ("b", [*range(1, count), 0])):
         tape = new_tape()

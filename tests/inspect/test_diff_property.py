@@ -1,4 +1,4 @@
-"""A recording diff with itself, with one that differs in ids and times, and with one planted difference."""
+"""A recording is compared with itself, with one that differs in ids and times, and with one planted difference."""
 
 import json
 from dataclasses import dataclass, replace
@@ -17,7 +17,7 @@ STRICT = DiffOptions(tolerance_ns=30_000_000)
 
 @dataclass(frozen=True)
 class Event:
-    """An event of a scenario: what it says whatever the ids; a text alone is a delta."""
+    """An event without its ids; a text alone is a delta."""
 
     number: int
     kind: str
@@ -39,12 +39,12 @@ EVENTS = st.lists(
     min_size=1,
     max_size=12,
 ).map(lambda drawn: [one if isinstance(one, str) else Event(number, *one) for number, one in enumerate(drawn, 1)])
-"""Deltas and events.  Numbers, which become ids and sequences, have holes where deltas stand."""
+"""Deltas and events.  The numbers, which become ids and sequences, skip the deltas."""
 
 
 @pytest.fixture(scope="session")
 def compare(new_tape, message):
-    """What differs between two lists of events, whose ids have these beginnings."""
+    """The differences between two lists of events whose ids have these prefixes."""
 
     def rendered(one, name):
         if isinstance(one, str):
@@ -83,7 +83,7 @@ BOTH = pytest.mark.parametrize(("options", "names"), [(STRICT, ("", "")), (NORMA
 @BOTH
 @given(events=EVENTS)
 @settings(max_examples=15)
-def test_a_recording_is_equal_to_itself_whatever_its_ids_where_these_are_normalized(compare, options, names, events):
+def test_a_recording_is_equal_to_itself_with_other_normalized_ids(compare, options, names, events):
     total, _ = compare(events, events, options, names)
     assert total.is_equal
     assert (total.exchanges, total.events) == (1, 2 * len(events))
@@ -93,7 +93,7 @@ def test_a_recording_is_equal_to_itself_whatever_its_ids_where_these_are_normali
 @pytest.mark.parametrize("kind", ["missing", "added", "changed", "moved", "time"])
 @given(events=EVENTS, data=st.data())
 @settings(max_examples=10)
-def test_one_planted_difference_is_all_that_is_found(compare, options, names, kind, events, data):
+def test_one_planted_difference_is_the_only_one_found(compare, options, names, kind, events, data):
     events = [*events, Event(98, "run.completed", 1, ""), Event(99, "session.status_idle", 1, "")]
     stored = [place for place, one in enumerate(events) if isinstance(one, Event)]
     place = data.draw(st.sampled_from(stored if kind != "moved" else stored[:-1]))
@@ -111,7 +111,7 @@ def test_one_planted_difference_is_all_that_is_found(compare, options, names, ki
 
 
 def _planted(kind, events, place):
-    """The events with one dropped, changed, swapped with the next that is stored, or late."""
+    """The events with one dropped, changed, swapped with the next durable one, or delayed."""
     before, one, after = events[:place], events[place], events[place + 1 :]
     if kind in {"missing", "added"}:
         return before + after
@@ -125,7 +125,7 @@ def _planted(kind, events, place):
 
 @given(events=EVENTS, data=st.data())
 @settings(max_examples=15)
-def test_a_reference_to_another_id_is_found_though_ids_are_normalized(compare, events, data):
+def test_a_reference_to_another_id_is_found_among_normalized_ids(compare, events, data):
     events = [*events, Event(98, "tool.started", 4, ""), Event(99, "tool.started", 5, "")]
     stored = [place for place, one in enumerate(events) if isinstance(one, Event)]
     place = data.draw(st.sampled_from(stored))

@@ -1,4 +1,4 @@
-"""Pairs of streams as data, and what is told of them."""
+"""Pairs of streams as data, and their differences."""
 
 import json
 import tomllib
@@ -12,7 +12,7 @@ CASES = tomllib.loads(Path(__file__).with_name("differences.toml").read_text("ut
 
 
 def chunk(event, message):
-    """How long after the one before, and the bytes."""
+    """The delay after the previous event, and the bytes."""
     if isinstance(event, str):
         return (1, message("message.delta", run_id="r1", delta={"text": event}))
     said = dict(event)
@@ -24,7 +24,7 @@ def chunk(event, message):
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["name"] for case in CASES])
-def test_what_differs_is_told_and_nothing_else(run, new_tape, message, case):
+def test_exactly_the_differences_are_reported(run, new_tape, message, case):
     files = []
     for events in (case["a"], case["b"]):
         tape = new_tape()
@@ -41,5 +41,5 @@ def test_what_differs_is_told_and_nothing_else(run, new_tape, message, case):
 
 
 def found(told):
-    """How many differences these lines are."""
+    """The number of differences in these lines."""
     return sum(line.split()[0] in KINDS for line in told)

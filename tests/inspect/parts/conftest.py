@@ -1,4 +1,4 @@
-"""Recordings of big conversations, and what is compared of recordings."""
+"""Recordings of long conversations, and a comparable form of recordings."""
 
 import importlib.util
 import random
@@ -20,11 +20,11 @@ RULES = Path(__file__).parents[2] / "rules"
 STARTED = 1_700_000_000_000_000_000
 DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_9","delta":{"text":"%s"}}\n\n'
 WORDS = random.Random(5).randbytes(1000).hex().encode()
-"""What an agent says before anything of interest happens at all, and nothing makes much smaller."""
+"""Deltas before anything of interest happens."""
 
 
 def load_world():
-    """The module of conversations that the rules are tried on."""
+    """The module with the conversations of the rule tests."""
     spec = importlib.util.spec_from_file_location("wiretape_parts_world", RULES / "world.py")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -36,7 +36,7 @@ WORLDS = load_world()
 
 
 def conversation(seed: int, steps: int) -> list[Observation]:
-    """A conversation of several clients and sessions that keeps the rules."""
+    """A conversation of several clients and sessions without findings."""
     world = WORLDS.begin(random.Random(seed), quiet=True)
     for _ in range(steps):
         WORLDS.step(world)
@@ -45,7 +45,7 @@ def conversation(seed: int, steps: int) -> list[Observation]:
 
 
 def stored(observations: Iterable[Observation], path: Path, *, started: int = STARTED, upstream: str = "http://a"):
-    """A recording of what was observed, judged as a proxy judges."""
+    """A recording of observations, checked as a proxy checks."""
     build_recording(RecordingSource(RecordingMetadata(upstream, started), iter(observations)), path)
     return path
 
@@ -62,7 +62,7 @@ def moved(seen: Observation, exchanges: int, by_ns: int) -> Observation:
 
 
 def buried(vector: Vector, before: list[Observation], deltas: int) -> list[Observation]:
-    """The traffic of a vector after a conversation, each of its streams behind so many deltas."""
+    """The traffic of a vector after a conversation, each of its streams preceded by deltas."""
     exchanges, by_ns = max(seen.exchange for seen in before), last_ns(before[-1])
     made, grown = list(before), {}
     for seen in (moved(each, exchanges, by_ns) for each in vector.observations()):
@@ -87,7 +87,7 @@ def _behind(seen: Observation, size: int) -> Observation:
 
 
 def singles(recording: Recording) -> list[Observation]:
-    """What was observed, each chunk on its own: how runs are cut means nothing."""
+    """The observations, chunk by chunk, because the grouping into runs has no meaning."""
     made: list[Observation] = []
     for seen in recording.observations():
         if not isinstance(seen, BytesArrived):
@@ -105,7 +105,7 @@ def findings(recording: Recording) -> list[Finding]:
 
 
 class Parts:
-    """The above, for tests: they are no package."""
+    """The functions above for tests, which are not a package."""
 
     conversation = staticmethod(conversation)
     stored = staticmethod(stored)
@@ -128,17 +128,17 @@ def parts() -> type[Parts]:
 
 @pytest.fixture(scope="session")
 def before() -> list[Observation]:
-    """A conversation that others are recorded behind."""
+    """A conversation before the traffic of interest."""
     return conversation(3, 60)
 
 
 @pytest.fixture
 def failing(tmp_path: Path, before: list[Observation]) -> Callable[[str], Path]:
-    """Makes a big recording that breaks a rule somewhere near its end."""
+    """Make a large recording that breaks a rule near its end."""
     return lambda code: stored(buried(Parts.vector(code), before, 400), tmp_path / f"{code}.db")
 
 
 @pytest.fixture(scope="session")
 def run_command():
-    """The command line, for tests that run it many times."""
+    """The command line for tests that run it many times."""
     return lambda *args: CliRunner().invoke(wiretape, [str(arg) for arg in args])

@@ -1,4 +1,4 @@
-"""`wiretape merge`: one recording of several, and what does not go together."""
+"""`wiretape merge`: merging and conflicts."""
 
 import tempfile
 from email.utils import formatdate
@@ -26,7 +26,7 @@ STARTED = 1_700_000_000 * SECOND
 def exchange(
     number=1, at=1.0, *, body=b": a\n", target="/v1/sessions/s1/events/stream", took=1.0, headers=(), asked=()
 ):
-    """An exchange that is asked at a time, answered a while later, and then ends."""
+    """An exchange with a request at a time, a response a while later, and an end."""
     now = round(at * SECOND)
     answered = now + round(took * SECOND)
     answer = (("Content-Type", "text/event-stream"), *headers)
@@ -39,7 +39,7 @@ def exchange(
 
 @pytest.fixture
 def merged(run, tmp_path):
-    """Merges files and gives what was said, and the path."""
+    """Merge files; return the output and the path."""
 
     def merged(*files):
         result = run("merge", *files, "--output", tmp_path / "both.db")
@@ -51,7 +51,7 @@ def merged(run, tmp_path):
 
 @given(st.integers(0, 6), st.data())
 @settings(max_examples=25)
-def test_the_parts_of_a_recording_make_the_recording(parts, run_command, seed, data):
+def test_merging_the_parts_of_a_recording_gives_the_recording(parts, run_command, seed, data):
     with tempfile.TemporaryDirectory() as folder:
         whole = parts.stored(parts.conversation(seed, 12), Path(folder, "whole.db"))
         numbers = sorted({seen.exchange for seen in parts.read(whole)})
@@ -77,7 +77,7 @@ def test_the_parts_of_a_recording_make_the_recording(parts, run_command, seed, d
             assert other.captures() == one.captures()
 
 
-def test_exchanges_stand_in_the_order_of_the_wall_clock_and_get_new_numbers(merged, parts, tmp_path):
+def test_exchanges_are_renumbered_in_wall_clock_order(merged, parts, tmp_path):
     late = parts.stored([*exchange(1, 1), *exchange(2, 9)], tmp_path / "late.db", started=STARTED + 4 * SECOND)
     early = parts.stored([*exchange(1, 1, target="/x"), *exchange(2, 7)], tmp_path / "early.db", started=STARTED)
 
@@ -92,7 +92,7 @@ def test_exchanges_stand_in_the_order_of_the_wall_clock_and_get_new_numbers(merg
     assert asked == [(1, 1), (2, 5), (3, 7), (4, 13)]
 
 
-def test_what_fell_on_one_nanosecond_is_pushed_apart_and_the_rules_are_asked_about_all_of_it(merged, parts, tmp_path):
+def test_equal_times_are_pushed_apart_and_the_rules_run_again(merged, parts, tmp_path):
     one = parts.stored(exchange(1, 1), tmp_path / "one.db")
     two = parts.stored(exchange(1, 1, target="/v1/sessions/s2/events/stream"), tmp_path / "two.db")
 
@@ -103,7 +103,7 @@ def test_what_fell_on_one_nanosecond_is_pushed_apart_and_the_rules_are_asked_abo
     assert times == sorted(set(times))
 
 
-def test_traffic_that_two_proxies_recorded_is_named(merged, parts, tmp_path):
+def test_traffic_that_two_proxies_recorded_is_reported(merged, parts, tmp_path):
     outer = parts.stored(exchange(1, 1.0, took=1.0, body=b": a\n" * 9), tmp_path / "outer.db")
     inner = parts.stored(exchange(1, 1.1, took=0.8, body=b": a\n" * 9), tmp_path / "inner.db")
 
@@ -113,7 +113,7 @@ def test_traffic_that_two_proxies_recorded_is_named(merged, parts, tmp_path):
     assert "contradict" not in said
 
 
-def test_an_answer_that_came_out_before_it_came_in_says_that_clocks_contradict_each_other(merged, parts, tmp_path):
+def test_impossible_response_times_are_reported_as_contradictory_clocks(merged, parts, tmp_path):
     outer = parts.stored(exchange(1, 1.0, took=1.0), tmp_path / "outer.db")
     inner = parts.stored(exchange(1, 1.5, took=0.8), tmp_path / "inner.db")
 
@@ -122,7 +122,7 @@ def test_an_answer_that_came_out_before_it_came_in_says_that_clocks_contradict_e
     assert "exchange 1 (outer.db 1) has the earlier request, but its response is 300 ms earlier" in said
 
 
-def test_two_clients_that_read_different_things_are_not_taken_for_one(merged, parts, tmp_path):
+def test_two_clients_with_different_responses_are_not_duplicates(merged, parts, tmp_path):
     one = parts.stored(exchange(1, 1.0, asked=[("Last-Event-ID", "a")]), tmp_path / "one.db")
     two = parts.stored(exchange(1, 1.1, asked=[("Last-Event-ID", "b")]), tmp_path / "two.db")
     three = parts.stored(exchange(1, 1.2, asked=[("Last-Event-ID", "a")], body=b": b\n"), tmp_path / "three.db")
@@ -130,7 +130,7 @@ def test_two_clients_that_read_different_things_are_not_taken_for_one(merged, pa
     assert "same traffic" not in merged(one, two, three)[0]
 
 
-def test_the_date_of_one_service_shows_that_clocks_contradict_each_other(merged, parts, tmp_path):
+def test_contradictory_clocks_are_found_by_the_date_header(merged, parts, tmp_path):
     for name, date in (("one", 0), ("two", 7)):
         headers = [("Date", formatdate(STARTED / SECOND + 2 + date, usegmt=True))]
         parts.stored(exchange(1, 1.0, target=f"/{name}", headers=headers), tmp_path / f"{name}.db")
@@ -141,8 +141,8 @@ def test_the_date_of_one_service_shows_that_clocks_contradict_each_other(merged,
 
 
 @pytest.mark.parametrize(("days", "told"), [(364, False), (365, True), (20_000, True)])
-def test_recordings_that_are_years_apart_are_named(merged, parts, tmp_path, days, told):
-    """As of a tape without a date, which makes the merged recording half a century long."""
+def test_recordings_that_are_years_apart_are_reported(merged, parts, tmp_path, days, told):
+    """For example a tape without a date, which would make the merged recording half a century long."""
     one = parts.stored(exchange(1, 1), tmp_path / "one.db")
     Writer.create(tmp_path / "two.db", upstream="http://a", started_unix_ns=STARTED + days * 86_400 * SECOND).close(0)
 
@@ -151,7 +151,7 @@ def test_recordings_that_are_years_apart_are_named(merged, parts, tmp_path, days
     assert (f"two.db began {days:,} days after {one} (a tape" in said) == told
 
 
-def test_differing_upstreams_and_recordings_that_nobody_closed_are_named(merged, parts, tmp_path):
+def test_different_upstreams_and_unclosed_recordings_are_reported(merged, parts, tmp_path):
     one = parts.stored(exchange(1, 1), tmp_path / "one.db")
     writer = Writer.create(tmp_path / "two.db", upstream="http://b", started_unix_ns=STARTED + SECOND)
     writer.feed(exchange(1, 9))
@@ -165,7 +165,7 @@ def test_differing_upstreams_and_recordings_that_nobody_closed_are_named(merged,
         assert recording.info.ended_ns is not None
 
 
-def test_one_key_in_two_recordings_is_said_to_count_twice(merged, parts, tmp_path):
+def test_two_fingerprints_of_one_key_are_reported(merged, parts, tmp_path):
     for place, name in enumerate(("one.db", "two.db")):
         key = [("Authorization", "Bearer a-long-key")]
         parts.stored(exchange(1, 1, asked=key), tmp_path / name, started=STARTED + place)
@@ -173,7 +173,7 @@ def test_one_key_in_two_recordings_is_said_to_count_twice(merged, parts, tmp_pat
     assert "one client may count as 2 clients" in merged(tmp_path / "one.db", tmp_path / "two.db")[0]
 
 
-def test_findings_that_come_up_in_the_whole_only_are_counted(merged, parts, tmp_path):
+def test_findings_that_only_the_merged_recording_has_are_counted(merged, parts, tmp_path):
     answer = dict.fromkeys(("started", "again"), None)
     event = b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":%d,"type":"run.started","workspace_id":"w",'
     rest = b'"session_id":"s1","run_id":"r","created_at":"2025-01-01T00:00:00Z","content":{},"data":{}}\n\n'
@@ -196,7 +196,7 @@ def test_findings_that_come_up_in_the_whole_only_are_counted(merged, parts, tmp_
         (["run.db", "no.db"], "no file"),
     ],
 )
-def test_what_cannot_be_merged_is_said(run, session, tmp_path, files, said):
+def test_invalid_inputs_are_refused_in_one_sentence(run, session, tmp_path, files, said):
     result = run("merge", *(tmp_path / name for name in files), "--output", tmp_path / "both.db")
 
     assert result.exit_code == 2
@@ -204,7 +204,7 @@ def test_what_cannot_be_merged_is_said(run, session, tmp_path, files, said):
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
 
 
-def test_a_merged_recording_is_one_for_every_command(run, merged, parts, session, tmp_path):
+def test_every_command_accepts_a_merged_recording(run, merged, parts, session, tmp_path):
     other = parts.stored(exchange(1, 1), tmp_path / "other.db")
 
     _, both = merged(session, other)

@@ -1,4 +1,4 @@
-"""`wiretape trim`: what is kept, what a finding needs, what was forgotten."""
+"""`wiretape trim`: selecting a part, minimizing, redacting."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ def codes(path):
 
 
 @pytest.mark.parametrize("code", TEN)
-def test_the_smallest_recording_still_shows_the_finding_and_is_a_tenth_at_most(run, failing, tmp_path, code):
+def test_the_minimal_recording_shows_the_finding_in_a_tenth_of_the_size(run, failing, tmp_path, code):
     whole, small = failing(code), tmp_path / "small.db"
     first = next(found for found in codes(whole) if found[0] == code)
 
@@ -45,7 +45,7 @@ def test_the_smallest_recording_still_shows_the_finding_and_is_a_tenth_at_most(r
     assert stat.S_IMODE(small.stat().st_mode) == 0o600
 
 
-def test_what_is_left_is_a_recording_for_every_command(run, failing, tmp_path):
+def test_every_command_accepts_a_trimmed_recording(run, failing, tmp_path):
     small = tmp_path / "small.db"
     assert run("trim", failing("SEQ004"), "--to-first-finding", "seq", "-o", small).exit_code == 0
 
@@ -55,7 +55,7 @@ def test_what_is_left_is_a_recording_for_every_command(run, failing, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["SEQ004.db", "small.db"]
 
 
-def test_what_comes_behind_the_finding_counts_as_left_out(run, tape, message, tmp_path):
+def test_everything_after_the_finding_counts_as_removed(run, tape, message, tmp_path):
     first, third = (message("run.started", id=f"e{number}", sequence=number) for number in (1, 3))
     tape.exchange(chunks=[(1, first), (1, third), (1, b": b\n"), (1, b": c\n")])
     tape.exchange("/v1/other")
@@ -67,7 +67,7 @@ def test_what_comes_behind_the_finding_counts_as_left_out(run, tape, message, tm
 
 @given(st.integers(0, 2**32), st.data())
 @settings(max_examples=25)
-def test_what_is_kept_of_exchanges_is_kept_byte_for_byte(parts, run_command, seed, data):
+def test_kept_exchanges_are_unchanged(parts, run_command, seed, data):
     with tempfile.TemporaryDirectory() as folder:
         whole = parts.stored(parts.conversation(seed % 7, 12), Path(folder, "whole.db"))
         numbers = sorted({seen.exchange for seen in parts.read(whole)})
@@ -80,7 +80,7 @@ def test_what_is_kept_of_exchanges_is_kept_byte_for_byte(parts, run_command, see
         assert parts.read(Path(folder, "some.db")) == [seen for seen in parts.read(whole) if seen.exchange in kept]
 
 
-def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed_then(run, tape, parts, tmp_path):
+def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed(run, tape, parts, tmp_path):
     stream = tape.exchange(chunks=[(1000, b": a\n"), (1000, b": b\n"), (1000, b": c\n")])
     tape.exchange()
     whole = tape.close()
@@ -93,7 +93,7 @@ def test_until_cuts_a_stream_as_if_the_proxy_had_been_killed_then(run, tape, par
     assert parts.read(tmp_path / "some.db") == [seen for seen in parts.read(whole) if seen.time_ns <= 2_500_000_000]
 
 
-def test_since_keeps_what_still_went_on_then_from_its_beginning(run, tape, tmp_path):
+def test_since_keeps_exchanges_in_progress_from_their_beginning(run, tape, tmp_path):
     tape.exchange(chunks=[(100, b": a\n")])
     late = tape.exchange(chunks=[(100, b": a\n"), (5000, b": b\n")])
     whole = tape.close()
@@ -105,7 +105,7 @@ def test_since_keeps_what_still_went_on_then_from_its_beginning(run, tape, tmp_p
     assert (exchange.number, exchange.response_bytes) == (late, 8)
 
 
-def test_a_session_alone(run, tape, tmp_path):
+def test_a_single_session_is_kept(run, tape, tmp_path):
     tape.exchange("/v1/sessions/s1/events/stream", [(1, b": a\n")])
     other = tape.exchange("/v1/sessions/s2/events/stream", [(1, b": a\n")])
     whole = tape.close(killed=True)
@@ -121,7 +121,7 @@ SECRET = 'open "sesame"/42'
 
 
 def secretive(tape, message, *, compressed=False):
-    """A recording with a secret in a path, headers, a JSON body, a plain body and a stream, cut into odd chunks."""
+    """A recording with a secret in a path, headers, a JSON body, a plain body and a stream, in odd chunks."""
     body = message("tool.started", id="e1", sequence=1, content={"token": "t0ken-1", "n": 12, "text": f"say {SECRET}!"})
     cut = body.index(b"sesame") + 3
     tape.exchange(
@@ -145,7 +145,7 @@ def redacted(run, whole, to, *what):
     return run("trim", whole, *options, "-o", to)
 
 
-def test_texts_headers_and_json_values_are_taken_out_and_every_length_stays(run, tape, message, parts, tmp_path):
+def test_texts_headers_and_json_values_are_redacted_without_changing_lengths(run, tape, message, parts, tmp_path):
     whole, clean = secretive(tape, message), tmp_path / "clean.db"
 
     result = redacted(run, whole, clean, f"text:{SECRET}", "header:x-tenant", "json:$..token")
@@ -171,7 +171,7 @@ def test_texts_headers_and_json_values_are_taken_out_and_every_length_stays(run,
             assert recording.info.redacted > before.info.redacted
 
 
-def test_a_compressed_body_with_a_secret_is_kept_decoded_and_that_is_said(run, tape, message, tmp_path):
+def test_a_compressed_body_with_a_secret_is_stored_decoded(run, tape, message, tmp_path):
     whole, clean = secretive(tape, message, compressed=True), tmp_path / "clean.db"
 
     result = redacted(run, whole, clean, f"text:{SECRET}")
@@ -185,7 +185,7 @@ def test_a_compressed_body_with_a_secret_is_kept_decoded_and_that_is_said(run, t
     assert json.loads(body)["who"] == "tenant-1234"
 
 
-def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tmp_path):
+def test_an_undecodable_body_is_removed(run, tape, tmp_path):
     headers = (("content-type", "application/json"), ("content-encoding", "gzip"))
     tape.exchange("/a", [(1, b"no gzip: a secret")], headers=headers)
 
@@ -203,8 +203,8 @@ def test_what_cannot_be_decoded_cannot_be_redacted_and_is_left_out(run, tape, tm
     cuts=st.lists(st.integers(1, 39), unique=True).map(sorted),
 )
 @settings(max_examples=50)
-def test_all_of_every_span_is_overwritten_wherever_chunks_end(places, cuts):
-    """Also where spans overlap, and a long one begins many runs before."""
+def test_every_replacement_is_applied_whatever_the_chunk_boundaries(places, cuts):
+    """Also if replacements overlap, and if a long one begins many runs earlier."""
     data = bytes(range(100, 140))
     spans = sorted(Replacement(start, b"*" * min(length, 40 - start)) for start, length in places)
     body = BodyRedaction(spans, longest=max((len(span.text) for span in spans), default=0))
@@ -216,7 +216,7 @@ def test_all_of_every_span_is_overwritten_wherever_chunks_end(places, cuts):
     assert made == bytes(ord("*") if at in hidden else byte for at, byte in enumerate(data))
 
 
-def test_names_of_fields_stay_so_that_frames_can_be_read(run, tape, message, tmp_path):
+def test_field_names_of_streams_are_not_redacted(run, tape, message, tmp_path):
     tape.exchange(chunks=[(1, message("run.started", data={"data": "data"}))])
 
     assert redacted(run, tape.close(), tmp_path / "clean.db", "text:data").exit_code == 0
@@ -226,8 +226,8 @@ def test_names_of_fields_stay_so_that_frames_can_be_read(run, tape, message, tmp
     assert json.loads(seen.frame.data)["****"] == {"****": "****"}
 
 
-def test_what_is_nowhere_to_be_redacted_is_said(run, tape, message, tmp_path):
-    """Of a text only the beginning: it is meant to be kept from people."""
+def test_targets_that_were_not_found_are_reported(run, tape, message, tmp_path):
+    """Only the beginning of a text is printed, because it is a secret."""
     whole = secretive(tape, message)
     gone = [f"text:{SECRET}", "header:x-tenant", "header:authorization", "json:$..token", "json:$..n"]
     missed = ["header:x-tenat", "json:$.tokn", "text:sesam street"]
@@ -238,8 +238,8 @@ def test_what_is_nowhere_to_be_redacted_is_said(run, tape, message, tmp_path):
     assert result.stderr == "Not found, and therefore not redacted: header:x-tenat, json:$.tokn, text:ses….\n"
 
 
-def test_what_was_replaced_already_stays_with_its_scheme(run, tape, message, tmp_path):
-    """Without `Bearer` the rules would hold it against the client."""
+def test_a_fingerprint_keeps_its_scheme(run, tape, message, tmp_path):
+    """Without `Bearer`, the rules would report the client."""
     whole = secretive(tape, message)
 
     result = redacted(run, whole, tmp_path / "clean.db", "header:authorization")
@@ -249,7 +249,7 @@ def test_what_was_replaced_already_stays_with_its_scheme(run, tape, message, tmp
         assert after.exchange(1).request.headers == before.exchange(1).request.headers
 
 
-def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
+def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
     tape.exchange(detail="sesame, and it was open")
 
     result = redacted(run, tape.close(), tmp_path / "clean.db", "text:sesame")
@@ -275,7 +275,7 @@ def test_what_is_said_of_an_ending_is_looked_into_as_well(run, tape, tmp_path):
         (["--redact", "json:a"], "Invalid JSON path"),
     ],
 )
-def test_what_cannot_be_is_said_and_nothing_is_left_behind(run, session, tmp_path, options, said):
+def test_invalid_options_are_refused_without_leaving_files(run, session, tmp_path, options, said):
     result = run("trim", session, *options, "--output", tmp_path / "some.db")
 
     assert result.exit_code == 2
@@ -283,7 +283,7 @@ def test_what_cannot_be_is_said_and_nothing_is_left_behind(run, session, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
 
 
-def test_a_file_that_exists_is_replaced_with_force_only_and_never_the_recording_itself(run, session, tmp_path):
+def test_an_existing_file_is_replaced_only_with_force_and_never_the_input(run, session, tmp_path):
     other = tmp_path / "other.db"
     other.write_text("mine")
 
@@ -295,7 +295,7 @@ def test_a_file_that_exists_is_replaced_with_force_only_and_never_the_recording_
         assert [exchange.number for exchange in recording.exchanges()] == [2]
 
 
-def test_an_interruption_leaves_nothing_behind_and_what_was_there_as_it_was(before, tmp_path):
+def test_an_interruption_leaves_existing_files_unchanged(before, tmp_path):
     def interrupted():
         yield from before[:50]
         raise KeyboardInterrupt
@@ -312,8 +312,8 @@ def test_an_interruption_leaves_nothing_behind_and_what_was_there_as_it_was(befo
 
 @given(st.integers(0, 6))
 @settings(max_examples=7)
-def test_streams_taken_apart_and_put_together_again_are_the_same(parts, seed):
-    """Also where bytes were lost, and where chunks cut frames."""
+def test_split_and_joined_streams_are_unchanged(parts, seed):
+    """Also with lost bytes, and with frames that span chunks."""
     with tempfile.TemporaryDirectory() as folder:
         seen = parts.buried(parts.vector("REC001"), parts.conversation(seed, 15), 5)
         whole = parts.stored(seen, Path(folder, "whole.db"))
@@ -324,7 +324,7 @@ def test_streams_taken_apart_and_put_together_again_are_the_same(parts, seed):
     assert len(taken.pieces) > 5
 
 
-def test_digits_become_other_digits_so_that_json_stays_json(run, tape, message, tmp_path):
+def test_redacted_digits_keep_json_valid(run, tape, message, tmp_path):
     tape.exchange(chunks=[(1, message("run.started", data={"pin": 4711, "said": "4711 it is"}))])
 
     assert redacted(run, tape.close(), tmp_path / "clean.db", "text:4711").exit_code == 0
