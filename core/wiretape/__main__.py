@@ -1,4 +1,4 @@
-"""`python -m wiretape` is the `wiretape` command."""
+"""`python -m wiretape` runs the `wiretape` command."""
 
 import os
 import signal
@@ -8,19 +8,19 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command; Ctrl-C also ends it quietly while it is still being loaded."""
-    _open_what_is_closed()
-    _clean_up_when_ended()
+    """Run the command; Ctrl-C ends it quietly even while it is being imported."""
+    _open_closed_streams()
+    _exit_on_signals()
     try:
         from wiretape.cli import main as run  # noqa: PLC0415
 
         run()
     except KeyboardInterrupt:
-        sys.exit(130)  # as wiretape.cli.INTERRUPTED, which may not be there yet
+        sys.exit(130)  # wiretape.cli.INTERRUPTED, which may not be imported yet
 
 
-def _open_what_is_closed() -> None:
-    """Let what a caller closed (`>&-`) go nowhere; a file opened later would get its number, and what is said."""
+def _open_closed_streams() -> None:
+    """Open standard streams that the caller closed (`>&-`): otherwise a file opened later would get their output."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
     os.close(descriptor)
@@ -29,16 +29,16 @@ def _open_what_is_closed() -> None:
             setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))  # noqa: SIM115
 
 
-def _clean_up_when_ended() -> None:
-    """Let SIGTERM and SIGHUP end every command as Ctrl-C does: no temporary recording stays behind."""
+def _exit_on_signals() -> None:
+    """Make SIGTERM and SIGHUP end every command as Ctrl-C does, so that temporary recordings are deleted."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # nohup has SIGHUP ignored.
+        # nohup ignores SIGHUP.
         if signal.getsignal(number) is signal.SIG_DFL:
-            signal.signal(number, _end)
+            signal.signal(number, _exit)
 
 
-def _end(number: int, _frame: FrameType | None) -> NoReturn:
-    signal.signal(number, signal.SIG_DFL)  # a second one ends it at once
+def _exit(number: int, _frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)  # a second signal ends it at once
     sys.exit(128 + number)
 
 

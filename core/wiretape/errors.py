@@ -21,3 +21,9 @@ class InputError(WiretapeError):
 
 class RecordingError(InputError):
     """A file is not a recording that this version can read or write."""
+
+
+def missing_mitmproxy_error(purpose: str) -> InputError:
+    """Return the error that `purpose` needs mitmproxy, with a command that installs it."""
+    command = "pip install -e '.[proxy]'"
+    return InputError(f"{purpose} needs mitmproxy, which is not installed: in wiretape's checkout, run {command}")

@@ -1,63 +1,153 @@
-"""Event streams in mitmproxy's own interfaces, whose way to extend what they show changed with version 12."""
+"""The contentview `SSE`, which shows event streams in mitmweb and the mitmproxy console, one line per event."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from shlex import quote
 from typing import Any
 
-from mitmproxy import contentviews, http
+from mitmproxy import contentviews
 from mitmproxy.flow import Flow
+from mitmproxy.http import Message
 
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import is_event_stream
-from wiretape_proxy.streams import lines_of_body
+from wiretape.json_reader import read_json, sequence_in
+from wiretape.labels import count_of
+from wiretape.safe_text import printable, shorten
+from wiretape.sse import Frame, FrameKind, Parser
 
 NAME = "SSE"
+START_KEY = "wiretape_start"
+"""Flow metadata: offset in the stream of the first byte of the body that is attached to the flow."""
+RECORDING_KEY = "wiretape_recording"
+"""Flow metadata: path of the recording."""
+EXCHANGE_KEY = "wiretape_exchange"
+"""Flow metadata: number of the exchange in the recording."""
+
 _PRIORITY = 2.0
-"""Above that of plain text."""
+"""Above that of mitmproxy's view for plain text."""
+_SHOWN_EVENTS = 200
+"""mitmproxy shows about 500 lines of a body before it asks."""
+_PARSED_BYTES = 128 * 1024
+"""Bytes of a stream that are parsed, from its end."""
+_DECODED_BYTES = 4 * 1024 * 1024
+"""Bytes of an encoded stream that are decoded: a few encoded bytes can stand for many."""
+_HEADING = f"{'event':>7}  {'seq':>6}  type"
+_LONGEST = 300
+_LONGEST_NAME = 60
+_SKIPPED = frozenset({FrameKind.BLANK, FrameKind.BOM, FrameKind.TAIL})
 
-Lookup = Callable[[Flow], list[str] | None]
-"""Tells what there is to show of a flow's event stream, a line each; None where nothing is known of it."""
 
-
-def install(lookup: Lookup) -> None:
-    """Have event streams shown, from now on as `lookup` knows them."""
+def install() -> None:
+    """Register the contentview."""
     api: Any = contentviews
-    if not hasattr(api, "Contentview"):  # mitmproxy 11, which refuses a second view of a name; 12 replaces the first
-        before = api.get(NAME)
-        if before is not None:
-            api.remove(before)
-    api.add(EventStreams(lookup))
+    if not hasattr(api, "Contentview"):  # mitmproxy 11 refuses a second view of the same name; 12 replaces the first
+        previous = api.get(NAME)
+        if previous is not None:
+            api.remove(previous)
+    api.add(EventStreamView())
 
 
-class EventStreams:
-    """The view, to mitmproxy 11 (which calls it) and 12 (which calls `prettify`) alike."""
+class EventStreamView:
+    """The view, for mitmproxy 11 (which calls it) and 12 (which calls `prettify`)."""
 
     name = NAME
     syntax_highlight = "none"
 
-    def __init__(self, lookup: Lookup) -> None:
-        self._lookup = lookup
-
     def __call__(
-        self, data: bytes, *, flow: Flow | None = None, http_message: http.Message | None = None, **_: object
+        self, data: bytes, *, flow: Flow | None = None, http_message: Message | None = None, **_: object
     ) -> tuple[str, Iterator[list[tuple[str, str]]]]:
-        """What stands above the text, and lines of styled pieces: mitmproxy 11."""
-        return NAME, ([("text", line)] for line in self._lines(data, flow, http_message))
+        """Return the description and lines of styled text (mitmproxy 11)."""
+        return NAME, ([("text", line)] for line in render_stream(data, flow, http_message))
 
     def prettify(self, data: bytes, metadata: Any) -> str:
-        """The text: mitmproxy 12."""
-        return "\n".join(self._lines(data, metadata.flow, metadata.http_message))
+        """Return the text (mitmproxy 12)."""
+        return "\n".join(render_stream(data, metadata.flow, metadata.http_message))
 
     def render_priority(
         self, data: bytes, metadata: Any = None, *, content_type: str | None = None, **_: object
     ) -> float:
-        """Above the other views for event streams, below them for everything else."""
+        """Prefer this view for event streams only."""
         type_ = metadata.content_type if metadata is not None else content_type
         return _PRIORITY if data and is_event_stream(type_) else -1.0
 
-    def _lines(self, data: bytes, flow: Flow | None, message: http.Message | None) -> list[str]:
-        known = self._lookup(flow) if flow is not None and isinstance(message, http.Response) else None
-        if known is not None:
-            return known
-        if message is None or message.raw_content is None:
-            return lines_of_body(data, None)
-        # mitmproxy decodes a body whole, or not at all.
-        return lines_of_body(message.raw_content, message.headers.get("content-encoding"))
+
+def render_stream(data: bytes, flow: Flow | None, message: Message | None) -> Iterator[str]:
+    """Yield lines about the last events of a body.  Recorded text is escaped."""
+    metadata = flow.metadata if flow is not None else {}
+    start, problem = metadata.get(START_KEY, 0), ""
+    if message is not None and message.raw_content is not None:
+        # mitmproxy itself decodes complete bodies only.
+        data, problem = _decode(message.raw_content, message.headers.get("content-encoding"))
+    skipped = max(0, len(data) - _PARSED_BYTES)
+    is_partial = start + skipped > 0
+    frames = Parser(midstream=is_partial).feed(data[skipped:])
+    unfinished = len(data) - skipped - sum(len(frame.raw) for frame in frames)
+    events = sum(frame.kind is FrameKind.MESSAGE for frame in frames)
+    shown = deque((frame for frame in frames if frame.kind not in _SKIPPED), maxlen=_SHOWN_EVENTS)
+    if is_partial or events > len(shown):
+        yield f"The last events of {count_of(start + len(data), 'byte')}{_hint(metadata)}"
+    else:
+        yield f"{count_of(events, 'event')}, {count_of(len(data), 'byte')}"
+    yield _HEADING
+    hidden = events - sum(frame.kind is FrameKind.MESSAGE for frame in shown)
+    yield from _lines(shown, None if is_partial else hidden)
+    if unfinished:
+        yield f"{'…':>7}  {count_of(unfinished, 'byte')} of an unfinished event"
+    if problem:
+        yield f"Not decoded further: {shorten(problem)}."
+
+
+def _decode(body: bytes, encoding: str | None) -> tuple[bytes, str]:
+    """Decode a body as far as possible; return why the rest is not decoded."""
+    decoded = bytearray()
+    try:
+        for part in decoder(encoding).slices(body):
+            decoded += part
+            if encoding and len(decoded) > _DECODED_BYTES:
+                return bytes(decoded[:_DECODED_BYTES]), f"more than {_DECODED_BYTES >> 20} MiB"
+    except DecodingError as error:
+        return bytes(decoded), str(error)
+    return bytes(decoded), ""
+
+
+def _hint(metadata: dict[str, Any]) -> str:
+    """Return how to show the whole stream, if it was recorded."""
+    recording, exchange = metadata.get(RECORDING_KEY), metadata.get(EXCHANGE_KEY)
+    return f"; show all with: wiretape show {quote(printable(recording))} --exchange {exchange}" if recording else ""
+
+
+def _lines(frames: Iterable[Frame], number: int | None) -> Iterator[str]:
+    """Yield a line for each event, and one for consecutive comments; `number` counts the events before."""
+    for kind, group in groupby(frames, lambda frame: frame.kind):
+        if kind is FrameKind.COMMENT:
+            *others, last = group
+            yield f"{'':17}╌╌ {count_of(len(others) + 1, 'comment')} ╌╌  {_begin(last.raw)}"
+            continue
+        for frame in group:
+            label = "large"
+            if kind is FrameKind.MESSAGE:
+                number = None if number is None else number + 1
+                label = "" if number is None else str(number)
+            yield f"{label:>7}  {_cells(frame)}".rstrip()
+
+
+def _cells(frame: Frame) -> str:
+    data = frame.data
+    document = read_json(data)
+    if not isinstance(document, dict):
+        document = {}
+    sequence, name = sequence_in(document, data), document.get("type")
+    cells = (
+        f"{shorten(str(sequence), _LONGEST_NAME) if type(sequence) is int else '·':>6}",
+        f"{shorten(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
+        shorten(frame.id or "", _LONGEST_NAME),
+        _begin(data) if frame.dispatched else "no data line, so clients ignore it",
+    )
+    return "  ".join(filter(None, cells))
+
+
+def _begin(data: bytes) -> str:
+    """Return the beginning of some text; a character has at most four bytes."""
+    return shorten(data[: 4 * _LONGEST + 4].decode("utf-8", "replace").rstrip("\r\n"), _LONGEST)

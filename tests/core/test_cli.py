@@ -1,4 +1,4 @@
-"""The `wiretape` command itself, without its subcommands."""
+"""The `wiretape` command without its subcommands."""
 
 import re
 import signal
@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from wiretape import __version__, cli
+from wiretape.errors import InputError
 
 COMMANDS = [
     "proxy",
@@ -32,8 +33,8 @@ COMMANDS = [
 ]
 
 
-_AS_INSTALLED = "from wiretape.__main__ import main; main()"
-"""What the script says that an installation puts on the PATH."""
+_INSTALLED_SCRIPT = "from wiretape.__main__ import main; main()"
+"""The code of the script that an installation puts on the PATH."""
 
 
 def run(*args, program=cli.wiretape) -> Result:
@@ -46,36 +47,36 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def program(monkeypatch):
-    """A program with one subcommand, `fake`, that does what it is given as `does`."""
+    """Return a function that makes a program with one subcommand, `fake`, that calls `action`."""
 
-    def make(does):
+    def make(action):
         module = ModuleType("wiretape_fake")
-        module.fake = click.command()(does)
+        module.fake = click.command()(action)
         monkeypatch.setitem(sys.modules, "wiretape_fake", module)
-        return cli._Programs("wiretape", commands=[cli._Entry("fake", "wiretape_fake:fake", "Do it.")])
+        return cli._LazyGroup("wiretape", commands=[cli._LazyCommand("fake", "wiretape_fake:fake", "Do it.")])
 
     return make
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
-def test_help_lists_every_command_in_the_order_of_their_use(flag):
+def test_the_help_lists_every_command(flag):
     result = run(flag)
 
     assert result.exit_code == 0
     lines = result.output.partition("Exit status")[0].splitlines()
     listed = [line for line in lines if re.match("  [a-z]+ ", line)]
     assert [line.split()[0] for line in listed] == COMMANDS
-    assert len({len(re.match("  [a-z]+ +", line)[0]) for line in listed}) == 1, "in one column, over all groups"
+    assert len({len(re.match("  [a-z]+ +", line)[0]) for line in listed}) == 1, "one column for all sections"
 
 
-def test_help_sorts_the_commands_into_groups():
+def test_the_help_groups_the_commands():
     headings = re.findall(r"^(\S.*):$", run("--help").output, re.MULTILINE)
 
-    assert headings == ["Options", "Record and play", "Look and judge", "Convert, merge and trim", "Try it"]
+    assert headings == ["Options", "Record and replay", "Check and inspect", "Convert, merge and trim", "Try it"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_every_listed_command_exists_and_has_help_of_its_own(name):
+def test_every_listed_command_exists_and_has_a_help_text(name):
     result = run(name, "--help")
 
     assert result.exit_code == 0, result.output
@@ -83,11 +84,11 @@ def test_every_listed_command_exists_and_has_help_of_its_own(name):
     assert "\\b" not in result.output, "click wants a backspace here, so the docstring must not be a raw one"
 
 
-def test_version_is_that_of_the_package():
+def test_the_version_is_that_of_the_package():
     assert run("--version").output == f"wiretape, version {__version__}\n"
 
 
-def test_python_m_wiretape_is_the_same_command():
+def test_python_m_wiretape_runs_the_command():
     result = subprocess.run(
         [sys.executable, "-m", "wiretape", "--version"], capture_output=True, text=True, check=False, timeout=50
     )
@@ -95,7 +96,7 @@ def test_python_m_wiretape_is_the_same_command():
     assert (result.returncode, result.stdout) == (0, f"wiretape, version {__version__}\n")
 
 
-def test_a_mistyped_command_is_answered_with_the_nearest_ones():
+def test_similar_commands_are_suggested_for_a_mistyped_one():
     result = run("repot")
 
     assert result.exit_code == 2
@@ -113,10 +114,10 @@ def test_a_mistyped_command_is_answered_with_the_nearest_ones():
         (["show", "--help"], ["mitmproxy", "aiohttp", "wiretape_proxy", "wiretape_replay"]),
     ],
 )
-def test_a_command_loads_only_what_it_needs(args, unwanted):
+def test_a_command_imports_only_what_it_needs(args, unwanted):
     result = python(
         "import sys\n"
-        "before = set(sys.modules)\n"  # measuring coverage loads modules too
+        "before = set(sys.modules)\n"  # measuring coverage imports modules too
         "from wiretape.cli import main\n"
         "try:\n"
         f"    main({args!r})\n"
@@ -128,7 +129,7 @@ def test_a_command_loads_only_what_it_needs(args, unwanted):
     assert result.stdout.splitlines()[-1] == "LOADED"
 
 
-def test_recording_without_mitmproxy_says_what_to_install(tmp_path):
+def test_recording_without_mitmproxy_shows_how_to_install_it(tmp_path):
     result = python(
         "import sys\n"
         "sys.modules['mitmproxy'] = None\n"
@@ -138,32 +139,42 @@ def test_recording_without_mitmproxy_says_what_to_install(tmp_path):
 
     assert result.returncode == 2
     assert result.stderr == (
-        "Error: Recording needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'\n"
+        "Error: Recording needs mitmproxy, which is not installed: "
+        "in wiretape's checkout, run pip install -e '.[proxy]'\n"
     )
 
 
-def test_another_missing_module_is_not_blamed_on_mitmproxy(program):
-    def does():
+def test_another_missing_module_is_not_reported_as_mitmproxy(program):
+    def action():
         import mitmproxy_of_another_name  # noqa: F401, PLC0415
 
-    result = run("fake", program=program(does))
+    result = run("fake", program=program(action))
 
     assert isinstance(result.exception, ModuleNotFoundError)
 
 
-def test_an_interrupt_ends_quietly_with_status_130(program):
-    def does():
+def test_a_library_error_is_one_line_and_exits_with_status_2(program):
+    def action():
+        raise InputError("There is no file a\nb.")
+
+    result = run("fake", program=program(action))
+
+    assert (result.exit_code, result.stdout, result.stderr) == (2, "", "Error: There is no file a\\nb.\n")
+
+
+def test_an_interrupt_exits_quietly_with_status_130(program):
+    def action():
         raise KeyboardInterrupt
 
-    result = run("fake", program=program(does))
+    result = run("fake", program=program(action))
 
     assert (result.exit_code, result.output) == (130, "")
 
 
-def test_an_interrupt_while_the_command_is_loaded_ends_quietly_too(tmp_path):
+def test_an_interrupt_during_import_exits_quietly(tmp_path):
     (tmp_path / "click.py").write_text("raise KeyboardInterrupt\n", "utf-8")
     result = subprocess.run(
-        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{_AS_INSTALLED}"],
+        [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{_INSTALLED_SCRIPT}"],
         capture_output=True,
         text=True,
         check=False,
@@ -184,16 +195,16 @@ def fake():
         sys.stdin.read()
 sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')
 sys.modules['wiretape_fake'].fake = fake
-cli.wiretape.commands['fake'] = cli._Entry('fake', 'wiretape_fake:fake', '')
+cli.wiretape.commands['fake'] = cli._LazyCommand('fake', 'wiretape_fake:fake', '')
 sys.argv[1:] = ['fake']
 """
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_command_that_is_ended_cleans_up(number):
-    """As Ctrl-C does: a tape is read into a temporary recording, which must not stay behind."""
+def test_a_signal_lets_a_command_clean_up(number):
+    """A command may use temporary recordings, which must not stay behind."""
     with subprocess.Popen(
-        [sys.executable, "-c", _READS_FOREVER + _AS_INSTALLED],
+        [sys.executable, "-c", _READS_FOREVER + _INSTALLED_SCRIPT],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -201,17 +212,17 @@ def test_a_command_that_is_ended_cleans_up(number):
     ) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(number)
-        said = process.communicate(timeout=50)
+        output = process.communicate(timeout=50)
 
-    assert (process.returncode, said) == (128 + number, ("cleaned up\n", ""))
+    assert (process.returncode, output) == (128 + number, ("cleaned up\n", ""))
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_standard_stream_goes_nowhere(closed, tmp_path):
-    """And no file gets its number, into which what is said would go then."""
+def test_output_to_a_closed_stream_is_discarded(closed, tmp_path):
+    """A file opened later must not get the number of the closed stream, and then its output."""
     written = tmp_path / "number"
     code = f"import os; os.fstat(0), os.fstat(1), os.fstat(2); open({str(written)!r}, 'w').write('whole')"
-    loaded, called = _AS_INSTALLED.split("; ")
+    loaded, called = _INSTALLED_SCRIPT.split("; ")
     program = f"import sys; sys.argv[1:] = ['--help']\n{loaded}\ntry:\n    {called}\nfinally:\n    {code}"
     result = subprocess.run(
         ["sh", "-c", f'"$0" -c "$1" {closed}', sys.executable, program],
@@ -227,29 +238,29 @@ def test_a_closed_standard_stream_goes_nowhere(closed, tmp_path):
 
 @pytest.mark.parametrize("buffered", ["", "1"])
 @pytest.mark.parametrize(
-    ("arguments", "full", "said"),
+    ("arguments", "full", "message"),
     [
         ("--help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
         ("rule --help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
         ("--nope", "stderr", ""),
     ],
 )
-def test_a_stream_that_is_full_is_told_where_there_is_room(arguments, full, said, buffered, monkeypatch):
-    """Status 1 would be findings; with PYTHONUNBUFFERED a write fails at once, without it when all is flushed."""
+def test_a_full_output_device_is_reported_on_the_other_stream(arguments, full, message, buffered, monkeypatch):
+    """Status 1 would mean findings. With PYTHONUNBUFFERED, a write fails at once, otherwise when it is flushed."""
     monkeypatch.setenv("PYTHONUNBUFFERED", buffered)
     with open("/dev/full", "wb") as nowhere:  # noqa: PTH123 - a device
         streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | {full: nowhere}
         command = [sys.executable, "-m", "wiretape", *arguments.split()]
         done = subprocess.run(command, **streams, text=True, check=False, timeout=50)
-    assert (done.returncode, done.stderr or "") == (2, said)
+    assert (done.returncode, done.stderr or "") == (2, message)
 
 
 @pytest.mark.parametrize("status", [0, 1, 2])
-def test_the_status_of_a_subcommand_is_kept(program, status):
-    def does():
+def test_the_exit_status_of_a_subcommand_is_kept(program, status):
+    def action():
         sys.exit(status)
 
-    assert run("fake", program=program(does)).exit_code == status
+    assert run("fake", program=program(action)).exit_code == status
 
 
 @pytest.mark.parametrize(
@@ -261,8 +272,8 @@ def test_the_status_of_a_subcommand_is_kept(program, status):
     ],
     ids=["click", "rich", "not flushed"],
 )
-def test_a_reader_that_leaves_ends_the_output_quietly(body):
-    """`wiretape show run.db | head -1` prints a line and no complaint, and does not look like findings (1)."""
+def test_a_broken_pipe_exits_quietly_with_status_141(body):
+    """`wiretape show run.db | head -1` prints a line without an error, and status 1 would mean findings."""
     code = (
         "import sys, types, click, rich.console\n"
         "from wiretape import cli\n"
@@ -273,7 +284,7 @@ def test_a_reader_that_leaves_ends_the_output_quietly(body):
         f"    {body}\n"
         "sys.modules['wiretape_fake'] = types.ModuleType('wiretape_fake')\n"
         "sys.modules['wiretape_fake'].fake = fake\n"
-        "cli._Programs('wiretape', commands=[cli._Entry('fake', 'wiretape_fake:fake', '')]).main(['fake'])\n"
+        "cli._LazyGroup('wiretape', commands=[cli._LazyCommand('fake', 'wiretape_fake:fake', '')]).main(['fake'])\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code],
@@ -285,6 +296,6 @@ def test_a_reader_that_leaves_ends_the_output_quietly(body):
         assert process.stdout.readline() == "line\n"
         process.stdout.close()
         process.stdin.close()
-        complaints = process.stderr.read()
+        errors = process.stderr.read()
 
-    assert (process.returncode, complaints) == (141, "")
+    assert (process.returncode, errors) == (141, "")

@@ -24,7 +24,7 @@ from wiretape.cli import subcommand, wiretape
 from wiretape.config import load_config
 from wiretape.recording import open_recording
 from wiretape_inspect.report import baseline
-from wiretape_proxy.settings import OPTIONS
+from wiretape_proxy.addon_options import OPTIONS
 from wiretape_replay.faults.fault_script import read_fault_script
 from wiretape_replay.service.assumptions import load_setup
 from wiretape_replay.service.scenario.scenario_file import read_scenario

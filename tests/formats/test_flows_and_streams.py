@@ -115,7 +115,10 @@ def test_without_mitmproxy_the_extra_is_named(tmp_path):
 
     assert (result.returncode, result.stderr) == (
         2,
-        "Error: Reading flow files needs mitmproxy, which is not installed: pip install 'wiretape[proxy]'\n",
+        (
+            "Error: Reading flow files needs mitmproxy, which is not installed: "
+            "in wiretape's checkout, run pip install -e '.[proxy]'\n"
+        ),
     )
 
 

@@ -1,19 +1,19 @@
-"""The rules that tell endings apart, each row of what was measured with both mitmproxies."""
+"""Classification of endings; each row was measured with mitmproxy 11 and 12."""
 
 import pytest
 
 from wiretape.observations import Ending
-from wiretape_proxy.endings import Facts, Origin, classify
+from wiretape_proxy.endings import ErrorSide, Facts, classify
 
 CUT = "HTTP/1 protocol error: peer closed connection without sending complete message body (incomplete chunked read)"
 RST = "stream reset by client (CANCEL)"
-CLIENT, SERVICE = Origin.CLIENT, Origin.SERVICE
+CLIENT, SERVICE = ErrorSide.CLIENT, ErrorSide.SERVICE
 
 ROWS = [
     (Facts(None), Ending.COMPLETE),
-    (Facts(None, until_close=True), Ending.COMPLETE),
-    (Facts(None, service_fault="ConnectionResetError"), Ending.COMPLETE),  # its framing said that it was whole
-    (Facts(None, until_close=True, service_fault="ConnectionResetError"), Ending.SERVICE_RESET),
+    (Facts(None, delimited_by_close=True), Ending.COMPLETE),
+    (Facts(None, service_fault="ConnectionResetError"), Ending.COMPLETE),  # complete according to its framing
+    (Facts(None, delimited_by_close=True, service_fault="ConnectionResetError"), Ending.SERVICE_RESET),
     (Facts(None, stopping=True), Ending.COMPLETE),
     (Facts(CUT, SERVICE), Ending.SERVICE_CLOSED),
     (Facts(CUT, SERVICE, service_fault="ConnectionResetError"), Ending.SERVICE_RESET),
@@ -44,14 +44,14 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("facts", "ending"), ROWS)
-def test_endings_are_told_apart(facts, ending):
+def test_an_ending_is_classified(facts, ending):
     found, detail = classify(facts)
 
     assert found is ending
     assert (detail == "") == (ending is Ending.COMPLETE)
 
 
-UNSEEN = [
+WITHOUT_SIDE = [
     (Facts("Client disconnected.", client_open=False), Ending.CLIENT_CLOSED),
     (Facts("Client disconnected."), Ending.CLIENT_CLOSED),
     (Facts(RST), Ending.CLIENT_CLOSED),
@@ -62,8 +62,8 @@ UNSEEN = [
 ]
 
 
-@pytest.mark.parametrize(("facts", "ending"), UNSEEN)
-def test_without_a_look_into_mitmproxy_the_states_of_the_connections_decide(facts, ending):
+@pytest.mark.parametrize(("facts", "ending"), WITHOUT_SIDE)
+def test_without_the_error_side_the_states_of_the_connections_decide(facts, ending):
     assert classify(facts)[0] is ending
 
 
@@ -81,12 +81,12 @@ def test_without_a_look_into_mitmproxy_the_states_of_the_connections_decide(fact
         "HTTP/2 connection closed: <ConnectionTerminated error_code:0, last_stream_id:1, additional_data:sk-1>",
     ],
 )
-@pytest.mark.parametrize("origin", Origin)
-def test_a_detail_repeats_nothing_of_the_traffic(error, origin):
-    assert "sk-1" not in classify(Facts(error, origin))[1]
+@pytest.mark.parametrize("side", ErrorSide)
+def test_a_detail_quotes_nothing_of_the_traffic(error, side):
+    assert "sk-1" not in classify(Facts(error, side))[1]
 
 
-def test_details_say_how_far_it_came():
+def test_a_detail_contains_how_many_bytes_arrived():
     counted = "HTTP/1 protocol error: peer closed connection without sending complete message body "
     counted += "(received 17 bytes, expected 1000)"
 

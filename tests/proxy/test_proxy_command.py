@@ -1,4 +1,4 @@
-"""`wiretape proxy` as a command: what it says, what it refuses, and how it ends."""
+"""The command `wiretape proxy`: its output, its errors and its exit status."""
 
 import asyncio
 import contextlib
@@ -15,6 +15,7 @@ import warnings
 from collections import Counter
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -24,9 +25,9 @@ from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
 from wiretape_inspect.report import judge
-from wiretape_proxy.notes import Notes
-from wiretape_proxy.reports import Closed
-from wiretape_proxy.settings import reaches
+from wiretape_proxy.addon_options import reaches
+from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.recorder_messages import RecordingClosed
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
@@ -39,7 +40,7 @@ def holds(peer):
     peer.rest()
 
 
-def test_it_says_where_it_listens_what_it_forwards_to_and_what_it_records_to(start_proxy, service):
+def test_the_first_line_contains_the_address_the_upstream_and_the_recording(start_proxy, service):
     proxy = start_proxy(service.url)
 
     (line,) = proxy.lines
@@ -48,7 +49,7 @@ def test_it_says_where_it_listens_what_it_forwards_to_and_what_it_records_to(sta
     assert stat.S_IMODE(proxy.file.stat().st_mode) == 0o600
 
 
-def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service, eventually):
+def test_streams_findings_and_a_summary_are_one_line_each(start_proxy, service, eventually):
     def behave(peer):
         peer.send(CHUNKED)
         for number in (1, 3):
@@ -72,13 +73,13 @@ def test_streams_findings_and_the_sum_are_told_a_line_each(start_proxy, service,
     assert len(found) == sum(min(count, 3) for count in per_rule.values())
     (ending,) = [line for line in proxy.lines if line.startswith("exchange ")]
     assert ending.startswith(f"exchange 1: GET {STREAM} 200: 2 events, ")
-    assert ", service closed, " in ending  # as the other commands word it
+    assert ", service closed, " in ending  # the label of other commands
     total = f"{len(stored)} finding" + "s" * (len(stored) != 1)
     assert proxy.lines[-1] == f"Recorded 2 exchanges, 1 stream, 2 events, {total} to {proxy.file}"
     assert "secret" not in "".join(proxy.lines)
 
 
-def test_a_finding_about_keys_is_told_in_full(start_proxy, service, eventually):
+def test_a_finding_about_keys_is_printed_completely(start_proxy, service, eventually):
     proxy = start_proxy(service.url)
     proxy.get(service.on(STREAM, finds)).until(b"0\r\n\r\n")
 
@@ -92,7 +93,7 @@ def test_a_finding_about_keys_is_told_in_full(start_proxy, service, eventually):
     assert line.endswith(message)
 
 
-def test_recorded_text_cannot_move_the_cursor(start_proxy, service):
+def test_control_characters_of_recorded_text_are_escaped(start_proxy, service):
     proxy = start_proxy(service.url)
     path = service.on("/\x1b[2J", lambda peer: (peer.send(CHUNKED), peer.close()))
 
@@ -102,7 +103,7 @@ def test_recorded_text_cannot_move_the_cursor(start_proxy, service):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_closes_the_recording_with_streams_open(start_proxy, service, number):
+def test_a_signal_closes_the_recording_while_streams_are_open(start_proxy, service, number):
     proxy = start_proxy(service.url)
     service.on("/held", holds)
     plain, other = proxy.get("/held"), proxy.connect_h2()
@@ -121,11 +122,11 @@ def test_a_signal_closes_the_recording_with_streams_open(start_proxy, service, n
     assert "Recorded 2 exchanges, 2 streams" in proxy.lines[-1]
 
 
-def test_a_second_signal_exits_at_once_and_the_recording_opens_all_the_same(start_proxy, service, eventually):
+def test_a_second_signal_exits_at_once_and_the_recording_still_opens(start_proxy, service, eventually):
     proxy = start_proxy(service.url)
     service.on("/held", holds)
     proxy.get("/held").until(b"data: 1")
-    # Both are delivered before the loop can do anything about the first.
+    # Both are delivered before the event loop can handle the first one.
     proxy.process.send_signal(signal.SIGSTOP)
     proxy.process.send_signal(signal.SIGINT)
     proxy.process.send_signal(signal.SIGTERM)
@@ -137,7 +138,7 @@ def test_a_second_signal_exits_at_once_and_the_recording_opens_all_the_same(star
         assert recording.info.ended_ns is None
 
 
-def test_a_recording_is_gone_on_with_when_told_to(start_proxy, service):
+def test_the_option_append_continues_a_recording(start_proxy, service):
     for number in range(2):
         path = service.on(f"/run-{number}", lambda peer: peer.send(OK))
         proxy = start_proxy(service.url, *["--append"] * number)
@@ -165,7 +166,7 @@ def finds(peer):
         (["--fail-on", "note", "--config", "own.toml"], "", 0),
     ],
 )
-def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_path, arguments, config, status):
+def test_the_option_fail_on_sets_the_exit_status(start_proxy, service, tmp_path, arguments, config, status):
     (tmp_path / "wiretape.toml").write_text(config)
     (tmp_path / "own.toml").write_text('select = ["RATE"]\n')
     proxy = start_proxy(service.url, *arguments)
@@ -183,35 +184,35 @@ def test_findings_set_the_exit_status_when_asked_to(start_proxy, service, tmp_pa
         assert live == []
 
 
-def test_the_help_and_the_page_say_the_same_of_exit_statuses():
+def test_the_help_and_the_page_agree_about_exit_statuses():
     help_ = CliRunner().invoke(wiretape, ["proxy", "--help"], terminal_width=120).output.partition("Exit status:")[2]
     page = (DOCS / "proxy.md").read_text().partition("## Exit status")[2].partition("##")[0]
     rows = re.findall(r"^\| (\d+) \| (.*) \|$", page, re.MULTILINE)
     assert [status for status, _ in rows] == ["0", "1", "2", "130"]
-    said = " ".join(help_.split())
-    assert said.startswith(" ".join(f"{status} {when}" for status, when in rows).replace("`", ""))
+    text = " ".join(help_.split())
+    assert text.startswith(" ".join(f"{status} {when}" for status, when in rows).replace("`", ""))
 
 
 @pytest.mark.parametrize(
     ("fail_on", "change", "status"),
     [
-        ("never", {"unchecked": True, "severities": {"error": 1}}, 0),
-        ("error", {"unchecked": True}, 2),
-        ("error", {"unchecked": True, "severities": {"error": 1}}, 1),
-        ("warning", {"misplaced": True, "severities": {"error": 1}}, 2),
-        ("never", {"misplaced": True}, 2),
+        ("never", {"checks_failed": True, "severities": {"error": 1}}, 0),
+        ("error", {"checks_failed": True}, 2),
+        ("error", {"checks_failed": True, "severities": {"error": 1}}, 1),
+        ("warning", {"is_missing": True, "severities": {"error": 1}}, 2),
+        ("never", {"is_missing": True}, 2),
         ("error", {"severities": {"warning": 1}}, 0),
     ],
 )
-def test_the_exit_status_follows_from_how_the_recording_was_closed(fail_on, change, status):
-    # What mitmproxy imports warns.
+def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change, status):
+    # mitmproxy's imports trigger warnings.
     with warnings.catch_warnings(action="ignore"):
-        from wiretape_proxy.feed import Feed  # noqa: PLC0415
-        from wiretape_proxy.run import _status  # noqa: PLC0415
-    feed = Feed(Notes(), lambda _: None)
-    closed = dict.fromkeys(Closed.__slots__, 0) | {"severities": {}} | change
-    feed.closed = Closed(**closed)
-    assert _status(feed, fail_on) == status
+        from wiretape_proxy.proxy_runner import exit_status  # noqa: PLC0415
+        from wiretape_proxy.recorder_client import RecorderClient  # noqa: PLC0415
+    recorder = RecorderClient(CaptureBuffer(), lambda _: None)
+    closed = RecordingClosed(1, 1, 1, 1, severities={}, is_missing=False, checks_failed=False, lost_bytes=0)
+    recorder.closed = msgspec.structs.replace(closed, **change)
+    assert exit_status(recorder, fail_on) == status
 
 
 @pytest.mark.parametrize(
@@ -223,32 +224,32 @@ def test_the_exit_status_follows_from_how_the_recording_was_closed(fail_on, chan
         ({"error": 1}, ["error", "warning", "note"]),
     ],
 )
-def test_a_threshold_is_reached_by_what_is_as_bad_or_worse(found, reached):
+def test_a_finding_of_a_severity_or_worse_reaches_its_threshold(found, reached):
     assert [threshold for threshold in ("error", "warning", "note") if reaches(found, threshold)] == reached
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         ("nonsense = 1\n", "wiretape.toml: nonsense: unknown key;"),
         ('ignore = ["ALL"]\n', "No rules left to check: every selected rule is ignored or turned off ("),
     ],
 )
-def test_a_configuration_that_makes_no_sense_is_said(tmp_path, service, config, said):
+def test_an_invalid_configuration_is_reported(tmp_path, service, config, message):
     (tmp_path / "wiretape.toml").write_text(config)
 
     line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--output", "run.db")
 
     assert line.startswith("Error: ")
-    assert said in line
+    assert message in line
     assert not (tmp_path / "run.db").exists()
 
 
-# What cannot be
+# Errors
 
 
 def refused(*arguments: str) -> str:
-    """Run the command until it gives up; returns the one sentence."""
+    """Run the command until it fails; return its output."""
     result = CliRunner().invoke(wiretape, ["proxy", *arguments])
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
@@ -256,7 +257,7 @@ def refused(*arguments: str) -> str:
 
 
 def refused_when_running(tmp_path: Path, *arguments: str) -> str:
-    """The same, in a process of its own."""
+    """Run the command in another process until it fails; return its one line."""
     done = subprocess.run(
         [sys.executable, "-m", "wiretape", "proxy", *arguments],
         cwd=tmp_path,
@@ -272,23 +273,25 @@ def refused_when_running(tmp_path: Path, *arguments: str) -> str:
     return line
 
 
-def test_a_port_in_use_is_said_and_no_recording_is_begun(tmp_path, service):
+def test_a_port_in_use_is_reported_and_nothing_is_recorded(tmp_path, service):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
 
         line = refused_when_running(tmp_path, service.url, "--listen", address)
 
-    assert line == f"Error: {address} is in use: choose another address with --listen."
+    assert line == (
+        f"Error: Cannot listen on {address}: the port is in use; choose another with --listen, or 0 for a free one."
+    )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_address_of_another_machine_is_said(tmp_path, service):
+def test_an_address_of_another_machine_is_reported(tmp_path, service):
     line = refused_when_running(tmp_path, service.url, "--listen", "192.0.2.1:0")
 
     assert line.startswith("Error: Cannot listen on 192.0.2.1:0: ")
 
 
-def test_a_service_that_does_not_answer_is_said(tmp_path):
+def test_a_service_that_does_not_respond_is_reported(tmp_path):
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
@@ -296,34 +299,34 @@ def test_a_service_that_does_not_answer_is_said(tmp_path):
         line = refused_when_running(tmp_path, url)
 
     assert line == (
-        f"Error: {url} does not answer (Connection refused): start the service first, or pass --no-upstream-check."
+        f"Error: {url} does not respond (Connection refused): start the service first, or use --no-upstream-check."
     )
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_output_in_a_folder_that_does_not_exist_is_said_before_the_service_is_asked_for(tmp_path):
+def test_a_missing_folder_of_the_output_is_reported_before_the_service_is_contacted(tmp_path):
     line = refused("http://no-such-host.invalid:80", "--output", str(tmp_path / "none" / "run.db"))
 
     assert line == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
 
 
-def test_authorities_that_are_none_are_said_before_the_service_is_asked_for(tmp_path):
+def test_a_file_without_certificates_is_reported_before_the_service_is_contacted(tmp_path):
     file = tmp_path / "ca.pem"
     file.write_text("rubbish", "ascii")
 
     line = refused("https://no-such-host.invalid", "--ca", str(file))
 
-    assert line == f"Error: {file} holds no certificates in PEM: give --ca another file.\n"
+    assert line == f"Error: {file} contains no PEM certificates: choose another file for --ca.\n"
 
 
-def test_an_upstream_is_needed_in_reverse_mode_only():
+def test_an_upstream_is_required_in_reverse_mode():
     assert "Missing argument 'UPSTREAM'" in refused()
 
 
-def test_a_name_that_leads_nowhere_is_said(tmp_path):
+def test_an_unknown_host_name_is_reported(tmp_path):
     line = refused_when_running(tmp_path, "http://no-such-host.invalid:80")
 
-    assert "http://no-such-host.invalid:80 does not answer" in line
+    assert "http://no-such-host.invalid:80 does not respond (unknown host name)" in line
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -355,12 +358,12 @@ def a_text(path: Path) -> None:
         (a_newer_recording, True, "newer"),
     ],
 )
-def test_an_output_that_must_not_be_written_to_is_left_as_it_was(tmp_path, service, make, append, part):
+def test_an_output_that_must_not_be_overwritten_is_left_unchanged(tmp_path, service, make, append, part):
     make(tmp_path / "run.db")
     before = files(tmp_path)
 
     arguments = ["--listen", "127.0.0.1:0", "--output", str(tmp_path / "run.db")]
-    if append:  # known to the recorder only
+    if append:  # checked by the recorder only
         line = refused_when_running(tmp_path, service.url, *arguments, "--append")
     else:
         line = refused(service.url, *arguments)
@@ -369,7 +372,7 @@ def test_an_output_that_must_not_be_written_to_is_left_as_it_was(tmp_path, servi
     assert files(tmp_path) == before
 
 
-def test_an_output_that_somebody_else_records_to_is_said(tmp_path, start_proxy, service):
+def test_an_output_in_use_by_another_proxy_is_reported(tmp_path, start_proxy, service):
     proxy = start_proxy(service.url)
 
     arguments = ["--listen", "127.0.0.1:0", "--output", str(proxy.file), "--append"]
@@ -378,12 +381,14 @@ def test_an_output_that_somebody_else_records_to_is_said(tmp_path, start_proxy, 
     assert "another process" in line
 
 
-def test_a_folder_for_keys_that_cannot_be_made_is_said(tmp_path, service):
+def test_a_key_folder_that_cannot_be_created_is_reported(tmp_path, service):
     (tmp_path / "file").touch()
 
     line = refused_when_running(tmp_path, service.url, "--confdir", "file/conf")
 
-    assert line == "Error: Cannot keep certificates in file/conf: Not a directory; choose another --confdir."
+    assert (
+        line == "Error: Cannot store certificates in file/conf (Not a directory): choose another folder with --confdir."
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,12 +403,12 @@ def test_a_folder_for_keys_that_cannot_be_made_is_said(tmp_path, service):
         "http://[::1",
     ],
 )
-def test_an_upstream_that_is_no_http_url_is_said(url):
-    assert refused(url).startswith("Error: ")
+def test_an_invalid_upstream_is_reported(url):
+    assert refused(url).startswith("Error: Invalid upstream ")
 
 
 @pytest.mark.parametrize("address", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "::1:8080"])
-def test_an_address_that_is_none_is_said(address):
+def test_an_invalid_address_is_reported(address):
     assert "is no address to listen on" in refused("http://service.test", "--listen", address)
 
 
@@ -411,14 +416,14 @@ def test_an_address_that_is_none_is_said(address):
     "option",
     [("--idle-timeout", "soon"), ("--memory", "much"), ("--memory", "0"), ("--on-overload", "crash"), ("--mode", "x")],
 )
-def test_an_option_that_makes_no_sense_is_said(option):
+def test_an_invalid_option_is_reported(option):
     assert f"Invalid value for '{option[0]}'" in refused("http://service.test", *option)
 
 
 # The base path of a service
 
 
-def test_the_base_path_of_the_service_is_put_before_the_paths_of_requests(start_proxy, service):
+def test_the_base_path_of_the_upstream_is_prepended_to_requests(start_proxy, service):
     proxy = start_proxy(f"{service.url}/base/v2/")
     path = service.on("/base/v2/v1/sessions/s1/events/stream?event_deltas=true", lambda peer: peer.send(OK))
     proxy.get(f"{STREAM}?event_deltas=true").until(b"ok")
@@ -427,10 +432,10 @@ def test_the_base_path_of_the_service_is_put_before_the_paths_of_requests(start_
     assert f"forwarding to {service.url}/base/v2, " in proxy.lines[0]
 
 
-# What happens to standard error
+# Standard error
 
 
-def test_traffic_passes_and_the_recording_is_closed_whatever_happens_to_standard_error(start, service, tmp_path):
+def test_a_full_standard_error_affects_neither_traffic_nor_recording(start, service, tmp_path):
     path = service.on("/deaf", lambda peer: peer.send(OK))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -451,10 +456,10 @@ def test_traffic_passes_and_the_recording_is_closed_whatever_happens_to_standard
         assert [exchange.request.target for exchange in recording.exchanges()] == [path]
 
 
-# Where it listens, and with what keys
+# Addresses and keys
 
 
-def test_an_address_that_others_can_reach_is_warned_of(start_proxy, service):
+def test_an_address_that_other_machines_can_reach_causes_a_warning(start_proxy, service):
     proxy = start_proxy(service.url, "--listen", "0.0.0.0:0")
 
     assert proxy.wait_line("Other machines can reach 0.0.0.0")
@@ -465,12 +470,12 @@ def test_no_keys_are_left_behind_in_reverse_mode(start_proxy, service, tmp_path)
     home.mkdir()
     scratch.mkdir()
     proxy = start_proxy(service.url, env={"HOME": str(home), "TMPDIR": str(scratch)})
-    assert proxy.connect_h2()  # they are in memory only
+    assert proxy.connect_h2()  # the keys are in memory only
 
     assert list(home.iterdir()) == list(scratch.iterdir()) == []
 
 
-def test_keys_are_kept_where_one_says(start_proxy, service, tmp_path):
+def test_the_option_confdir_keeps_keys(start_proxy, service, tmp_path):
     folder = tmp_path / "keys"
     start_proxy(service.url, "--confdir", str(folder))
 
@@ -478,21 +483,21 @@ def test_keys_are_kept_where_one_says(start_proxy, service, tmp_path):
     assert (folder / "mitmproxy-ca-cert.pem").exists()
 
 
-def test_keys_that_are_none_are_said(tmp_path, service):
+def test_invalid_keys_are_reported(tmp_path, service):
     (tmp_path / "mitmproxy-ca.pem").write_text("no key")
 
     line = refused_when_running(tmp_path, service.url, "--listen", "127.0.0.1:0", "--confdir", ".")
 
-    assert line == "Error: Cannot use the keys in .: choose another --confdir."
+    assert line == "Error: Cannot use the keys in .: choose another folder with --confdir."
     assert not list(tmp_path.glob("*.db"))
 
 
-def test_help_and_the_path_of_the_addon_need_no_upstream():
+def test_the_help_and_the_addon_path_need_no_upstream():
     assert "UPSTREAM" in CliRunner().invoke(wiretape, ["proxy", "--help"]).output
-    assert Path(CliRunner().invoke(wiretape, ["proxy", "--addon-path"]).output.strip()).name == "script.py"
+    assert Path(CliRunner().invoke(wiretape, ["proxy", "--addon-path"]).output.strip()).name == "mitmproxy_script.py"
 
 
-def test_nothing_is_on_standard_output(service, tmp_path):
+def test_standard_output_is_empty(service, tmp_path):
     async def run():
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "wiretape", "proxy", service.url, "--listen", "127.0.0.1:0"),

@@ -1,4 +1,4 @@
-"""How exchanges end over HTTP/1.1, each seen on real sockets: its name, and the bytes that came before it."""
+"""Endings over HTTP/1.1, on real sockets, and the bytes that arrived before them."""
 
 import contextlib
 import socket
@@ -16,14 +16,14 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 
 def sends(*parts):
-    """A behaviour: send bytes; "FIN", "RST" and "seen" (wait until the client has what came before) in between."""
+    """Return a behavior: send bytes, close ("FIN"), reset ("RST"), or wait until the client has read all ("seen")."""
 
     def behave(peer):
         for part in parts:
             if part == "FIN":
                 peer.close()
             elif part == "RST":
-                # A reset overtakes what the other side has not read yet.
+                # A reset overtakes bytes that the other side has not read yet.
                 time.sleep(0.05)
                 peer.reset()
             else:
@@ -52,7 +52,7 @@ CUT = {
 
 
 @pytest.mark.parametrize("how", CUT)
-def test_what_the_service_does_to_a_response_is_told_apart(proxy, service, how):
+def test_the_way_the_service_ends_a_response_is_classified(proxy, service, how):
     answer, end, ending, body = CUT[how]
     path = service.on(f"/{how.replace(' ', '-')}", sends(answer, end))
 
@@ -64,7 +64,7 @@ def test_what_the_service_does_to_a_response_is_told_apart(proxy, service, how):
     assert (seen.detail == "") == (ending is Ending.COMPLETE)
 
 
-def test_a_response_that_is_whole_is_complete(proxy, service):
+def test_a_whole_response_is_complete(proxy, service):
     path = service.on("/whole", sends(CHUNKED, ONE, b"0\r\n\r\n"))
 
     client = proxy.get(path)
@@ -75,7 +75,7 @@ def test_a_response_that_is_whole_is_complete(proxy, service):
     assert seen.request_ended_ns < seen.response.time_ns < seen.ended_ns
 
 
-def test_what_the_client_sees_of_a_cut_response_is_cut(proxy, service):
+def test_a_truncated_response_is_truncated_for_the_client_too(proxy, service):
     path = service.on("/cut", sends(CHUNKED, ONE, "FIN"))
 
     received = proxy.get(path).rest()
@@ -87,7 +87,7 @@ LEAVING = {"FIN": "close", "RST": "reset", "half-close": "half_close"}
 
 
 @pytest.mark.parametrize("how", LEAVING)
-def test_a_client_that_leaves_is_seen_by_the_service_at_once(proxy, service, how):
+def test_the_service_notices_at_once_that_a_client_closes(proxy, service, how):
     left = []
 
     def behave(peer):
@@ -105,7 +105,7 @@ def test_a_client_that_leaves_is_seen_by_the_service_at_once(proxy, service, how
     assert left == [b""]
 
 
-def test_an_upload_that_is_cut_off_keeps_what_had_come(proxy, service, eventually):
+def test_the_bytes_of_an_aborted_upload_are_kept(proxy, service, eventually):
     path = service.on("/upload-cut", lambda peer: peer.rest())
     client = proxy.connect()
     client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n".encode() + b"x" * 80_000)
@@ -119,8 +119,8 @@ def test_an_upload_that_is_cut_off_keeps_what_had_come(proxy, service, eventuall
     assert "received 80000 bytes, expected 200000" in seen.detail
 
 
-def test_a_request_that_is_no_http_ends_as_the_clients_doing(proxy, service):
-    """mitmproxy answers for the service; it never sees the request."""
+def test_an_invalid_request_ends_as_client_closed(proxy, service):
+    """mitmproxy responds in place of the service, which never receives the request."""
     client = proxy.connect()
     client.send(b"POST /both-framings HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n")
     assert client.rest().startswith(b"HTTP/1.1 400")
@@ -128,8 +128,7 @@ def test_a_request_that_is_no_http_ends_as_the_clients_doing(proxy, service):
     assert proxy.ended("/both-framings").ending is Ending.CLIENT_CLOSED
 
 
-def test_a_client_that_begins_with_http2_is_closed_and_no_exchange_of_its_own(proxy, service):
-    """It was one, with the finding that it had no key."""
+def test_a_connection_that_begins_with_http2_is_closed_without_an_exchange(proxy, service):
     path = service.on("/after", lambda peer: peer.send(OK))
     client = proxy.connect()
     client.send(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
@@ -142,7 +141,7 @@ def test_a_client_that_begins_with_http2_is_closed_and_no_exchange_of_its_own(pr
     assert proxy.find("*") is None
 
 
-def test_a_response_that_comes_before_its_request_is_whole_ends_with_the_later_of_them(proxy, service):
+def test_an_exchange_with_an_early_response_ends_with_its_request(proxy, service):
     def behave(peer):
         peer.send(OK)
         peer.exactly(6)
@@ -159,7 +158,7 @@ def test_a_response_that_comes_before_its_request_is_whole_ends_with_the_later_o
     assert proxy.body(path, Side.REQUEST) == b"abcdef"
 
 
-def test_a_client_that_leaves_after_an_early_response_has_had_it_whole(proxy, service):
+def test_an_early_response_is_complete_even_if_the_client_closes_within_its_request(proxy, service):
     path = service.on("/early-left", lambda peer: (peer.send(OK), peer.rest()))
     client = proxy.connect()
     client.send(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: 6\r\n\r\nabc".encode())
@@ -179,7 +178,7 @@ def test_a_client_that_leaves_after_an_early_response_has_had_it_whole(proxy, se
         ("GET", 200, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
     ],
 )
-def test_a_response_without_a_body_is_complete_with_its_head(proxy, service, method, status, head):
+def test_a_response_without_a_body_is_complete(proxy, service, method, status, head):
     path = service.on(f"/empty-{method}-{head.split()[1].decode()}-{len(head)}", sends(head))
     client = proxy.connect()
     client.send(f"{method} {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
@@ -189,8 +188,8 @@ def test_a_response_without_a_body_is_complete_with_its_head(proxy, service, met
     assert (seen.ending, seen.response.status, seen.response_bytes) == (Ending.COMPLETE, status, 0)
 
 
-def test_trailers_neither_hang_the_client_nor_lose_the_body(proxy, service):
-    """mitmproxy alone gives up on such a response, and its client waits for ever."""
+def test_response_trailers_are_dropped_without_losing_the_body(proxy, service):
+    """Without the patch, mitmproxy raises, and the client waits forever."""
     path = service.on("/trailers", sends(CHUNKED, ONE, b"0\r\nX-Checksum: 1\r\nX-More: 2\r\n\r\n"))
 
     client = proxy.get(path)
@@ -201,7 +200,7 @@ def test_trailers_neither_hang_the_client_nor_lose_the_body(proxy, service):
     assert line.startswith(f"HTTP/1 trailers of exchange {proxy.find(path).number} were dropped")
 
 
-def test_trailers_of_a_request_do_not_hang_either(proxy, service):
+def test_request_trailers_are_dropped(proxy, service):
     def behave(peer):
         peer.until(b"0\r\n\r\n")
         peer.send(OK)
@@ -215,7 +214,7 @@ def test_trailers_of_a_request_do_not_hang_either(proxy, service):
     assert (proxy.ended(path).ending, proxy.body(path, Side.REQUEST)) == (Ending.COMPLETE, b"abc")
 
 
-def test_exchanges_on_one_connection_are_exchanges_of_their_own(proxy, service):
+def test_requests_on_one_connection_are_separate_exchanges(proxy, service):
     paths = [service.on(f"/kept-alive-{number}", sends(OK)) for number in range(3)]
     client = proxy.connect()
     for path in paths:
@@ -226,7 +225,7 @@ def test_exchanges_on_one_connection_are_exchanges_of_their_own(proxy, service):
     assert numbers == list(range(numbers[0], numbers[0] + 3))
 
 
-def test_a_service_over_tls_that_resets_is_told_from_one_that_closes(start_module_proxy, tls_service):
+def test_a_reset_over_tls_differs_from_a_close(start_module_proxy, tls_service):
     proxy = start_module_proxy(tls_service.url, "--insecure")
     for end, ending in (("FIN", Ending.SERVICE_CLOSED), ("RST", Ending.SERVICE_RESET)):
         path = tls_service.on(f"/tls-{end}", sends(CHUNKED, ONE, end))
@@ -234,7 +233,7 @@ def test_a_service_over_tls_that_resets_is_told_from_one_that_closes(start_modul
         assert (proxy.ended(path).ending, proxy.body(path)) == (ending, b"data: 1")
 
 
-def test_a_service_whose_certificate_is_not_trusted_is_unreachable(start_module_proxy, tls_service):
+def test_a_service_with_an_untrusted_certificate_is_unreachable(start_module_proxy, tls_service):
     proxy = start_module_proxy(tls_service.url)
 
     answer = proxy.get("/untrusted").rest()
@@ -245,7 +244,7 @@ def test_a_service_whose_certificate_is_not_trusted_is_unreachable(start_module_
     assert "verify failed" in seen.detail
 
 
-def test_an_authority_of_ones_own_can_be_trusted(start_module_proxy, tls_service, certificate):
+def test_the_option_ca_adds_a_trusted_authority(start_module_proxy, tls_service, certificate):
     proxy = start_module_proxy(tls_service.url, "--ca", str(certificate))
     path = tls_service.on("/trusted", sends(OK))
 
@@ -254,13 +253,13 @@ def test_an_authority_of_ones_own_can_be_trusted(start_module_proxy, tls_service
 
 @pytest.fixture(scope="module")
 def closed_port():
-    """A port on which nobody listens, and nobody will."""
+    """Reserve a port on which nothing listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]
 
 
-def test_a_service_that_nobody_answers_at_is_unreachable(start_proxy, closed_port):
+def test_a_service_that_does_not_listen_is_unreachable(start_proxy, closed_port):
     proxy = start_proxy(f"http://127.0.0.1:{closed_port}", "--no-upstream-check")
 
     answer = proxy.get("/nobody").rest()
@@ -271,7 +270,7 @@ def test_a_service_that_nobody_answers_at_is_unreachable(start_proxy, closed_por
     assert "Connect call failed" in seen.detail
 
 
-def test_an_upload_to_nobody_is_unreachable_too(start_proxy, closed_port):
+def test_an_upload_to_a_closed_port_is_unreachable_too(start_proxy, closed_port):
     proxy = start_proxy(f"http://127.0.0.1:{closed_port}", "--no-upstream-check")
     client = proxy.connect()
     client.send(b"POST /nobody HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc")
@@ -282,20 +281,20 @@ def test_an_upload_to_nobody_is_unreachable_too(start_proxy, closed_port):
 
 @pytest.fixture
 def busy_port():
-    """A port at which connections are neither accepted nor refused."""
+    """Reserve a port that neither accepts nor refuses connections."""
     with contextlib.ExitStack() as stack:
         busy = stack.enter_context(socket.socket())
         busy.bind(("127.0.0.1", 0))
         busy.listen(0)
-        for _ in range(4):  # fill the queue of those who wait to be accepted
+        for _ in range(4):  # fill the accept queue
             waiting = stack.enter_context(socket.socket())
             waiting.setblocking(False)
             waiting.connect_ex(busy.getsockname())
         yield busy.getsockname()[1]
 
 
-def test_a_client_that_leaves_before_the_service_was_reached_is_the_one_that_left(start_proxy, busy_port, eventually):
-    """Of such requests, mitmproxy reports no end at all where they are streams of one HTTP/2 connection."""
+def test_a_client_that_closes_while_the_proxy_connects_ends_as_client_closed(start_proxy, busy_port, eventually):
+    """For such requests on one HTTP/2 connection, mitmproxy calls no hook at all."""
     proxy = start_proxy(f"http://127.0.0.1:{busy_port}", "--no-upstream-check")
     plain, many = proxy.get("/waits"), proxy.connect_h2()
     paths = [f"/waits-{number}" for number in range(8)]
@@ -309,7 +308,7 @@ def test_a_client_that_leaves_before_the_service_was_reached_is_the_one_that_lef
     assert {proxy.ended(path).ending for path in ["/waits", *paths]} == {Ending.CLIENT_CLOSED}
 
 
-def test_an_exchange_on_which_nothing_comes_is_timed_out_when_asked_for(start_proxy, service):
+def test_an_idle_exchange_times_out_with_the_option(start_proxy, service):
     path = service.on("/idle", lambda peer: (peer.send(CHUNKED + ONE), peer.rest()))
     proxy = start_proxy(service.url, "--idle-timeout", "0.3")
 
@@ -320,7 +319,7 @@ def test_an_exchange_on_which_nothing_comes_is_timed_out_when_asked_for(start_pr
     assert (seen.ending, proxy.body(path)) == (Ending.TIMED_OUT, b"data: 1")
 
 
-def test_an_upgrade_passes_and_it_is_said_that_what_follows_is_not_recorded(proxy, service):
+def test_an_upgrade_passes_with_a_note_that_the_rest_is_not_recorded(proxy, service):
     switching = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     accept = b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n"
     hello = b"\x81\x05hello"
@@ -335,7 +334,7 @@ def test_an_upgrade_passes_and_it_is_said_that_what_follows_is_not_recorded(prox
     client.until(hello)
 
     seen = proxy.ended(path)
-    detail = "What passes after the upgrade to another protocol is not recorded."
+    detail = "Traffic after the protocol upgrade is not recorded."
     assert (seen.ending, seen.response.status, seen.detail) == (Ending.COMPLETE, 101, detail)
     assert proxy.wait_line(f"GET {path} 101: ").endswith(detail)
     client.close()

@@ -1,4 +1,4 @@
-"""How exchanges end where HTTP/2 differs: streams end alone, or with their connection, and both sides can reset."""
+"""Endings over HTTP/2: a stream ends alone or with its connection, and both sides can reset it."""
 
 import threading
 
@@ -14,7 +14,7 @@ MANY = 12
 
 
 def holds(peer):
-    """A behaviour over HTTP/1.1: one event, then nothing until the other side ends it."""
+    """Send one event over HTTP/1.1, then wait for the other side to close."""
     peer.send(CHUNKED + b"7\r\n" + ONE + b"\r\n")
     peer.rest()
     peer.close()
@@ -22,15 +22,15 @@ def holds(peer):
 
 @pytest.fixture(scope="module")
 def h2_proxy(start_module_proxy, h2_service):
-    """A proxy before the HTTP/2 service."""
+    """Start a proxy for the HTTP/2 service."""
     return start_module_proxy(h2_service.url, "--insecure")
 
 
 # An HTTP/2 client, an HTTP/1.1 service
 
 
-def test_twelve_streams_of_one_client_flow_at_the_same_time(proxy, service):
-    """mitmproxy alone opens five connections and lets the others wait for ever."""
+def test_twelve_streams_of_one_client_run_at_the_same_time(proxy, service):
+    """By default, mitmproxy opens five connections; the other streams wait forever."""
     client = proxy.connect_h2()
     paths = [service.on(f"/many-{number}", holds) for number in range(MANY)]
     streams = [client.request(path) for path in paths]
@@ -45,7 +45,7 @@ def test_twelve_streams_of_one_client_flow_at_the_same_time(proxy, service):
         assert seen.request.http_version == "HTTP/2.0"
 
 
-def test_a_stream_that_the_client_resets_ends_alone(proxy, service):
+def test_a_stream_reset_by_the_client_ends_alone(proxy, service):
     client = proxy.connect_h2()
     for path in ("/h2-reset", "/h2-kept"):
         service.on(path, holds)
@@ -62,7 +62,7 @@ def test_a_stream_that_the_client_resets_ends_alone(proxy, service):
 
 
 @pytest.mark.parametrize(("end", "ending"), [("close", Ending.SERVICE_CLOSED), ("reset", Ending.SERVICE_RESET)])
-def test_a_service_that_ends_its_connection_ends_the_one_stream(proxy, service, end, ending):
+def test_a_connection_closed_by_the_service_ends_its_stream_only(proxy, service, end, ending):
     now = threading.Event()
 
     def behave(peer):
@@ -109,8 +109,8 @@ def test_a_response_over_http2_is_complete(h2_proxy, h2_service):
 
 
 @pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
-def test_a_stream_that_the_service_resets_is_not_taken_for_the_clients_doing(h2_proxy, h2_service, code):
-    """mitmproxy says "stream reset by client" of both."""
+def test_a_stream_reset_by_the_service_is_not_attributed_to_the_client(h2_proxy, h2_service, code):
+    """mitmproxy reports "stream reset by client" in both cases."""
 
     def behave(peer, stream):
         peer.respond(stream, ONE)
@@ -129,7 +129,7 @@ def test_a_stream_that_the_service_resets_is_not_taken_for_the_clients_doing(h2_
 
 
 @pytest.mark.parametrize("code", [h2.errors.ErrorCodes.CANCEL, h2.errors.ErrorCodes.INTERNAL_ERROR])
-def test_a_stream_that_the_client_resets_is_reset_before_the_service(h2_proxy, h2_service, code):
+def test_a_reset_by_the_client_reaches_the_service(h2_proxy, h2_service, code):
     path = h2_service.on(f"/client-resets-{code.name}", lambda peer, stream: peer.respond(stream, ONE))
     client = h2_proxy.connect_h2()
     stream = client.request(path)
@@ -142,7 +142,7 @@ def test_a_stream_that_the_client_resets_is_reset_before_the_service(h2_proxy, h
     assert seen.detail == f"The client reset the HTTP/2 stream ({code.name})."
 
 
-def test_a_client_whose_connection_is_lost_ends_all_its_streams(h2_proxy, h2_service):
+def test_a_lost_client_connection_ends_all_its_streams(h2_proxy, h2_service):
     paths = [h2_service.on(f"/lost-{number}", lambda peer, stream: peer.respond(stream, ONE)) for number in range(MANY)]
     client = h2_proxy.connect_h2()
     streams = [client.request(path) for path in paths]
@@ -161,7 +161,7 @@ GONE = {
 
 
 @pytest.mark.parametrize("how", GONE)
-def test_a_service_whose_connection_ends_ends_all_its_streams(h2_proxy, h2_service, how):
+def test_a_lost_service_connection_ends_all_its_streams(h2_proxy, h2_service, how):
     def behave(peer, stream):
         peer.respond(stream, ONE)
         if stream == 3:  # the second request of the connection
@@ -183,8 +183,8 @@ def test_a_service_whose_connection_ends_ends_all_its_streams(h2_proxy, h2_servi
     assert h2_proxy.body(paths[0]) == ONE
 
 
-def test_empty_frames_within_a_body_end_nothing(h2_proxy, h2_service):
-    """mitmproxy hands them to a tap as it does the end of the body."""
+def test_an_empty_data_frame_does_not_end_the_body(h2_proxy, h2_service):
+    """mitmproxy passes it to the tap like the end of the body."""
 
     def behave(peer, stream):
         peer.respond(stream, b"", ONE, b"", b"", b"data: 2")

@@ -1,4 +1,4 @@
-"""As the proxy that clients are configured to use: only the one service is recorded, TLS and all."""
+"""`--mode regular`: clients use the proxy for every host, and only the service is recorded."""
 
 import socket
 import ssl
@@ -15,7 +15,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @pytest.fixture(scope="module")
 def regular(start_module_proxy, tls_service, tmp_path_factory):
-    """A forward proxy that records the service behind TLS."""
+    """Start a forward proxy that records the TLS service."""
     folder = tmp_path_factory.mktemp("keys")
     proxy = start_module_proxy(tls_service.url, "--mode", "regular", "--confdir", str(folder), "--insecure")
     proxy.keys = folder
@@ -30,12 +30,12 @@ def curl(proxy, *arguments):
     return done.stdout
 
 
-def test_it_says_which_certificate_clients_must_trust(regular, tls_service):
+def test_the_certificate_that_clients_must_trust_is_printed(regular, tls_service):
     assert regular.wait_line(f"as a proxy for {tls_service.url}, recording to ")
     assert regular.wait_line(f"must trust {regular.keys}/mitmproxy-ca-cert.pem")
 
 
-def test_a_tunnel_to_the_service_is_opened_and_recorded(regular, tls_service):
+def test_tls_to_the_service_is_intercepted_and_recorded(regular, tls_service):
     path = tls_service.on("/inside", lambda peer: peer.send(OK))
 
     body = curl(regular, "--cacert", regular.keys / "mitmproxy-ca-cert.pem", tls_service.url + path)
@@ -48,7 +48,7 @@ def test_a_tunnel_to_the_service_is_opened_and_recorded(regular, tls_service):
 
 @pytest.fixture
 def other(certificate):
-    """Another service behind TLS, which presents its own certificate."""
+    """Run another TLS service with its own certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
@@ -65,14 +65,14 @@ def other(certificate):
         thread.join(45)
 
 
-def test_tls_to_others_passes_through_untouched(regular, other, certificate):
+def test_tls_to_other_hosts_passes_through_untouched(regular, other, certificate):
     body = curl(regular, "--cacert", certificate, f"{other}/elsewhere")
 
     assert body == b"ok"
     assert regular.find("/elsewhere") is None
 
 
-def test_plain_requests_to_others_pass_unrecorded_and_unbuffered(regular, service, tls_service):
+def test_plain_requests_to_other_hosts_pass_unrecorded_and_unbuffered(regular, service, tls_service):
     chunked = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n"
     service.on("/plain", lambda peer: (peer.send(chunked), peer.rest()))
     client = regular.connect()
@@ -99,7 +99,7 @@ def test_without_an_upstream_every_host_is_recorded(start_proxy, service, tls_se
     assert seen == [service.authority, tls_service.authority]
 
 
-def test_with_a_base_path_only_what_is_below_it_is_recorded(start_proxy, service, tmp_path):
+def test_with_a_base_path_only_requests_below_it_are_recorded(start_proxy, service, tmp_path):
     proxy = start_proxy(f"{service.url}/base", "--mode", "regular", "--confdir", str(tmp_path / "keys"))
     paths = [service.on(path, lambda peer: peer.send(OK)) for path in ("/based", "/base/1", "/base?x")]
 

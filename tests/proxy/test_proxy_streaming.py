@@ -1,4 +1,4 @@
-"""What passes is passed on as it came and when it came, and the recording holds the same bytes."""
+"""Bytes are forwarded unchanged and at once, and the recording contains the same bytes."""
 
 import asyncio
 import gzip
@@ -25,7 +25,7 @@ EVENTS = 30
 
 
 async def service_app(scope, receive, send):
-    """A service that we did not write the framing of: events and pings end in CRLF."""
+    """A service whose framing another library writes: events and pings end in CRLF."""
     if scope["type"] != "http":
         return
 
@@ -34,7 +34,7 @@ async def service_app(scope, receive, send):
             yield {"id": f"e{number}", "event": "run.started", "data": f'{{"sequence":{number},"text":"ü\\u2028"}}'}
             await asyncio.sleep(0.02)
 
-    # A ping for each event or so: the service's own are 15 s apart.
+    # About one ping per event; by default they are 15 s apart.
     await EventSourceResponse(events(), ping=0.05)(scope, receive, send)
 
 
@@ -65,7 +65,7 @@ def with_httpx(url):
 
 
 def normal(body):
-    """Pings say when they were sent: make those the same that can differ from run to run."""
+    """Replace the timestamps in pings, which differ between runs."""
     return [line for line in body.split(b"\r\n\r\n") if not line.startswith(b": ping")]
 
 
@@ -84,7 +84,7 @@ def test_a_stream_of_sse_starlette_is_the_same_with_and_without_the_proxy(before
     assert len(normal(through)) == EVENTS + 1
 
 
-def test_curl_over_http2_gets_the_same(before_uvicorn, uvicorn_url):
+def test_curl_gets_the_same_over_http2(before_uvicorn, uvicorn_url):
     path = f"{STREAM}?client=h2"
 
     through = with_curl(f"https://{before_uvicorn.address}{path}", "--insecure", "--http2")
@@ -98,14 +98,14 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 CHUNKED = HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
 
 
-def test_an_event_of_an_endless_stream_passes_at_once(proxy, service):
-    """From the service's send to the client's receive; the fastest of several, for the machine may be busy."""
+def test_an_event_of_an_endless_stream_is_forwarded_at_once(proxy, service):
+    """Measured from the service's send to the client's receive; the fastest of several, as the machine may be busy."""
     sent = []
 
     def behave(peer):
         peer.send(CHUNKED)
         while True:
-            peer.exactly(1)  # the client asks for the next one
+            peer.exactly(1)  # the client requests the next event
             sent.append(time.monotonic())
             peer.send(b"7\r\ndata: 1\r\n")
 
@@ -122,13 +122,13 @@ def test_an_event_of_an_endless_stream_passes_at_once(proxy, service):
     assert proxy.find(path) is None or proxy.find(path).ending is Ending.OPEN
 
 
-def test_the_head_of_a_response_does_not_wait_for_its_body(proxy, service):
+def test_response_headers_do_not_wait_for_the_body(proxy, service):
     path = service.on("/head-only", lambda peer: (peer.send(CHUNKED), peer.rest()))
 
     assert proxy.get(path).until(b"\r\n\r\n").startswith(b"HTTP/1.1 200 OK")
 
 
-def test_times_of_chunks_are_those_of_their_arrival(proxy, service):
+def test_the_time_of_a_chunk_is_that_of_its_arrival(proxy, service):
     def behave(peer):
         peer.send(CHUNKED)
         for _ in range(3):
@@ -155,7 +155,7 @@ CODERS = {
 
 
 @pytest.mark.parametrize("coding", CODERS)
-def test_an_encoded_body_passes_and_is_stored_as_it_came(proxy, service, coding):
+def test_an_encoded_body_is_forwarded_and_stored_unchanged(proxy, service, coding):
     encode, _decode = CODERS[coding]
     data = b'id: e1\r\ndata: {"sequence": 1}\r\n\r\n'
     body = encode(data)
@@ -173,7 +173,7 @@ def test_an_encoded_body_passes_and_is_stored_as_it_came(proxy, service, coding)
         assert [frame.frame.data for frame in recording.frames(seen.number)] == [b'{"sequence": 1}']
 
 
-def test_no_encoding_is_asked_for_when_told_so_and_the_record_keeps_what_the_client_asked(start_proxy, service):
+def test_the_option_identity_requests_no_encoding_and_records_the_clients_header(start_proxy, service):
     heads = []
     path = service.on("/identity", lambda peer: (heads.append(peer.head), peer.send(CHUNKED + b"0\r\n\r\n")))
     proxy = start_proxy(service.url, "--identity")
@@ -184,7 +184,7 @@ def test_no_encoding_is_asked_for_when_told_so_and_the_record_keeps_what_the_cli
     assert ("Accept-Encoding", "gzip") in proxy.ended(path).request.headers
 
 
-def test_nothing_of_a_request_is_altered_but_the_host(proxy, service):
+def test_only_the_host_of_a_request_is_changed(proxy, service):
     heads = []
     path = service.on("/a%2Fb;c?q=%20x", lambda peer: (heads.append(peer.head), peer.send(CHUNKED + b"0\r\n\r\n")))
     headers = ["X-Odd:  two  spaces", "x-CASE: 1", "X-Twice: a", "X-Twice: b", "X-Byte: \xff"]
@@ -203,7 +203,7 @@ def test_nothing_of_a_request_is_altered_but_the_host(proxy, service):
 SIZE = 20_000_000
 
 
-def test_large_bodies_pass_both_ways_and_are_recorded_whole(proxy, service):
+def test_large_bodies_in_both_directions_are_recorded_completely(proxy, service):
     upload, download = bytes(range(256)) * (SIZE // 256), b"".join(b"%08d" % i for i in range(SIZE // 8))
     received = []
 
@@ -242,7 +242,7 @@ def test_a_chunked_upload_keeps_its_chunks(proxy, service):
         assert [data for run in runs for _, data in run.chunks()] == [b"abc", b"de"]
 
 
-def test_times_of_a_recording_strictly_increase(proxy, service):
+def test_times_in_a_recording_increase_strictly(proxy, service):
     def behave(peer):
         peer.send(CHUNKED)
         for _ in range(30):

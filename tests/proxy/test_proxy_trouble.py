@@ -1,4 +1,4 @@
-"""Whatever happens to the recording, traffic passes on; and whatever happens to the proxy, the recording holds."""
+"""Traffic continues if recording fails, and the recording survives if the proxy fails."""
 
 import os
 import signal
@@ -16,14 +16,14 @@ BLOCK = b"x" * 50_000
 
 
 def recorder_of(proxy) -> int:
-    """The process of a proxy's recorder."""
+    """Return the process id of the recorder."""
     task = Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children")
     (child,) = task.read_text().split()
     return int(child)
 
 
 def counts(peer):
-    """A behaviour: number events, one every 5 ms, until the connection ends."""
+    """Send numbered events every 5 ms until the connection ends."""
     peer.send(CHUNKED)
     for number in range(100_000):
         peer.send(b"10\r\ndata: %08d\n\n\r\n" % number)
@@ -31,7 +31,7 @@ def counts(peer):
 
 
 def blocks(count):
-    """A behaviour: send so many blocks, as fast as they are taken."""
+    """Return a behavior: send blocks as fast as possible."""
 
     def behave(peer):
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (count * len(BLOCK)))
@@ -42,7 +42,7 @@ def blocks(count):
 
 
 @pytest.mark.parametrize("victims", ["the proxy", "the proxy and its recorder"])
-def test_after_a_kill_all_but_the_last_moment_is_there(start_proxy, service, eventually, victims):
+def test_after_a_kill_all_but_the_last_moment_is_recorded(start_proxy, service, eventually, victims):
     proxy = start_proxy(service.url)
     recorder = recorder_of(proxy)
     path = service.on("/kill", counts)
@@ -58,7 +58,7 @@ def test_after_a_kill_all_but_the_last_moment_is_there(start_proxy, service, eve
         os.kill(recorder, signal.SIGKILL)
 
     seen = proxy.find(path)
-    assert seen is not None  # it opens at once
+    assert seen is not None  # the recording opens at once
     if "recorder" not in victims:
         eventually(lambda: not list(proxy.file.parent.glob("*-wal")), "the recorder to tidy up")
     body = proxy.body(path)
@@ -72,8 +72,8 @@ def test_after_a_kill_all_but_the_last_moment_is_there(start_proxy, service, eve
         assert recording.info.ended_ns is None
 
 
-def test_no_key_is_in_the_recording_its_journal_or_the_log(start_proxy, service, eventually):
-    """Wherever a key can turn up: in a head, in a cut head, in what is no HTTP, in a path, in a log line."""
+def test_keys_are_not_in_the_recording_its_journal_or_the_log(start_proxy, service, eventually):
+    """Keys in headers, in truncated headers, in invalid HTTP, in a path and in log lines."""
     proxy = start_proxy(service.url)
     key = "sk-" + "q7" * 16
     echo = b"HTTP/1.1 200 OK\r\nSet-Cookie: session=%s\r\nTransfer-Encoding: chunked\r\n\r\n" % key.encode()
@@ -97,11 +97,11 @@ def test_no_key_is_in_the_recording_its_journal_or_the_log(start_proxy, service,
     assert key not in "".join(proxy.lines)
 
 
-def test_when_the_recorder_dies_traffic_passes_on_and_it_is_said(start_proxy, service):
+def test_if_the_recorder_dies_traffic_continues_with_a_warning(start_proxy, service):
     proxy = start_proxy(service.url)
     service.on("/blocks", blocks(4))
     os.kill(recorder_of(proxy), signal.SIGKILL)
-    proxy.wait_line("The recorder died: traffic passes on unrecorded.")
+    proxy.wait_line("The recorder process died: traffic continues unrecorded.")
 
     client = proxy.get("/blocks")
     client.until(b"\r\n\r\n")
@@ -111,25 +111,25 @@ def test_when_the_recorder_dies_traffic_passes_on_and_it_is_said(start_proxy, se
     assert proxy.lines[-1] == "200,000 bytes passed unrecorded."
 
 
-def test_when_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(start_proxy, service):
-    """The recorder is stopped for a while, as it would be by a busy machine."""
+def test_if_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(start_proxy, service):
+    """The recorder is stopped for a while, as by a busy machine."""
     count = 800
     proxy = start_proxy(service.url, "--memory", "1M")
     recorder = recorder_of(proxy)
     path = service.on("/slow", blocks(count))
     os.kill(recorder, signal.SIGSTOP)
     client = proxy.get(path)
-    proxy.wait_line("Recording cannot keep up: streams are slowed down until it can again.")
+    proxy.wait_line("Recording cannot keep up: streams are slowed down until it catches up.")
     os.kill(recorder, signal.SIGCONT)
     client.until(b"\r\n\r\n")
     assert client.exactly(count * len(BLOCK)) == BLOCK * count
 
     seen = proxy.ended(path)
     assert (seen.ending, seen.response_bytes, seen.lost_bytes) == (Ending.COMPLETE, count * len(BLOCK), 0)
-    proxy.wait_line("Recording keeps up again.")
+    proxy.wait_line("Recording has caught up.")
 
 
-def test_a_stream_that_is_slowed_down_stands_still(start_proxy, service):
+def test_a_stream_pauses_while_the_recorder_is_stopped(start_proxy, service):
     proxy = start_proxy(service.url, "--memory", "1M")
     service.on("/still", blocks(2000))
     recorder = recorder_of(proxy)
@@ -145,7 +145,7 @@ def test_a_stream_that_is_slowed_down_stands_still(start_proxy, service):
     assert client.sock.recv(1) == b"x"
 
 
-def test_when_told_to_drop_streams_go_on_and_what_is_missing_is_counted(start_proxy, service):
+def test_with_the_option_drop_streams_continue_and_lost_bytes_are_counted(start_proxy, service):
     count = 800
     proxy = start_proxy(service.url, "--memory", "1M", "--on-overload", "drop")
     recorder = recorder_of(proxy)
@@ -155,7 +155,7 @@ def test_when_told_to_drop_streams_go_on_and_what_is_missing_is_counted(start_pr
         client = proxy.get(path)
         client.until(b"\r\n\r\n")
         assert client.exactly(count * len(BLOCK)) == BLOCK * count
-    proxy.wait_line("Recording cannot keep up: bytes pass unrecorded until it can again.")
+    proxy.wait_line("Recording cannot keep up: bytes pass unrecorded until it catches up.")
     os.kill(recorder, signal.SIGCONT)
 
     seen = [proxy.ended(path) for path in paths]
@@ -166,13 +166,13 @@ def test_when_told_to_drop_streams_go_on_and_what_is_missing_is_counted(start_pr
     with open_recording(proxy.file) as recording:
         parts = list(recording.body(seen[0].number, Side.RESPONSE))
     assert {part.why for part in parts if isinstance(part, BytesLost)} == {"recording could not keep up"}
-    proxy.wait_line(f"Recording keeps up again; {lost:,} bytes passed unrecorded.")
+    proxy.wait_line(f"Recording has caught up; {lost:,} bytes passed unrecorded.")
     assert proxy.stop() == 2
     assert proxy.lines[-1] == f"{lost:,} bytes passed unrecorded."
 
 
-def test_when_the_disk_is_full_traffic_passes_on_and_the_loss_is_counted(start_proxy, service):
-    """A limit on the size of files is what stands in for a full disk here."""
+def test_if_the_disk_is_full_traffic_continues_and_lost_bytes_are_counted(start_proxy, service):
+    """A limit on the size of files simulates a full disk."""
     count = 100
     proxy = start_proxy(service.url, file_limit=2_000_000)
     path = service.on("/full", blocks(count))
@@ -180,7 +180,7 @@ def test_when_the_disk_is_full_traffic_passes_on_and_the_loss_is_counted(start_p
     client.until(b"\r\n\r\n")
     assert client.exactly(count * len(BLOCK)) == BLOCK * count
 
-    assert "traffic passes on unrecorded" in proxy.wait_line("The recording cannot be written (")
+    assert "traffic continues unrecorded" in proxy.wait_line("The recording cannot be written (")
     assert proxy.stop() == 2
     assert proxy.lines[-1].endswith(" bytes passed unrecorded.")
     assert len([line for line in proxy.lines if "cannot be written" in line]) == 1
@@ -191,7 +191,7 @@ def test_when_the_disk_is_full_traffic_passes_on_and_the_loss_is_counted(start_p
 
 
 @pytest.mark.parametrize("what", ["deleted", "replaced"])
-def test_a_recording_that_is_not_there_any_more_is_noticed(start_proxy, service, what):
+def test_a_missing_recording_is_reported(start_proxy, service, what):
     proxy = start_proxy(service.url)
     path = service.on("/gone", blocks(1))
     proxy.file.unlink()
@@ -201,5 +201,7 @@ def test_a_recording_that_is_not_there_any_more_is_noticed(start_proxy, service,
 
     proxy.wait_line("The recording was deleted, moved or replaced")
     assert proxy.stop() == 2
-    assert proxy.lines[-1].startswith(f"{proxy.file} was deleted or replaced meanwhile: 1 exchange, ")
+    assert proxy.lines[-1].startswith(
+        f"{proxy.file} was deleted or replaced during the recording: it does not contain 1 exchange, "
+    )
     assert what == "deleted" or proxy.file.read_text() == "something else"

@@ -1,4 +1,4 @@
-"""What is recorded of a service, and what is recorded of its replay, is the same but for times."""
+"""The recording of a service and the recording of its replay differ in times only."""
 
 import gzip
 import json
@@ -59,11 +59,11 @@ STREAMS = {
     ),
     11: (b"", "close", Ending.SERVICE_CLOSED),
 }
-"""What the recorded service sends, what it does then, and how that is recorded."""
+"""What the recorded service sends, how it then ends, and the recorded ending."""
 
 
 class Script:
-    """A service, and a client that knows when the service waits for it to have seen everything."""
+    """A service, and a client that signals the service once it has read everything."""
 
     def __init__(self, service) -> None:
         self.seen = threading.Event()
@@ -80,7 +80,7 @@ class Script:
         def behave(peer) -> None:
             peer.send(data)
             if then == "reset":
-                self.seen.wait(45)  # a reset overtakes what the proxy has not read yet
+                self.seen.wait(45)  # a reset overtakes bytes that the proxy has not read yet
             if then in {"close", "reset"}:
                 getattr(peer, then)()
 
@@ -93,7 +93,7 @@ class Script:
         peer.send(sized(BUSY, json_of, status=b"409 Conflict") if busy else sized(b'{"ok": true}', json_of))
 
     def play(self, proxy, key: str) -> None:
-        """Ask for everything through the proxy."""
+        """Send all requests through the proxy."""
         for number, (data, then, _) in STREAMS.items():
             self.seen.clear()
             peer = proxy.get(stream(number), f"Authorization: {key}")
@@ -119,7 +119,7 @@ class Script:
 
 
 def exported(start, path: Path) -> list[dict]:
-    """What `wiretape export --format events` says, without times."""
+    """Return the output of `wiretape export --format events` without times."""
     command = [sys.executable, "-m", "wiretape", "export", str(path), "--format", "events"]
     process = start(command, stdout=subprocess.PIPE)
     lines, _ = process.communicate(timeout=30)
@@ -146,10 +146,10 @@ def replay(start):
         assert process.returncode == 0, said
 
 
-def test_a_recording_of_the_replay_is_the_recording_of_the_service_but_for_times(
+def test_a_recording_of_the_replay_equals_that_of_the_service_except_for_times(
     service, start_module_proxy, start, replay
 ):
-    """The replay listens where the service did, and the client sends the key that was recorded: nothing else differs.
+    """The replay listens at the address of the service, and the client sends the recorded key.
 
     Each ending, framing and kind of answer comes up once; both recordings are made by the real proxy.
     """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.errors import InputError
+from wiretape.errors import InputError, missing_mitmproxy_error
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.observations import header
 from wiretape.recording import check_output, delete_recording, open_recording
@@ -38,7 +38,7 @@ def demo(ctx: click.Context, output: Path) -> None:
     timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:
-        raise InputError("The demo records, which needs mitmproxy: in wiretape's checkout, run pip install '.[proxy]'")
+        raise missing_mitmproxy_error("The demo")
     _remove_earlier_demo(output)
     try:
         stopped_by = asyncio.run(_run_until_signal(output))

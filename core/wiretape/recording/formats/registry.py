@@ -95,7 +95,7 @@ FORMATS = (
         "flows",
         "a mitmproxy flow file",
         "flows saved by mitmproxy (`mitmdump -w`)",
-        reads="wiretape_proxy.flows:READER",
+        reads="wiretape_proxy.flow_files:READER",
     ),
     Format(
         "sse",

@@ -1,4 +1,4 @@
-"""What is seen on a terminal: the open streams, findings above them, and nothing left behind."""
+"""The live view on a terminal: open streams, findings above them, and a clean screen at the end."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ import time
 
 import pytest
 
-from wiretape_proxy.stderr import is_for_people
+from wiretape_proxy.cli import supports_live_view
 
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -27,7 +27,7 @@ def event(number: int) -> bytes:
 
 
 class Terminal:
-    """`wiretape proxy` on a terminal of its own."""
+    """`wiretape proxy` on a pseudo-terminal."""
 
     def __init__(self, start, folder, url, *arguments, columns=100, env=None):
         self.master, slave = pty.openpty()
@@ -47,11 +47,11 @@ class Terminal:
 
     @property
     def text(self):
-        """All that was written, without what moves the cursor or colours."""
+        """All output without escape sequences."""
         return CONTROL.sub("", self.raw)
 
     def until(self, part, since=0):
-        """Read until there is this text; a pattern."""
+        """Read until the output matches a pattern."""
         end = time.monotonic() + PATIENCE_S
         while not (found := re.search(part, CONTROL.sub("", self.raw[since:]))):
             assert time.monotonic() < end, self.raw
@@ -62,7 +62,7 @@ class Terminal:
         if select.select([self.master], [], [], max(0.0, end - time.monotonic()))[0]:
             try:
                 self.raw += os.read(self.master, 65536).decode()
-            except OSError:  # nobody has the other side any more
+            except OSError:  # the other side is closed
                 return False
         return True
 
@@ -96,7 +96,7 @@ def terminal(start, tmp_path):
 
 
 def streams(service, session, count=2):
-    """A stream that sends so many events and stays open."""
+    """Serve a stream that sends events and stays open."""
     path = f"/v1/sessions/{session}/events/stream"
 
     def behave(peer):
@@ -107,7 +107,7 @@ def streams(service, session, count=2):
 
 
 def screen(raw):
-    """What a terminal shows after these bytes: just enough of one to tell."""
+    """Return the lines that a terminal shows after these bytes, in a minimal emulation."""
     lines, row, column = [""], 0, 0
     for token in re.findall(r"\x1b\[[0-9;?]*[A-Za-z]|\r|\n|[^\x1b\r\n]+", raw):
         if token == "\n":
@@ -127,13 +127,13 @@ def screen(raw):
     return [line for line in lines if line]
 
 
-def test_open_streams_are_shown_findings_scroll_above_and_nothing_is_left_behind(terminal, service):
+def test_open_streams_are_shown_findings_scroll_above_and_the_screen_is_clean_at_the_end(terminal, service):
     shown = terminal(service.url, columns=200)
     paths = [streams(service, f"ses_{number}", count=number) for number in (1, 2)]
     socks = [shown.get(path) for path in paths]
 
     shown.until(r"2 open streams, 2 requests, 3 events, \d+ findings")
-    shown.until(r"exchange  silent  sequence  events  events/s  session")
+    shown.until(r"exchange +idle +sequence  events  events/s  session")
     shown.until(r" [\d.]+ s +2 +2 +[\d.]+  ses_2")
     assert shown.stop() == 0
 
@@ -149,7 +149,7 @@ def test_open_streams_are_shown_findings_scroll_above_and_nothing_is_left_behind
     assert left[-1].startswith("Recorded 2 exchanges, 2 streams, 3 events, ")
 
 
-def test_hostile_text_cannot_reach_the_terminal(terminal, service):
+def test_control_characters_of_recorded_text_do_not_reach_the_terminal(terminal, service):
     path = streams(service, "a\x1b]0;owned\x07\x1b[2J\u202eb")
     shown = terminal(service.url)
     with shown.get(path):
@@ -162,19 +162,19 @@ def test_hostile_text_cannot_reach_the_terminal(terminal, service):
     assert "\u202e" not in shown.raw
 
 
-def test_a_narrow_terminal_and_a_resize_leave_no_line_too_long(terminal, service):
+def test_lines_fit_a_narrow_and_a_resized_terminal(terminal, service):
     shown = terminal(service.url, columns=100)
     path = streams(service, "s" * 150)
     with shown.get(path):
         shown.until(r"events/s")
         shown.columns(40)
         since = len(shown.raw)
-        row = shown.until(r"exchange  silent  sequence  session\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
+        row = shown.until(r"exchange +idle +sequence  session\s+(\S[^\r\n]*sss)\s*1 open stream", since)[1]
     assert len(row) == 40 - len("       ")
     shown.stop()
 
 
-def test_lines_too_long_for_the_terminal_break_between_words_and_leave_paths_whole(terminal, service):
+def test_long_lines_wrap_between_words_and_paths_stay_whole(terminal, service):
     path = service.on(f"/v1/sessions/{'s' * 60}/events/stream", lambda peer: (peer.send(CHUNKED), peer.close()))
     shown = terminal(service.url, columns=50)
     with shown.get(path) as sock:
@@ -193,7 +193,7 @@ def test_lines_too_long_for_the_terminal_break_between_words_and_leave_paths_who
     ("environment", "shown"),
     [({"TERM": "xterm"}, True), ({"TERM": "xterm", "NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False), ({}, False)],
 )
-def test_only_who_can_and_wants_to_see_it_gets_a_view(monkeypatch, environment, shown):
+def test_the_live_view_needs_a_terminal_that_supports_it(monkeypatch, environment, shown):
     for name in ("TERM", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -201,14 +201,14 @@ def test_only_who_can_and_wants_to_see_it_gets_a_view(monkeypatch, environment, 
     master, slave = pty.openpty()
     reader, writer = os.pipe()
     try:
-        assert is_for_people(slave) is shown
-        assert not is_for_people(writer)
+        assert supports_live_view(slave) is shown
+        assert not supports_live_view(writer)
     finally:
         for descriptor in (master, slave, reader, writer):
             os.close(descriptor)
 
 
-def test_who_wants_plain_lines_gets_them_on_a_terminal_too(terminal, service):
+def test_the_option_plain_prints_lines_on_a_terminal(terminal, service):
     shown = terminal(service.url, "--plain")
     with shown.get(streams(service, "plain")):
         shown.until(r"error EVT004 \(exchange 1, event 1\)")
@@ -218,8 +218,8 @@ def test_who_wants_plain_lines_gets_them_on_a_terminal_too(terminal, service):
     assert "open stream" not in shown.raw
 
 
-def test_a_terminal_that_was_stopped_does_not_stop_the_traffic(terminal, service):
-    """Nobody reads what is on it: much more is written than it holds."""
+def test_a_stopped_terminal_does_not_stop_the_traffic(terminal, service):
+    """Nothing reads the terminal, and more is written than its buffer holds."""
     shown = terminal(service.url)
     path = service.on("/v1/sessions/n/events/stream", lambda peer: (peer.send(CHUNKED), peer.close()))
     for _ in range(200):

@@ -1,9 +1,9 @@
-"""For `mitmdump -s` and `mitmweb -s`: `wiretape proxy --addon-path` prints where this file is."""
+"""The script for `mitmdump -s` and `mitmweb -s`; `wiretape proxy --addon-path` prints its path."""
 
 import sys
 from pathlib import Path
 
-# mitmproxy puts a script's folder in front of the search path and leaves it there: our modules would hide others.
+# mitmproxy leaves the folder of a script at the front of the search path, where our modules would shadow others.
 _here = str(Path(__file__).parent)
 sys.path[:] = [entry for entry in sys.path if entry != _here]
 

@@ -1,4 +1,4 @@
-"""The addon under mitmproxy's own programs, which fail silently where they can."""
+"""The addon in mitmdump and mitmweb, including option errors that mitmproxy itself ignores."""
 
 import json
 import re
@@ -16,14 +16,14 @@ import pytest
 
 from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, build_recording, open_recording
-from wiretape_proxy.flows import READER
-from wiretape_proxy.settings import OPTIONS, read
+from wiretape_proxy.addon_options import OPTIONS, parse_options
+from wiretape_proxy.flow_files import READER
 
-# It makes its filters when it is first imported, in a way of which a library that it uses warns.
+# mitmproxy's first import triggers a warning of one of its libraries.
 with warnings.catch_warnings(action="ignore"):
     import mitmproxy.io  # noqa: F401
 
-SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
+SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "mitmproxy_script.py"
 BIN = Path(sys.executable).parent
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 STREAM = "/v1/sessions/s1/events/stream"
@@ -44,22 +44,22 @@ class Program:
         command = [BIN / name, "-s", SCRIPT, "--mode", f"reverse:{url}", "--listen-host", "127.0.0.1"]
         command += ["--listen-port", str(self.port), "--set", f"confdir={tmp_path / 'conf'}", *options]
         with self.output.open("w") as output:
-            # What it says is to be in the file at once, not when a buffer is full.
+            # The output must be in the file at once.
             unbuffered = {"PYTHONUNBUFFERED": "1"}
             self.process = start([str(part) for part in command], cwd=tmp_path, stdout=output, env=unbuffered)
 
     def connect(self):
-        """A connection, as soon as there can be one."""
+        """Connect as soon as it listens."""
         for _ in range(2500):
             try:
                 return socket.create_connection(("127.0.0.1", self.port))
             except ConnectionRefusedError:
-                assert self.process.poll() is None, self.said
+                assert self.process.poll() is None, self.text
                 time.sleep(0.02)
-        raise TimeoutError(self.said)
+        raise TimeoutError(self.text)
 
     @property
-    def said(self):
+    def text(self):
         return self.output.read_text()
 
     def stop(self):
@@ -94,7 +94,7 @@ def test_mitmdump_records_and_closes_the_recording_with_a_stream_open(program, s
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
     with mitmdump.connect() as client:
         client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        # Stock mitmdump would keep all of it to itself until the end of the stream.
+        # By default, mitmdump buffers the whole stream.
         read_until(client, b"data: 1\r\n")
 
         assert mitmdump.stop() == 0
@@ -105,14 +105,14 @@ def test_mitmdump_records_and_closes_the_recording_with_a_stream_open(program, s
         assert [run.data for run in recording.body(1, Side.RESPONSE)] == [b"data: 1"]
         assert recording.info.upstream == service.url
         assert recording.info.ended_ns is not None
-    assert "Traceback" not in mitmdump.said
-    assert re.search(r"Recorded 1 exchange, 1 stream, \d events?, \d findings? to run.db", mitmdump.said)
+    assert "Traceback" not in mitmdump.text
+    assert re.search(r"Recorded 1 exchange, 1 stream, \d events?, \d findings? to run.db", mitmdump.text)
 
 
-def test_mitmdump_keeps_what_other_scripts_answer(program, service, tmp_path):
-    answer = "from mitmproxy import http\ndef request(flow):\n    flow.response = http.Response.make(418, b'tea')\n"
-    (tmp_path / "answer.py").write_text(answer)
-    options = ["-s", str(tmp_path / "answer.py"), "--set", "wiretape_output=run.db"]
+def test_mitmdump_records_responses_of_other_scripts(program, service, tmp_path):
+    script = "from mitmproxy import http\ndef request(flow):\n    flow.response = http.Response.make(418, b'tea')\n"
+    (tmp_path / "teapot.py").write_text(script)
+    options = ["-s", str(tmp_path / "teapot.py"), "--set", "wiretape_output=run.db"]
     mitmdump = program("mitmdump", service.url, *options)
     with mitmdump.connect() as client:
         client.sendall(b"GET /tea HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -125,8 +125,8 @@ def test_mitmdump_keeps_what_other_scripts_answer(program, service, tmp_path):
         assert [run.data for run in recording.body(1, Side.RESPONSE)] == [b"tea"]
 
 
-def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service, tmp_path):
-    """Streams pass, so that mitmproxy keeps nothing of them by itself."""
+def test_a_flow_file_of_mitmweb_contains_the_streams(program, service, tmp_path):
+    """mitmproxy itself keeps nothing of streamed bodies."""
     service.on(STREAM, lambda peer: peer.send(CHUNKED + b"9\r\ndata: 1\n\n\r\n9\r\ndata: 2\n\n\r\n0\r\n\r\n"))
     options = ("--set", "wiretape_output=run.db", "--no-web-open-browser", "--web-port", "0")
     mitmweb = program("mitmweb", service.url, *options, "-w", str(tmp_path / "run.flows"))
@@ -146,49 +146,49 @@ def test_a_flow_file_of_mitmweb_holds_the_streams_that_it_shows(program, service
 @pytest.mark.parametrize(
     ("option", "part"),
     [
-        ("wiretape_memory=much", "wiretape_memory: 'much' is no size such as 64M or 1G."),
-        ("wiretape_ouptut=run.db", "There is no option wiretape_ouptut; those of wiretape are wiretape_output, "),
+        ("wiretape_memory=much", "wiretape_memory: expected a size such as 64M or 1G, got 'much'."),
+        ("wiretape_ouptut=run.db", "Unknown option wiretape_ouptut: choose one of wiretape_output, "),
         ("wiretape_config=none.toml", "There is no file none.toml."),
         ("wiretape_output=none/run.db", "none/run.db cannot be written: there is no folder none."),
     ],
 )
-def test_mitmdump_says_in_one_sentence_which_option_makes_no_sense_and_ends(program, service, option, part, tmp_path):
-    """Of a mistyped option, mitmproxy itself says nothing."""
+def test_mitmdump_reports_an_invalid_option_and_exits(program, service, option, part, tmp_path):
+    """mitmproxy itself ignores a mistyped option."""
     mitmdump = program("mitmdump", service.url, "--set", option)
 
     assert mitmdump.process.wait(45) == 1
-    assert part in mitmdump.said
-    assert "Traceback" not in mitmdump.said
+    assert part in mitmdump.text
+    assert "Traceback" not in mitmdump.text
     assert not list(tmp_path.glob("*.db"))
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "said"),
+    ("option", "value", "message"),
     [
-        ("append", "maybe", "wiretape_append: 'maybe' is neither true nor false."),
-        ("idle_timeout", "soon", "wiretape_idle_timeout: 'soon' is no number of seconds."),
-        ("on_overload", "crash", "wiretape_on_overload: 'crash' is neither slow nor drop."),
-        ("upstream", "service", "wiretape_upstream: 'service' names no service"),
+        ("append", "maybe", "wiretape_append: expected true or false, got 'maybe'."),
+        ("idle_timeout", "soon", "wiretape_idle_timeout: expected a number of seconds, got 'soon'."),
+        ("on_overload", "crash", "wiretape_on_overload: expected slow or drop, got 'crash'."),
+        ("upstream", "service", "wiretape_upstream: invalid upstream 'service': expected an http or https URL"),
     ],
 )
-def test_each_option_says_in_one_sentence_what_makes_no_sense(option, value, said):
+def test_an_invalid_option_is_reported_with_its_name(option, value, message):
     given = {option.name: option.default for option in OPTIONS}
-    assert read(given)
-    with pytest.raises(ValueError, match=f"^{re.escape(said)}"):
-        read(given | {option: value})
+    assert parse_options(given)
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+        parse_options(given | {option: value})
 
 
-def test_mitmdump_speaks_of_its_own_options(program, service, tmp_path):
+def test_errors_in_mitmdump_name_its_own_options(program, service, tmp_path):
     Writer.create(tmp_path / "run.db", upstream="http://service.test").close(1)
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
 
     assert mitmdump.process.wait(45) == 1
     sentence = "run.db exists: give wiretape_output another name, or append to it with wiretape_append."
-    assert sentence in mitmdump.said
+    assert sentence in mitmdump.text
 
 
-def test_options_may_be_given_twice_alone_or_in_mitmproxys_own_file(program, service, eventually, tmp_path):
-    """mitmproxy would drop the addon, and say nothing."""
+def test_options_can_be_repeated_without_value_or_in_mitmproxys_configuration(program, service, eventually, tmp_path):
+    """mitmproxy itself silently disables the addon."""
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "config.yaml").write_text("wiretape_idle_timeout: 5\nwiretape_identity: true\n")
     options = ["--set", "wiretape_output=none/run.db", "--set", "wiretape_output=run.db", "--set", "wiretape_append"]
@@ -210,28 +210,29 @@ def test_mitmweb_records_and_shows_a_stream_and_its_findings_while_it_is_open(pr
         *("--web-port", str(web), "--set", "web_password=open"),
     )
 
-    def ask(path):
+    def get(path):
         try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{web}{path}?token=open", timeout=45) as answer:
-                return answer.read()
-        except urllib.error.HTTPError as error:  # what mitmweb says of a body that is not there
+            with urllib.request.urlopen(f"http://127.0.0.1:{web}{path}?token=open", timeout=45) as response:
+                return response.read()
+        except urllib.error.HTTPError as error:  # of a body that does not exist
             error.close()
             return b""
 
-    # An error that is logged while mitmweb starts ends it, be it only that a page was asked for too early.
-    eventually(lambda: "Recording to run.db." in mitmweb.said, "the recording to begin")
+    # An error logged while mitmweb starts ends it, even one caused by a request that is too early.
+    eventually(lambda: "Recording to run.db." in mitmweb.text, "the recording to begin")
     with mitmweb.connect() as client:
         client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         read_until(client, event * 2 + b"\r\n")
-        (flow,) = json.loads(ask("/flows"))
-        eventually(lambda: ask(f"/flows/{flow['id']}/response/content.data") == event * 2, "the body in mitmweb")
+        (flow,) = json.loads(get("/flows"))
+        eventually(lambda: get(f"/flows/{flow['id']}/response/content.data") == event * 2, "the body in mitmweb")
 
         def comment():
-            (flow,) = json.loads(ask("/flows"))
+            (flow,) = json.loads(get("/flows"))
             return flow["comment"] and (flow["comment"], flow["marked"])
 
-        said, marker = eventually(comment, "the findings in mitmweb")
-        assert "EVT001 ×2" in said.split(", ")  # noqa: RUF001
+        assert b"2 events" in get(f"/flows/{flow['id']}/response/content/auto.json")
+        text, marker = eventually(comment, "the findings in mitmweb")
+        assert "EVT001 ×2" in text.split(", ")  # noqa: RUF001
         assert marker == "🔴"
 
         assert mitmweb.stop() == 0
@@ -241,7 +242,7 @@ def test_mitmweb_records_and_shows_a_stream_and_its_findings_while_it_is_open(pr
 
 
 def test_the_folder_of_the_script_does_not_stay_on_the_search_path():
-    """mitmproxy leaves it there, in front, where our `wire` or `cli` would hide those of others."""
+    """mitmproxy leaves it there, where our modules would shadow others."""
     check = (
         "import sys; from mitmproxy.addons.script import load_script; "
         f"assert load_script({str(SCRIPT)!r}); assert {str(SCRIPT.parent)!r} not in sys.path"

@@ -1,15 +1,15 @@
-"""What is imported of mitmproxy, in a process of its own."""
+"""Which modules of mitmproxy the proxy imports."""
 
 import subprocess
 import sys
 
 
-def test_only_the_addons_that_forwarding_needs_are_imported_and_the_others_can_be_afterwards(start):
+def test_only_needed_addons_are_imported_and_all_of_them_can_be_imported_later(start):
     code = """if True:
         import sys
-        from wiretape_proxy.needed import only_needed_addons
+        from wiretape_proxy.cli import only_needed_addons
         with only_needed_addons():
-            import wiretape_proxy.run
+            import wiretape_proxy.proxy_runner
         assert "mitmproxy.addons.proxyserver" in sys.modules
         assert not {"flask", "ldap3", "mitmproxy.addons.onboarding", "mitmproxy.addons"} & set(sys.modules)
         from mitmproxy.addons import default_addons

@@ -1,4 +1,4 @@
-"""Findings on the flows of mitmproxy's own programs: its console, on a terminal, and what it saves."""
+"""Findings as markers and comments on flows in the mitmproxy console and in saved flows."""
 
 import fcntl
 import os
@@ -16,16 +16,16 @@ import pytest
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 
-SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "script.py"
+SCRIPT = Path(__file__).parents[2] / "proxy" / "wiretape_proxy" / "mitmproxy_script.py"
 BIN = Path(sys.executable).parent
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 STREAM = "/v1/sessions/s1/events/stream"
 EVENT = b"id: e1\nevent: message.delta\ndata: 1\n\n"
-SPY = """
+LOGGER = """
 from mitmproxy import ctx
 
-def say(flow, hook):
-    with open("spied.txt", "a") as file:
+def log(flow, hook):
+    with open("logged.txt", "a") as file:
         file.write(f"{hook}|{flow.request.path}|{flow.marked}|{flow.comment}\\n")
 
 def running():
@@ -35,32 +35,32 @@ def running():
 
 def update(flows):
     for flow in flows:
-        say(flow, "update")
+        log(flow, "update")
 
 def requestheaders(flow):
-    if BRINGS_ITS_OWN:
+    if HAS_OWN_COMMENT:
         flow.comment, flow.marked = "mine", ":default:"
 
 def request(flow):
-    say(flow, "request")
+    log(flow, "request")
 
 def response(flow):
-    say(flow, "response")
+    log(flow, "response")
 
 def error(flow):
-    say(flow, "error")
+    log(flow, "error")
 """
 
 
 class Program:
-    """One of mitmproxy's programs on a terminal of its own, which nobody looks at."""
+    """One of mitmproxy's programs on a pseudo-terminal."""
 
-    def __init__(self, start, folder, name, *options, brings_its_own=False):
+    def __init__(self, start, folder, name, *options, has_own_comment=False):
         self.folder = folder
-        (folder / "spy.py").write_text(SPY.replace("BRINGS_ITS_OWN", str(brings_its_own)))
+        (folder / "logger.py").write_text(LOGGER.replace("HAS_OWN_COMMENT", str(has_own_comment)))
         main, side = pty.openpty()
         fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        command = [BIN / name, "-s", SCRIPT, "-s", "spy.py", "--set", f"confdir={folder / 'conf'}", *options]
+        command = [BIN / name, "-s", SCRIPT, "-s", "logger.py", "--set", f"confdir={folder / 'conf'}", *options]
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), side)
         self.process = start([str(part) for part in command], cwd=folder, env={"TERM": "xterm"}, **streams)
         os.close(side)
@@ -68,9 +68,9 @@ class Program:
         self._drain.start()
 
     @property
-    def spied(self):
-        """What the other script saw: hook, path, marker and comment of a flow, a line each."""
-        path = self.folder / "spied.txt"
+    def logged(self):
+        """Hook, path, marker and comment of flows that the other script logged."""
+        path = self.folder / "logged.txt"
         return [line.split("|") for line in path.read_text().splitlines()] if path.exists() else []
 
     def port(self):
@@ -88,11 +88,11 @@ class Program:
 
 
 def _drain(terminal):
-    """Read what is written to a terminal, or whoever writes would wait for ever."""
+    """Read a terminal, so that its writer never blocks."""
     while True:
         try:
             os.read(terminal, 65536)
-        except OSError:  # nobody has the other side any more
+        except OSError:  # the other side is closed
             os.close(terminal)
             return
 
@@ -118,7 +118,7 @@ def proxying(program, url, name, **options):
 
 
 def ask(port):
-    """Open the stream and read the two events; returns the connection."""
+    """Request the stream and read two events; return the connection."""
     client = socket.create_connection(("127.0.0.1", port), timeout=45)
     client.sendall(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
     data = b""
@@ -129,40 +129,40 @@ def ask(port):
 
 @pytest.fixture
 def stream(service):
-    """A stream that breaks a rule twice and stays open."""
+    """Serve a stream that breaks a rule twice and stays open."""
     sent = CHUNKED + b"%x\r\n%s\r\n" % (len(EVENT) * 2, EVENT * 2)
     service.on(STREAM, lambda peer: (peer.send(sent), peer.rest()))
     return service.url
 
 
-def test_the_console_marks_and_comments_a_flow_and_what_it_saves_keeps_both(program, stream, eventually, tmp_path):
+def test_the_console_marks_and_comments_a_flow_and_saves_both(program, stream, eventually, tmp_path):
     console = proxying(program, stream, "mitmproxy")
     with ask(eventually(console.port, "the console to listen")):
-        marked = eventually(lambda: [line for line in console.spied if line[3]], "a comment")[0]
+        marked = eventually(lambda: [line for line in console.logged if line[3]], "a comment")[0]
         assert marked[:3] == ["update", STREAM, ":red_circle:"]
         assert "EVT001 ×2" in marked[3].split(", ")  # noqa: RUF001
         assert console.stop() == 0
     with open_recording(tmp_path / "run.db") as recording:
         assert [exchange.ending for exchange in recording.exchanges()] == [Ending.PROXY_STOPPED]
 
-    (tmp_path / "spied.txt").unlink()
+    (tmp_path / "logged.txt").unlink()
     again = program("mitmdump", "-n", "-r", "flows", "--set", "wiretape_output=again.db")
     assert again.ended() == 0
-    assert {tuple(line[2:]) for line in again.spied} == {(":red_circle:", marked[3])}
+    assert {tuple(line[2:]) for line in again.logged} == {(":red_circle:", marked[3])}
 
 
-def test_the_console_leaves_markers_and_comments_of_others_alone(program, stream, eventually):
-    console = proxying(program, stream, "mitmproxy", brings_its_own=True)
+def test_markers_and_comments_of_the_user_are_kept(program, stream, eventually):
+    console = proxying(program, stream, "mitmproxy", has_own_comment=True)
     with ask(eventually(console.port, "the console to listen")):
-        eventually(lambda: [line for line in console.spied if line[0] == "update"], "an update")
+        eventually(lambda: [line for line in console.logged if line[0] == "update"], "an update")
         assert console.stop() == 0
-    assert {tuple(line[2:]) for line in console.spied} == {(":default:", "mine")}
+    assert {tuple(line[2:]) for line in console.logged} == {(":default:", "mine")}
 
 
-def test_mitmdump_which_shows_no_flows_records_and_touches_none(program, stream, eventually, tmp_path):
-    mitmdump = proxying(program, stream, "mitmdump", brings_its_own=True)
+def test_mitmdump_records_without_changing_flows(program, stream, eventually, tmp_path):
+    mitmdump = proxying(program, stream, "mitmdump", has_own_comment=True)
     with ask(eventually(mitmdump.port, "mitmdump to listen")):
         assert mitmdump.stop() == 0
-    assert {tuple(line[2:]) for line in mitmdump.spied} == {(":default:", "mine")}
+    assert {tuple(line[2:]) for line in mitmdump.logged} == {(":default:", "mine")}
     with open_recording(tmp_path / "run.db") as recording:
         assert [found.code for found in recording.findings()].count("EVT001") == 2

@@ -1,0 +1,178 @@
+"""Options of the addon, parsed from text: `mitmdump --set` fails silently for any other type."""
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+_SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+NEVER = "never"
+NO_CONFIG = "none"
+SEVERITIES = ("error", "warning", "note")
+"""Severities of findings, worst first."""
+_BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
+_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Upstream:
+    """The address that is proxied."""
+
+    scheme: str
+    host: str
+    port: int
+    base: str = ""
+    """The path before all paths of the service, such as `/agents`; may be empty."""
+
+    @property
+    def authority(self) -> str:
+        """Host and port; an IPv6 host in brackets."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The URL."""
+        return f"{self.origin}{self.base}"
+
+    @property
+    def origin(self) -> str:
+        """The URL without the base path."""
+        return f"{self.scheme}://{self.authority}"
+
+    def contains(self, path: str) -> bool:
+        """Whether a path (or target) is below the base path."""
+        return path == self.base or path.startswith((f"{self.base}/", f"{self.base}?"))
+
+
+def parse_upstream(text: str) -> Upstream:
+    """Parse the URL of a service.  Raises ValueError."""
+    expected = "expected an http or https URL, for example http://127.0.0.1:9000"
+    try:
+        parts = urlsplit(text)
+        scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port
+    except ValueError as error:
+        raise ValueError(f"invalid upstream {text!r} ({error}): {expected}") from None
+    if scheme not in _PORTS or not host or port == 0:
+        raise ValueError(f"invalid upstream {text!r}: {expected}")
+    if parts.username is not None or parts.query or parts.fragment:
+        raise ValueError(f"invalid upstream {scheme}://{host}: remove the user, the query and the fragment")
+    base = parts.path.rstrip("/")
+    if not _BASE.fullmatch(base):
+        raise ValueError(f"invalid upstream path {base!r}: percent-encode special characters")
+    return Upstream(scheme, host, port or _PORTS[scheme], base)
+
+
+def parse_flag(text: str) -> bool:
+    """Parse true or false.  Raises ValueError."""
+    lower = text.strip().lower()
+    if lower in {"true", "yes", "on", "1"}:
+        return True
+    if lower in {"false", "no", "off", "0", ""}:
+        return False
+    raise ValueError(f"expected true or false, got {text!r}")
+
+
+def parse_seconds(text: str) -> float | None:
+    """Parse a number of seconds; return None for no limit.  Raises ValueError."""
+    if text.strip().lower() in {"", "none", "0"}:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"expected a number of seconds, got {text!r}")
+    return value
+
+
+def parse_size(text: str) -> int:
+    """Parse a number of bytes such as 256M.  Raises ValueError."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or int(match[1]) == 0:
+        raise ValueError(f"expected a size such as 64M or 1G, got {text!r}")
+    return int(match[1]) * _UNITS[match[2].lower()]
+
+
+def parse_overload(text: str) -> str:
+    """Parse what to do if recording cannot keep up.  Raises ValueError."""
+    if text not in {"slow", "drop"}:
+        raise ValueError(f"expected slow or drop, got {text!r}")
+    return text
+
+
+def reaches(severities: Mapping[str, int], threshold: str) -> bool:
+    """Whether there is a finding of severity `threshold` or worse, given the number of findings by severity."""
+    return any(severities.get(severity) for severity in SEVERITIES[: SEVERITIES.index(threshold) + 1])
+
+
+def dated_name() -> str:
+    """Return a name for a new recording."""
+    return datetime.now().astimezone().strftime("wiretape-%Y%m%d-%H%M%S.db")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The values of the options."""
+
+    output: str = ""
+    """The recording; empty for a new file in the current directory, named by date and time."""
+    append: bool = False
+    upstream: Upstream | None = None
+    """Record only traffic to this address; None: all traffic."""
+    config: str = ""
+    """Configuration of the rules: a file, `none`, or empty for the nearest one."""
+    identity: bool = False
+    """Ask the service not to compress responses."""
+    idle_timeout: float | None = None
+    """Seconds without data after which an open exchange is closed; None: never."""
+    on_overload: str = "slow"
+    memory: int = 256 << 20
+    """Bytes that may wait to be recorded; beyond, recording is overloaded."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A mitmproxy option, its value as text."""
+
+    name: str
+    default: str
+    help: str
+    parse: Callable[[str], Any] = field(repr=False)
+
+
+PREFIX = "wiretape_"
+OPTIONS = (
+    Option("output", "", "Recording; by default a new file named by date and time.", str),
+    Option("append", "false", "Append to an existing recording (true or false).", parse_flag),
+    Option(
+        "upstream",
+        "",
+        "Record only traffic to this URL; by default all traffic.",
+        lambda text: parse_upstream(text) if text else None,
+    ),
+    Option(
+        "config",
+        "",
+        "Configuration of the rules, or none; by default the nearest wiretape.toml or pyproject.toml.",
+        str,
+    ),
+    Option("identity", "false", "Ask the service not to compress responses (true or false).", parse_flag),
+    Option("idle_timeout", "", "Close an exchange after this many seconds without data.", parse_seconds),
+    Option("on_overload", "slow", "If recording cannot keep up: slow streams down, or drop bytes.", parse_overload),
+    Option("memory", "256M", "Bytes that may wait to be recorded.", parse_size),
+)
+
+
+def parse_options(texts: Mapping[str, str]) -> Settings:
+    """Parse the texts of all options.  Raises ValueError with the name of the option."""
+    values = {}
+    for option in OPTIONS:
+        try:
+            values[option.name] = option.parse(texts[option.name])
+        except ValueError as error:
+            raise ValueError(f"{PREFIX}{option.name}: {error}.") from None
+    return Settings(**values)

@@ -1,0 +1,178 @@
+"""Check traffic while it is recorded, and keep counts for each exchange."""
+
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from wiretape.contract import is_event_stream, operation_of
+from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.labels import ending_label
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    Observation,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+)
+from wiretape.rules import Checker, Finding, Settings
+from wiretape_proxy.recorder_messages import ExchangeSummary, FindingCount, LiveFinding, OpenStream, RecorderStatus
+
+SHOWN_PER_RULE = 3
+"""How many findings of a rule are reported for each exchange while it is open; all are stored."""
+_LISTED_STREAMS = 50
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """Counts of an exchange that is open."""
+
+    request: RequestStarted
+    response: ResponseStarted | None = None
+    is_stream: bool = False
+    size: int = 0
+    events: int = 0
+    last_ns: int = 0
+    """When the last byte of the response arrived."""
+    findings: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def session(self) -> str | None:
+        match = operation_of(self.request.method, self.request.target)
+        return match.session_id if match is not None else None
+
+    def summary(self, ended: ExchangeEnded) -> ExchangeSummary:
+        return ExchangeSummary(
+            exchange=ended.exchange,
+            method=self.request.method,
+            path=self.request.target.partition("?")[0],
+            status=self.response.status if self.response is not None else None,
+            is_complete=ended.ending is Ending.COMPLETE,
+            ending=ending_label(ended.ending, stream=self.is_stream),
+            detail=ended.detail,
+            seconds=(ended.time_ns - self.request.time_ns) / 1e9,
+            size=self.size,
+            events=self.events if self.is_stream else None,
+            findings=self.findings.total(),
+        )
+
+
+class LiveChecker:
+    """Feeds the checker, and survives a failing rule."""
+
+    def __init__(self, settings: Settings, readers: StreamReaders) -> None:
+        self.exchanges = 0
+        self.streams = 0
+        self.severities: Counter[str] = Counter()
+        """Number of findings by severity."""
+        self.failure: str | None = None
+        """Why the checks stopped.  Recording continues without them."""
+        self._checker = Checker(settings, readers)
+        self._open: dict[int, _Exchange] = {}
+        self._new_findings: Counter[tuple[int, str, str]] = Counter()
+
+    @property
+    def events(self) -> int:
+        """Number of events in the service's streams."""
+        return self._checker.events
+
+    @property
+    def findings(self) -> int:
+        """Number of findings."""
+        return self.severities.total()
+
+    def status(self, now_ns: int, unchecked_bytes: int) -> RecorderStatus:
+        """Return the counts at `now_ns` of the recording, and reset the new findings."""
+        streams = [exchange for exchange in self._open.values() if exchange.is_stream]
+        new_findings = [FindingCount(*key, count) for key, count in self._new_findings.items()]
+        self._new_findings.clear()
+        return RecorderStatus(
+            requests=self.exchanges,
+            events=self.events,
+            findings=self.findings,
+            open_count=len(streams),
+            open_streams=[self._open_stream(exchange, now_ns) for exchange in streams[-_LISTED_STREAMS:]],
+            new_findings=new_findings,
+            unchecked_bytes=unchecked_bytes,
+        )
+
+    def _open_stream(self, exchange: _Exchange, now_ns: int) -> OpenStream:
+        number = exchange.request.exchange
+        return OpenStream(
+            exchange=number,
+            session=exchange.session,
+            events=exchange.events,
+            sequence=self._checker.sequence_of(number),
+            idle_seconds=max(0.0, (now_ns - exchange.last_ns) / 1e9),
+        )
+
+    def feed(self, read: ReadObservation) -> list[Finding]:
+        """Check an observation; return its findings."""
+        seen = read.seen
+        if isinstance(seen, RequestStarted):
+            self.exchanges += 1
+            self._open[seen.exchange] = _Exchange(seen)
+        before = self._checker.events
+        found = self._check(lambda: self._checker.take(read))
+        self._count(self._open[seen.exchange], seen, self._checker.events - before)
+        return found
+
+    def finish(self) -> list[Finding]:
+        """Return the findings that follow from the end of the recording."""
+        return self._check(self._checker.finish)
+
+    def report(self, finding: Finding) -> LiveFinding | None:
+        """Return the message about a finding; None after the first few of a rule in an exchange."""
+        exchange = self._open.get(finding.exchange)
+        count = 1
+        if exchange is not None:
+            exchange.findings[finding.code] += 1
+            count = exchange.findings[finding.code]
+        if count > SHOWN_PER_RULE:
+            return None
+        return LiveFinding(
+            code=finding.code,
+            severity=finding.severity,
+            exchange=finding.exchange,
+            event=finding.event,
+            message=finding.message,
+            is_last_shown=count == SHOWN_PER_RULE,
+        )
+
+    def end(self, ended: ExchangeEnded) -> ExchangeSummary:
+        """Close an exchange; return its summary."""
+        return self._open.pop(ended.exchange).summary(ended)
+
+    def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+        if self.failure is not None:
+            return []
+        try:
+            found = check()
+        except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
+            self.failure = f"{type(error).__name__} in {_location(error)}"
+            return []
+        for finding in found:
+            self.severities[finding.severity.value] += 1
+            self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1
+        return found
+
+    def _count(self, exchange: _Exchange, seen: Observation, events: int) -> None:
+        exchange.events += events
+        if isinstance(seen, ResponseStarted):
+            exchange.response = seen
+            exchange.last_ns = seen.time_ns
+            exchange.is_stream = is_event_stream(header(seen.headers, "content-type"))
+            self.streams += exchange.is_stream
+        elif isinstance(seen, BytesArrived) and seen.side is Side.RESPONSE:
+            exchange.size += len(seen.data)
+            exchange.last_ns = seen.times[-1]
+
+
+def _location(error: Exception) -> str:
+    """Return the source line that raised; the error's text could quote traffic."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{Path(frame.filename).name}:{frame.lineno}"

@@ -1,0 +1,271 @@
+"""Every use of mitmproxy's private API.  All other modules use its public API only.
+
+Each attribute is looked up before it is used: if a later mitmproxy lacks it, the proxy continues with what the public
+API offers.  Tested with mitmproxy 11.0.2 and 12.2.3.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import h11
+from mitmproxy.connection import Client, Connection
+from mitmproxy.http import HTTPFlow
+from mitmproxy.master import Master
+from mitmproxy.net.http.http1 import expected_http_body_size
+from mitmproxy.optmanager import OptManager
+from mitmproxy.proxy.layers.http import HttpStream
+from mitmproxy.proxy.layers.http._events import ResponseProtocolError
+from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.server import ConnectionHandler
+
+from wiretape_proxy.endings import ErrorSide
+
+__all__ = ["ConnectionHandler"]
+
+_CONNECTIONS = 1000
+"""HTTP/1 connections to the service for one HTTP/2 client; mitmproxy allows 5, which five streams occupy."""
+_NEVER_S = 10 * 365 * 86_400
+_SHUTDOWN_S = 3.0
+_SHUTDOWN_STEP_S = 0.02
+_END_OF_MESSAGE = h11.EndOfMessage
+
+_error_sides: WeakKeyDictionary[HTTPFlow, ErrorSide] = WeakKeyDictionary()
+_connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
+
+
+# Options
+
+
+def convert_options_to_text(options: OptManager, names: list[str]) -> None:
+    """Convert the values given for these options to text before they are declared.
+
+    mitmproxy silently disables an addon for a value that it cannot convert: an option given twice, `--set NAME`
+    without a value, a number in its config.yaml.  As usual on command lines, the last value wins.
+    """
+    for name in names:
+        given = options.deferred.get(name)
+        values = getattr(given, "val", given)
+        if isinstance(values, list):
+            values = values[-1] if values else "true"
+        if values is not None:
+            options.deferred[name] = str(values).lower() if isinstance(values, bool) else str(values)
+
+
+# The server
+
+
+def listen_errors(master: Master) -> list[Exception]:
+    """Return why the proxy does not listen; empty if it does."""
+    return [server.last_exception for server in master.addons.get("proxyserver").servers if server.last_exception]
+
+
+def listen_address(master: Master) -> tuple[str, int]:
+    """Return the address that the proxy listens on, with the port that was chosen for port 0."""
+    host, port, *_ = master.addons.get("proxyserver").listen_addrs()[0]
+    return host, port
+
+
+async def shut_down(master: Master) -> None:
+    """Close the listeners and all connections; wait, for a few seconds at most, until their hooks have run."""
+    proxyserver = master.addons.get("proxyserver")
+    if proxyserver is None:
+        return
+    await proxyserver.servers.update([])
+    until = asyncio.get_running_loop().time() + _SHUTDOWN_S
+    while proxyserver.connections and asyncio.get_running_loop().time() < until:
+        for handler in list(proxyserver.connections.values()):
+            io = handler.transports.get(handler.client)
+            if io is not None and io.handler is not None:
+                io.handler.cancel("proxy shutdown")
+        await asyncio.sleep(_SHUTDOWN_STEP_S)
+
+
+# Connections
+
+
+def connection_handler(master: Master, client: Client) -> ConnectionHandler | None:
+    """Return the handler of a client's connection."""
+    connections: dict[Any, ConnectionHandler] = getattr(master.addons.get("proxyserver"), "connections", {})
+    return connections.get(client.id)
+
+
+def lift_limits(handler: ConnectionHandler, on_timeout: Callable[[], Awaitable[None]]) -> None:
+    """Allow one client many connections to the service, and disable mitmproxy's own idle timeout."""
+    if hasattr(handler, "max_conns"):
+        handler.max_conns = defaultdict(lambda: asyncio.Semaphore(_CONNECTIONS))
+    if watchdog := getattr(handler, "timeout_watchdog", None):
+        watchdog.timeout = _NEVER_S
+        watchdog.callback = on_timeout
+
+
+def idle_since(handler: ConnectionHandler) -> float | None:
+    """Return when (`time.time()`) the last byte arrived from either side; None while mitmproxy itself waits."""
+    watchdog = getattr(handler, "timeout_watchdog", None)
+    if watchdog is None or watchdog.blocker:
+        return None
+    return float(watchdog.last_activity)
+
+
+async def close_idle(handler: ConnectionHandler) -> None:
+    """Close a client's connection as after mitmproxy's idle timeout."""
+    await handler.on_timeout()
+
+
+def stream_reader(handler: ConnectionHandler, connection: Connection) -> asyncio.StreamReader | None:
+    """Return the reader of a connection.  Keep it: its exception distinguishes a reset from an orderly close."""
+    transport = handler.transports.get(connection)
+    reader = transport.reader if transport else None
+    return reader if isinstance(reader, asyncio.StreamReader) else None
+
+
+class ReadGate:
+    """Pauses and resumes reading on all connections.
+
+    After each read, mitmproxy waits until its writers have room; while the gate is closed, they have none.
+    (Pausing the transports does not work: asyncio's readers resume them on their own.)
+    """
+
+    def __init__(self) -> None:
+        self._open = asyncio.Event()
+        self._open.set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether reading is paused."""
+        return not self._open.is_set()
+
+    def close(self, master: Master) -> None:
+        """Pause reading on all connections."""
+        self._open.clear()
+        for handler in list(getattr(master.addons.get("proxyserver"), "connections", {}).values()):
+            self.block(handler)
+
+    def open(self) -> None:
+        """Resume reading."""
+        self._open.set()
+
+    def block(self, handler: ConnectionHandler) -> None:
+        """Pause reading on one connection until the gate opens."""
+        original = getattr(handler, "drain_writers", None)
+        if original is None or "drain_writers" in vars(handler):
+            return
+
+        async def drain_writers() -> None:
+            await self._open.wait()
+            vars(handler).pop("drain_writers", None)
+            await original()
+
+        vars(handler)["drain_writers"] = drain_writers
+
+
+# Flows
+
+
+def is_delimited_by_close(flow: HTTPFlow) -> bool:
+    """Whether only the end of the connection marks the end of this response."""
+    if flow.response is None or flow.response.is_http2 or flow.response.is_http3:
+        return False
+    try:
+        return expected_http_body_size(flow.request, flow.response) == -1
+    except ValueError:
+        return False
+
+
+def error_side(flow: HTTPFlow) -> ErrorSide | None:
+    """Return the side on which the error of this flow occurred, if it was observed."""
+    return _error_sides.get(flow)
+
+
+def is_connecting(flow: HTTPFlow) -> bool:
+    """Whether the connection to the service for this flow is still being made."""
+    return flow in _connecting
+
+
+# Patches
+
+
+def patch(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
+    """Patch mitmproxy's HTTP layers, once per process: observe errors, and drop HTTP/1 trailers.
+
+    `on_trailers` is called with the flow whose trailers are dropped.
+    """
+    if not getattr(HttpStream, "_wiretape", False):
+        HttpStream._wiretape = True  # type: ignore[attr-defined]  # noqa: SLF001
+        _observe_error_sides()
+        _observe_connecting()
+        _drop_trailers(on_trailers)
+
+
+def _observe_error_sides() -> None:
+    """mitmproxy's text is "reset by client" for resets of both sides; the event that it handles knows the side."""
+    original = getattr(HttpStream, "handle_protocol_error", None)
+    if original is None:
+        return
+
+    def handle_protocol_error(self: HttpStream, event: Any) -> Any:
+        side = ErrorSide.SERVICE if isinstance(event, ResponseProtocolError) else ErrorSide.CLIENT
+        _error_sides.setdefault(self.flow, side)
+        return original(self, event)
+
+    HttpStream.handle_protocol_error = handle_protocol_error  # type: ignore[method-assign]
+
+
+def _observe_connecting() -> None:
+    original = getattr(HttpStream, "make_server_connection", None)
+    if original is None:
+        return
+
+    def make_server_connection(self: HttpStream) -> Generator[Any, Any, bool]:
+        _connecting[self.flow] = True
+        try:
+            made: bool = yield from original(self)
+        finally:
+            _connecting.pop(self.flow, None)
+        return made
+
+    HttpStream.make_server_connection = make_server_connection  # type: ignore[method-assign]
+
+
+def _drop_trailers(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
+    """mitmproxy cannot write trailers to an HTTP/1 peer: it raises, and the client waits forever."""
+    original = getattr(Http1Connection, "read_body", None)
+    if original is None:
+        return
+
+    def read_body(self: Http1Connection, event: Any) -> Any:
+        if type(self.body_reader).__name__ == "ChunkedReader":  # h11's, which it does not export
+            reader: Any = _ReaderWithoutTrailers(self.body_reader, lambda: on_trailers(_flow_of(self)))
+            self.body_reader = reader
+        return original(self, event)
+
+    Http1Connection.read_body = read_body  # type: ignore[method-assign]
+
+
+def _flow_of(connection: Http1Connection) -> HTTPFlow | None:
+    """Return the flow whose body this connection reads."""
+    for layer in connection.context.layers:
+        stream = getattr(layer, "streams", {}).get(connection.stream_id)
+        if isinstance(stream, HttpStream):
+            return stream.flow
+    return None
+
+
+class _ReaderWithoutTrailers:
+    """h11's reader of a chunked body, without the trailers."""
+
+    __slots__ = ("_on_trailers", "_reader", "read_eof")
+
+    def __init__(self, reader: Any, on_trailers: Callable[[], None]) -> None:
+        self._reader = reader
+        self._on_trailers = on_trailers
+        self.read_eof = reader.read_eof
+
+    def __call__(self, buffer: Any) -> Any:
+        event = self._reader(buffer)
+        if type(event) is _END_OF_MESSAGE and event.headers:
+            self._on_trailers()
+            return h11.EndOfMessage()
+        return event

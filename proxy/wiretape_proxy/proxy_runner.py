@@ -1,0 +1,214 @@
+"""Run mitmproxy with the addon until a signal arrives, and choose the exit status."""
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from mitmproxy import options
+from mitmproxy.addons import block, core, disable_h2c, next_layer, proxyserver, tlsconfig
+from mitmproxy.certs import CertStore
+from mitmproxy.master import Master
+from mitmproxy.options import CONF_BASENAME, KEY_SIZE
+
+from wiretape.addresses import is_loopback, listen_error, origin_of
+from wiretape.debugger_process import DebuggerProcess
+from wiretape.errors import InputError
+from wiretape_proxy import mitmproxy_internals as internals
+from wiretape_proxy.addon import Wiretape
+from wiretape_proxy.addon_options import NEVER, PREFIX, Upstream, reaches
+from wiretape_proxy.recorder_client import RecorderClient
+from wiretape_proxy.stderr_writer import LogHandler, StderrWriter, install_log_handler
+
+_FINDINGS = 1
+_INCOMPLETE = 2
+"""Exit status if traffic passed unrecorded, or the checks failed while `--fail-on` depends on them."""
+_INTERRUPTED = 130
+_UPSTREAM_TIMEOUT_S = 5.0
+_INTERRUPT_FLUSH_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyOptions:
+    """How to run the proxy."""
+
+    mode: str
+    """In mitmproxy's notation: `regular`, or `reverse:URL`."""
+    upstream: Upstream | None
+    """None: any host."""
+    listen: tuple[str, int]
+    confdir: Path
+    addon_options: Mapping[str, str]
+    """The addon's options, without their prefix."""
+    allow_hosts: tuple[str, ...]
+    """Patterns of `host:port`; TLS to other hosts passes through untouched."""
+    insecure: bool
+    ca: Path | None
+    """Authorities to trust for the service instead of the usual ones."""
+    fail_on: str
+    live_view: bool
+    check_upstream: bool
+    """Whether to check first that the service responds."""
+    debug: bool
+    """Whether to start a debugger as well."""
+
+
+class RecordingMaster(Master):
+    """A master with only those addons that forwarding needs.
+
+    mitmproxy calls each hook of each of its thirty default addons for every request, which takes half of the time of
+    a small request.  Some of them also alter traffic.
+    """
+
+    def __init__(self, given: ProxyOptions, addon: Wiretape) -> None:
+        opts = options.Options(
+            mode=[given.mode],
+            listen_host=given.listen[0],
+            listen_port=given.listen[1],
+            confdir=str(given.confdir),
+            allow_hosts=list(given.allow_hosts),
+            ssl_insecure=given.insecure,
+            ssl_verify_upstream_trusted_ca=str(given.ca) if given.ca else None,
+        )
+        super().__init__(opts)
+        self.addons.add(
+            core.Core(),
+            block.Block(),
+            disable_h2c.DisableH2C(),
+            proxyserver.Proxyserver(),
+            next_layer.NextLayer(),
+            tlsconfig.TlsConfig(),
+            addon,
+        )
+        # Lazy: the client gets a 502 if the service is unreachable, and the exchange is recorded.  Otherwise
+        # mitmproxy would just close the client's connection.
+        opts.update(connection_strategy="lazy", **{PREFIX + name: value for name, value in given.addon_options.items()})
+
+
+async def run(given: ProxyOptions, on_ready: Callable[[], None]) -> int:
+    """Run the proxy until a signal arrives; return the exit status.  Raises InputError if it cannot start.
+
+    `on_ready` is called once mitmproxy has read its keys.
+    """
+    stderr = StderrWriter(live=given.live_view)
+    try:
+        return await _run(given, on_ready, stderr)
+    finally:
+        stderr.close()
+
+
+async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: StderrWriter) -> int:
+    log_handler = install_log_handler(stderr)
+    stop = _stop_on_signals(stderr)
+    if given.check_upstream and given.upstream is not None:
+        await _check_upstream(given.upstream)
+    _load_keys(given.confdir)
+    addon = Wiretape(in_command=True)
+    master = RecordingMaster(given, addon)
+    if given.live_view:
+        addon.recorder.watch(stderr.show)
+    await addon.recorder.spawn()
+    debugger = DebuggerProcess(stderr.write_line)
+    running = asyncio.create_task(master.run())
+    started = asyncio.create_task(addon.started.wait())
+    await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
+    try:
+        _check_started(master, addon, given.listen)
+        on_ready()
+        _announce(stderr, log_handler, internals.listen_address(master), given, addon)
+        if given.debug:
+            debugger.start(Path(addon.recording))
+        stopped = asyncio.create_task(stop.wait())
+        await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+    finally:
+        started.cancel()
+        master.shutdown()  # type: ignore[no-untyped-call]
+        await running
+    await debugger.stop()
+    return exit_status(addon.recorder, given.fail_on)
+
+
+def exit_status(recorder: RecorderClient, fail_on: str) -> int:
+    """Return the exit status after the recording is closed."""
+    closed = recorder.closed
+    if closed is None or not recorder.is_complete:
+        return _INCOMPLETE
+    if fail_on == NEVER:
+        return 0
+    if reaches(closed.severities, fail_on):
+        return _FINDINGS
+    return _INCOMPLETE if closed.checks_failed else 0
+
+
+def _stop_on_signals(stderr: StderrWriter) -> asyncio.Event:
+    stop = asyncio.Event()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            stderr.close(_INTERRUPT_FLUSH_S)
+            os._exit(_INTERRUPTED)
+        stop.set()
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # nohup ignores SIGHUP: the proxy is to outlive the terminal.
+        if signal.getsignal(number) is not signal.SIG_IGN or number is not signal.SIGHUP:
+            asyncio.get_running_loop().add_signal_handler(number, on_signal)
+    return stop
+
+
+async def _check_upstream(upstream: Upstream) -> None:
+    """Raise InputError if nothing responds at the service's address."""
+    try:
+        async with asyncio.timeout(_UPSTREAM_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(upstream.host, upstream.port)
+    except OSError as error:
+        hint = "start the service first, or use --no-upstream-check."
+        raise InputError(f"{upstream.origin} does not respond ({_reason(error)}): {hint}") from None
+    writer.close()
+
+
+def _reason(error: OSError) -> str:
+    """Return why a connection failed, in the words of the operating system, which asyncio replaces."""
+    if isinstance(error, socket.gaierror):
+        return "unknown host name"
+    if isinstance(error, TimeoutError):
+        return "timed out"
+    return os.strerror(error.errno) if error.errno else str(error)
+
+
+def _load_keys(folder: Path) -> None:
+    """Let mitmproxy create or read its keys now.  Raises InputError; later, mitmproxy would only log the error."""
+    try:
+        CertStore.from_store(folder, CONF_BASENAME, KEY_SIZE)
+    except (OSError, ValueError):
+        raise InputError(f"Cannot use the keys in {folder}: choose another folder with --confdir.") from None
+
+
+def _check_started(master: Master, addon: Wiretape, listen: tuple[str, int]) -> None:
+    """Raise InputError if the proxy does not listen or record."""
+    if addon.error is not None:
+        raise addon.error
+    for error in internals.listen_errors(master):
+        cause = error.__cause__ if isinstance(error.__cause__, OSError) else error
+        if not isinstance(cause, OSError):
+            raise InputError(f"Cannot listen on {':'.join(map(str, listen))}: {error}.") from None
+        raise InputError(listen_error(*listen, cause)) from None
+
+
+def _announce(
+    stderr: StderrWriter, log_handler: LogHandler, address: tuple[str, int], given: ProxyOptions, addon: Wiretape
+) -> None:
+    log_handler.open()
+    host, port = address
+    is_regular = given.mode == "regular"
+    to = given.upstream.url if given.upstream is not None else "every host"
+    role = f"as a proxy for {to}" if is_regular else f"forwarding to {to}"
+    stderr.write_line(f"Listening on {origin_of(host, port)}, {role}, recording to {addon.recording}; Ctrl-C to stop.")
+    if is_regular:
+        stderr.write_line(f"Clients that use TLS must trust {given.confdir / 'mitmproxy-ca-cert.pem'}.")
+    if not is_loopback(host):
+        stderr.write_line(f"Other machines can reach {host}: they can use the service through this proxy.")

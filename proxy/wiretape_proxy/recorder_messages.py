@@ -1,0 +1,236 @@
+"""Messages between the proxy and the recorder process, one line of JSON each, and how the log words them.
+
+The proxy sends one `RecorderConfig`; the recorder sends the other messages.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from wiretape import labels
+from wiretape.labels import count_of
+from wiretape.safe_text import printable
+
+
+class RecorderConfig(Struct, frozen=True):
+    """Where the recorder stores, and what it checks."""
+
+    output: str
+    upstream: str
+    """The address that is proxied; stored in the recording."""
+    append: bool
+    config: str = ""
+    """Configuration of the rules: a file, `none`, or empty for the nearest one."""
+    wants_status: bool = False
+    """Whether to send `RecorderStatus` regularly."""
+
+
+class RecordingOpened(Struct, frozen=True, tag=True):
+    """The recording is open."""
+
+    first_exchange: int
+    """The number of the next exchange in the recording."""
+
+
+class RecordingRefused(Struct, frozen=True, tag=True):
+    """The recording cannot be opened."""
+
+    error: str
+
+
+class LiveFinding(Struct, frozen=True, tag=True):
+    """A finding."""
+
+    code: str
+    severity: str
+    exchange: int
+    event: int | None
+    message: str
+    is_last_shown: bool
+    """Whether further findings of this rule in this exchange are not reported."""
+
+    def line(self) -> str:
+        """Return the log line."""
+        more = " (further ones in this exchange are recorded but not shown)" if self.is_last_shown else ""
+        return labels.finding_line(self.severity, self.code, self.exchange, self.event, self.message) + more
+
+
+class ExchangeSummary(Struct, frozen=True, tag=True):
+    """An exchange ended, and is stored and checked."""
+
+    exchange: int
+    method: str
+    path: str
+    """The target without its query, which can contain secrets."""
+    status: int | None
+    is_complete: bool
+    ending: str
+    """The label of the ending."""
+    detail: str
+    seconds: float
+    """From the start of the request to the end of the exchange."""
+    size: int
+    """Bytes of the response's body on the wire."""
+    events: int | None
+    """Number of events; None if the response is not an event stream."""
+    findings: int
+
+    @property
+    def is_notable(self) -> bool:
+        """Whether it is worth a log line."""
+        return self.events is not None or not self.is_complete or bool(self.detail)
+
+    def line(self) -> str:
+        """Return the log line."""
+        status = f" {self.status}" if self.status is not None else ""
+        events = f"{count_of(self.events, 'event')}, " if self.events else ""
+        duration = f"{self.seconds * 1000:.0f} ms" if self.seconds < 1 else f"{self.seconds:,.1f} s"
+        size = f"{events}{count_of(self.size, 'byte')} in {duration}"
+        findings = f", {count_of(self.findings, 'finding')}" if self.findings else ""
+        detail = f". {self.detail}" if self.detail else ""
+        line = f"exchange {self.exchange}: {self.method} {self.path}{status}: {size}, {self.ending}{findings}{detail}"
+        return printable(line)
+
+
+class OpenStream(Struct, frozen=True):
+    """An event stream that is open."""
+
+    exchange: int
+    session: str | None
+    events: int
+    sequence: int | None
+    """The last one on this stream."""
+    idle_seconds: float
+    """Time since the last byte."""
+
+
+class FindingCount(Struct, frozen=True):
+    """Number of findings of one rule about one exchange since the last status."""
+
+    exchange: int
+    code: str
+    severity: str
+    count: int
+
+
+class RecorderStatus(Struct, frozen=True, tag=True):
+    """Counts so far, sent regularly while there is traffic."""
+
+    requests: int
+    events: int
+    findings: int
+    open_count: int
+    """Number of open event streams."""
+    open_streams: Sequence[OpenStream]
+    """The newest of them, in the order of their requests."""
+    new_findings: Sequence[FindingCount]
+    unchecked_bytes: int = 0
+    """Bytes that are stored but not yet checked, and not in the other counts."""
+
+
+class BytesNotStored(Struct, frozen=True, tag=True):
+    """Bytes could not be written."""
+
+    lost_bytes: int
+    """How many so far."""
+    why: str
+
+    def line(self) -> str:
+        """Return the log line."""
+        return f"The recording cannot be written ({self.why}): traffic continues unrecorded."
+
+
+class RecordingMissing(Struct, frozen=True, tag=True):
+    """The file of the recording was deleted, moved or replaced."""
+
+    def line(self) -> str:
+        """Return the log line."""
+        return "The recording was deleted, moved or replaced: traffic continues unrecorded."
+
+
+class ChecksFailed(Struct, frozen=True, tag=True):
+    """A rule raised an exception; nothing is checked from now on."""
+
+    why: str
+
+    def line(self) -> str:
+        """Return the log line."""
+        return f"The live checks failed ({self.why}): traffic is recorded, but no longer checked."
+
+
+class CatchingUp(Struct, frozen=True, tag=True):
+    """Everything is stored, but closing has to wait for the checks."""
+
+    unchecked_bytes: int
+
+    def line(self) -> str:
+        """Return the log line."""
+        return f"Everything is stored, {unchecked_label(self.unchecked_bytes)}: closing takes a moment."
+
+
+class RecordingClosed(Struct, frozen=True, tag=True):
+    """The recording is closed."""
+
+    exchanges: int
+    streams: int
+    events: int
+    findings: int
+    severities: dict[str, int]
+    """Number of findings by severity."""
+    is_missing: bool
+    """Whether the file was deleted, moved or replaced."""
+    checks_failed: bool
+    """Whether the checks failed, so that there may be more findings."""
+    lost_bytes: int
+    """Bytes that could not be written; not those that the proxy dropped."""
+
+    def line(self, path: str) -> str:
+        """Return the log line that sums up the recording at `path`."""
+        contents = ", ".join(
+            (
+                count_of(self.exchanges, "exchange"),
+                count_of(self.streams, "stream"),
+                count_of(self.events, "event"),
+                count_of(self.findings, "finding"),
+            )
+        )
+        if self.is_missing:
+            return printable(f"{path} was deleted or replaced during the recording: it does not contain {contents}.")
+        return printable(f"Recorded {contents} to {path}")
+
+
+RecorderMessage = (
+    RecordingOpened
+    | RecordingRefused
+    | LiveFinding
+    | ExchangeSummary
+    | RecorderStatus
+    | BytesNotStored
+    | RecordingMissing
+    | ChecksFailed
+    | CatchingUp
+    | RecordingClosed
+)
+_DECODER: msgspec.json.Decoder[RecorderMessage] = msgspec.json.Decoder(RecorderMessage)
+_CONFIG_DECODER = msgspec.json.Decoder(RecorderConfig)
+
+
+def unchecked_label(count: int) -> str:
+    """Word a number of bytes that are not yet checked."""
+    return f"{count / 1e6:,.1f} MB not yet checked"
+
+
+def encode_line(message: RecorderMessage | RecorderConfig) -> bytes:
+    """Encode a message as one line of JSON."""
+    return msgspec.json.encode(message) + b"\n"
+
+
+def decode_line(line: bytes) -> RecorderMessage:
+    """Decode a message of the recorder."""
+    return _DECODER.decode(line)
+
+
+def decode_config(line: bytes) -> RecorderConfig:
+    """Decode the message of the proxy."""
+    return _CONFIG_DECODER.decode(line)

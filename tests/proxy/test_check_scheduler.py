@@ -1,0 +1,82 @@
+"""When the recorder checks and when it only stores, and how unchecked bytes are reported."""
+
+import io
+
+import pytest
+
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE
+from wiretape_proxy.live_view import LiveView
+from wiretape_proxy.recorder import MOST_UNCHECKED_BYTES, CheckScheduler
+from wiretape_proxy.recorder_messages import CatchingUp, OpenStream, RecorderStatus, decode_line, encode_line
+
+MUCH = 500_000
+LITTLE = 500
+
+
+def make_scheduler(volume, *, share):
+    """Return a scheduler with input at 10 s and a turn of 5 ms until 10.01 s that had a core for `share` of it."""
+    scheduler = CheckScheduler()
+    scheduler.note_input(10.0, volume)
+    scheduler.note_turn(10.01, 0.005, 0.005 * share)
+    return scheduler
+
+
+@pytest.mark.parametrize(("volume", "share"), [(LITTLE, 0.4), (MUCH, 0.95), (LITTLE, 0.95)])
+def test_little_input_or_a_free_core_means_checking_at_once(volume, share):
+    assert make_scheduler(volume, share=share).delay(10.01, MUCH) == 0
+
+
+def test_a_flood_on_a_busy_machine_is_stored_first_and_checked_four_times_a_second():
+    scheduler = make_scheduler(MUCH, share=0.4)
+    assert scheduler.delay(10.01, MUCH) == pytest.approx(0.09)  # the flood may have ended by then
+    scheduler.note_input(10.25, MUCH)
+    assert scheduler.delay(10.25, MUCH) == pytest.approx(0.01)  # it has not, but findings must continue
+    assert scheduler.delay(10.26, MUCH) == 0
+
+
+def test_checking_resumes_when_the_flood_ends():
+    assert make_scheduler(MUCH, share=0.4).delay(10.1, MUCH) == 0
+
+
+def test_unchecked_bytes_are_bounded():
+    assert make_scheduler(MUCH, share=0.4).delay(10.01, MOST_UNCHECKED_BYTES + 1) == 0
+
+
+def test_turns_are_short_while_more_input_is_likely():
+    scheduler = make_scheduler(LITTLE, share=1)
+    assert [scheduler.turn_size(now, MUCH) for now in (10.01, 10.09, 10.2)] == [SMALL_SLICE, SMALL_SLICE, LARGE_SLICE]
+    assert scheduler.turn_size(10.01, MOST_UNCHECKED_BYTES + 1) is LARGE_SLICE
+
+
+@pytest.mark.parametrize("share", [0.4, 0.95])
+def test_little_input_is_checked_in_the_smallest_turns_with_pauses_between_them(share):
+    scheduler = make_scheduler(LITTLE, share=share)
+    assert scheduler.turn_size(10.01, LITTLE) is TINY_SLICE
+    assert [scheduler.delay(now, LITTLE) for now in (10.01, 10.011, 10.02)] == [
+        pytest.approx(0.0015),
+        pytest.approx(0.0005),
+        0,
+    ]
+    assert (scheduler.turn_size(10.2, LITTLE), scheduler.delay(10.2, LITTLE)) == (
+        LARGE_SLICE,
+        0,
+    )  # no more input is likely
+    assert scheduler.turn_size(10.01, MUCH) is SMALL_SLICE
+    scheduler.note_input(10.01, MUCH)  # for example requests without bodies
+    assert scheduler.turn_size(10.01, 0) is SMALL_SLICE
+
+
+@pytest.mark.parametrize(("unchecked", "is_shown"), [(12_345_678, True), (20_000, False)])
+def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
+    stream = OpenStream(1, "ses_1", 5, 4, 0.1)
+    progress = decode_line(encode_line(RecorderStatus(1, 5, 0, 1, [stream], [], unchecked)))
+    screen = io.StringIO()
+    view = LiveView(screen)
+    view.draw([], progress)
+    view.close()
+    assert ("0 findings, 12.3 MB not yet checked" in screen.getvalue()) is is_shown
+
+
+def test_a_long_close_reports_what_it_waits_for():
+    report = decode_line(encode_line(CatchingUp(4_200_000)))
+    assert report.line() == "Everything is stored, 4.2 MB not yet checked: closing takes a moment."

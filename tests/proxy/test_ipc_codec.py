@@ -1,0 +1,181 @@
+"""Captured traffic survives the pipe to the recorder, however the pipe splits it."""
+
+import struct
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape_proxy.capture_buffer import CaptureBuffer, count_body_bytes, drop_chunks
+from wiretape_proxy.ipc_codec import (
+    BatchReader,
+    ObservationDecoder,
+    body_key,
+    encode_observation,
+    encode_stop,
+    pack_batch,
+)
+
+EVERY_BYTE = "".join(map(chr, range(256)))
+REQUEST = RequestStarted(1, 0, "::1", "GET", "http", "a:1", "/?ü", "HTTP/1.1", (("X", EVERY_BYTE), ("X", "")))
+RESPONSE = ResponseStarted(1, 0, 200, "Ökay", "HTTP/2.0", (("content-type", "text/event-stream"),))
+
+
+def decode(data, *, step=None, base_ns=0, last_ns=0, first_exchange=1):
+    """Decode the bytes of a pipe, `step` bytes at a time."""
+    reader, observations = BatchReader(), []
+    decoder = ObservationDecoder(base_ns=base_ns, last_ns=last_ns, first_exchange=first_exchange)
+    for start in range(0, len(data), step or len(data) or 1):
+        for batch in reader.feed(data[start : start + (step or len(data))]):
+            observations += decoder.feed(batch)
+    return observations, decoder
+
+
+def entry(time_ns, observation):
+    return [time_ns, 0, encode_observation(observation)]
+
+
+def chunk(time_ns, exchange, data, side=Side.RESPONSE):
+    return [time_ns, body_key(exchange, side), data]
+
+
+def test_an_observation_gets_the_time_of_its_entry():
+    lost = BytesLost(1, 0, Side.RESPONSE, 0, 5, "why")
+    ended = ExchangeEnded(1, 0, Ending.SERVICE_RESET, "detail")
+    observations = [REQUEST, RequestEnded(1, 0), RESPONSE, lost, ended]
+    entries = [value for number, seen in enumerate(observations, 1) for value in entry(number * 10, seen)]
+
+    seen, _ = decode(pack_batch(entries))
+
+    assert [one.time_ns for one in seen] == [10, 20, 30, 40, 50]
+    assert [type(one) for one in seen] == [type(one) for one in observations]
+    assert (seen[0].headers, seen[0].target, seen[2].reason) == (REQUEST.headers, REQUEST.target, RESPONSE.reason)
+    assert (seen[3].side, seen[3].why, seen[4].ending) == (Side.RESPONSE, "why", Ending.SERVICE_RESET)
+
+
+def test_consecutive_chunks_of_a_body_become_one_observation():
+    entries = [*chunk(1, 1, b"ab"), *chunk(2, 1, b"c"), *chunk(3, 2, b"x"), *chunk(4, 1, b"d")]
+    entries += chunk(5, 1, b"up", Side.REQUEST)
+
+    seen, _ = decode(pack_batch(entries))
+
+    assert seen == [
+        BytesArrived(1, Side.RESPONSE, 0, b"abc", [2, 3], [1, 2]),
+        BytesArrived(2, Side.RESPONSE, 0, b"x", [1], [3]),
+        BytesArrived(1, Side.RESPONSE, 3, b"d", [4], [4]),
+        BytesArrived(1, Side.REQUEST, 0, b"up", [2], [5]),
+    ]
+
+
+def test_times_count_from_the_base_and_strictly_increase():
+    entries = [*chunk(1000, 1, b"a"), *chunk(1000, 1, b"b"), *chunk(1500, 1, b"c"), *chunk(1400, 1, b"d")]
+
+    (seen,), decoder = decode(pack_batch(entries), base_ns=900, last_ns=150)
+
+    assert seen.times == [151, 152, 600, 601]
+    assert decoder.time_at(0) == 602
+
+
+def test_exchange_numbers_continue_those_of_the_recording():
+    seen, _ = decode(pack_batch([*entry(1, REQUEST), *chunk(2, 1, b"a")]), first_exchange=41)
+
+    assert [one.exchange for one in seen] == [41, 41]
+
+
+def test_bytes_after_a_loss_keep_their_offset():
+    entries = [*chunk(1, 1, b"ab"), *entry(2, BytesLost(1, 0, Side.RESPONSE, 0, 5, "why")), *chunk(3, 1, b"c")]
+
+    seen, decoder = decode(pack_batch(entries))
+
+    assert [(one.start, getattr(one, "count", None)) for one in seen] == [(0, None), (2, 5), (7, None)]
+    assert decoder.lost_bytes == 5
+
+
+def test_the_stop_message_is_not_an_observation():
+    seen, decoder = decode(pack_batch([*chunk(1, 1, b"a"), 2, 0, encode_stop()]))
+
+    assert len(seen) == 1
+    assert decoder.stopped
+
+
+entry_lists = st.lists(
+    st.builds(chunk, st.integers(1, 10**18), st.integers(1, 4), st.binary(max_size=40), st.sampled_from(Side)),
+    max_size=20,
+).map(lambda chunks: [value for one in chunks for value in one])
+
+
+@given(st.lists(entry_lists, max_size=4), st.integers(1, 64))
+def test_the_result_does_not_depend_on_how_the_pipe_splits_the_bytes(batches, step):
+    data = b"".join(map(pack_batch, batches))
+
+    assert decode(data, step=step)[0] == decode(data)[0]
+    bodies = {}
+    for entries in batches:
+        for key, content in zip(entries[1::3], entries[2::3], strict=True):
+            bodies[key] = bodies.get(key, b"") + content
+    found = {}
+    for run in decode(data)[0]:
+        key = body_key(run.exchange, run.side)
+        found[key] = found.get(key, b"") + run.data
+        assert run.start == len(found[key]) - len(run.data)
+        assert run.ends[-1] == run.end
+    assert found == bodies
+
+
+def test_an_incomplete_batch_is_ignored():
+    data = pack_batch(chunk(1, 1, b"abc"))
+
+    assert [decode(data[:size])[0] for size in range(len(data))] == [[]] * len(data)
+
+
+def test_values_too_large_for_their_column_are_refused():
+    with pytest.raises((OverflowError, struct.error)):
+        pack_batch(chunk(2**63, 1, b""))
+
+
+def test_a_tap_records_chunks_and_forwards_them():
+    buffer = CaptureBuffer()
+    tap = buffer.body_tap(3, Side.REQUEST)
+    data = b"abc"
+
+    assert tap(data) is data
+    assert list(tap(b"")) == []
+
+    time_ns, key, content = buffer.take()
+    assert (key, content) == (body_key(3, Side.REQUEST), b"abc")
+    assert time_ns > 0
+    assert buffer.take() == []
+
+
+def test_dropping_chunks_leaves_one_loss_per_body_before_its_end():
+    ended = ExchangeEnded(1, 0, Ending.COMPLETE)
+    entries = [*chunk(10, 1, b"ab"), *chunk(20, 2, b"x"), *chunk(30, 1, b"c"), *entry(40, ended), *chunk(50, 2, b"y")]
+
+    kept = drop_chunks(entries, "why")
+
+    seen, _ = decode(pack_batch(kept))
+    assert seen == [
+        BytesLost(1, 10, Side.RESPONSE, 0, 3, "why"),
+        BytesLost(2, 20, Side.RESPONSE, 0, 2, "why"),
+        ExchangeEnded(1, 40, Ending.COMPLETE),
+    ]
+    assert count_body_bytes(entries) == 5
+
+
+def test_there_is_room_before_an_end_for_bytes_that_the_writer_held_back():
+    """However coarse the clock, an end is at least 3 ns later than the chunk before it (see `Writer.feed`)."""
+    entries = [*chunk(10, 1, b"ab"), *entry(10, ExchangeEnded(1, 0, Ending.COMPLETE))]
+
+    (run, ended), _ = decode(pack_batch(entries))
+
+    assert ended.time_ns - run.times[-1] >= 3
