@@ -9,7 +9,7 @@ import pytest
 
 from wiretape.rules import CATALOGUE
 from wiretape.rules.vectors import vectors_of
-from wiretape_inspect.page import assembled
+from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.report import html_format
 
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
@@ -44,7 +44,7 @@ def codes(document):
 def test_it_is_the_page_of_the_debugger_opened_on_the_findings(run, record):
     result = run("report", record(BROKEN.observations()), "--format", "html", "--no-config")
     assert result.exit_code == 1
-    page = assembled()
+    page = exported_page()
     assert result.stdout.startswith(page.before)
     assert result.stdout.endswith(page.after)
     assert documents(result.stdout)["report"]["start"] == "findings=1"
@@ -85,8 +85,7 @@ def test_what_a_baseline_knows_is_counted_and_not_listed(page, record, run, tmp_
     run("report", path, "--no-config", "--write-baseline", tmp_path / "known.json")
     held = page(path, more=["--baseline", tmp_path / "known.json"])
     recording = held["data"]["recording"]
-    assert recording["findings"] == []
-    assert (recording["report"]["suppressed"], recording["rules"]["SEQ001"]["suppressed"]) == (1, 1)
+    assert (recording["findings"], recording["report"]["known"], recording["rules"]["SEQ001"]["known"]) == ([], 1, 1)
     assert "1 known to the baseline" in recording["report"]["summary"]
     assert held["report"]["start"] == "findings=1&verdicts=1"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from aiohttp import web
@@ -28,7 +28,7 @@ from wiretape_inspect.debugger.debugger_access import Access, add_security_heade
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.replay_forwarder import METHODS, ReplayAddress, ReplayForwarder, UnreachableError
-from wiretape_inspect.page.bundle import assembled
+from wiretape_inspect.page.bundle import CONTENT_TYPES, read_page_file, served_page
 from wiretape_inspect.page.page_data import recording_document
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -117,7 +117,8 @@ class _Routes:
     def app(self) -> web.Application:
         """Return the application."""
         app = web.Application(middlewares=[self._check_access, _handle_errors], client_max_size=1 << 20)
-        app.router.add_get("/", self._page, allow_head=False)
+        app.router.add_get("/", _page, allow_head=False)
+        app.router.add_get("/page/{name}", _page_file, allow_head=False)
         readers: dict[str, _Reader] = {"recording": self._recording, "live": self._live}
         readers |= {name: _document_reader(endpoint) for name, endpoint in DOCUMENTS.items()}
         readers |= {name: _lines_reader(endpoint) for name, endpoint in LINES.items()}
@@ -144,11 +145,6 @@ class _Routes:
         if request.path == "/":
             return web.Response(status=401, text=f"{_NO_TOKEN}\n")
         return error_response(401, _NO_TOKEN)
-
-    async def _page(self, _request: web.Request) -> web.StreamResponse:
-        page = assembled()
-        headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'"}
-        return web.Response(text=page.html, content_type="text/html", headers=headers)
 
     async def _recording(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
         is_recording = self._lock.is_held
@@ -188,6 +184,21 @@ class _Routes:
                 thread.stop()
 
         return handle
+
+
+async def _page(_request: web.Request) -> web.StreamResponse:
+    page = served_page()
+    headers = {"Content-Security-Policy": f"{page.policy}; frame-ancestors 'none'"}
+    return web.Response(text=page.html, content_type="text/html", headers=headers)
+
+
+async def _page_file(request: web.Request) -> web.StreamResponse:
+    """Respond with a module or the style of the page."""
+    name = request.match_info["name"]
+    body = read_page_file(name)
+    if body is None:
+        raise web.HTTPNotFound
+    return web.Response(body=body, content_type=CONTENT_TYPES[PurePath(name).suffix], charset="utf-8")
 
 
 @web.middleware

@@ -1,5 +1,5 @@
-"""The debugger's page: one HTML text with its style and its scripts, served or written to a file."""
+"""The page of the debugger: JavaScript modules, style and HTML, and the data that they read.
 
-from wiretape_inspect.page.bundle import SCRIPTS, Page, assembled
-
-__all__ = ["SCRIPTS", "Page", "assembled"]
+`bundle` makes the page, `page_data` the JSON.  `main.js` starts the page with the data of an exported file
+(`embedded_data.js`) or of the debugger (`api_client.js`); `app.js` puts its parts together.
+"""

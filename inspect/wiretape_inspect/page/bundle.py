@@ -1,98 +1,122 @@
-"""Makes one HTML text of the page's parts, and the policy under which a browser may show it."""
+"""The page: served as a document with ES modules, or bundled into one self-contained HTML file.
 
+The bundler supports the imports and exports that the page uses: `import { a, b } from "./module.js";` at the top of a
+module, and `export` before a function, a class or a constant.  A module becomes a function that returns its exports.
+"""
+
+import re
 from base64 import b64encode
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
+from graphlib import TopologicalSorter
 from hashlib import sha256
 from importlib.resources import files
 
 import orjson
 
-from wiretape.contract import CURSOR_HEADER, DELTA_TYPES, MESSAGE_DELTA, REASONING_DELTA, TOOL_TYPES
+from wiretape.contract import CURSOR_HEADER, TOOL_TYPES
+from wiretape.contract.event_types import MESSAGE_DELTA, REASONING_DELTA
 
-SCRIPTS = (
-    "words",
-    "making",
-    "json",
-    "filter_grammar",
-    "filter_match",
-    "delta_runs",
-    "source",
-    "embedded",
-    "view",
-    "list",
-    "model",
-    "rows",
-    "strip",
-    "header",
-    "payload",
-    "bytes",
-    "knowledge",
-    "exchange",
-    "detail",
-    "findings",
-    "report",
-    "verdicts",
-    "resume",
-    "dialogs",
-    "playhead",
-    "live",
-    "keys",
-    "moves",
-    "told",
-    "reading",
-    "main",
-)
-"""The scripts in the order in which they are joined: what is used while they are read stands before its use."""
-_HERE = "{{%s}}"
+CONTENT_TYPES = {".js": "text/javascript", ".css": "text/css"}
+_MAIN = "main"
+_IMPORT = re.compile(r'^import \{([^}]*)\} from "\./(\w+)\.js";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export (?=(?:async )?function |class |const )", re.MULTILINE)
+_EXPORTED = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
 _CONTRACT = {
     "cursorHeader": CURSOR_HEADER,
-    "deltas": sorted(DELTA_TYPES),
     "textDelta": MESSAGE_DELTA,
     "reasoningDelta": REASONING_DELTA,
     "toolEnded": TOOL_TYPES[2:],
 }
-"""The facts of the specification that the scripts know."""
+"""The facts of the specification that the page needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page, in two pieces: between them an exported file puts its data."""
+    """The HTML of the page; an exported file has its data between the two parts."""
 
     before: str
     after: str
     policy: str
-    """The Content-Security-Policy: also in the page itself, for one opened as a file."""
+    """The Content-Security-Policy, which the HTML also contains for a page that is opened as a file."""
 
     @property
     def html(self) -> str:
-        """The page without data, which asks the server that it came from."""
+        """The page without data, which reads them from its server."""
         return self.before + self.after
 
 
 @cache
-def assembled() -> Page:
-    """The page, put together once."""
-    style, script = _read("page.css"), _script()
+def served_page() -> Page:
+    """Return the page that loads its style and its modules from its server."""
+    style = '<link rel="stylesheet" href="/page/page.css">'
+    script = f'<script type="module" src="/page/{_MAIN}.js"></script>'
+    return _page(style, script, script_source="'self'", style_source="'self'")
+
+
+@cache
+def exported_page() -> Page:
+    """Return the page that contains its style and its modules, and makes no requests."""
+    style, script = _read("page.css"), bundle_modules()
+    return _page(
+        f"<style>{style}</style>", f"<script>{script}</script>", script_source=_hash(script), style_source=_hash(style)
+    )
+
+
+def read_page_file(name: str) -> bytes | None:
+    """Return a module or the style of the page; None if there is no such file."""
+    if not re.fullmatch(r"\w+\.(?:js|css)", name):
+        return None
+    try:
+        return (files(__package__) / name).read_bytes()
+    except FileNotFoundError:
+        return None
+
+
+def _page(style: str, script: str, *, script_source: str, style_source: str) -> Page:
     policy = (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
+        f"default-src 'none'; script-src {script_source}; style-src {style_source}; img-src data:; "
         "connect-src 'self'; base-uri 'none'; form-action 'none'"
     )
     html = _read("page.html")
-    for name, text in (("policy", policy), ("style", style), ("script", script)):
-        html = html.replace(_HERE % name, text)
-    before, after = html.split(_HERE % "data")
+    parts = {"policy": policy, "style": style, "script": script, "contract": orjson.dumps(_CONTRACT).decode()}
+    for name, text in parts.items():
+        html = html.replace(f"{{{{{name}}}}}", text)
+    before, after = html.split("{{data}}")
     return Page(before, after, policy)
 
 
-def _script() -> str:
-    """All scripts in one function, so that nothing of them is seen from outside."""
-    parts = "\n".join(_read(f"{name}.js") for name in SCRIPTS)
-    return f'(() => {{\n"use strict";\nconst CONTRACT = {orjson.dumps(_CONTRACT).decode()};\n{parts}}})();\n'
+@cache
+def bundle_modules() -> str:
+    """Return all modules as one script."""
+    modules = "".join(_as_function(name) for name in _import_order())
+    return f'(() => {{\n"use strict";\n{modules}}})();\n'
+
+
+def _import_order() -> Iterable[str]:
+    """Return all modules, each after the modules that it imports.  Raises CycleError."""
+    imports: dict[str, list[str]] = {}
+    waiting = [_MAIN]
+    while waiting:
+        name = waiting.pop()
+        if name not in imports:
+            imports[name] = [imported for _, imported in _IMPORT.findall(_read(f"{name}.js"))]
+            waiting += imports[name]
+    return TopologicalSorter(imports).static_order()
+
+
+def _as_function(name: str) -> str:
+    """Return a module as a constant that holds its exports."""
+    source = _read(f"{name}.js")
+    exports = ", ".join(_EXPORTED.findall(source))
+    body = _IMPORT.sub(lambda found: f"const {{{found[1]}}} = ${found[2]};\n", source)
+    body = _EXPORT.sub("", body)
+    return f"const ${name} = (() => {{\n{body}return {{ {exports} }};\n}})();\n"
 
 
 def _hash(text: str) -> str:
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode()}"
+    return f"'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def _read(name: str) -> str:

@@ -1,7 +1,9 @@
 // The filter grammar: parses a filter text into conditions, as view/filter_grammar.py does (docs/filter.md).
 
+import { shorten } from "./format.js";
+
 const NUMBER_FIELDS = ["seq", "event", "exchange"];
-const FILTER_FIELDS = ["type", "kind", "id", "rule", "run", "tool", "session", ...NUMBER_FIELDS, "gap", "text"];
+export const FILTER_FIELDS = ["type", "kind", "id", "rule", "run", "tool", "session", ...NUMBER_FIELDS, "gap", "text"];
 const FILTER_KINDS = [
   "message", "durable", "delta", "ephemeral", "comment", "pause", "cut", "oversized", "lost", "end", "request",
 ];
@@ -15,7 +17,7 @@ class FilterError extends Error {}
  * Parse a filter: a list of groups, each a list of `{field, negated, values}` whose values are `{text, quoted}` or
  * `{low, high}` (BigInt or null, both ends included).  Throws FilterError.
  */
-function parseFilter(text) {
+export function parseFilter(text) {
   return new FilterParser(text).parse();
 }
 
@@ -136,7 +138,7 @@ class FilterParser {
 }
 
 function shortened(text) {
-  return shown(text, 200);
+  return shorten(text, 200);
 }
 
 function unknown(thing, name, known) {

@@ -4,7 +4,7 @@
  * Return the function that applies a filter; null for a filter that matches everything.  A subject has `kinds` and
  * `exchange`, and may have `session`, `run`, `event`, `sequence`, `type`, `id`, `tool`, `gap_ns`, `codes`, `texts`.
  */
-function compileFilter(groups) {
+export function compileFilter(groups) {
   if (!groups.length) return null;
   const tests = groups.map((group) => group.map(conditionTest));
   return (subject) => tests.some((group) => group.every((matches) => matches(subject)));
@@ -85,12 +85,12 @@ function matchesPattern(pattern, name) {
 const FIELDS_OF_MESSAGES = ["text", "event", "gap", "tool"];
 
 /** Whether a filter has to be applied to single messages: the rows alone do not tell what it matches. */
-function needsMessages(groups) {
+export function needsMessages(groups) {
   return groups.some((group) => group.some((condition) => FIELDS_OF_MESSAGES.includes(condition.field)));
 }
 
 /** A row of a stream, or the head of an exchange that is not a stream, as a subject. */
-function rowSubject(row, head) {
+export function rowSubject(row, head) {
   const common = { exchange: head.exchange, session: head.session_id, codes: (row.findings || []).map((one) => one.code) };
   switch (row.row) {
     case "event":

@@ -1,42 +1,54 @@
-// Reads JSON as it was written: numbers with all their digits, keys that come twice, spacing left away.
+// Reads JSON without losing anything: integers that a double cannot hold, digits of numbers, keys that occur twice.
 
-const JSON_DEEPEST = 400;
-const JSON_TOKEN = /[ \t\r\n]*(?:("(?:[^"\\]|\\[^])*")|(-?\d[\d.eE+-]*|true|false|null)|([{}[\],:]))/y;
+const DEEPEST = 400;
+const TOKEN = /[ \t\r\n]*(?:("(?:[^"\\]|\\[^])*")|(-?\d[\d.eE+-]*|true|false|null)|([{}[\],:]))/y;
 
-/** `{kind: "object" | "array", items: [[key, node]] | [node]}` or `{kind: "string" | "word", text}`; null: no JSON. */
-function jsonTree(text) {
+/** Parse JSON; integers that a double cannot hold become BigInt. */
+export function parseJson(text) {
+  if (!/[0-9]{16}/.test(text)) return JSON.parse(text);
+  return JSON.parse(text, (_key, value, context) => {
+    if (typeof value !== "number" || Number.isSafeInteger(value) || !context) return value;
+    return /^-?\d+$/.test(context.source) ? BigInt(context.source) : value;
+  });
+}
+
+/**
+ * Parse JSON as a tree of its text: `{kind: "object" | "array", items: [[key, node]] | [node]}` or
+ * `{kind: "string" | "word", text}`.  Return null if the text is not JSON, or nested too deep.
+ */
+export function parseJsonTree(text) {
   const open = [];
   let root = null, key = null;
-  JSON_TOKEN.lastIndex = 0;
+  TOKEN.lastIndex = 0;
   const put = (node) => {
-    const within = open.at(-1);
-    if (!within) root = node;
-    else if (within.kind === "array") within.items.push(node);
-    else within.items.push([key, node]);
+    const parent = open.at(-1);
+    if (!parent) root = node;
+    else if (parent.kind === "array") parent.items.push(node);
+    else parent.items.push([key, node]);
     key = null;
   };
   for (;;) {
-    const found = JSON_TOKEN.exec(text);
+    const found = TOKEN.exec(text);
     if (!found) return null;
     const [, string, word, sign] = found;
-    const within = open.at(-1);
-    if (string !== undefined && within && within.kind === "object" && key === null) key = unquoted(string);
-    else if (string !== undefined) put({ kind: "string", text: unquoted(string) });
+    const parent = open.at(-1);
+    if (string !== undefined && parent && parent.kind === "object" && key === null) key = unquote(string);
+    else if (string !== undefined) put({ kind: "string", text: unquote(string) });
     else if (word !== undefined) put({ kind: "word", text: word });
     else if (sign === "{" || sign === "[") {
-      if (open.length >= JSON_DEEPEST) return null;
+      if (open.length >= DEEPEST) return null;
       const node = { kind: sign === "{" ? "object" : "array", items: [] };
       put(node);
       open.push(node);
     } else if (sign === "}" || sign === "]") {
-      if (!within || (sign === "}") !== (within.kind === "object")) return null;
+      if (!parent || (sign === "}") !== (parent.kind === "object")) return null;
       open.pop();
     }
-    if (root && !open.length) return text.slice(JSON_TOKEN.lastIndex).trim() ? null : root;
+    if (root && !open.length) return text.slice(TOKEN.lastIndex).trim() ? null : root;
   }
 }
 
-function unquoted(string) {
+function unquote(string) {
   try {
     return JSON.parse(string);
   } catch {

@@ -1,214 +1,244 @@
-// The playhead of a replay: where it is, what comes next, and the buttons that move it.
+// The playhead of a replay: its position, what it sends next, its breakpoints, and the buttons that move it.
 
-const BREAK_KINDS = { type: "type", sequence: "sequence", tool_call_id: "tool call", finding: "finding" };
+import { byId, element, setClass, setText } from "./dom.js";
+import { formatCount, formatDuration, formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { parseJson } from "./json.js";
+import { eventLink } from "./navigation.js";
+import { announce, showError } from "./notices.js";
 
-class Playhead {
+const BREAKPOINT_KINDS = { type: "type", sequence: "sequence", tool_call_id: "tool call", finding: "finding" };
+const STATUSES = {
+  waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
+};
+
+export class Playhead {
   constructor(app) {
-    Object.assign(this, { app, sessions: new Map(), session: null, follows: true });
-    this.host = byId("playhead");
-    this.host.hidden = false;
-    this.host.replaceChildren(...this.parts());
-    this.refresh().catch((error) => this.fail(error));
+    Object.assign(this, { app, sessions: new Map(), session: null });
+    const host = byId("playhead");
+    host.hidden = false;
+    host.replaceChildren(...this.parts());
+    this.refresh().catch((error) => showError(error.message));
     const stream = app.source.replay.listen();
-    const take = (event) => this.hear(readJson(event.data));
-    stream.addEventListener("playhead", take);
+    stream.addEventListener("playhead", (event) => this.receive(parseJson(event.data)));
     addEventListener("pagehide", () => stream.close());
   }
 
   parts() {
-    const button = (name, text, about, todo) => (this[name] = make("button", { type: "button", class: "plain", text, title: about, "aria-label": about, onclick: todo }));
-    this.pick = make("select", { "aria-label": "Session", hidden: true });
-    this.pick.addEventListener("change", () => { this.session = this.pick.value; this.draw(); });
-    this.status = make("span", { class: "play-status", role: "status" });
-    this.bar = make("progress", { max: 1, value: 0, "aria-label": "Place of the playhead" });
-    this.count = make("span", { class: "count" });
-    this.next = make("span", { class: "play-next" });
-    this.streams = make("span", { class: "dim" });
-    const moving = make("div", { class: "play-row" }, this.pick,
-      button("run", "▶ Run", "Run or pause (Space)", () => this.runOrPause()),
-      button("one", "Step", "Step: let one event out (.)", () => this.step("event")),
-      button("durable", "Step durable", "Step to the next durable event (>)", () => this.step("durable")),
-      button("found", "Step finding", "Step to the next event with a finding", () => this.step("finding")),
-      button("again", "Reset", "Begin anew; breakpoints stay", () => this.post("reset", {})),
-      this.status, this.bar, this.count, this.next, this.streams);
-    return [moving, make("div", { class: "play-row breaks" }, this.breaks = make("ul", { class: "breakpoints", "aria-label": "Breakpoints" }), this.adder())];
+    const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, "aria-label": title, onclick });
+    this.picker = element("select", { "aria-label": "Session", hidden: true });
+    this.picker.addEventListener("change", () => { this.session = this.picker.value; this.draw(); });
+    this.status = element("span", { class: "play-status", role: "status" });
+    this.bar = element("progress", { max: 1, value: 0, "aria-label": "Position of the playhead" });
+    this.count = element("span", { class: "count" });
+    this.next = element("span", { class: "play-next" });
+    this.streams = element("span", { class: "dim" });
+    this.runButton = button("▶ Run", "Run or pause (Space)", () => this.runOrPause());
+    this.stepButtons = [
+      button("Step", "Step: send one event (.)", () => this.step("event")),
+      button("Step durable", "Step to the next durable event (>)", () => this.step("durable")),
+      button("Step finding", "Step to the next event with a finding", () => this.step("finding")),
+    ];
+    const reset = button("Reset", "Go back to the beginning; breakpoints stay", () => this.post("reset", {}));
+    this.breakpoints = element("ul", { class: "breakpoints", "aria-label": "Breakpoints" });
+    const moves = [this.picker, this.runButton, ...this.stepButtons, reset];
+    const state = [this.status, this.bar, this.count, this.next, this.streams];
+    return [
+      element("div", { class: "play-row" }, ...moves, ...state),
+      element("div", { class: "play-row breaks" }, this.breakpoints, this.breakpointForm()),
+    ];
   }
 
-  adder() {
-    const kind = make("select", { "aria-label": "Kind of breakpoint" });
-    for (const [name, words] of Object.entries(BREAK_KINDS)) kind.append(make("option", { value: name, text: words }));
-    const value = make("input", { type: "text", "aria-label": "Break before", placeholder: "tool.*", spellcheck: false, autocomplete: "off" });
-    const form = make("form", { class: "adder" }, make("span", { class: "dim", text: "Break before" }), kind, value, make("button", { class: "plain", text: "Add" }));
+  breakpointForm() {
+    const kind = element("select", { "aria-label": "Kind of breakpoint" });
+    for (const [value, text] of Object.entries(BREAKPOINT_KINDS)) kind.append(element("option", { value, text }));
+    const input = element("input", { type: "text", "aria-label": "Break before", placeholder: "tool.*", spellcheck: false, autocomplete: "off" });
+    const label = element("span", { class: "dim", text: "Break before" });
+    const form = element("form", { class: "adder" }, label, kind, input, element("button", { class: "plain", text: "Add" }));
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
-      const said = kind.value === "sequence" && /^\d+$/.test(value.value) ? Number(value.value) : value.value;
-      if (await this.post("breakpoints", { [kind.value]: said })) value.value = "";
+      const isNumber = kind.value === "sequence" && /^\d+$/.test(input.value);
+      if (await this.post("breakpoints", { [kind.value]: isNumber ? Number(input.value) : input.value })) input.value = "";
     });
     return form;
   }
 
-  get now() {
+  /** The state of the selected session; undefined if there is none. */
+  get state() {
     return this.sessions.get(this.session);
   }
 
   keys() {
     return {
-      " ": () => this.runOrPause(), ".": () => this.step("event"), ">": () => this.step("durable"),
-      b: () => this.breakHere(), s: () => this.seekHere(),
+      " ": () => this.runOrPause(),
+      ".": () => this.step("event"),
+      ">": () => this.step("durable"),
+      b: () => this.breakHere(),
+      s: () => this.seekHere(),
     };
   }
 
   async refresh() {
-    this.take(await this.app.source.replay.state());
+    this.update(await this.app.source.replay.state());
   }
 
-  take(state) {
-    for (const one of state.sessions || []) this.sessions.set(one.session, one);
-    if (!this.now && this.sessions.size) this.session = this.sessions.keys().next().value;
-    this.tape = !this.sessions.size;
+  update({ sessions = [] }) {
+    for (const one of sessions) this.sessions.set(one.session, one);
+    if (!this.state && this.sessions.size) this.session = this.sessions.keys().next().value;
+    this.isLoaded = true;
     this.draw();
   }
 
-  /** A change: shown at once, and asked for in full, since it tells lists as counts. */
-  hear(state) {
-    const was = this.sessions.get(state.session);
-    if (was) this.sessions.set(state.session, { ...state, next: was.next, breakpoints: was.breakpoints, streams: was.streams });
+  /** Show a change at once, and load the whole state: the message contains only counts in place of lists. */
+  receive(change) {
+    const before = this.sessions.get(change.session);
+    if (before) {
+      const { next, breakpoints, streams } = before;
+      this.sessions.set(change.session, { ...change, next, breakpoints, streams });
+    }
     this.draw();
-    this.stale = true;
-    if (!this.asking) this.catchUp();
+    this.isStale = true;
+    if (!this.isCatchingUp) this.catchUp();
   }
 
   async catchUp() {
-    this.asking = true;
+    this.isCatchingUp = true;
     try {
-      while (this.stale) {
-        this.stale = false;
+      while (this.isStale) {
+        this.isStale = false;
         await this.refresh();
       }
     } catch (error) {
-      this.fail(error);
+      showError(error.message);
     }
-    this.asking = false;
+    this.isCatchingUp = false;
   }
 
-  async post(what, body) {
+  /** Send a command, and return whether it succeeded. */
+  async post(command, body) {
     try {
-      this.take(await this.app.source.replay.post(what, this.session === null ? body : { session: this.session, ...body }));
+      this.update(await this.app.source.replay.post(command, this.session === null ? body : { session: this.session, ...body }));
       return true;
     } catch (error) {
-      this.fail(error);
+      showError(error.message);
       return false;
     }
   }
 
-  fail(error) {
-    trouble(error.message);
+  get isStanding() {
+    return this.state.standing || this.state.paused;
   }
 
   runOrPause() {
-    if (this.now) this.post(this.now.standing || this.now.paused ? "resume" : "pause", {});
+    if (this.state) this.post(this.isStanding ? "resume" : "pause", {});
   }
 
   step(to) {
     this.post("step", { to });
   }
 
+  /** The selected event; announces that there is none. */
+  selectedEvent() {
+    const { row } = this.app.selection;
+    if (row && row.row === "event") return row;
+    announce("Select an event first.");
+    return null;
+  }
+
   seekHere() {
-    const row = this.app.selectedRow();
-    if (!row || row.row !== "event") say("Choose an event first.");
-    else if (row.sequence !== null) this.post("seek", { sequence: Number(row.sequence) });
+    const row = this.selectedEvent();
+    if (!row) return;
+    if (row.sequence !== null) this.post("seek", { sequence: Number(row.sequence) });
     else if (row.id) this.post("seek", { event: row.id });
-    else trouble("This event has neither a sequence nor an id: seek to one that has.");
+    else showError("This event has no sequence and no id: seek to another one.");
   }
 
   breakHere() {
-    const row = this.app.selectedRow();
-    if (!row || row.row !== "event") say("Choose an event first.");
-    else if (row.sequence !== null) this.post("breakpoints", { sequence: Number(row.sequence) });
-    else this.post("breakpoints", { type: row.type });
+    const row = this.selectedEvent();
+    if (row) this.post("breakpoints", row.sequence !== null ? { sequence: Number(row.sequence) } : { type: row.type });
   }
 
-  async remove(point) {
-    const named = Object.fromEntries(Object.keys(BREAK_KINDS).filter((name) => point[name] !== null && point[name] !== undefined).map((name) => [name, point[name]]));
+  async removeBreakpoint(point) {
     try {
-      await this.app.source.replay.remove({ session: this.session, ...named });
+      await this.app.source.replay.removeBreakpoint({ session: this.session, ...Object.fromEntries(conditionsOf(point)) });
       await this.refresh();
     } catch (error) {
-      this.fail(error);
+      showError(error.message);
     }
   }
 
   draw() {
-    const state = this.now;
-    for (const button of [this.run, this.one, this.durable, this.found]) button.disabled = !state;
+    const { state } = this;
+    for (const button of [this.runButton, ...this.stepButtons]) button.disabled = !state;
     if (!state) {
-      setText(this.status, this.tape ? "no session to step through: recorded answers only" : "…");
+      setText(this.status, this.isLoaded ? "no playhead: this replay only repeats recorded responses" : "…");
       return;
     }
     this.drawSessions();
-    const stands = state.standing || state.paused;
-    setText(this.run, stands ? "▶ Run" : "❚❚ Pause");
-    setText(this.status, this.words(state));
+    setText(this.runButton, this.isStanding ? "▶ Run" : "❚❚ Pause");
+    setText(this.status, STATUSES[state.status] || printable(state.status));
     setClass(this.status, `play-status ${state.status}`);
     this.bar.max = Math.max(state.length, 1);
     this.bar.value = state.place;
-    setText(this.count, `${grouped(state.place)} / ${grouped(state.length)} · ${duration(state.position_ms * 1e6)}`);
+    setText(this.count, `${formatNumber(state.place)} / ${formatNumber(state.length)} · ${formatDuration(state.position_ms * 1e6)}`);
     this.drawNext(state.next);
-    setText(this.streams, counted(state.streams.length, "stream") + " connected");
-    this.drawBreaks(state);
+    setText(this.streams, `${formatCount(state.streams.length, "stream")} connected`);
+    this.drawBreakpoints(state);
     this.follow(state);
   }
 
-  words(state) {
-    const said = { waiting: "waits for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end" };
-    return said[state.status] || printable(state.status);
-  }
-
   drawSessions() {
-    this.pick.hidden = this.sessions.size < 2;
-    if (this.pick.options.length === this.sessions.size) return;
-    this.pick.replaceChildren(...[...this.sessions.keys()].map((name) => make("option", { value: name, text: shown(name, 60), selected: name === this.session })));
+    this.picker.hidden = this.sessions.size < 2;
+    if (this.picker.options.length === this.sessions.size) return;
+    const options = [...this.sessions.keys()].map((value) => ({ value, text: shorten(value, 60), selected: value === this.session }));
+    this.picker.replaceChildren(...options.map((option) => element("option", option)));
   }
 
   drawNext(next) {
     const name = next ? JSON.stringify(next) : "";
-    if (this.nextName === name) return;
-    this.nextName = name;
+    if (this.drawnNext === name) return;
+    this.drawnNext = name;
     this.next.replaceChildren();
     if (!next) return;
-    const what = next.type || (next.ending ? `end: ${next.ending}` : next.kind);
-    this.next.append(make("span", { class: "dim", text: "next " }), make("code", { text: shown(what, 60) }));
-    if (next.sequence !== null) this.next.append(` seq ${digits(next.sequence)}`);
-    const place = sourceOf(next);
-    if (place) this.next.append(" ", placeLink(place, this.app));
+    const type = next.type || (next.ending ? `end: ${next.ending}` : next.kind);
+    this.next.append(element("span", { class: "dim", text: "next " }), element("code", { text: shorten(type, 60) }));
+    if (next.sequence !== null) this.next.append(` seq ${shortenNumber(next.sequence)}`);
+    const location = locationOf(next);
+    if (location) this.next.append(" ", eventLink(location, this.app.navigation));
   }
 
-  drawBreaks(state) {
-    const points = Array.isArray(state.breakpoints) ? state.breakpoints : [];
-    const name = JSON.stringify([points, state.stopped_by]);
-    if (this.breaksName === name) return;
-    this.breaksName = name;
-    this.breaks.replaceChildren(...points.map((point) => {
-      const words = Object.entries(BREAK_KINDS).filter(([key]) => point[key] !== null && point[key] !== undefined).map(([key, said]) => `${said} ${shown(point[key], 60) || "any"}`).join(", ");
-      const stopped = JSON.stringify(state.stopped_by) === JSON.stringify(point);
-      const drop = make("button", { type: "button", class: "drop", text: "✕", "aria-label": `Remove the breakpoint ${words}`, onclick: () => this.remove(point) });
-      return make("li", { class: stopped ? "stopped" : "" }, make("span", { "aria-hidden": "true", class: "sign", text: "● " }), words, drop);
+  drawBreakpoints({ breakpoints, stopped_by: stoppedBy }) {
+    const points = Array.isArray(breakpoints) ? breakpoints : [];
+    const name = JSON.stringify([points, stoppedBy]);
+    if (this.drawnBreakpoints === name) return;
+    this.drawnBreakpoints = name;
+    this.breakpoints.replaceChildren(...points.map((point) => {
+      const text = conditionsOf(point).map(([kind, value]) => `${BREAKPOINT_KINDS[kind]} ${shorten(value, 60) || "any"}`).join(", ");
+      const isReached = JSON.stringify(stoppedBy) === JSON.stringify(point);
+      const sign = element("span", { "aria-hidden": "true", class: "sign", text: "● " });
+      const remove = element("button", { type: "button", class: "drop", text: "✕", "aria-label": `Remove the breakpoint ${text}`, onclick: () => this.removeBreakpoint(point) });
+      return element("li", { class: isReached ? "stopped" : "" }, sign, text, remove);
     }));
   }
 
-  /** Mark what comes next in the timeline, and go there where the playhead stands. */
+  /** Mark the next event in the timeline, and go there whenever the playhead stops. */
   follow(state) {
-    const place = state.next && sourceOf(state.next);
-    const name = place ? `${place.exchange}:${place.event}` : "";
+    const location = state.next && locationOf(state.next);
+    const name = location ? `${location.exchange}:${location.event}` : "";
     if (this.followed === name) return;
-    const first = this.followed === undefined;
+    const isFirst = this.followed === undefined;
     this.followed = name;
-    this.app.markNext(place);
-    if (place && !first && this.follows && state.status !== "moving") this.app.goEvent(place.exchange, place.event, false);
+    this.app.markNext(location);
+    if (location && !isFirst && state.status !== "moving") this.app.navigation.goEvent(location.exchange, location.event, false);
   }
 }
 
-function sourceOf(next) {
-  const found = /^(\d+):(\d+)$/.exec(next.source || "");
+/** The conditions of a breakpoint: `[[kind, value]]`. */
+function conditionsOf(point) {
+  return Object.keys(BREAKPOINT_KINDS).filter((kind) => point[kind] !== null && point[kind] !== undefined).map((kind) => [kind, point[kind]]);
+}
+
+/** The exchange and the event that an entry of the playhead's log comes from. */
+function locationOf(entry) {
+  const found = /^(\d+):(\d+)$/.exec(entry.source || "");
   return found ? { exchange: Number(found[1]), event: Number(found[2]) } : null;
 }

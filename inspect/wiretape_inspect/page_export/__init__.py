@@ -48,7 +48,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect import timeline
-from wiretape_inspect.page.bundle import assembled
+from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.page_export.page_document import PageContent, document_parts
 
 __all__ = ["PageContent", "document_parts", "export_page", "page_parts"]
@@ -63,7 +63,7 @@ def export_page(recording: Recording, exchanges: Sequence[Exchange] | None = Non
 
 def page_parts(documents: Iterable[tuple[str, Iterator[bytes]]]) -> Iterator[bytes]:
     """Yield the page with JSON documents, each in an element with the given id."""
-    page = assembled()
+    page = exported_page()
     yield page.before.encode()
     for name, parts in documents:
         yield f'<script type="application/json" id="{name}">'.encode()

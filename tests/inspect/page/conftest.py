@@ -1,4 +1,4 @@
-"""The debugger's page in a browser: one browser for all tests, which share its event loop."""
+"""The debugger's page in a browser.  All tests share one browser and its event loop."""
 
 import re
 import shutil
@@ -15,30 +15,30 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from wiretape_inspect.debugger.debugger_server import serve_debugger
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
-PATIENCE_MS = 45_000
-expect.set_options(timeout=PATIENCE_MS)
+TIMEOUT_MS = 45_000
+expect.set_options(timeout=TIMEOUT_MS)
 
 
 @dataclass
 class Window:
-    """A page in the browser, and what went wrong in it."""
+    """A page in the browser, with its errors and its requests to other sites."""
 
     page: Page
-    troubles: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
 
     def watch(self, site: str) -> None:
-        """Note errors, and requests to anybody but `site`."""
-        self.page.on("console", self._heard)
-        self.page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
-        self.page.on("request", lambda request: self._asked(request.url, site))
+        """Collect errors, and requests to other sites than `site`."""
+        self.page.on("console", self._on_console)
+        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
+        self.page.on("request", lambda request: self._on_request(request.url, site))
 
-    def _heard(self, message) -> None:
+    def _on_console(self, message) -> None:
         if message.type in {"error", "warning"}:
-            self.troubles.append(f"{message.type}: {message.text}")
+            self.problems.append(f"{message.type}: {message.text}")
 
-    def _asked(self, url: str, site: str) -> None:
+    def _on_request(self, url: str, site: str) -> None:
         if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != site:
-            self.troubles.append(f"request: {url}")
+            self.problems.append(f"request: {url}")
 
     async def keys(self, *keys: str) -> None:
         """Press keys, one after the other."""
@@ -46,24 +46,24 @@ class Window:
             await self.page.keyboard.press(key)
 
     async def go(self, hash_: str) -> None:
-        """Go to another place of the page, as a link would."""
+        """Go to another view, as a link does."""
         await self.page.evaluate("hash => { location.hash = hash; }", hash_)
 
     async def has_hash(self, *parts: str) -> None:
-        """Wait until the address holds all of these, and nothing else."""
+        """Wait until the URL fragment consists of exactly these parts."""
         each = "".join(rf"(?=(?:[^#]*&)?{re.escape(part)}(?:&|$))" for part in parts)
         await expect(self.page).to_have_url(re.compile(rf"#{each}[^&]*(?:&[^&]*){{{len(parts) - 1}}}$"))
 
     def rows(self):
-        """The rows of the timeline that are seen."""
+        """The visible rows of the timeline."""
         return self.page.locator("#timeline .list-rows .row:visible")
 
     def chosen(self):
-        """The row that is selected."""
+        """The selected row."""
         return self.page.locator("#timeline .list-rows .row.chosen:visible")
 
     def panel(self):
-        """What the tab on the right shows."""
+        """The panel with the details."""
         return self.page.locator("#panel")
 
     async def texts(self, column: str) -> list[str]:
@@ -87,7 +87,7 @@ Opening = Callable[..., AbstractAsyncContextManager[Window]]
 
 @pytest.fixture
 def window(browser: Browser) -> Opening:
-    """Opens an address: `async with window(address) as shown`.  Nothing may go wrong in it until it is closed."""
+    """Open a URL: `async with window(url) as shown`.  Fails if the page has errors or makes requests to other sites."""
 
     @asynccontextmanager
     async def opening(address: str, **options: object) -> AsyncIterator[Window]:
@@ -97,7 +97,7 @@ def window(browser: Browser) -> Opening:
             shown.watch(urlsplit(address).netloc)
             await shown.page.goto(address)
             yield shown
-            assert shown.troubles == []
+            assert shown.problems == []
         finally:
             await context.close()
 
@@ -106,7 +106,7 @@ def window(browser: Browser) -> Opening:
 
 @pytest.fixture
 def debugging(window: Opening) -> Opening:
-    """Debugs a recording: `async with debugging(path, "#x=2&e=57") as shown`."""
+    """Debug a recording: `async with debugging(path, "#x=2&e=57") as shown`."""
 
     @asynccontextmanager
     async def opening(path: Path, hash_: str = "", replay=None, **options: object) -> AsyncIterator[Window]:
@@ -116,7 +116,7 @@ def debugging(window: Opening) -> Opening:
         ):
             await expect(shown.page.locator("#file")).to_have_text(path.name)
             yield shown
-            # What listens is ended by the browser, so that nobody has to wait for it.
+            # The browser closes its event streams, so that the server need not wait for them.
             await shown.page.goto("about:blank")
 
     return opening

@@ -1,4 +1,4 @@
-"""The page with an ordinary session: what it shows, and what its keys do."""
+"""The page with an ordinary session: what it shows, and its keys."""
 
 import re
 from itertools import pairwise
@@ -16,7 +16,7 @@ _PLACES = """texts => texts.map(text => {
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
-async def test_the_first_view_tells_how_the_stream_went(debugging, session):
+async def test_first_view_shows_the_stream_and_how_it_ended(debugging, session):
     async with debugging(session) as shown:
         await shown.has_hash("x=2")
         await expect(shown.page.locator("#picker")).to_contain_text("#2")
@@ -29,7 +29,7 @@ async def test_the_first_view_tells_how_the_stream_went(debugging, session):
         await expect(shown.panel()).to_contain_text("GET /v1/sessions/s1/events/stream")
 
 
-async def test_steps_go_from_row_to_row_and_from_durable_event_to_durable_event(debugging, session):
+async def test_keys_step_between_rows_and_durable_events(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("j", "j")
@@ -46,7 +46,7 @@ async def test_steps_go_from_row_to_row_and_from_durable_event_to_durable_event(
         await shown.has_hash("x=2", "e=2")
 
 
-async def test_a_filter_is_counted_kept_in_the_address_and_told_when_it_is_wrong(debugging, session):
+async def test_filter_is_counted_stored_in_the_url_and_checked(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("/")
@@ -66,7 +66,7 @@ async def test_a_filter_is_counted_kept_in_the_address_and_told_when_it_is_wrong
         await expect(shown.page.locator("#no-rows")).to_be_hidden()
 
 
-async def test_a_place_is_gone_to_by_sequence_number_or_id(debugging, session):
+async def test_go_to_dialog_accepts_sequence_event_id_and_location(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
         for place, parts in (
@@ -83,10 +83,10 @@ async def test_a_place_is_gone_to_by_sequence_number_or_id(debugging, session):
         await shown.keys("g")
         await shown.page.keyboard.type("99")
         await shown.keys("Enter")
-        await expect(shown.page.locator("#place-wrong")).to_have_text("There is no sequence 99 in exchange 3.")
+        await expect(shown.page.locator("#place-error")).to_have_text("Exchange 3 has no sequence 99.")
 
 
-async def test_runs_of_deltas_open_in_place_one_by_one_and_all_at_once(debugging, session):
+async def test_runs_of_deltas_open_in_place(debugging, session):
     async with debugging(session, "#x=2&e=3") as shown:
         await expect(shown.rows()).to_have_count(7)
         await expect(shown.panel()).to_contain_text("word word word")
@@ -107,7 +107,7 @@ async def test_runs_of_deltas_open_in_place_one_by_one_and_all_at_once(debugging
         await expect(shown.rows()).to_have_count(7)
 
 
-async def test_the_state_tab_tells_what_a_client_knew(debugging, session):
+async def test_state_tab_shows_what_the_client_knew(debugging, session):
     async with debugging(session, "#x=2&e=3&open=e3") as shown:
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2 after sequence 2")
@@ -116,7 +116,7 @@ async def test_the_state_tab_tells_what_a_client_knew(debugging, session):
         await expect(shown.panel().locator(".spoken")).to_have_text(re.compile("^word $"))
 
 
-async def test_the_bytes_tab_shows_the_bytes_where_they_stand(debugging, session):
+async def test_bytes_tab_shows_bytes_with_offsets(debugging, session):
     async with debugging(session, "#x=2&e=1") as shown:
         await shown.keys("r")
         line = shown.page.locator("#hex .list-rows .row:visible").first
@@ -130,16 +130,18 @@ async def test_the_bytes_tab_shows_the_bytes_where_they_stand(debugging, session
         await shown.has_hash("x=2", "e=1")
 
 
-async def test_the_bytes_tab_shows_what_came_of_a_message_that_was_cut_off(debugging, session):
+async def test_bytes_tab_shows_the_bytes_of_an_unfinished_message(debugging, session):
     async with debugging(session, "#x=2&r=5") as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("cut")
-        await expect(shown.panel()).to_contain_text("No client got this event: it was never finished. Bytes shows")
+        await expect(shown.panel()).to_contain_text(
+            "This event is unfinished, so no client received it. The Bytes tab shows"
+        )
         await shown.keys("2")
         await expect(shown.panel()).to_contain_text("1 chunk")
         await expect(shown.page.locator("#hex .list-rows .row:visible .text")).to_have_text(["event:\u00a0run.comp"])
 
 
-async def test_a_link_shows_the_same_again_and_back_goes_back(debugging, session):
+async def test_link_restores_the_view_and_back_returns_to_it(debugging, session):
     async with debugging(session, "#x=2&e=40&q=type:message.*&tab=state") as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("40")
         await expect(shown.page.locator("#filter")).to_have_value("type:message.*")
@@ -151,7 +153,7 @@ async def test_a_link_shows_the_same_again_and_back_goes_back(debugging, session
         await expect(shown.chosen().locator(".n")).to_have_text("40")
 
 
-async def test_the_strip_says_when_things_were_and_no_time_covers_another(debugging, session):
+async def test_time_strip_has_labels_that_do_not_overlap(debugging, session):
     async with debugging(session) as shown:
         for width in (1280, 1024, 500):
             await shown.page.set_viewport_size({"width": width, "height": 700})
@@ -167,7 +169,7 @@ async def test_the_strip_says_when_things_were_and_no_time_covers_another(debugg
             assert (boxes[0][0], boxes[-1][1]) == pytest.approx((12, width - 12), abs=1)
 
 
-async def test_ids_are_cut_in_the_middle_as_on_a_terminal_where_there_is_no_room(debugging, tape, message):
+async def test_ids_are_abbreviated_as_in_the_terminal_in_a_narrow_list(debugging, tape, message):
     call = {"tool_call_id": "call_0123456789abcdef"}
     tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", sequence=1, content=call))])
     path = tape.close()
@@ -182,14 +184,12 @@ async def test_ids_are_cut_in_the_middle_as_on_a_terminal_where_there_is_no_room
             await expect(shown.rows().first.locator(".call")).to_have_text(name)
 
 
-async def test_findings_are_counted_for_the_exchange_and_for_the_recording_and_listed_without_tabs(
-    debugging, tape, message
-):
+async def test_findings_are_counted_and_listed(debugging, tape, message):
     numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
     tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
     async with debugging(tape.close(), "#x=2") as shown:
         await expect(shown.page.locator("#facts")).to_contain_text("· 1 finding ·")
-        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors in the recording")
+        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
         await shown.keys("f")
         await expect(shown.page.locator("#findings-pane .list-rows .row:visible")).to_have_count(2)
         await expect(shown.page.locator("#tabs")).to_be_hidden()
@@ -197,25 +197,25 @@ async def test_findings_are_counted_for_the_exchange_and_for_the_recording_and_l
         await expect(shown.page.locator("#tabs")).to_be_visible()
 
 
-async def test_an_exchange_is_chosen_by_what_it_is_called(debugging, session):
+async def test_exchange_picker_finds_an_exchange_by_method(debugging, session):
     async with debugging(session) as shown:
         await shown.keys("x")
         await shown.page.keyboard.type("post")
         await shown.keys("Enter")
         await shown.has_hash("x=1")
         await expect(shown.panel()).to_contain_text("POST /v1/runs")
-        await expect(shown.page.locator("#count")).to_have_text("no stream")
+        await expect(shown.page.locator("#count")).to_have_text("not a stream")
         await shown.keys("]")
         await shown.has_hash("x=2")
 
 
-async def test_two_connections_are_laid_side_by_side(debugging, session):
+async def test_connections_are_compared_side_by_side(debugging, session):
     async with debugging(session, "#x=3") as shown:
         await shown.page.get_by_role("button", name="Compare with #2").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
         await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
-        await expect(pane.locator(".tally li").first).to_contain_text(": came ")
+        await expect(pane.locator(".tally li").first).to_contain_text(": on ")
         rows = pane.locator(".list-rows .row:visible")
         assert await rows.locator(".status").all_text_contents()
         await shown.has_hash("x=3", "resume=2")
@@ -223,7 +223,7 @@ async def test_two_connections_are_laid_side_by_side(debugging, session):
         await expect(shown.rows().first).to_be_visible()
 
 
-async def test_tool_calls_are_one_row_each_when_asked_for(debugging, session):
+async def test_tool_calls_are_shown_as_one_row_each(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("t")
@@ -233,7 +233,7 @@ async def test_tool_calls_are_one_row_each_when_asked_for(debugging, session):
         await expect(row.locator(".call")).to_have_text("t1")
 
 
-async def test_the_help_tells_the_keys_and_gives_the_focus_back(debugging, session):
+async def test_help_lists_the_keys_and_returns_the_focus(debugging, session):
     async with debugging(session) as shown:
         await expect(shown.rows()).to_have_count(7)
         await shown.keys("?")
@@ -243,7 +243,7 @@ async def test_the_help_tells_the_keys_and_gives_the_focus_back(debugging, sessi
         await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
 
 
-async def test_a_screen_reader_is_told_of_the_row_the_tabs_and_the_picture(debugging, session):
+async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session):
     async with debugging(session, "#x=2&e=2") as shown:
         grid = shown.page.get_by_role("grid", name="Timeline")
         await expect(shown.chosen()).to_have_count(1)
@@ -257,7 +257,7 @@ async def test_a_screen_reader_is_told_of_the_row_the_tabs_and_the_picture(debug
         await expect(shown.page.get_by_role("img")).to_have_attribute("aria-label", re.compile("40 events · 1 pause"))
 
 
-async def test_a_text_is_looked_for_in_all_that_was_said(debugging, tape, message):
+async def test_text_filter_searches_the_whole_data(debugging, tape, message):
     tape.exchange(
         chunks=[(1, message("run.queued", id=f"e{n}", sequence=n, pad="x" * 1000, last=n)) for n in (1, 2, 3)]
     )
@@ -268,7 +268,7 @@ async def test_a_text_is_looked_for_in_all_that_was_said(debugging, tape, messag
         assert await shown.texts("n") == ["2"]
 
 
-async def test_what_is_no_stream_shows_both_of_its_messages_in_full(debugging, tape):
+async def test_exchange_that_is_not_a_stream_shows_both_bodies(debugging, tape):
     body = b'{"words": "%s", "last": true}' % (b"long " * 200)
     json_type = (("content-type", "application/json"),)
     tape.exchange("/v1/runs", [(1, body)], method="POST", request_body=body[:-1], status=409, headers=json_type)
@@ -278,18 +278,16 @@ async def test_what_is_no_stream_shows_both_of_its_messages_in_full(debugging, t
         await expect(shown.rows().locator(".type")).to_have_text(["POST", "409 complete"])
 
 
-async def test_a_link_to_an_exchange_that_is_not_there_is_told_and_shows_one_that_is(debugging, session):
+async def test_link_to_a_missing_exchange_or_event_is_reported(debugging, session):
     async with debugging(session, "#x=99&e=1") as shown:
-        await expect(shown.page.get_by_role("alert")).to_have_text("There is no exchange 99 in this recording.")
+        await expect(shown.page.get_by_role("alert")).to_have_text("This recording has no exchange 99.")
         await shown.has_hash("x=2")
         await expect(shown.rows()).to_have_count(7)
         await shown.go("#x=2&e=99")
-        await expect(shown.page.get_by_role("alert")).to_have_text("There is no event 99 in exchange 2.")
+        await expect(shown.page.get_by_role("alert")).to_have_text("Exchange 2 has no event 99.")
 
 
-async def test_the_next_finding_is_told_in_any_tab_which_stays_open_on_the_way_to_other_exchanges(
-    debugging, tape, message
-):
+async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, message):
     numbers = [tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n))]) for n in (1, 2)]
     tape.find(*(Finding("SEQ001", Severity.ERROR, Party.SERVICE, n, 1, n, 0, 5 + n, f"Wrong {n}.") for n in numbers))
     async with debugging(tape.close(), "#x=1&tab=bytes") as shown:

@@ -1,4 +1,4 @@
-"""The page with its recording inside, opened as a file."""
+"""An exported page, opened as a file."""
 
 import pytest
 from playwright.async_api import expect
@@ -11,7 +11,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 @pytest.fixture
 def exported(session, tmp_path):
-    """The session that goes as sessions go, as a page."""
+    """Export the ordinary session, and return its URL."""
 
     def export(start=""):
         path = tmp_path / "session page.html"
@@ -22,7 +22,7 @@ def exported(session, tmp_path):
     return export
 
 
-async def test_a_file_shows_rows_payload_bytes_and_state_without_a_server(window, exported):
+async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported):
     async with window(exported()) as shown:
         await expect(shown.page.locator("#file")).to_have_text("run.db")
         await expect(shown.rows()).to_have_count(7)
@@ -50,7 +50,7 @@ async def test_a_file_shows_rows_payload_bytes_and_state_without_a_server(window
         await expect(shown.page.locator("#resume-pane h2")).to_contain_text("#2 then #3")
 
 
-async def test_a_file_opens_where_it_was_made_to_open(window, exported):
+async def test_exported_page_opens_with_its_start_view(window, exported):
     async with window(exported("x=2&e=40&tab=state")) as shown:
         await expect(shown.chosen().locator(".n")).to_have_text("40")
         await expect(shown.panel()).to_contain_text("word word")

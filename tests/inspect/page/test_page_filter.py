@@ -1,4 +1,4 @@
-"""The page's own words and filters say what Python's say."""
+"""Filters, numbers and times of the page equal those of the terminal."""
 
 import json
 from importlib.resources import files
@@ -19,23 +19,30 @@ SIZES = [0, 999, 1000, 12_345, 999_949, 999_951, 5_000_000, 12_000_000_000]
 TEXTS = ["a\tb\nc\rd", "\x1b[31m\x00\x7f\x85", "\u202eabc\u2066", "\ud800x", "😀 ok \udc00", "\ufeff\u2028"]
 
 
+MODULES = ("format", "json", "filter_grammar", "filter_match")
+
+
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def run(browser):
-    """Runs a function of the page's language, with the page's own functions at hand."""
-    names = ("words", "json", "filter_grammar", "filter_match", "delta_runs")
-    scripts = "\n".join((files(package) / f"{name}.js").read_text("utf-8") for name in names)
+    """Runs a JavaScript function that can use the exports of the page's modules."""
+    imports = "".join(f"Object.assign(globalThis, await import('http://page.test/{name}.js'));" for name in MODULES)
     page = await browser.new_page()
-
-    async def called(function, argument):
-        return await page.evaluate(f"given => {{ {scripts}\nreturn ({function})(given); }}", argument)
-
-    yield called
+    await page.route("http://page.test/**", serve)
+    await page.goto("http://page.test/")
+    await page.evaluate(f"async () => {{ {imports} }}")
+    yield page.evaluate
     await page.close()
+
+
+async def serve(route):
+    name = route.request.url.rpartition("/")[2]
+    body = (files(package) / name).read_text("utf-8") if name else ""
+    await route.fulfill(body=body, content_type="text/javascript" if name else "text/html")
 
 
 async def test_filter_matches_the_same_subjects_as_in_the_terminal(run):
     function = """text => {
-        const { subjects, cases } = readJson(text);
+        const { subjects, cases } = parseJson(text);
         return cases.map(({filter}) => {
             const matches = compileFilter(parseFilter(filter));
             return subjects.map((subject, at) => at).filter((at) => !matches || matches(subjects[at]));
@@ -53,9 +60,9 @@ async def test_invalid_filter_has_the_same_error_as_in_the_terminal(run):
     assert await run(function, filters) == [case["error"] for case in VECTORS["errors"]]
 
 
-async def test_numbers_and_times_have_the_same_words(run):
+async def test_numbers_and_times_are_formatted_as_in_the_terminal(run):
     found = await run(
-        "({times, sizes}) => [times.map(duration), times.map(moment), sizes.map(amount)]",
+        "({times, sizes}) => [times.map(formatDuration), times.map(formatTime), sizes.map(formatSize)]",
         {"times": TIMES, "sizes": SIZES},
     )
     assert found == [
@@ -65,8 +72,8 @@ async def test_numbers_and_times_have_the_same_words(run):
     ]
 
 
-async def test_the_same_characters_are_escaped(run):
-    # Half a surrogate pair cannot be handed over: both sides make the texts of their numbers.
+async def test_characters_are_escaped_as_in_the_terminal(run):
+    # A lone surrogate cannot be passed to the browser, so both sides make the texts from code points.
     numbers = [[ord(char) for char in text] for text in TEXTS]
     found = await run(
         "all => all.map((codes) => printable(codes.map((code) => String.fromCodePoint(code)).join('')))", numbers
@@ -74,15 +81,15 @@ async def test_the_same_characters_are_escaped(run):
     assert found == [printable(text) for text in TEXTS]
 
 
-async def test_json_is_read_as_it_was_written(run):
+async def test_json_tree_keeps_the_text(run):
     texts = ['{"a": 1, "a": 2}', "12345678901234567890.50", '[[[]], {}, "A"]', "true", '"<b>"']
-    trees = await run("all => all.map(jsonTree)", texts)
+    trees = await run("all => all.map(parseJsonTree)", texts)
     assert [written(tree) for tree in trees] == ["".join(text.split()) for text in texts]
 
 
-async def test_what_is_no_json_is_no_tree(run):
+async def test_invalid_json_gives_no_tree(run):
     texts = ["", "{", "[1,2]]", "{'a': 1}", "[" * 1000 + "]" * 1000, "{]", '"a']
-    assert await run("all => all.map(jsonTree)", texts) == [None] * len(texts)
+    assert await run("all => all.map(parseJsonTree)", texts) == [None] * len(texts)
 
 
 def written(node):

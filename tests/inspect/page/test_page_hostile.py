@@ -1,4 +1,4 @@
-"""A recording that was made to harm whoever looks at it, and one that is huge."""
+"""Recordings with malicious or huge content."""
 
 import json
 
@@ -17,14 +17,14 @@ CONTROLS = "\x1b[31m\u202e\x07\u2066"
 UNSAFE = set("\x1b\u202e\x07\u2066")
 EVIL = f"\"{MARKUP}{CONTROLS}'"
 LINE = f"{MARKUP}\u202e"
-"""The same without what ends a line of a stream, or cannot stand in a header."""
+"""The same without characters that end a line of a stream or are invalid in a header."""
 
 
 @pytest.fixture
 def hostile(tape, message):
-    """Something evil wherever something can be."""
-    said = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [EVIL]}}
-    lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(said)}"]
+    """A recording with malicious text in every field."""
+    data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [EVIL]}}
+    lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(data)}"]
     number = tape.exchange(
         f"/v1/sessions/{MARKUP}/events/stream",
         [
@@ -59,8 +59,8 @@ PLACES = [
 PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=1&r=3", "x=1&r=5&tab=findings", "x=2"]
 
 
-async def looked_at(shown):
-    """Every place is shown, and nothing of it became more than text."""
+async def check_views(shown):
+    """Show every view, and check that recorded text stays text."""
     for place in PLACES:
         await shown.go(f"#{place}")
         await expect(shown.panel()).not_to_be_empty()
@@ -73,25 +73,25 @@ async def looked_at(shown):
     assert "owned" not in await shown.page.title()
 
 
-async def test_nothing_of_a_hostile_recording_runs(debugging, hostile):
+async def test_malicious_text_stays_text_on_the_served_page(debugging, hostile):
     async with debugging(hostile) as shown:
         await expect(shown.rows()).to_have_count(6)
-        await looked_at(shown)
+        await check_views(shown)
         await shown.go("#x=1&e=1&tab=payload")
         await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
         await expect(shown.panel()).to_contain_text("\\x1b[31m\\u202e\\x07\\u2066")
 
 
-async def test_nothing_of_a_hostile_recording_runs_in_a_file(window, hostile, tmp_path):
+async def test_malicious_text_stays_text_in_an_exported_page(window, hostile, tmp_path):
     path = tmp_path / "page.html"
     with open_recording(hostile) as recording:
         path.write_bytes(b"".join(export_page(recording)))
     async with window(path.as_uri()) as shown:
         await expect(shown.rows()).to_have_count(6)
-        await looked_at(shown)
+        await check_views(shown)
 
 
-async def test_nothing_of_a_hostile_recording_runs_in_a_report(window, hostile, tmp_path, run):
+async def test_malicious_text_stays_text_in_a_report(window, hostile, tmp_path, run):
     evil = tmp_path / "<img src=x onerror=document.title='owned'>\u202e.db"
     evil.write_bytes(hostile.read_bytes())
     path = tmp_path / "page.html"
@@ -114,9 +114,9 @@ async def test_nothing_of_a_hostile_recording_runs_in_a_report(window, hostile, 
             assert "owned" not in (await shown.page.title()).replace("document.title='owned'", "")
 
 
-async def test_a_long_list_is_drawn_where_it_is_looked_at_and_has_no_holes(debugging, tape, message):
-    said = b"".join(message("run.queued", id=f"e{number}", sequence=number) for number in range(1, 3001))
-    tape.exchange(chunks=[(1, said)])
+async def test_long_list_shows_consecutive_rows_wherever_it_is_scrolled(debugging, tape, message):
+    data = b"".join(message("run.queued", id=f"e{number}", sequence=number) for number in range(1, 3001))
+    tape.exchange(chunks=[(1, data)])
     async with debugging(tape.close()) as shown:
         await expect(shown.page.locator("#count")).to_have_text("3,000 events")
         assert await shown.rows().count() < 60
@@ -135,7 +135,7 @@ async def test_a_long_list_is_drawn_where_it_is_looked_at_and_has_no_holes(debug
             assert last >= bottom - 1
 
 
-async def test_an_event_of_five_megabytes_is_shown_in_parts(debugging, tape, message):
+async def test_event_of_several_megabytes_is_shown_in_parts(debugging, tape, message):
     items = [{"number": number} for number in range(30_000)]
     huge = message(
         "message.completed", id="e1", sequence=1, content=[{"type": "text", "text": "<b>word " * 300_000}], items=items

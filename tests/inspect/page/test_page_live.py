@@ -1,4 +1,4 @@
-"""The page while the recording is being written."""
+"""The page of a recording that is still being written."""
 
 import pytest
 from playwright.async_api import expect
@@ -15,7 +15,7 @@ def many(message, first, last):
     ]
 
 
-async def test_what_comes_is_shown_and_the_reader_is_left_where_they_read(debugging, tape, message):
+async def test_new_events_appear_and_the_scroll_position_stays(debugging, tape, message):
     number = tape.exchange(chunks=many(message, 1, 100), ending=None)
     tape.save()
     async with debugging(tape.path) as shown:
@@ -38,11 +38,11 @@ async def test_what_comes_is_shown_and_the_reader_is_left_where_they_read(debugg
         await expect(shown.page.locator("#live")).to_have_text("closed")
 
 
-async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_it(debugging, tape, message):
+async def test_page_of_an_empty_recording_shows_the_first_stream_and_its_findings(debugging, tape, message):
     tape.save()
     async with debugging(tape.path) as shown:
         await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchange yet.")
-        await expect(shown.page.locator("#no-rows")).to_contain_text("Nothing has come yet.")
+        await expect(shown.page.locator("#no-rows")).to_contain_text("Nothing recorded yet.")
         await shown.keys(*"jkJKnpdtr1234ycY[]o", "Enter", "ArrowRight", "f", "f")
         tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
         tape.save()
@@ -53,7 +53,7 @@ async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_
         await expect(shown.page.locator("#count")).to_have_text("2 events")
         tape.find(Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 2, 2, 5, tape.now, "It is wrong."))
         tape.save()
-        await expect(shown.page.locator("#found")).to_contain_text("1 error")
+        await expect(shown.page.locator("#findings-button")).to_contain_text("1 error")
         await expect(shown.rows().nth(1).locator(".marks")).to_contain_text("SEQ001")
         await expect(shown.page.locator("#newer")).to_be_hidden()
         tape.exchange(chunks=many(message, 3, 5), ending=None)
@@ -64,7 +64,7 @@ async def test_a_page_that_waits_shows_the_first_stream_and_what_is_found_about_
         tape.close()
 
 
-async def test_a_run_of_deltas_grows_in_place(debugging, tape, message):
+async def test_run_of_deltas_grows_in_its_row(debugging, tape, message):
     delta = (1, message("message.delta", run_id="r1", delta={"text": "word "}))
     number = tape.exchange(chunks=[delta] * 3, ending=None)
     tape.save()

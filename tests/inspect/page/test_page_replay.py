@@ -16,25 +16,25 @@ PATH = "/v1/sessions/s1/events/stream?event_deltas=true"
 
 
 class Client:
-    """Reads a stream, and knows how many events came."""
+    """Reads a stream and counts its events."""
 
     def __init__(self):
         self.events = []
-        self._came = asyncio.Condition()
+        self._received = asyncio.Condition()
 
     async def read(self, url):
         async with ClientSession() as session, session.get(url, headers={"Authorization": "Bearer k"}) as answer:
             assert answer.status == 200
             async for line in answer.content:
                 if line.startswith(b"event: "):
-                    async with self._came:
+                    async with self._received:
                         self.events.append(line.decode().removeprefix("event: ").strip())
-                        self._came.notify_all()
+                        self._received.notify_all()
 
     async def has(self, number):
-        """Wait until that many came, and no more did by then."""
-        async with self._came:
-            await asyncio.wait_for(self._came.wait_for(lambda: len(self.events) >= number), 20)
+        """Wait for this many events, and check that there are no more."""
+        async with self._received:
+            await asyncio.wait_for(self._received.wait_for(lambda: len(self.events) >= number), 20)
         assert len(self.events) == number
 
 
@@ -49,7 +49,7 @@ async def waiting(url):
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client_waits(debugging, session):
+async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(debugging, session):
     async with (
         serve_replay(session, ReplayOptions(paused=True)) as replay,
         debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
@@ -76,12 +76,12 @@ async def test_the_playhead_is_stepped_run_to_a_breakpoint_and_on_while_a_client
 
         await bar.get_by_role("button", name="Remove the breakpoint").click()
         await expect(bar.locator(".breakpoints li")).to_have_count(0)
-        await bar.get_by_role("button", name="Step: let one event out").click()
+        await bar.get_by_role("button", name="Step: send one event").click()
         await client.has(40)
         assert client.events[-1] == "message.completed"
 
 
-async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_event(debugging, session):
+async def test_breakpoint_and_seek_use_the_selected_event(debugging, session):
     async with (
         serve_replay(session, ReplayOptions(paused=True)) as replay,
         debugging(session, "#x=2&e=2", replay=ReplayAddress(replay.url, replay.token)) as shown,
@@ -93,13 +93,13 @@ async def test_a_breakpoint_and_a_place_to_seek_to_are_taken_from_the_selected_e
         await expect(bar.locator(".breakpoints li")).to_contain_text("sequence 2")
         await shown.keys("s")
         await expect(bar.locator(".count")).to_contain_text("2 / ")
-        await bar.get_by_role("button", name="Begin anew").click()
+        await bar.get_by_role("button", name="Go back to the beginning").click()
         await expect(bar.locator(".count")).to_contain_text("0 / ")
 
 
-async def test_a_replay_that_is_gone_is_told(debugging, session):
+async def test_unreachable_replay_is_reported(debugging, session):
     async with serve_replay(session, ReplayOptions(paused=True)) as replay:
         gone = ReplayAddress(replay.url, replay.token)
     async with debugging(session, replay=gone) as shown:
-        await expect(shown.page.locator("#trouble")).to_be_visible()
-        shown.troubles[:] = [said for said in shown.troubles if "502" not in said]
+        await expect(shown.page.locator("#error-message")).to_be_visible()
+        shown.problems[:] = [problem for problem in shown.problems if "502" not in problem]

@@ -22,7 +22,7 @@ def broken(new_tape, message):
 
 @pytest.fixture
 def reported(tmp_path):
-    """The address of a report about some recordings, judged by the rules about sequences."""
+    """Return the URL of a report about recordings, checked with the rules about sequences."""
 
     def report(*paths):
         page = tmp_path / "report.html"
@@ -44,14 +44,14 @@ def rules(shown):
     return shown.page.locator("#verdicts .list-rows .row:visible")
 
 
-async def test_it_opens_on_the_findings_and_leads_to_where_they_are(window, reported, broken):
+async def test_report_opens_with_the_findings_and_links_to_their_events(window, reported, broken):
     async with window(reported(broken)) as shown:
-        await expect(shown.page.locator(".report-said")).to_contain_text("2 findings (2 errors) · ")
+        await expect(shown.page.locator(".report-text")).to_contain_text("2 findings (2 errors) · ")
         await expect(listed(shown)).to_have_count(2)
         await expect(shown.panel()).to_contain_text("a sequence above 2")
         await expect(shown.panel()).to_contain_text("wiretape show runs/run.db --at 1:3")
         await expect(shown.panel().locator(".evidence")).to_contain_text("event: run.queued")
-        await expect(shown.page.locator("#found")).to_have_text("✕ 2 errors in the recording")
+        await expect(shown.page.locator("#findings-button")).to_have_text("✕ 2 errors in the recording")
         await shown.keys("Enter")
         await shown.has_hash("x=1", "e=3", "tab=findings")
         await expect(shown.chosen().locator(".n")).to_have_text("3")
@@ -60,7 +60,7 @@ async def test_it_opens_on_the_findings_and_leads_to_where_they_are(window, repo
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
 
 
-async def test_every_rule_is_shown_with_its_verdict(window, reported, broken):
+async def test_rules_are_listed_with_their_verdicts(window, reported, broken):
     async with window(reported(broken)) as shown:
         await shown.page.get_by_role("button", name="Rules 3").click()
         await shown.has_hash("x=1", "findings=1", "verdicts=1")
@@ -74,7 +74,7 @@ async def test_every_rule_is_shown_with_its_verdict(window, reported, broken):
         await expect(rules(shown)).to_have_count(3)
 
 
-async def test_of_several_recordings_one_is_chosen(window, reported, broken, session):
+async def test_recording_picker_switches_between_recordings(window, reported, broken, session):
     async with window(reported(session, broken)) as shown:
         await expect(shown.page.locator("#files")).to_have_text("2 of 2 recordings ▾")
         await shown.has_hash("f=2", "x=1", "findings=1")
@@ -82,18 +82,18 @@ async def test_of_several_recordings_one_is_chosen(window, reported, broken, ses
         await expect(shown.page.get_by_role("dialog")).to_contain_text("2 errors")
         await shown.keys("ArrowUp", "Enter")
         await expect(shown.page.locator("#files")).to_have_text("1 of 2 recordings ▾")
-        await expect(shown.page.locator("#findings-pane")).to_contain_text("Nothing was found.")
+        await expect(shown.page.locator("#findings-pane")).to_contain_text("No findings.")
         await shown.page.go_back()
         await expect(listed(shown)).to_have_count(2)
 
 
-async def test_of_a_large_recording_it_says_what_is_left_out(window, reported, broken, monkeypatch):
+async def test_report_of_a_large_recording_names_what_it_omits(window, reported, broken, monkeypatch):
     monkeypatch.setattr(html_format, "EVENTS", 20)
     async with window(reported(broken)) as shown:
-        await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 before and behind")
+        await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 events before and after")
         await shown.keys("Enter")
         await expect(shown.rows()).to_have_count(10)
-        assert (await shown.texts("type"))[-2] == "╌╌ 32 events left out ╌╌"
+        assert (await shown.texts("type"))[-2] == "╌╌ 32 events omitted ╌╌"
         await shown.keys("4")
         await expect(shown.panel()).to_contain_text("Last-Event-ID: e2")
         await shown.go("#x=1&r=8")

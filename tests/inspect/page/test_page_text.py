@@ -1,4 +1,4 @@
-"""The page's text, without a browser: what is in it, and what may not be."""
+"""The source of the page, without a browser: what it must and must not contain."""
 
 import re
 from base64 import b64encode
@@ -8,18 +8,41 @@ from importlib.resources import files
 import pytest
 
 from wiretape_inspect import page
-from wiretape_inspect.page import SCRIPTS, assembled
+from wiretape_inspect.page.bundle import bundle_modules, exported_page, served_page
 
 PARTS = [part for part in files(page).iterdir() if part.name.endswith((".js", ".html", ".css"))]
+EXPORT = re.compile(r"^export (?:async )?(?:function|class|const) (\w+)", re.MULTILINE)
 DARK = "@media (prefers-color-scheme: dark)"
 
 
-def test_every_script_is_part_of_the_page():
-    assert sorted(f"{name}.js" for name in SCRIPTS) == sorted(part.name for part in PARTS if part.name.endswith(".js"))
+def test_bundle_contains_every_module():
+    bundled = re.findall(r"^const \$(\w+) = \(\(\) => \{$", bundle_modules(), re.MULTILINE)
+    assert sorted(f"{name}.js" for name in bundled) == sorted(part.name for part in PARTS if part.name.endswith(".js"))
+    assert bundled[-1] == "main"
+
+
+def test_bundle_has_no_imports_and_exports_left():
+    assert re.search(r"^\s*(?:import|export)\b", bundle_modules(), re.MULTILINE) is None
+
+
+@pytest.mark.parametrize("part", [part for part in PARTS if part.name.endswith(".js")], ids=lambda part: part.name)
+def test_imported_names_are_exported_and_used(part):
+    text = part.read_text("utf-8")
+    for names, module in re.findall(r'^import \{([^}]*)\} from "\./(\w+)\.js";$', text, re.MULTILINE):
+        exported = re.findall(
+            r"^export (?:async )?(?:function|class|const) (\w+)", source(f"{module}.js"), re.MULTILINE
+        )
+        for name in filter(None, map(str.strip, names.split(","))):
+            assert name in exported
+            assert len(re.findall(rf"\b{name}\b", text)) > 1
+
+
+def source(name):
+    return (files(page) / name).read_text("utf-8")
 
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.name)
-def test_nothing_recorded_can_become_markup_or_code(part):
+def test_module_never_turns_text_into_markup_or_code(part):
     text = part.read_text("utf-8")
     for word in (
         "innerHTML",
@@ -34,23 +57,32 @@ def test_nothing_recorded_can_become_markup_or_code(part):
     assert re.search(r"""\sstyle\s*=\s*["']|\son\w+\s*=\s*["']""", text) is None
 
 
-def test_the_page_names_nobody_else():
-    addresses = set(re.findall(r"\w+://[\w.$]+", assembled().html))
+def test_page_refers_to_no_other_site():
+    addresses = set(re.findall(r"\w+://[\w.$]+", exported_page().html))
     assert addresses <= {"http://www.w3.org", "${head.scheme}://${head.authority}"}
 
 
-def test_the_policy_lets_only_the_page_s_own_style_and_script_be_used():
-    html, policy = assembled().html, assembled().policy
+def test_policy_of_the_exported_page_allows_only_its_own_style_and_script():
+    html, policy = exported_page().html, exported_page().policy
     for name, tag in (("script", "script"), ("style", "style")):
         (text,) = re.findall(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL)
         assert f"{name}-src 'sha256-{b64encode(sha256(text.encode()).digest()).decode()}'" in policy
-    assert policy.startswith("default-src 'none'; ")
-    assert "unsafe" not in policy
-    assert f'http-equiv="Content-Security-Policy" content="{policy}"' in html
+
+
+def test_policy_of_the_served_page_allows_only_files_of_its_server():
+    assert "script-src 'self'; style-src 'self';" in served_page().policy
+    assert "<script>" not in served_page().html
+
+
+@pytest.mark.parametrize("made", [served_page, exported_page])
+def test_policy_forbids_everything_else(made):
+    assert made().policy.startswith("default-src 'none'; ")
+    assert "unsafe" not in made().policy
+    assert f'http-equiv="Content-Security-Policy" content="{made().policy}"' in made().html
 
 
 def colours(dark):
-    style = (files(page) / "page.css").read_text("utf-8")
+    style = source("page.css")
     light, after = style.split(DARK, 1)
     found = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", light))
     return found | dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", after.split("}", 1)[0])) if dark else found
@@ -63,7 +95,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_all_text_can_be_read(dark):
+def test_text_has_enough_contrast(dark):
     found = colours(dark)
     texts = [
         "text",

@@ -1,9 +1,9 @@
-// Filtered rows: what a filter leaves of the rows of an exchange, as `wiretape show` prints it.
+// What a filter leaves of the rows of an exchange: the same rows as in `wiretape show`.
 
 const PREVIEW_LENGTH = 400;
 
 /** Split a run of deltas into the runs that a filter leaves.  `deltas` are its messages as rows, with their `data`. */
-function splitRun(run, deltas, matches) {
+export function splitRun(run, deltas, matches) {
   const runs = [];
   let open = null;
   for (const delta of deltas) {
@@ -47,7 +47,7 @@ function firstCharacters(text, length) {
 }
 
 /** Return a function that finds what `filtered`, the rows that a filter leaves in order, has of a row. */
-function rowLookup(filtered) {
+export function rowLookup(filtered) {
   const messages = filtered.filter((row) => row.event !== undefined);
   const others = new Map(filtered.filter((row) => row.event === undefined).map((row) => [rowKey(row), row]));
   return (row) => {

@@ -1,10 +1,13 @@
-// The time strip: how dense events are, idle time folded, tool calls as bars, findings as marks, and the cursor.
+// The time strip: the density of events with idle time folded, tool calls as bars, findings as marks, and the cursor.
+
+import { element, onNextFrame, svg } from "./dom.js";
+import { formatCount, formatDuration, formatNumber, formatTime, shorten, worstSeverity } from "./format.js";
 
 const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 12 };
-const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: how far apart they should be, have to be, and how wide a letter is
+const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: the usual distance, the smallest gap, the width of a letter
 
-/** A stream of which pauses and tool calls are still being looked for: from its request to its end, or to the last row. */
-function overviewOf({ head, rows }) {
+/** An overview without pauses and tool calls, for a stream whose overview is still being made. */
+export function partialOverview({ head, rows }) {
   const last = rows.findLast((row) => row.time_ns);
   const began = head.time_ns;
   const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
@@ -12,20 +15,20 @@ function overviewOf({ head, rows }) {
   return { exchange: head.exchange, began_ns: began, ended_ns: ended, axis, silences: [], calls: [], call_count: 0, open_call_count: 0, partial: true };
 }
 
-class Strip {
+export class TimeStrip {
   constructor(host, { timeline, chosen }) {
     Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
-    this.svg = draw("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
-    this.label = make("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
+    this.svg = svg("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
+    this.label = element("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
     host.replaceChildren(this.svg, this.label);
-    this.draw = soon(() => this.drawNow());
+    this.draw = onNextFrame(() => this.drawNow());
     this.svg.addEventListener("click", (event) => this.click(event));
     this.svg.addEventListener("pointermove", (event) => this.hover(event));
     this.svg.addEventListener("pointerleave", () => this.hover(null));
     new ResizeObserver(this.draw).observe(host);
   }
 
-  /** What there is to show; drawn anew only where it is something else. */
+  /** Show an overview; it is drawn again only if something has changed. */
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
     this.host.hidden = overview.ended_ns <= overview.began_ns;
@@ -33,14 +36,14 @@ class Strip {
     if (same && this.name === name) return;
     this.host.classList.toggle("partial", Boolean(overview.partial));
     Object.assign(this, { overview, timeline, name });
-    // While much is being read, a picture now and then is enough.
-    if (this.waits && !timeline.done) return;
-    clearTimeout(this.waits);
-    this.waits = setTimeout(() => { this.waits = 0; this.drawNow(); }, this.drawn && !timeline.done ? 250 : 0);
+    // While rows are loaded, drawing a few times a second is enough.
+    if (this.timer && !timeline.done) return;
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => { this.timer = 0; this.drawNow(); }, this.drawn && !timeline.done ? 250 : 0);
   }
 
-  /** Where the reader is. */
-  point(timeNs) {
+  /** Set the cursor. */
+  setCursor(timeNs) {
     this.cursor = timeNs;
     if (this.overview && this.line) this.placeLine();
   }
@@ -49,7 +52,7 @@ class Strip {
     return Math.max(this.host.clientWidth - 2 * STRIP.side, 1);
   }
 
-  /** Where a time stands, in pixels. */
+  /** The x coordinate of a time. */
   place(timeNs) {
     const axis = this.overview.axis;
     if (!axis.length) return STRIP.side;
@@ -65,7 +68,7 @@ class Strip {
     return STRIP.side + within * this.width;
   }
 
-  /** Which time stands at a place. */
+  /** The time at an x coordinate. */
   time(x) {
     const at = Math.min(Math.max((x - STRIP.side) / this.width, 0), 1);
     const piece = this.overview.axis.find((one) => at <= one.end) || this.overview.axis.at(-1);
@@ -80,8 +83,8 @@ class Strip {
     this.tall = Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least) + STRIP.times;
     this.svg.setAttribute("width", this.host.clientWidth);
     this.svg.setAttribute("height", this.tall);
-    this.svg.setAttribute("aria-label", this.words());
-    this.line = draw("line", { class: "cursor", y1: 0, y2: this.tall - STRIP.times });
+    this.svg.setAttribute("aria-label", this.description());
+    this.line = svg("line", { class: "cursor", y1: 0, y2: this.tall - STRIP.times });
     this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.times(), ...this.marks(), this.line);
     this.placeLine();
     this.drawn = true;
@@ -95,44 +98,44 @@ class Strip {
 
   folds() {
     const base = STRIP.top + STRIP.density;
-    const parts = [draw("line", { class: "base", x1: STRIP.side, x2: STRIP.side + this.width, y1: base + 0.5, y2: base + 0.5 })];
+    const parts = [svg("line", { class: "base", x1: STRIP.side, x2: STRIP.side + this.width, y1: base + 0.5, y2: base + 0.5 })];
     for (const piece of this.overview.axis) {
       if (!piece.folded) continue;
       const [from, to] = [STRIP.side + piece.begin * this.width, STRIP.side + piece.end * this.width];
-      parts.push(draw("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
-      const words = duration(piece.until_ns - piece.since_ns);
-      if (to - from < words.length * 6 + 4) continue;
-      const text = draw("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
-      text.textContent = words;
+      parts.push(svg("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
+      const label = formatDuration(piece.until_ns - piece.since_ns);
+      if (to - from < label.length * 6 + 4) continue;
+      const text = svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
+      text.textContent = label;
       parts.push(text);
     }
     return parts;
   }
 
-  /** When it began and ended, and round times between, where there is room for them. */
+  /** The times of the beginning and the end, and round times between them if there is room. */
   times() {
     const { began_ns, ended_ns } = this.overview;
     const [first, last] = [STRIP.side, STRIP.side + this.width];
-    const parts = [...this.tick(first, moment(began_ns), "start"), ...this.tick(last, moment(ended_ns), "end")];
-    let free = first + moment(began_ns).length * TICK.letter + TICK.gap;
-    const until = last - moment(ended_ns).length * TICK.letter - TICK.gap;
-    for (const [timeNs, words] of this.roundTimes()) {
-      const [x, half] = [this.place(timeNs), (words.length * TICK.letter) / 2];
+    const parts = [...this.tick(first, formatTime(began_ns), "start"), ...this.tick(last, formatTime(ended_ns), "end")];
+    let free = first + formatTime(began_ns).length * TICK.letter + TICK.gap;
+    const until = last - formatTime(ended_ns).length * TICK.letter - TICK.gap;
+    for (const [timeNs, label] of this.roundTimes()) {
+      const [x, half] = [this.place(timeNs), (label.length * TICK.letter) / 2];
       if (x - half < free || x + half > until) continue;
-      parts.push(...this.tick(x, words, "middle"));
+      parts.push(...this.tick(x, label, "middle"));
       free = x + half + TICK.gap;
     }
     return parts;
   }
 
-  tick(x, words, anchor) {
-    const text = draw("text", { class: "tick-text", x, y: this.tall - 3, "text-anchor": anchor });
-    text.textContent = words;
+  tick(x, label, anchor) {
+    const text = svg("text", { class: "tick-text", x, y: this.tall - 3, "text-anchor": anchor });
+    text.textContent = label;
     const at = Math.round(x) + 0.5;
-    return [draw("line", { class: "tick", x1: at, x2: at, y1: this.tall - STRIP.times - 4, y2: this.tall - STRIP.times }), text];
+    return [svg("line", { class: "tick", x1: at, x2: at, y1: this.tall - STRIP.times - 4, y2: this.tall - STRIP.times }), text];
   }
 
-  /** Times of 1, 2 or 5 in the decimal system that lie in what is not folded, each with its words. */
+  /** Round times (steps of 1, 2 or 5) outside the folds, each with its label. */
   roundTimes() {
     const pieces = this.overview.axis.filter((piece) => !piece.folded);
     const least = pieces.reduce((sum, piece) => sum + piece.until_ns - piece.since_ns, 0) / Math.max(this.width / TICK.apart, 1);
@@ -162,10 +165,10 @@ class Strip {
       const height = Math.max((Math.log1p(number) / Math.log1p(most)) * STRIP.density, 2);
       path += `M${STRIP.side + at * step} ${base}v${-height.toFixed(1)}h${step - 1}v${height.toFixed(1)}z`;
     });
-    return draw("path", { class: "density", d: path });
+    return svg("path", { class: "density", d: path });
   }
 
-  /** A run of deltas came over a time. */
+  /** Spread a run of deltas over its time. */
   spread(row, put) {
     const pieces = Math.min(row.count, 24);
     for (let at = 0; at < pieces; at += 1) {
@@ -173,7 +176,7 @@ class Strip {
     }
   }
 
-  /** Tool calls of this exchange, each in a lane that is free. */
+  /** The tool calls of this exchange, each in a free lane. */
   bars() {
     const number = this.overview.exchange;
     const free = new Array(STRIP.lanes).fill(-Infinity);
@@ -188,9 +191,9 @@ class Strip {
       free[lane] = Math.max(to, from + 3) + 2;
       const y = STRIP.top + STRIP.density + 4 + lane * (STRIP.lane + 2);
       const bar = { class: call.ended ? "tool" : "tool open", x: from, width: Math.max(to - from, 3), y, height: STRIP.lane, rx: 2 };
-      const title = draw("title");
-      title.textContent = `tool call ${shown(call.id, 60)} ${shown(call.name, 60)} · ${call.ended ? duration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
-      parts.push(draw("rect", bar, title));
+      const title = svg("title");
+      title.textContent = `tool call ${shorten(call.id, 60)} ${shorten(call.name, 60)} · ${call.ended ? formatDuration(call.ended.time_ns - (call.began || call.ended).time_ns) : "still open"}`;
+      parts.push(svg("rect", bar, title));
     }
     return parts;
   }
@@ -205,22 +208,22 @@ class Strip {
       places.set(x, [...(places.get(x) || []), ...row.findings].slice(0, 20));
     }
     for (const [x, found] of places) {
-      const title = draw("title");
+      const title = svg("title");
       title.textContent = found.map((one) => `${one.code} ${one.severity}`).join(", ");
-      parts.push(draw("path", { class: `finding ${worst(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
+      parts.push(svg("path", { class: `finding ${worstSeverity(found)}`, d: `M${x - 4.5} 1.5h9l-4.5 7z` }, title));
     }
     return parts;
   }
 
-  /** What the picture tells, in words. */
-  words() {
+  /** A description of the strip for screen readers. */
+  description() {
     const { overview, timeline } = this;
-    const parts = [`${duration(overview.ended_ns - overview.began_ns)}`, counted(timeline.events, "event")];
-    if (overview.silences.length) parts.push(`${counted(overview.silences.length, "pause")} folded, the longest ${duration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
-    if (overview.partial) parts.push("pauses and tool calls are still being looked for");
-    else parts.push(counted(overview.call_count, "tool call") + (overview.open_call_count ? `, ${grouped(overview.open_call_count)} still open` : ""));
-    parts.push(counted(timeline.findings, "finding"));
-    return `Time: ${parts.join(" · ")}. The list has all of it in order.`;
+    const parts = [`${formatDuration(overview.ended_ns - overview.began_ns)}`, formatCount(timeline.events, "event")];
+    if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
+    if (overview.partial) parts.push("pauses and tool calls are not known yet");
+    else parts.push(formatCount(overview.call_count, "tool call") + (overview.open_call_count ? `, ${formatNumber(overview.open_call_count)} still open` : ""));
+    parts.push(formatCount(timeline.findings, "finding"));
+    return `Time: ${parts.join(" · ")}. The timeline lists all of it.`;
   }
 
   click(event) {
@@ -231,7 +234,7 @@ class Strip {
     this.label.hidden = !event || !this.overview;
     if (this.label.hidden) return;
     const x = event.clientX - this.svg.getBoundingClientRect().left;
-    this.label.textContent = moment(this.time(x));
+    this.label.textContent = formatTime(this.time(x));
     this.label.style.left = `${Math.min(Math.max(x, 30), this.host.clientWidth - 40)}px`;
   }
 }

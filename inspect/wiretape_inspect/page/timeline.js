@@ -1,15 +1,18 @@
-// One exchange as a list: rows as they came, and the items that filter, open runs and tool calls make of them.
+// One exchange as a list: its rows, and the items that the filter, open runs and tool calls make of them.
 //
-// An item is {kind, row, at} and what its kind needs: "row" a row as it came; "delta" one message `event` of a run
-// that is open; "call" all events of a tool call; "side" the request or the response where there is no stream.  `at` is the number of the row among those of the exchange.
+// An item is {kind, row, at} with `at`, the index of its row among the rows of the exchange.  Its kind is "row";
+// "delta", one message (`event`) of an open run; "call", all events of a tool call (`call`); or "side", the request or
+// the response (`side`) of an exchange that is not a stream.
+
+import { showError } from "./notices.js";
 
 const DELTAS_AT_ONCE = 500;
 
-class Timeline {
+export class Timeline {
   constructor(source, head, changed) {
     Object.assign(this, { source, head, changed, rows: [], items: [], calls: new Map(), single: new Map() });
     Object.assign(this, { filter: null, deltas: false, tools: false, open: new Set(), done: false, loading: new Set() });
-    this.events = 0; // all messages, also those that a report leaves out
+    this.events = 0; // all messages, including those that a report omits
     this.matched = 0; // the messages that the filter matches
     this.findings = 0;
   }
@@ -21,20 +24,20 @@ class Timeline {
         if (row.stream) continue;
       }
       this.rows.push(row);
-      this.note(row, this.rows.length - 1);
+      this.register(row, this.rows.length - 1);
       this.add(this.rows.length - 1);
     }
     if (this.tools && rows.some((row) => row.tool_call_id)) this.build();
     this.changed();
   }
 
-  /** What comes live: the rows from number `first` on are these now, and there are none behind them. */
-  tell(first, rows) {
+  /** Replace the rows from index `first` on: a live update. */
+  replace(first, rows) {
     if (first > this.rows.length) throw new Error("rows are missing");
     for (const row of this.rows.splice(first)) {
-      this.events -= messages(row);
+      this.events -= messageCount(row);
       this.findings -= (row.findings || []).length;
-      this.matched -= countMessages(this.filtered(row, first));
+      this.matched -= messageCounts(this.filtered(row, first));
       const call = row.tool_call_id ? this.calls.get(row.tool_call_id) : null;
       if (call) call.rows = call.rows.filter((at) => at < first);
     }
@@ -43,8 +46,8 @@ class Timeline {
     this.append(rows);
   }
 
-  note(row, at) {
-    this.events += row.row === "omitted" ? row.last - row.first + 1 : messages(row);
+  register(row, at) {
+    this.events += row.row === "omitted" ? row.last - row.first + 1 : messageCount(row);
     this.findings += (row.findings || []).length;
     if (row.row !== "event" || !row.tool_call_id) return;
     const call = this.calls.get(row.tool_call_id) || { id: row.tool_call_id, at, rows: [] };
@@ -52,7 +55,7 @@ class Timeline {
     this.calls.set(row.tool_call_id, call);
   }
 
-  /** Make the items anew. */
+  /** Make the items again. */
   build() {
     this.items = [];
     this.matched = 0;
@@ -68,7 +71,7 @@ class Timeline {
 
   add(at) {
     const shown = this.filtered(this.rows[at], at);
-    this.matched += countMessages(shown);
+    this.matched += messageCounts(shown);
     for (const row of shown) this.addRow(row, at);
   }
 
@@ -91,7 +94,7 @@ class Timeline {
     return this.filter ? this.filter(row, at) : [row];
   }
 
-  /** A tool call stands where the first of its events does, and they beneath it while it is open. */
+  /** A tool call has the place of its first event; while it is open, its events follow it. */
   addCall(row, at) {
     this.shownCalls = this.shownCalls || new Set();
     if (this.shownCalls.has(row.tool_call_id)) return;
@@ -108,7 +111,7 @@ class Timeline {
     return this.deltas || this.open.has(`e${row.event}`);
   }
 
-  /** The single message of an open run; asks for it where it is not there yet. */
+  /** The row of one message of an open run; null while it is being loaded. */
   delta(item) {
     const known = this.single.get(item.event);
     if (known) return known;
@@ -125,11 +128,11 @@ class Timeline {
       for (const row of await this.source.deltas(this.head.exchange, first, last)) this.single.set(row.event, row);
       this.changed();
     } catch (error) {
-      trouble(error.message);
+      showError(error.message);
     }
   }
 
-  /** The index of the item that shows an event: itself, the run or the tool call that holds it; -1 where none does. */
+  /** The index of the item that shows an event: itself, or the run or tool call that contains it; -1 if none does. */
   indexOfEvent(event) {
     let holder = -1;
     for (let index = 0; index < this.items.length; index += 1) {
@@ -149,15 +152,15 @@ class Timeline {
     return this.items.findIndex((item) => item.at === at && item.kind !== "delta" && (event === null || item.row.event === event));
   }
 
-  /** The next item in a direction of which something is true; -1 where there is none. */
-  seek(from, step, wanted) {
+  /** The index of the next item in a direction that meets a condition; -1 if none does. */
+  find(from, step, condition) {
     for (let index = from + step; index >= 0 && index < this.items.length; index += step) {
-      if (wanted(this.items[index])) return index;
+      if (condition(this.items[index])) return index;
     }
     return -1;
   }
 
-  /** The last message at or before a row, which tells what a client knew there; null: none. */
+  /** The last message at or before a row; null if there is none. */
   eventBefore(at) {
     for (let here = at; here >= 0; here -= 1) {
       const row = this.rows[here];
@@ -166,40 +169,35 @@ class Timeline {
     }
     return null;
   }
-
-  /** The row that a number of sequence, an SSE id or a time leads to; undefined: there is none. */
-  rowOf(wanted) {
-    return this.rows.find(wanted);
-  }
 }
 
-function messages(row) {
+function messageCount(row) {
   return row.row === "event" ? 1 : row.row === "deltas" ? row.count : 0;
 }
 
-function countMessages(rows) {
-  return rows.reduce((sum, row) => sum + messages(row), 0);
+function messageCounts(rows) {
+  return rows.reduce((sum, row) => sum + messageCount(row), 0);
 }
 
-function callKey(id) {
+export function callKey(id) {
   return `t${id}`;
 }
 
-/** The key under which an item can be open; null for what cannot. */
-function openKey(item) {
+/** The key under which an item is open in the view; null if it cannot be opened. */
+export function openKey(item) {
   if (item.kind === "call") return callKey(item.call.id);
   return item.row.row === "deltas" ? `e${item.row.event}` : null;
 }
 
-/** The findings that stand beside an item. */
-function findingsOf(item, timeline) {
+/** The findings about an item. */
+export function findingsOf(item, timeline) {
   if (item.kind === "delta" || (item.kind === "side" && item.side === "request")) return [];
   if (item.kind === "call") return item.call.rows.flatMap((at) => timeline.rows[at].findings || []);
   return item.row.findings || [];
 }
 
-/** How the address names an item. */
-function placeOf(item, timeline) {
+/** The event `e` or the row `r` with which the view selects an item. */
+export function locationOf(item, timeline) {
   if (item.kind === "delta") return { e: item.event, r: null };
   const key = openKey(item);
   const open = key !== null && (item.kind === "call" ? timeline.open.has(key) : timeline.isOpen(item.row));

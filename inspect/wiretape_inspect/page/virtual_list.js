@@ -1,28 +1,30 @@
-// A list of any length, of which only what is seen is in the document.
+// A list of any length; the document contains only its visible rows.
 //
-// The rows lie in a layer that stays where it is (`position: sticky`) while a tall empty box is scrolled under it,
-// and are filled anew for each place: scrolling shows rows that are late for a moment, but never a hole.
+// The rows lie in a layer that does not move (`position: sticky`) while a tall empty box scrolls under it, and are
+// filled again for each scroll position: rows may be late for a moment, but there is never a gap.
 
-const TALLEST = 15000000; // pixels: browsers end somewhere above
+import { element, onNextFrame } from "./dom.js";
 
-class VirtualList {
+const TALLEST = 15000000; // pixels; browsers have a limit somewhere above
+
+export class VirtualList {
   /**
-   * `columns`: [{name, label}]; `height` of a row in pixels; `fill(cells, item, node, index)` writes the texts;
-   * `chosen(index, item)` hears of a choice by the mouse or the arrow keys, `opened(index, item)` of a double click.
+   * `columns`: [{name, label}]; `height` of a row in pixels; `fill(cells, item, node, index)` sets the texts of a row;
+   * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click.
    */
   constructor(host, { label, columns, height, fill, chosen, opened, scrolled, role }) {
     Object.assign(this, { columns, height, fill, chosen, opened, scrolled, items: [], selected: -1, slots: [], top: 0, end: true });
     this.id = host.id;
     this.roles = role === "listbox" ? ["listbox", "option", "presentation"] : ["grid", "row", "gridcell"];
-    this.rows = make("div", { class: "list-rows", role: "presentation" });
-    this.window = make("div", { class: "list-window", role: "presentation" }, this.rows);
-    this.space = make("div", { class: "list-space", role: "presentation" }, this.window);
-    this.scroller = make("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
-    this.root = make("div", { class: `list ${host.id}-list`, role: this.roles[0], tabIndex: 0, "aria-label": label });
+    this.rows = element("div", { class: "list-rows", role: "presentation" });
+    this.window = element("div", { class: "list-window", role: "presentation" }, this.rows);
+    this.space = element("div", { class: "list-space", role: "presentation" }, this.window);
+    this.scroller = element("div", { class: "list-scroller", tabIndex: -1, role: "presentation" }, this.space);
+    this.root = element("div", { class: `list ${host.id}-list`, role: this.roles[0], tabIndex: 0, "aria-label": label });
     if (columns.some((column) => column.label)) this.root.append(this.head());
     this.root.append(this.scroller);
     host.append(this.root);
-    this.draw = soon(() => this.drawNow());
+    this.draw = onNextFrame(() => this.drawNow());
     this.scroller.addEventListener("scroll", () => { this.drawNow(); if (this.scrolled) this.scrolled(); }, { passive: true });
     this.root.addEventListener("keydown", (event) => this.key(event));
     this.rows.addEventListener("click", (event) => this.click(event, this.chosen));
@@ -31,11 +33,11 @@ class VirtualList {
   }
 
   head() {
-    const cells = this.columns.map(({ name, label }) => make("span", { class: name, role: "columnheader", text: label }));
-    return make("div", { class: "list-head row", role: "row" }, ...cells);
+    const cells = this.columns.map(({ name, label }) => element("span", { class: name, role: "columnheader", text: label }));
+    return element("div", { class: "list-head row", role: "row" }, ...cells);
   }
 
-  /** Other items: what is seen first stays where it is, or `top` says where to go. */
+  /** Replace the items. */
   show(items, selected) {
     this.items = items;
     this.selected = selected;
@@ -44,7 +46,7 @@ class VirtualList {
     this.draw();
   }
 
-  /** There are more of them at the end; with `follow`, whoever stands there stays there. */
+  /** Show items that were added at the end; with `follow`, a list that shows its end keeps showing it. */
   grew(follow) {
     const bottom = follow && this.atEnd;
     this.follow = follow;
@@ -54,13 +56,13 @@ class VirtualList {
   }
 
   measure() {
-    this.seen = this.scroller.clientHeight;
+    this.viewHeight = this.scroller.clientHeight;
     this.wide = this.root.clientWidth;
     const whole = this.items.length * this.height;
     this.tall = Math.min(whole, TALLEST);
-    this.scale = whole > this.tall ? (whole - this.seen) / (this.tall - this.seen) : 1;
+    this.scale = whole > this.tall ? (whole - this.viewHeight) / (this.tall - this.viewHeight) : 1;
     this.space.style.height = `${this.tall}px`;
-    this.window.style.height = `${Math.min(this.seen, this.tall)}px`;
+    this.window.style.height = `${Math.min(this.viewHeight, this.tall)}px`;
     if (this.roles[0] === "grid") this.root.setAttribute("aria-rowcount", this.items.length + 1);
   }
 
@@ -68,7 +70,7 @@ class VirtualList {
     return this.scroller.scrollTop * this.scale;
   }
 
-  /** Whether the reader is at the end: where they scrolled to, whatever has become of the list's size since. */
+  /** Whether the reader has scrolled to the end, even if the list has become longer since. */
   get atEnd() {
     const { scrollTop, clientHeight, scrollHeight } = this.scroller;
     if (scrollTop !== this.top || scrollHeight <= clientHeight + 2) this.end = scrollTop + clientHeight >= scrollHeight - 2;
@@ -89,7 +91,7 @@ class VirtualList {
     this.drawNow();
   }
 
-  /** The index of the first row that is seen. */
+  /** The index of the first visible row. */
   get first() {
     return Math.max(0, Math.floor(this.offset / this.height));
   }
@@ -97,7 +99,7 @@ class VirtualList {
   drawNow() {
     const offset = this.offset;
     const first = Math.min(this.first, Math.max(0, this.items.length - 1));
-    const number = Math.min(Math.ceil(this.seen / this.height) + 1, this.items.length - first);
+    const number = Math.min(Math.ceil(this.viewHeight / this.height) + 1, this.items.length - first);
     while (this.slots.length < number) this.slots.push(this.slot());
     this.rows.style.transform = `translateY(${Math.round(first * this.height - offset)}px)`;
     let active = null;
@@ -114,9 +116,9 @@ class VirtualList {
 
   slot() {
     const id = `${this.id}-${this.slots.length}`;
-    const node = make("div", { class: "row", role: this.roles[1], id });
+    const node = element("div", { class: "row", role: this.roles[1], id });
     const cells = {};
-    for (const { name } of this.columns) node.append(cells[name] = make("span", { class: name, role: this.roles[2] }));
+    for (const { name } of this.columns) node.append(cells[name] = element("span", { class: name, role: this.roles[2] }));
     node.style.height = `${this.height}px`;
     this.rows.append(node);
     return { node, cells, index: -1 };
@@ -132,7 +134,7 @@ class VirtualList {
     slot.node.classList.toggle("chosen", chosen);
   }
 
-  /** Mark an item, and bring it into sight. */
+  /** Select an item, and scroll to it. */
   select(index, { reveal = true, middle = false } = {}) {
     this.selected = index;
     if (reveal && index >= 0) this.reveal(index, middle);
@@ -140,26 +142,26 @@ class VirtualList {
   }
 
   reveal(index, middle) {
-    if (!this.seen) this.measure();
+    if (!this.viewHeight) this.measure();
     const [top, bottom] = [index * this.height, (index + 1) * this.height];
     const offset = this.offset;
-    const far = top < offset - this.seen || bottom > offset + 2 * this.seen;
+    const far = top < offset - this.viewHeight || bottom > offset + 2 * this.viewHeight;
     let place = offset;
-    if ((middle || far) && (top < offset || bottom > offset + this.seen)) place = top - Math.floor(this.seen / 3);
+    if ((middle || far) && (top < offset || bottom > offset + this.viewHeight)) place = top - Math.floor(this.viewHeight / 3);
     else if (top < offset) place = top;
-    else if (bottom > offset + this.seen) place = bottom - this.seen;
+    else if (bottom > offset + this.viewHeight) place = bottom - this.viewHeight;
     if (place !== offset) this.scroller.scrollTop = Math.max(0, place) / this.scale;
   }
 
-  click(event, todo) {
+  click(event, action) {
     const node = event.target.closest(".row");
     const slot = this.slots.find((one) => one.node === node);
-    if (slot && slot.index >= 0 && todo) todo(slot.index, this.items[slot.index], event);
+    if (slot && slot.index >= 0 && action) action(slot.index, this.items[slot.index], event);
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const page = Math.max(1, Math.floor(this.seen / this.height) - 1);
+    const page = Math.max(1, Math.floor(this.viewHeight / this.height) - 1);
     const last = this.items.length - 1;
     const to = {
       ArrowDown: this.selected + 1, ArrowUp: Math.max(0, this.selected - 1),

@@ -1,0 +1,263 @@
+// The application: puts the parts of the page together, and shows the view that the URL describes.
+
+import { DetailPane } from "./detail_pane.js";
+import { watchDialog } from "./dialogs.js";
+import { byId, element, onNextFrame, setText } from "./dom.js";
+import { firstExchange, newestStream } from "./exchange_heads.js";
+import { ExchangeReader } from "./exchange_reader.js";
+import { FindingsPane } from "./findings_pane.js";
+import { formatCount, formatNumber } from "./format.js";
+import { showHeader } from "./header.js";
+import { showHelp } from "./help_dialog.js";
+import { watchKeys } from "./keyboard.js";
+import { LiveUpdates } from "./live_updates.js";
+import { Navigation } from "./navigation.js";
+import { showError } from "./notices.js";
+import { pickExchange, pickRecording } from "./pickers.js";
+import { Playhead } from "./playhead.js";
+import { listCount } from "./report_summary.js";
+import { ResumePane } from "./resume_pane.js";
+import { Selection } from "./selection.js";
+import { watchSplitter } from "./splitter.js";
+import { TimeStrip, partialOverview } from "./time_strip.js";
+import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
+import { EMPTY_VIEW, UrlState } from "./url_state.js";
+import { VirtualList } from "./virtual_list.js";
+
+const OVERVIEW_INTERVAL_MS = 1000;
+
+export class App {
+  /** `report` is the index of a report's recordings, or null; `recordingNumber` is the number of this one, from 1. */
+  constructor(source, report, recordingNumber) {
+    Object.assign(this, { source, report, recordingNumber, next: null, isStarted: false });
+    this.redraw = onNextFrame(() => this.draw());
+    this.urlState = new UrlState(recordingNumber, (view, before) => this.showView(view, before));
+    this.navigation = new Navigation(this);
+    this.selection = new Selection(this);
+    this.reader = new ExchangeReader(source, {
+      rowsChanged: (timeline) => this.showRows(timeline),
+      filtered: () => { this.selection.isMoved = true; this.selection.update(); },
+      changed: this.redraw,
+    });
+  }
+
+  /** The view: what the URL describes. */
+  get view() {
+    return this.urlState.view;
+  }
+
+  get head() {
+    return this.reader.head;
+  }
+
+  get timeline() {
+    return this.reader.timeline;
+  }
+
+  /** Change the view; with `push`, the browser's back button undoes it. */
+  go(changes, push = false) {
+    this.urlState.change(changes, push);
+  }
+
+  async start() {
+    this.recording = await this.source.recording();
+    this.detail = new DetailPane(this);
+    this.list = new VirtualList(byId("timeline"), {
+      label: "Timeline", columns: ROW_COLUMNS, height: ROW_HEIGHT,
+      fill: (cells, item, node) => this.fillRow(cells, item, node),
+      chosen: (index) => this.navigation.choose(index),
+      opened: () => this.navigation.toggle(),
+    });
+    this.strip = new TimeStrip(byId("strip"), { timeline: null, chosen: (timeNs) => this.navigation.goTime(timeNs) });
+    this.panes = { findings: null, resume: null };
+    this.live = new LiveUpdates(this);
+    this.watch();
+    this.isStarted = true;
+    if (!location.hash && this.source.start) history.replaceState(null, "", `#${this.source.start.replace(/^#/, "")}`);
+    this.navigation.isUsed = /[#&]x=/.test(location.hash);
+    this.urlState.read();
+    if (!this.timeline) this.showView(this.view, this.view);
+    if (!this.timeline) this.live.listen();
+    if (this.recording.replay) this.playhead = new Playhead(this);
+    this.focusList();
+    this.redraw();
+  }
+
+  watch() {
+    watchDialog();
+    watchKeys(this);
+    watchSplitter();
+    const onClick = (id, action) => byId(id).addEventListener("click", action);
+    onClick("picker", () => pickExchange(this));
+    onClick("files", () => pickRecording(this.report, this.recordingNumber));
+    onClick("findings-button", () => this.go({ findings: !this.view.findings, resume: null }, true));
+    onClick("compare", () => this.navigation.compare());
+    onClick("newer", () => this.navigation.goExchange(newestStream(this.recording.exchanges).exchange));
+    onClick("help-button", () => this.showHelp());
+    onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
+    onClick("tools", () => this.go({ tools: !this.view.tools }));
+    const filter = byId("filter");
+    filter.addEventListener("input", () => this.go({ q: filter.value }));
+    filter.addEventListener("keydown", (event) => {
+      if (["Enter", "ArrowDown"].includes(event.key)) { event.preventDefault(); this.focusList(); }
+    });
+  }
+
+  showHelp() {
+    showHelp({ replay: this.recording.replay, report: this.report && this.report.files.length > 1 });
+  }
+
+  /** Show a view; `before` is the one shown so far. */
+  showView(view, before) {
+    if (!this.isStarted) return;
+    const { exchanges } = this.recording;
+    const head = view.x === null ? firstExchange(this.recording) : exchanges.find((one) => one.exchange === view.x);
+    if (!head && exchanges.length) {
+      showError(`This recording has no exchange ${view.x}.`);
+      this.go({ ...EMPTY_VIEW, x: this.head ? this.head.exchange : null, q: view.q });
+      return;
+    }
+    if (!head) {
+      this.reader.close();
+      showHeader(this);
+      if (view.findings) this.showPane(view);
+      return;
+    }
+    if (view.x === null) { this.go({ x: head.exchange }); return; }
+    if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);
+    const isFiltered = this.reader.apply(view);
+    this.showControls(view);
+    const isPaneChanged = ["findings", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
+    if (isPaneChanged || !this.isPaneShown) this.showPane(view);
+    this.isPaneShown = true;
+    if (isFiltered || ["e", "r", "x"].some((name) => view[name] !== before[name])) this.selection.isMoved = true;
+    this.selection.update();
+    this.redraw();
+  }
+
+  openExchange(head) {
+    this.selection.isMoved = true;
+    this.strip.host.hidden = !head.stream;
+    this.list.scroller.scrollTop = 0;
+    this.reader.open(head, this.live.sendsRows(head));
+    this.live.restart();
+    this.list.show(this.timeline.items, -1);
+  }
+
+  /** Read the exchange that is shown again. */
+  reopen() {
+    this.detail.forget();
+    this.reader.timeline = null;
+    this.showView(this.view, this.view);
+  }
+
+  showControls(view) {
+    const filter = byId("filter");
+    if (filter.value !== view.q) filter.value = view.q;
+    byId("deltas").setAttribute("aria-pressed", view.deltas);
+    byId("tools").setAttribute("aria-pressed", view.tools);
+    this.showBusy();
+  }
+
+  /** Show the timeline, or the pane that replaces it. */
+  showPane(view) {
+    const name = view.findings ? "findings" : view.resume !== null ? "resume" : "timeline";
+    byId("timeline").hidden = name !== "timeline";
+    for (const one of ["findings", "resume"]) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
+    byId("bar").classList.toggle("away", name !== "timeline");
+    byId("tabs").hidden = view.findings;
+    // The pane of a report has a summary of its own.
+    byId("bar").hidden = view.findings && Boolean(this.recording.report);
+    if (name === "timeline") return;
+    if (!this.panes[name]) {
+      const host = element("div", { id: `${name}-pane`, class: "pane other" });
+      byId("timeline").after(host);
+      this.panes[name] = name === "findings" ? new FindingsPane(host, this) : new ResumePane(host, this);
+    }
+    if (name === "findings") this.panes.findings.show();
+    else this.panes.resume.show(view.resume, view.x);
+  }
+
+  /** The list of the pane that replaces the timeline; null while the timeline is shown. */
+  get paneList() {
+    const { findings, resume } = this.view;
+    const pane = findings ? this.panes.findings : resume !== null ? this.panes.resume : null;
+    return pane ? pane.list : null;
+  }
+
+  focusList() {
+    (this.paneList || this.list).root.focus({ preventScroll: true });
+  }
+
+  fillRow(cells, item, node) {
+    fillRow(cells, item, node, this.timeline, this.list.wide);
+    const isNext = this.next && this.next.exchange === this.head.exchange && item.row.event === this.next.event && item.kind !== "delta";
+    node.classList.toggle("next", Boolean(isNext));
+  }
+
+  /** Mark the row that a replay sends next: `{exchange, event}`, or null. */
+  markNext(location) {
+    this.next = location;
+    this.list.draw();
+  }
+
+  /** Show rows that were added or replaced. */
+  showRows(timeline) {
+    if (this.list.items === timeline.items) this.list.grew(this.reader.isLive);
+    else this.list.show(timeline.items, -1);
+    this.selection.update();
+    this.redraw();
+  }
+
+  draw() {
+    const { timeline, reader, view } = this;
+    showHeader(this);
+    this.showEmptyText();
+    if (!this.head && !view.findings) this.detail.show(null);
+    if (!timeline) return;
+    if (reader.overview) this.strip.show(reader.overview, timeline);
+    else if (reader.overviewIsLate && timeline.head.stream) this.strip.show(partialOverview(timeline), timeline);
+    this.showBusy();
+    this.showCount();
+    if (reader.isLive) this.refreshLive();
+  }
+
+  showCount() {
+    const { timeline, view } = this;
+    if (view.findings) setText(byId("count"), listCount(this));
+    else if (view.resume === null) {
+      const total = formatNumber(timeline.events);
+      const events = timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
+      setText(byId("count"), timeline.head.stream ? events : "not a stream");
+    }
+  }
+
+  /** Show whether more rows are to come; a number that keeps changing is not announced. */
+  showBusy() {
+    const isBusy = this.reader.isBusy && !this.paneList;
+    byId("count").classList.toggle("reading", isBusy);
+    byId("count").setAttribute("aria-live", isBusy || this.reader.isLive ? "off" : "polite");
+  }
+
+  /** Show why the timeline is empty. */
+  showEmptyText() {
+    const { timeline, recording } = this;
+    let text = "";
+    if (!this.head) text = recording.live ? "Nothing recorded yet. Requests through the proxy appear here." : "Nothing was recorded.";
+    else if (timeline && timeline.done && timeline.filter && !timeline.items.length && !this.reader.search) {
+      text = "No rows match the filter. Press Esc to clear it.";
+    }
+    setText(byId("no-rows"), text);
+    byId("no-rows").hidden = !text;
+  }
+
+  /** While a stream grows, apply the filter and read the overview again from time to time. */
+  refreshLive() {
+    const { reader, timeline } = this;
+    reader.searchAgain();
+    if (reader.overview && timeline.events && Date.now() - (this.overviewTime || 0) > OVERVIEW_INTERVAL_MS) {
+      this.overviewTime = Date.now();
+      reader.readOverview();
+    }
+  }
+}

@@ -1,0 +1,85 @@
+// The bytes tab: the bytes of an event in hexadecimal and as text, with their offsets and the beginnings of chunks.
+
+import { bytesFromBase64 } from "./api_client.js";
+import { element, setClass, setText } from "./dom.js";
+import { formatCount, formatNumber, formatTime } from "./format.js";
+import { copyText } from "./notices.js";
+import { VirtualList } from "./virtual_list.js";
+
+const WIDTH_FOR_SIXTEEN = 512; // pixels
+const MOST_COPIED = 1e6;
+
+export function showBytes(panel, detail) {
+  const bytes = detail.bytes || (detail.bytes = bytesFromBase64(detail.base64));
+  const chunks = detail.chunks || [];
+  const begins = new Set(chunks.map(([start]) => start).filter((start) => start >= detail.start && start < detail.end));
+  const summary = detail.chunks === null
+    ? "chunks unknown, because the body was compressed"
+    : `${formatCount(chunks.length, "chunk")}: ${chunks.slice(0, 4).map(([start, end, time]) => `${formatNumber(start)}–${formatNumber(end)} at ${formatTime(time)}`).join(", ")}${chunks.length > 4 ? ", …" : ""}`;
+  const tools = element("div", { class: "tools" });
+  const copyHex = () => copyText(Array.from(bytes.subarray(0, MOST_COPIED), hex).join(" "), "the bytes in hexadecimal");
+  tools.append(element("button", { type: "button", class: "plain", text: "Copy as hex", onclick: copyHex }));
+  tools.append(element("span", { class: "dim", text: `bytes ${formatNumber(detail.start)}–${formatNumber(detail.end)} of the body · ${summary}` }));
+  const host = element("div", { id: "hex", class: "pane" });
+  panel.append(tools, host);
+  let across = 0;
+  const draw = () => {
+    const now = host.clientWidth < WIDTH_FOR_SIXTEEN ? 8 : 16;
+    if (now === across) return;
+    across = now;
+    host.replaceChildren();
+    host.classList.toggle("narrow", now === 8);
+    showLines(host, bytes, across, detail.start, begins);
+  };
+  draw();
+  new ResizeObserver(draw).observe(host);
+}
+
+/** Show the bytes, `across` in a line. */
+function showLines(host, bytes, across, start, begins) {
+  const list = new VirtualList(host, {
+    label: "Bytes", height: 20,
+    columns: [{ name: "offset", label: "offset" }, { name: "hex", label: "bytes" }, { name: "text", label: "text" }],
+    fill: (cells, line, node) => fillBytes(cells, line, node, bytes, across, start, begins),
+    chosen: (index) => list.select(index),
+  });
+  list.show(Array.from({ length: Math.ceil(bytes.length / across) }, (_, at) => at), -1);
+}
+
+function fillBytes(cells, line, node, bytes, across, start, begins) {
+  setClass(node, "row");
+  if (node.line === line) return;
+  node.line = line;
+  setText(cells.offset, String(start + line * across));
+  if (!cells.hex.firstChild) fillBytesSpans(cells, across);
+  for (let at = 0; at < across; at += 1) {
+    const place = line * across + at;
+    const byte = bytes[place];
+    const name = `${byte === undefined ? "none" : byteClass(byte)}${begins.has(start + place) && place ? " begins" : ""}`;
+    const [hexCell, textCell] = [cells.hex.children[at], cells.text.children[at]];
+    setText(hexCell, byte === undefined ? "  " : hex(byte));
+    setText(textCell, byte === undefined ? " " : character(byte));
+    setClass(hexCell, name);
+    setClass(textCell, name);
+  }
+}
+
+function fillBytesSpans(cells, across) {
+  for (const cell of [cells.hex, cells.text]) {
+    for (let at = 0; at < across; at += 1) cell.append(element("span"));
+  }
+}
+
+function hex(byte) {
+  return byte.toString(16).padStart(2, "0");
+}
+
+function character(byte) {
+  if (byte === 0x20) return "\u00a0";
+  if (byte === 0x0a) return "↵";
+  return byte > 0x20 && byte < 0x7f ? String.fromCharCode(byte) : "·";
+}
+
+function byteClass(byte) {
+  return byte >= 0x80 ? "high" : byte < 0x20 || byte === 0x7f ? "control" : "byte";
+}

@@ -1,0 +1,283 @@
+// The details on the right: four tabs about the selected item.
+
+import { showBytes } from "./bytes_tab.js";
+import { CONTRACT } from "./contract.js";
+import { byId, delay, element, factList, setText } from "./dom.js";
+import { code, showRequest, showStream } from "./exchange_details.js";
+import { findingCard, findingList, showFindings } from "./finding_card.js";
+import {
+  formatCount, formatDuration, formatNumber, formatTime, lastCharacters, printable, shorten, shortenNumber,
+} from "./format.js";
+import { eventLink } from "./navigation.js";
+import { longText, showPayload } from "./payload_tab.js";
+import { ruleCard } from "./rules_list.js";
+import { showState } from "./state_tab.js";
+import { findingsOf } from "./timeline.js";
+import { TABS } from "./url_state.js";
+
+const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "State here" };
+const EVENTS_KEPT = 200;
+const LARGE_DATA = 200000;
+const STEP_PAUSE_MS = 120;
+const MOST_LISTED = 200;
+
+export class DetailPane {
+  constructor(app) {
+    Object.assign(this, { app, events: new Map(), shown: null });
+    this.buttons = TABS.map((tab) => this.button(tab));
+    byId("tabs").replaceChildren(...this.buttons);
+    byId("tabs").addEventListener("keydown", (event) => this.pressKey(event));
+  }
+
+  button(tab) {
+    const properties = { type: "button", role: "tab", id: `tab-${tab}`, "aria-controls": "panel", class: "tab" };
+    return element("button", { ...properties, text: TAB_LABELS[tab], onclick: () => this.app.go({ tab }) });
+  }
+
+  pressKey(event) {
+    const at = TABS.indexOf(this.app.view.tab);
+    const to = { ArrowRight: at + 1, ArrowLeft: at - 1, Home: 0, End: TABS.length - 1 }[event.key];
+    if (to === undefined) return;
+    event.preventDefault();
+    const tab = TABS[(to + TABS.length) % TABS.length];
+    this.app.go({ tab });
+    byId(`tab-${tab}`).focus();
+  }
+
+  /** Show an item of the timeline; without one, or if the exchange is not a stream, show the exchange. */
+  async show(item) {
+    const { head, view } = this.app;
+    this.markTab(view.tab, item);
+    const isRequest = head && !head.stream;
+    const name = this.nameOf(isRequest ? null : item);
+    if (name === this.shown) return;
+    this.shown = name;
+    if (isRequest) this.fill((panel) => showRequest(panel, this.app, view.tab));
+    else if (item) await this.showItem(item, view.tab, name);
+    else this.fill((panel) => showStream(panel, this.app, view.tab));
+  }
+
+  /** A text that differs whenever the details would. */
+  nameOf(item) {
+    const { head, view, timeline, recording } = this.app;
+    const parts = [view.x, view.tab];
+    if (item) parts.push(item.kind, item.at, item.event, item.row.event, item.row.last_event, (item.row.findings || []).length);
+    else parts.push("exchange", head && head.ended_ns, timeline && !head.stream && timeline.rows.length, recording.findings.length);
+    return JSON.stringify(parts);
+  }
+
+  markTab(tab, item) {
+    for (const button of this.buttons) {
+      const selected = button.id === `tab-${tab}`;
+      button.setAttribute("aria-selected", selected);
+      button.tabIndex = selected ? 0 : -1;
+    }
+    byId("panel").setAttribute("aria-labelledby", `tab-${tab}`);
+    const count = item ? findingsOf(item, this.app.timeline).length : 0;
+    setText(byId("tab-findings"), count ? `Findings ${count}` : "Findings");
+  }
+
+  async showItem(item, tab, name) {
+    if (tab === "findings") {
+      this.fill((panel) => showFindings(panel, findingsOf(item, this.app.timeline), this.app.recording, this.noFindings()));
+      return;
+    }
+    // While the reader steps quickly, nothing is loaded until the steps stop.
+    const isQuick = performance.now() - (this.lastStep || 0) < STEP_PAUSE_MS;
+    this.lastStep = performance.now();
+    if (isQuick) await delay(STEP_PAUSE_MS);
+    const busy = setTimeout(() => { if (this.shown === name) byId("panel").setAttribute("aria-busy", "true"); }, 150);
+    const detail = this.shown === name ? await this.load(item, tab).catch((error) => ({ error: error.message })) : null;
+    clearTimeout(busy);
+    if (this.shown !== name) return;
+    this.fill((panel) => {
+      panel.append(itemFacts(item, this.app));
+      const found = findingsOf(item, this.app.timeline);
+      if (found.length) panel.append(findingList(found.slice(0, 10), () => "", () => this.app.go({ tab: "findings" })));
+      if (item.kind === "call") panel.append(this.callEvents(item));
+      if (detail && detail.error) panel.append(element("p", { class: "wrong", text: printable(detail.error) }));
+      else this.fillTab(panel, item, tab, detail);
+    });
+  }
+
+  noFindings() {
+    const count = this.app.recording.findings.length;
+    if (!count) return "This recording has no findings.";
+    return `No findings here. The recording has ${formatCount(count, "finding")}: n goes to the next one, f lists all.`;
+  }
+
+  fillTab(panel, item, tab, detail) {
+    const isMessage = item.kind !== "row" || ["event", "deltas"].includes(item.row.row);
+    if (tab === "state") {
+      const text = "No event precedes this row, so the client knew nothing from this connection.";
+      if (detail) showState(panel, detail.state, this.app.navigation);
+      else panel.append(element("p", { class: "empty", text }));
+    } else if (!isMessage && detail) showBytes(panel, detail);
+    else if (!isMessage) {
+      const text = item.row.row === "cut"
+        ? "This event is unfinished, so no client received it. The Bytes tab shows what arrived."
+        : "This row is not an event and has no data.";
+      panel.append(element("p", { class: "empty", text }));
+    } else if (item.kind === "row" && item.row.row === "deltas") this.fillRun(panel, item, tab, detail);
+    else if (tab === "bytes") showBytes(panel, detail);
+    else showPayload(panel, detail);
+  }
+
+  /** A closed run of deltas: its joined text, which is the end of the text that the client has by then. */
+  fillRun(panel, item, tab, detail) {
+    const { row } = item;
+    const open = () => this.app.navigation.setOpen(`e${row.event}`, true, item);
+    const button = { type: "button", class: "plain", text: `Show the ${formatCount(row.count, "delta")}`, title: "Enter", onclick: open };
+    panel.append(element("div", { class: "tools" }, element("button", button)));
+    if (tab === "bytes") {
+      panel.append(element("p", { class: "dim", text: `The last delta, event ${row.last_event}:` }));
+      showBytes(panel, detail);
+      return;
+    }
+    const state = { [CONTRACT.textDelta]: detail.state.text, [CONTRACT.reasoningDelta]: detail.state.reasoning }[row.type];
+    const isWhole = row === this.app.timeline.rows[item.at];
+    const text = state && state.text && isWhole ? lastCharacters(state.text, row.characters) : row.preview;
+    panel.append(element("h3", { text: "Joined text" }), longText(text, "spoken"));
+  }
+
+  /** Show a finding of the list of all findings. */
+  showFinding(found) {
+    this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
+    this.fill((panel) => {
+      if (!found) return;
+      panel.append(findingCard(found, this.app.recording));
+      const place = found.event === null ? `exchange ${found.exchange}` : `event ${found.event} of exchange ${found.exchange}`;
+      panel.append(element("p", { class: "empty" }, element("kbd", { text: "Enter" }), ` goes to ${place}.`));
+    });
+  }
+
+  /** Show a rule of the list of all rules. */
+  showRule(rule) {
+    this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
+    this.fill((panel) => panel.append(ruleCard(rule, this.app)));
+  }
+
+  /** Load what an item needs: an event in full, or the bytes of an unfinished event; null if it needs nothing. */
+  async load(item, tab) {
+    const { source, view, timeline } = this.app;
+    if (item.row.row === "cut" && tab === "bytes") {
+      return source.cut(view.x, item.row.start, timeline.eventBefore(item.at) || 1);
+    }
+    const event = this.eventOf(item);
+    return event === null ? null : this.event(event);
+  }
+
+  eventOf(item) {
+    if (item.kind === "delta") return item.event;
+    if (item.row.row === "event") return item.row.event;
+    if (item.row.row === "deltas") return item.row.last_event;
+    return this.app.view.tab === "state" ? this.app.timeline.eventBefore(item.at) : null;
+  }
+
+  /** An event in full.  The last ones are kept unless they are large. */
+  async event(event) {
+    const key = `${this.app.view.x}/${event}`;
+    if (this.events.has(key)) return this.events.get(key);
+    const detail = await this.app.source.event(this.app.view.x, event);
+    if (detail.data.length < LARGE_DATA) this.events.set(key, detail);
+    if (this.events.size > EVENTS_KEPT) this.events.delete(this.events.keys().next().value);
+    return detail;
+  }
+
+  forget() {
+    this.events.clear();
+    this.shown = null;
+  }
+
+  fill(draw) {
+    const panel = byId("panel");
+    panel.removeAttribute("aria-busy");
+    panel.replaceChildren();
+    panel.scrollTop = 0;
+    draw(panel);
+  }
+
+  /** The events of a tool call, each a link. */
+  callEvents(item) {
+    const list = element("ul", { class: "spans" });
+    for (const at of item.call.rows.slice(0, MOST_LISTED)) {
+      const row = this.app.timeline.rows[at];
+      const link = eventLink({ exchange: this.app.view.x, event: row.event }, this.app.navigation);
+      const time = element("span", { class: "dim", text: formatTime(row.time_ns) });
+      list.append(element("li", null, link, ` ${shorten(row.type, 80)} `, time));
+    }
+    return list;
+  }
+}
+
+/** The fields of a row in full. */
+function itemFacts(item, { timeline }) {
+  const row = item.kind === "delta" ? timeline.single.get(item.event) || item.row : item.row;
+  const box = element("div", { class: "facts-box" });
+  box.append(element("h2", { class: `title ${row.kind || row.row}`, text: titleOf(item, row) }));
+  if (row.note) box.append(element("p", { class: "wrong", text: printable(row.note) }));
+  box.append(factList(row.row === "event" ? eventFacts(row) : row.row === "deltas" ? runFacts(row) : otherFacts(row)));
+  return box;
+}
+
+function titleOf(item, row) {
+  if (item.kind === "call") return `Tool call ${shorten(item.call.id, 100)}`;
+  if (row.row === "event") return shorten(row.type || "(no type)", 200);
+  if (row.row === "deltas") return `${formatCount(row.count, "delta")} ${shorten(row.type, 100)}`;
+  const titles = { pause: "Pause", cut: "Cut off", oversized: "Too large", lost: "Not recorded", omitted: "Omitted", end: "End" };
+  return titles[row.row] || printable(row.row);
+}
+
+function eventFacts(row) {
+  return [
+    ["event", `${row.event} · ${row.kind}`],
+    ["sequence", row.sequence === null ? null : shortenNumber(row.sequence)],
+    ["id", code(row.id)],
+    ["run", code(row.run_id)],
+    ["tool call", code(row.tool_call_id)],
+    ["time", `${formatTime(row.time_ns)}  (+${formatDuration(row.gap_ns)})`],
+  ];
+}
+
+function runFacts(row) {
+  return [
+    ["events", `${row.event} to ${row.last_event}`],
+    ["characters", formatNumber(row.characters)],
+    ["run", code(row.run_id)],
+    ["time", `${formatTime(row.time_ns)} to ${formatTime(row.until_ns)}  (+${formatDuration(row.gap_ns)})`],
+    ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`],
+  ];
+}
+
+function otherFacts(row) {
+  const time = ["time", row.time_ns === null ? "still open" : formatTime(row.time_ns)];
+  switch (row.row) {
+    case "pause":
+      return [
+        time,
+        ["until", `${formatTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
+        ["keep-alives", formatNumber(row.keep_alives)],
+        ["comment", row.comment ? code(row.comment) : null],
+        ["longest silence", formatDuration(row.silence_ns)],
+      ];
+    case "end":
+      return [
+        time,
+        ["ending", printable(row.ending_label)],
+        ["detail", row.detail ? shorten(row.detail, 1000) : null],
+        ["durable", formatNumber(row.durable)],
+        ["deltas", formatNumber(row.deltas)],
+        ["other", formatNumber(row.ephemeral)],
+        ["keep-alives", formatNumber(row.keep_alives)],
+        ["not decoded", row.undecodable ? printable(row.undecodable) : null],
+      ];
+    case "omitted":
+      return [["events", `${formatNumber(row.first)} to ${formatNumber(row.last)}, which are not near a finding`]];
+    case "lost":
+      return [time, ["bytes", formatNumber(row.count)], ["from", formatNumber(row.start)], ["reason", printable(row.why)]];
+    default:
+      return [time, ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`], ["begins with", code(row.preview)]];
+  }
+}

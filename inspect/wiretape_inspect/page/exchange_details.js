@@ -1,0 +1,103 @@
+// The details of an exchange as a whole: a stream of which nothing is selected, or a request and its response.
+
+import { element, factList } from "./dom.js";
+import { cursorOf, pathOf } from "./exchange_heads.js";
+import { findingList, showFindings } from "./finding_card.js";
+import { formatSize, formatTime, printable, shorten } from "./format.js";
+import { parseJsonTree } from "./json.js";
+import { showError } from "./notices.js";
+import { jsonBox, longText } from "./payload_tab.js";
+
+const NO_FINDINGS = "No findings about this exchange.";
+const MOST_FINDINGS = 100;
+
+export function code(text) {
+  return text === null || text === undefined ? null : element("code", { text: shorten(text, 500) || "(empty)" });
+}
+
+/** A stream of which nothing is selected: how it went, and its findings. */
+export function showStream(panel, app, tab) {
+  const { head, recording, navigation } = app;
+  if (!head || tab === "bytes" || tab === "state") {
+    const text = head ? "No event selected. The keys j and k move between events." : "No exchange to show.";
+    panel.append(element("p", { class: "empty", text }));
+    return;
+  }
+  const found = recording.findings.filter((one) => one.exchange === head.exchange);
+  if (tab === "findings") {
+    showFindings(panel, found, recording, NO_FINDINGS);
+    return;
+  }
+  panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }));
+  panel.append(factList([
+    ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
+    ["session", code(head.session_id)],
+    ["resumed after", code(cursorOf(head))],
+    ["began", formatTime(head.time_ns)],
+    ["ended", head.ended_ns === null ? "still open" : `${formatTime(head.ended_ns)} · ${printable(head.ending_label)}`],
+    ["detail", head.detail ? shorten(head.detail, 500) : null],
+  ]));
+  panel.append(element("h3", { text: found.length ? "Findings" : "No findings" }));
+  const place = (one) => (one.event === null ? "" : ` event ${one.event}`);
+  panel.append(findingList(found.slice(0, MOST_FINDINGS), place, (one) => navigation.goFinding(one)));
+  panel.append(element(
+    "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
+    " goes to the next finding, ", key("?"), " lists all keys.",
+  ));
+}
+
+function key(name) {
+  return element("kbd", { text: name });
+}
+
+/** An exchange that is not a stream: its request and its response. */
+export function showRequest(panel, app, tab) {
+  const { recording } = app;
+  const head = app.timeline.rows.find((row) => row.row === "exchange") || app.head;
+  if (tab === "findings") {
+    showFindings(panel, recording.findings.filter((one) => one.exchange === head.exchange), recording, NO_FINDINGS);
+    return;
+  }
+  if (tab !== "payload") {
+    const text = "This exchange is not an event stream: the Payload tab shows its request and its response.";
+    panel.append(element("p", { class: "empty", text }));
+    return;
+  }
+  showSide(panel, app, head, "request", pathOf(head), head.request_headers, head.request_bytes);
+  const status = head.status === null ? "No response" : String(head.status);
+  showSide(panel, app, head, "response", `${status} · ${head.ending_label}`, head.response_headers, head.response_bytes);
+  if (head.detail) panel.append(element("p", { class: "wrong", text: printable(head.detail) }));
+}
+
+function showSide(panel, app, head, side, title, headers, size) {
+  const arrow = element("span", { class: "dim", text: side === "request" ? "→ " : "← " });
+  const box = element("div", { class: "body-box" });
+  panel.append(element("h2", { class: "title side" }, arrow, shorten(title, 1000)), box);
+  const preview = head[`${side}_preview`] || "";
+  if (preview) box.append(bodyBox(preview));
+  else box.append(element("p", { class: "dim", text: size ? formatSize(size) : "no body" }));
+  if (headers) {
+    const values = headers.map(([name, value]) => [shorten(name, 80), element("code", { text: shorten(value, 2000) })]);
+    box.append(element("h3", { text: "Headers" }), factList(values));
+  }
+  if (size) showBody(box, app, head, side);
+}
+
+function bodyBox(text) {
+  const tree = parseJsonTree(text);
+  return tree ? jsonBox(tree) : longText(text, "plain-text");
+}
+
+/** Replace the preview of a body by the whole body. */
+async function showBody(box, app, head, side) {
+  try {
+    const body = (await app.reader.bodies(head))[side];
+    const first = box.firstElementChild;
+    if (!body) return;
+    if (body.omitted) first.after(element("p", { class: "dim", text: `The body is too large to show: ${printable(body.omitted)}.` }));
+    if (body.base64 !== undefined) first.replaceWith(element("p", { class: "dim", text: `${formatSize(head[`${side}_bytes`])} of binary data` }));
+    if (body.text !== undefined) first.replaceWith(bodyBox(body.text));
+  } catch (error) {
+    showError(error.message);
+  }
+}

@@ -1,0 +1,46 @@
+// What the head of an exchange says: its path, its cursor, how it ended, and which exchanges belong together.
+
+import { CONTRACT } from "./contract.js";
+
+const GOOD_ENDINGS = ["complete", "service-closed", "client-closed", "open"];
+
+export function pathOf(head) {
+  return `${head.method} ${head.target}`;
+}
+
+/** The Last-Event-ID of the request; null if it has none. */
+export function cursorOf(head) {
+  const name = CONTRACT.cursorHeader.toLowerCase();
+  const found = (head.request_headers || []).find(([key]) => key.toLowerCase() === name);
+  return found ? found[1] : null;
+}
+
+export function endedWell(head) {
+  return GOOD_ENDINGS.includes(head.ending);
+}
+
+export function statusClass(head) {
+  return head.status && head.status < 400 ? "status good" : "status bad";
+}
+
+export function endingClass(head) {
+  if (!endedWell(head)) return "ending bad";
+  return head.ending === "open" ? "ending open" : "ending";
+}
+
+/** Where to begin: the first stream with a finding, else the first stream, else the first exchange. */
+export function firstExchange({ exchanges, findings }) {
+  const found = new Set(findings.map((one) => one.exchange));
+  const streams = exchanges.filter((head) => head.stream);
+  return streams.find((head) => found.has(head.exchange)) || streams[0] || exchanges[0];
+}
+
+export function newestStream(exchanges) {
+  return exchanges.findLast((head) => head.stream);
+}
+
+/** The stream before this one in its session; undefined if there is none. */
+export function earlierStream(exchanges, head) {
+  if (!head || !head.stream) return undefined;
+  return exchanges.findLast((one) => one.stream && one.exchange < head.exchange && one.session_id === head.session_id);
+}

@@ -1,0 +1,156 @@
+// Reads one exchange: its rows, its overview, and what the filter leaves of it.
+
+import { byId, delay, setText } from "./dom.js";
+import { parseFilter } from "./filter_grammar.js";
+import { compileFilter, needsMessages, rowSubject } from "./filter_match.js";
+import { rowLookup } from "./filtered_rows.js";
+import { showError } from "./notices.js";
+import { Timeline } from "./timeline.js";
+
+const TYPING_PAUSE_MS = 250;
+const LATE_OVERVIEW_MS = 400;
+const SEARCH_INTERVAL_MS = 1000;
+
+export class ExchangeReader {
+  /**
+   * `rowsChanged(timeline)` is called when rows or items have changed, `filtered()` when a search has ended, and
+   * `changed()` when anything else has.
+   */
+  constructor(source, { rowsChanged, filtered, changed }) {
+    Object.assign(this, { source, rowsChanged, filtered, changed });
+    this.close();
+  }
+
+  /** Show no exchange. */
+  close() {
+    Object.assign(this, { head: null, timeline: null, overview: null, overviewIsLate: false, isLive: false });
+    Object.assign(this, { filter: null, search: null, lastSearch: null });
+  }
+
+  /** Start to read an exchange.  With `isLive`, the live updates send its rows. */
+  open(head, isLive) {
+    if (this.loading) this.loading.abort();
+    this.close();
+    this.loading = new AbortController();
+    const timeline = new Timeline(this.source, head, () => { if (this.timeline === timeline) this.rowsChanged(timeline); });
+    Object.assign(this, { head, timeline, isLive });
+    if (!isLive) this.readRows(timeline, this.loading.signal);
+    this.readOverview();
+  }
+
+  /** Whether rows or the result of a search are still to come. */
+  get isBusy() {
+    return Boolean(this.timeline) && ((!this.timeline.done && !this.isLive) || Boolean(this.search));
+  }
+
+  async readRows(timeline, signal) {
+    try {
+      await this.source.rows(timeline.head.exchange, (rows) => timeline.append(rows), signal);
+      timeline.done = true;
+      if (this.timeline === timeline) this.rowsChanged(timeline);
+    } catch (error) {
+      if (error.name !== "AbortError") showError(error.message);
+    }
+  }
+
+  async readOverview() {
+    const { timeline } = this;
+    if (!timeline.head.stream) return;
+    // In a very long stream this takes a while; until then, the strip shows no pauses and no tool calls.
+    const late = setTimeout(() => { this.overviewIsLate = true; this.changed(); }, LATE_OVERVIEW_MS);
+    try {
+      const overview = await this.source.overview(timeline.head.exchange);
+      if (this.timeline === timeline) this.overview = overview;
+      this.changed();
+    } catch (error) {
+      showError(error.message);
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  /** The bodies of an exchange that is not a stream, loaded once. */
+  bodies(head) {
+    const name = `${head.exchange}/${head.ended_ns}`;
+    if (!this.loadedBodies || this.loadedBodies.name !== name) {
+      this.loadedBodies = { name, promise: this.source.bodies(head.exchange) };
+    }
+    return this.loadedBodies.promise;
+  }
+
+  /** Apply the filter, the toggles and the open rows of the view; return whether the items have changed. */
+  apply(view) {
+    const changes = {};
+    if (view.q !== this.filter) {
+      this.filter = view.q;
+      this.search = null;
+      const groups = parseShowingErrors(view.q);
+      if (groups) Object.assign(changes, this.filterChanges(groups));
+    }
+    for (const name of ["deltas", "tools"]) if (view[name] !== this.timeline[name]) changes[name] = view[name];
+    if (view.open.join("\n") !== [...this.timeline.open].join("\n")) changes.open = new Set(view.open);
+    if (!Object.keys(changes).length) return false;
+    this.timeline.set(changes);
+    return true;
+  }
+
+  /** Apply a filter to the rows at once; if it needs single messages, keep the items until the search has ended. */
+  filterChanges(groups) {
+    const { timeline } = this;
+    const matches = compileFilter(groups);
+    if (!matches) return timeline.filter ? { filter: null } : {};
+    if (timeline.head.stream && needsMessages(groups)) {
+      this.startSearch(matches, TYPING_PAUSE_MS);
+      return timeline.rows.length ? {} : { filter: () => [] };
+    }
+    return { filter: (row) => (matches(rowSubject(row, timeline.head)) ? [row] : []) };
+  }
+
+  /** Find the rows that the filter leaves, by its single messages. */
+  async startSearch(matches, pause) {
+    const { timeline, filter } = this;
+    const search = {};
+    this.search = search;
+    await delay(pause);
+    if (this.search !== search) return;
+    const began = performance.now();
+    try {
+      // Rows that arrive during the search are not shown before the next one.
+      const [events, count] = [timeline.events, this.isLive ? timeline.rows.length : Infinity];
+      const lookup = rowLookup(await this.source.filteredRows(timeline.head.exchange, filter, matches));
+      if (this.search !== search) return;
+      this.search = null;
+      timeline.set({ filter: (row, at) => (at < count ? lookup(row) : []) });
+      const interval = Math.max(SEARCH_INTERVAL_MS, 4 * (performance.now() - began));
+      this.lastSearch = { timeline, filter, matches, events, interval };
+      this.filtered();
+    } catch (error) {
+      if (this.search === search) this.search = null;
+      showError(error.message);
+    }
+    this.changed();
+  }
+
+  /** Search again if a live stream has grown since the last search. */
+  searchAgain() {
+    const last = this.lastSearch;
+    if (!last || this.search || last.timeline !== this.timeline || last.filter !== this.filter) return;
+    if (last.events !== this.timeline.events) this.startSearch(last.matches, last.interval);
+  }
+}
+
+/** Parse a filter, or show what is wrong with it and return null. */
+function parseShowingErrors(text) {
+  const [problem, input] = [byId("filter-error"), byId("filter")];
+  let groups = null;
+  try {
+    groups = parseFilter(text);
+    input.removeAttribute("aria-invalid");
+    setText(problem, "");
+  } catch (error) {
+    input.setAttribute("aria-invalid", "true");
+    setText(problem, error.message);
+  }
+  problem.hidden = groups !== null;
+  return groups;
+}

@@ -1,0 +1,49 @@
+// The dialog that goes to a sequence, an event or an SSE id.
+
+import { closeDialog, openDialog } from "./dialogs.js";
+import { element, setText } from "./dom.js";
+import { shorten } from "./format.js";
+
+export function showGoToDialog(app) {
+  const input = element("input", { type: "text", id: "place", spellcheck: false, autocomplete: "off", "aria-describedby": "place-error" });
+  const problem = element("p", { id: "place-error", class: "wrong", role: "alert" });
+  const label = element("label", { htmlFor: "place", text: "Sequence, #event, exchange:event, or SSE id" });
+  const form = element("form", { class: "place-form" }, label, input, problem);
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    const found = findPlace(app, input.value.trim());
+    if (found.problem) {
+      setText(problem, found.problem);
+      return;
+    }
+    app.navigation.goEvent(found.exchange, found.event);
+    closeDialog();
+  });
+  openDialog("Go to", form);
+  input.focus();
+}
+
+/** The exchange and the event of `42` (a sequence), `#57` (an event), `2:57` or an SSE id; else a problem. */
+function findPlace({ recording, timeline, view }, text) {
+  if (!text) return { problem: "Enter a sequence, an event or an id." };
+  const location = /^(\d{1,12}):(\d{1,12})$/.exec(text);
+  if (location && recording.exchanges.some((head) => head.exchange === Number(location[1]))) {
+    return { exchange: Number(location[1]), event: Number(location[2]) };
+  }
+  const allRows = timeline ? timeline.rows : [];
+  const number = /^#(\d{1,12})$/.exec(text);
+  if (number) {
+    const event = Number(number[1]);
+    const contains = (row) => row.event <= event && event <= (row.last_event ?? row.event);
+    return allRows.some(contains) ? { exchange: view.x, event } : { problem: missing(`event ${event}`) };
+  }
+  const rows = allRows.filter((row) => row.row === "event");
+  const found = rows.find((row) => row.id === text) || rows.find((row) => row.sequence !== null && String(row.sequence) === text);
+  if (found) return { exchange: view.x, event: found.event };
+  return { problem: missing(/^-?\d+$/.test(text) ? `sequence ${text}` : `id ${shorten(text, 60)}`) };
+
+  function missing(name) {
+    if (!timeline) return "This recording has no exchange yet.";
+    return `Exchange ${view.x} has no ${name}${timeline.done ? "" : " among the rows loaded so far"}.`;
+  }
+}

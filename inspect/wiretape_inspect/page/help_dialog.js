@@ -1,0 +1,69 @@
+// The help: all keys, and the grammar of filters in examples.
+
+import { openDialog } from "./dialogs.js";
+import { element } from "./dom.js";
+import { FILTER_FIELDS } from "./filter_grammar.js";
+
+const KEYS = [
+  ["Step", [
+    ["j  ↓", "next row"],
+    ["k  ↑", "previous row"],
+    ["J  K", "next, previous durable event"],
+    ["n  p", "next, previous finding"],
+    ["Home  End", "first, last row"],
+    ["g", "go to a sequence, an event or an id"],
+  ]],
+  ["Show", [
+    ["/", "filter"],
+    ["Enter", "open or close a run of deltas or a tool call"],
+    ["d", "every delta as a row, or runs of deltas"],
+    ["t", "tool calls as one row each"],
+    ["1 2 3 4", "payload, bytes, findings, state here"],
+    ["r", "bytes, and back"],
+  ]],
+  ["Go", [
+    ["x", "choose an exchange"],
+    ["[  ]", "previous, next exchange"],
+    ["c", "compare with the previous connection"],
+    ["f", "all findings"],
+    ["o", "choose a recording of the report"],
+    ["y", "copy a link to this view"],
+    ["Y", "copy the command that shows this event"],
+    ["Esc", "close, clear the filter, or back to the list"],
+    ["?", "this help"],
+  ]],
+];
+const REPLAY_KEYS = ["Replay", [
+  ["Space", "pause or run"],
+  [".", "step: send one event"],
+  [">", "step to the next durable event"],
+  ["b", "breakpoint before the selected event; for a delta, before any event of its type"],
+  ["s", "seek to just after the selected event"],
+]];
+const FILTERS = [
+  ["type:tool.*", "these types; * matches any text"],
+  ["gap:>1s seq:40..60", "both conditions must match"],
+  ["type:run.*,session.* or rule:SEQ*", "one of them must match"],
+  ["-kind:delta", "everything else"],
+  ['"some text"', "this text, anywhere in the data"],
+];
+
+/** Show the help; `replay` and `report` tell whether the page has them. */
+export function showHelp({ replay, report }) {
+  const box = element("div", { class: "help" });
+  for (const [name, keys] of replay ? [...KEYS, REPLAY_KEYS] : KEYS) {
+    const list = element("dl", { class: "keys" });
+    for (const [names, effect] of keys) {
+      if (names === "o" && !report) continue;
+      const labels = names.split(/ +/).map((one) => element("kbd", { text: one }));
+      list.append(element("dt", null, ...labels), element("dd", { text: effect }));
+    }
+    box.append(element("section", null, element("h3", { text: name }), list));
+  }
+  const filters = element("dl", { class: "keys" });
+  for (const [example, effect] of FILTERS) {
+    filters.append(element("dt", null, element("code", { text: example })), element("dd", { text: effect }));
+  }
+  box.append(element("section", { class: "filters" }, element("h3", { text: "Filter" }), filters));
+  openDialog("Keys", box, element("p", { class: "dim", text: `Fields of filters: ${FILTER_FIELDS.join(", ")}.` }));
+}

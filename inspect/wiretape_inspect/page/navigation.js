@@ -1,0 +1,169 @@
+// Going from one place of a recording to another: by steps, by links and by commands.
+
+import { element } from "./dom.js";
+import { earlierStream } from "./exchange_heads.js";
+import { printable } from "./format.js";
+import { announce, copyText, showHint } from "./notices.js";
+import { findingsOf, locationOf, openKey } from "./timeline.js";
+
+const MOST_OPEN = 50;
+
+/** A button that goes to an event: `{exchange, event}`. */
+export function eventLink({ exchange, event }, navigation) {
+  const title = `Go to event ${event} of exchange ${exchange}`;
+  const go = () => navigation.goEvent(exchange, event);
+  return element("button", { type: "button", class: "link", text: `${exchange}:${event}`, "aria-label": title, title, onclick: go });
+}
+
+export class Navigation {
+  constructor(app) {
+    this.app = app;
+    this.isUsed = false; // whether the reader has gone anywhere
+  }
+
+  /** Select an item of the timeline. */
+  choose(index) {
+    const { app } = this;
+    const item = app.list.items[index];
+    if (!item) return;
+    this.isUsed = true;
+    app.list.selected = index;
+    app.selection.isMoved = true;
+    app.go(locationOf(item, app.timeline));
+  }
+
+  /** Go to the next item in a direction (1 or -1), or to the next that meets a condition; `name` is what it is called. */
+  step(direction, condition, name = "row") {
+    if (this.stepInPane(direction)) return;
+    const { list } = this.app;
+    const from = this.startOfStep(direction);
+    const index = condition ? this.find(from, direction, condition) : Math.min(Math.max(from + direction, 0), list.items.length - 1);
+    if (index >= 0) this.choose(index);
+    else announce(`There is no ${direction > 0 ? "later" : "earlier"} ${name}.`);
+  }
+
+  startOfStep(direction) {
+    const { list } = this.app;
+    if (list.selected >= 0) return list.selected;
+    return direction > 0 ? -1 : list.items.length;
+  }
+
+  find(from, direction, condition) {
+    return this.app.timeline ? this.app.timeline.find(from, direction, condition) : -1;
+  }
+
+  /** Step in the list that replaces the timeline, if there is one. */
+  stepInPane(direction) {
+    const list = this.app.paneList;
+    if (!list) return false;
+    const index = Math.min(Math.max(list.selected + direction, 0), list.items.length - 1);
+    if (list.items[index]) list.chosen(index, list.items[index], { type: "key" });
+    return true;
+  }
+
+  /** Go to the next finding in a direction, in this exchange or in others. */
+  stepFinding(direction) {
+    if (this.stepInPane(direction)) return;
+    const { list, timeline, recording, view } = this.app;
+    const index = this.find(this.startOfStep(direction), direction, (item) => findingsOf(item, timeline).length > 0);
+    if (index >= 0) {
+      this.choose(index);
+      announce(findingsOf(list.items[index], timeline).map((one) => `${one.severity} ${one.code}: ${one.message}`).join(" "));
+      return;
+    }
+    const others = recording.findings
+      .filter((one) => (one.exchange - view.x) * direction > 0)
+      .sort((a, b) => (a.exchange - b.exchange || a.time_ns - b.time_ns) * direction);
+    if (others.length) this.goFinding(others[0], view.tab);
+    else {
+      const text = `${direction > 0 ? "later" : "earlier"} finding`;
+      announce(`There is no ${text}.`);
+      showHint(`No ${text}`);
+    }
+  }
+
+  goFinding(found, tab = "findings") {
+    const { app } = this;
+    app.selection.finding = found.event === null ? found : null;
+    this.isUsed = true;
+    app.list.selected = -1;
+    app.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, resume: null, tab }, true);
+    app.focusList();
+  }
+
+  goExchange(number) {
+    const { app } = this;
+    if (number === app.view.x && !app.view.findings) return;
+    this.isUsed = true;
+    app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false }, true);
+    app.focusList();
+  }
+
+  /** Go to an event; a filter that hides it is cleared. */
+  goEvent(exchange, event, push = true) {
+    const { app } = this;
+    const isHere = exchange === app.view.x;
+    const isHidden = isHere && app.timeline.filter && app.timeline.indexOfEvent(event) < 0;
+    const view = { x: exchange, e: event, r: null, findings: false, resume: null };
+    this.isUsed = true;
+    app.selection.isMoved = true;
+    app.go({ ...view, ...(isHere ? {} : { open: [] }), ...(isHidden ? { q: "" } : {}) }, push);
+  }
+
+  /** Go to the item nearest to a time. */
+  goTime(timeNs) {
+    let nearest = -1, least = Infinity;
+    this.app.list.items.forEach(({ row }, index) => {
+      if (row.time_ns === null) return;
+      const isInside = row.row === "deltas" && row.time_ns <= timeNs && timeNs <= row.until_ns;
+      const distance = isInside ? 0 : Math.abs(row.time_ns - timeNs);
+      if (distance < least) { least = distance; nearest = index; }
+    });
+    if (nearest >= 0) this.choose(nearest);
+  }
+
+  stepExchange(direction) {
+    const { exchanges } = this.app.recording;
+    const head = exchanges[exchanges.indexOf(this.app.head) + direction];
+    if (head) this.goExchange(head.exchange);
+  }
+
+  /** Open or close the selected run or tool call; without `open`, change it. */
+  toggle(open) {
+    const { list, timeline } = this.app;
+    const item = list.items[list.selected];
+    if (!item || item.kind === "side" || (item.kind === "delta" && open !== false)) return;
+    const key = item.kind === "delta" ? `e${item.row.event}` : openKey(item);
+    if (!key) return;
+    const isOpen = item.kind === "call" ? timeline.open.has(key) : timeline.isOpen(item.row);
+    if (open === undefined || open !== isOpen) this.setOpen(key, !isOpen, item);
+  }
+
+  setOpen(key, open, item) {
+    const { app } = this;
+    const others = app.view.open.filter((one) => one !== key);
+    // An open run is selected by its row, a closed one by its first event.
+    const location = open ? { e: null, r: item.at } : { e: item.row.event, r: null };
+    if (open && item.row !== app.timeline.rows[item.at]) location.e = item.row.event;
+    app.list.selected = -1;
+    app.go({ ...location, open: open ? [...others, key].slice(-MOST_OPEN) : others, ...(open ? {} : { deltas: false }) });
+  }
+
+  /** Compare the stream with the connection before it, or go back to the timeline. */
+  compare() {
+    const { app } = this;
+    const earlier = earlierStream(app.recording.exchanges, app.head);
+    if (app.view.resume !== null) app.go({ resume: null }, true);
+    else if (earlier) app.go({ resume: earlier.exchange, findings: false }, true);
+    else announce("There is no earlier stream of this session to compare with.");
+  }
+
+  /** Copy the command that shows the selected event in a terminal. */
+  copyCommand() {
+    const { recording, view } = this.app;
+    const name = recording.report ? recording.report.file : recording.file;
+    const file = /^[\w./-]+$/.test(name) ? name : `'${printable(name).replace(/'/g, "'\\''")}'`;
+    const place = view.e === null ? `--exchange ${view.x}` : `--at ${view.x}:${view.e}`;
+    copyText(`wiretape show ${file} ${place}`, "the command");
+  }
+}

@@ -1,0 +1,79 @@
+// The selected item: finds what the view selects among the items of the timeline, and shows it.
+
+import { showError } from "./notices.js";
+import { locationOf } from "./timeline.js";
+
+export class Selection {
+  constructor(app) {
+    this.app = app;
+    this.item = null; // the selected item, even if the filter hides it
+    this.isMoved = true; // whether to scroll to the item
+    this.finding = null; // a finding without an event, whose row is still to be found
+  }
+
+  /** The row of the selected item; null if nothing is selected. */
+  get row() {
+    return this.item ? this.item.row : null;
+  }
+
+  /** Select the item that the view names, and show its details. */
+  update() {
+    const { app } = this;
+    const { timeline, list } = app;
+    const { e, r } = app.view;
+    let index = list.selected;
+    if (!this.isSelected(list.items[index])) {
+      index = r !== null ? timeline.indexOfRow(r, e) : e !== null ? timeline.indexOfEvent(e) : -1;
+    }
+    const reveal = this.isMoved && index >= 0;
+    if (reveal || (e === null && r === null)) this.isMoved = false;
+    list.select(index, { reveal });
+    this.findRowOfFinding();
+    this.item = list.items[index] || this.hiddenItem();
+    if (!this.item && e !== null) this.reportMissing(e);
+    if (!app.view.findings) app.detail.show(this.item);
+    app.strip.setCursor(this.item ? this.timeOf(this.item) : null);
+  }
+
+  isSelected(item) {
+    if (!item) return false;
+    const { e, r } = this.app.view;
+    const location = locationOf(item, this.app.timeline);
+    return location.e === e && location.r === r && (e !== null || r !== null);
+  }
+
+  timeOf(item) {
+    const single = item.kind === "delta" ? this.app.timeline.single.get(item.event) : null;
+    return (single || item.row).time_ns;
+  }
+
+  /** The selected item if the filter hides it. */
+  hiddenItem() {
+    const { e, r } = this.app.view;
+    const { rows } = this.app.timeline;
+    const contains = (row) => row.event <= e && e <= (row.last_event ?? row.event);
+    const at = r !== null ? r : e !== null ? rows.findIndex(contains) : -1;
+    return rows[at] && rows[at].row !== "exchange" ? { kind: "row", row: rows[at], at } : null;
+  }
+
+  /** Report that a link names an event that does not exist; a report may have omitted it. */
+  reportMissing(event) {
+    const { timeline } = this.app;
+    const name = `${timeline.head.exchange}:${event}`;
+    if (!timeline.done || this.missing === name || timeline.rows.some((row) => row.row === "omitted")) return;
+    this.missing = name;
+    showError(`Exchange ${timeline.head.exchange} has no event ${event}.`);
+  }
+
+  /** Find the row of a finding without an event, once the rows are there. */
+  findRowOfFinding() {
+    const { timeline } = this.app;
+    const found = this.finding;
+    if (!found || found.exchange !== timeline.head.exchange) return;
+    const isSame = (one) => one.code === found.code && one.time_ns === found.time_ns && one.message === found.message;
+    const at = timeline.rows.findIndex((row) => (row.findings || []).some(isSame));
+    if (at < 0) return;
+    this.finding = null;
+    this.app.go({ r: at, e: null });
+  }
+}

@@ -1,0 +1,76 @@
+// The state tab: what the client knew just after an event, and the cursor that it would send now.
+
+import { CONTRACT } from "./contract.js";
+import { element, factList } from "./dom.js";
+import { formatCount, formatNumber, shorten, shortenNumber } from "./format.js";
+import { eventLink } from "./navigation.js";
+import { longText } from "./payload_tab.js";
+
+const MOST_SPANS = 200;
+
+export function showState(panel, state, navigation) {
+  panel.append(factList([
+    ["session", element("span", { class: `session ${state.session}`, text: state.session })],
+    ["would resume with", cursorText(state)],
+    ["connections", connectionLinks(state, navigation)],
+  ]));
+  panel.append(element("h3", { text: "Open tool calls" }), spanList(state.open_calls, navigation));
+  panel.append(element("h3", { text: "Runs" }), spanList([...state.runs].reverse(), navigation));
+  showText(panel, "Text so far", state.text);
+  showText(panel, "Reasoning so far", state.reasoning);
+}
+
+function cursorText(state) {
+  const cursor = state.cursor;
+  const box = element("span");
+  if (cursor === null) box.append("no cursor: from the beginning");
+  else box.append(`${CONTRACT.cursorHeader}: `, element("code", { text: shorten(cursor, 200) }));
+  if (state.last_sequence !== null) {
+    box.append(element("span", { class: "dim", text: ` after sequence ${shortenNumber(state.last_sequence)}` }));
+  }
+  return box;
+}
+
+function connectionLinks(state, navigation) {
+  const box = element("span");
+  state.connections.forEach((number, at) => {
+    if (at) box.append(", ");
+    const go = () => navigation.goExchange(number);
+    box.append(element("button", { type: "button", class: "link", text: `#${number}`, onclick: go }));
+  });
+  return box;
+}
+
+/** Runs or tool calls, each with links to the events that began and ended it. */
+function spanList(spans, navigation) {
+  if (!spans.length) return element("p", { class: "dim", text: "none" });
+  const list = element("ul", { class: "spans" });
+  for (const span of spans.slice(0, MOST_SPANS)) list.append(spanItem(span, navigation));
+  if (spans.length > MOST_SPANS) {
+    list.append(element("li", { class: "dim", text: `${formatNumber(spans.length - MOST_SPANS)} more` }));
+  }
+  return list;
+}
+
+function spanItem(span, navigation) {
+  const item = element("li", null, element("code", { text: shorten(span.id, 80) }));
+  if (span.name) item.append(element("span", { class: "dim", text: `  ${shorten(span.name, 200)}` }));
+  const outcome = span.ended ? ` ${shorten(span.outcome, 60)} ` : " open ";
+  item.append(element("span", { class: span.ended ? "outcome" : "outcome open", text: outcome }));
+  if (span.began) item.append(eventLink(span.began, navigation));
+  if (span.ended) item.append(" – ", eventLink(span.ended, navigation));
+  return item;
+}
+
+function showText(panel, name, { text, characters, final }) {
+  const title = element("h3", { text: name });
+  if (characters) {
+    title.append(element("span", { class: "dim", text: ` ${formatCount(characters, "character")}${final ? ", complete" : ""}` }));
+  }
+  panel.append(title);
+  if (!text) panel.append(element("p", { class: "dim", text: "none" }));
+  else {
+    if (characters > text.length) panel.append(element("p", { class: "dim", text: `the last ${formatNumber(text.length)} characters` }));
+    panel.append(longText(text, "spoken"));
+  }
+}

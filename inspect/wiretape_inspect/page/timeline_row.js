@@ -1,0 +1,186 @@
+// One row of the timeline: the texts of its columns, worded as in `wiretape show`.
+
+import { CONTRACT } from "./contract.js";
+import { element, setClass, setText } from "./dom.js";
+import { endedWell } from "./exchange_heads.js";
+import {
+  SEVERITY_SIGNS, abbreviateId, formatCount, formatDuration, formatNumber, formatSize, formatTime, printable, shorten,
+  shortenNumber, worstSeverity,
+} from "./format.js";
+import { callKey, findingsOf } from "./timeline.js";
+
+export const ROW_HEIGHT = 24;
+export const ROW_COLUMNS = [
+  { name: "n", label: "event" },
+  { name: "seq", label: "seq" },
+  { name: "time", label: "time" },
+  { name: "gap", label: "gap" },
+  { name: "type", label: "type" },
+  { name: "what", label: "content" },
+  { name: "marks", label: "" },
+];
+const TEXT_LONGEST = 400;
+/** In a list at most `width` pixels wide, ids are abbreviated to `ends` characters at the beginning and the end. */
+const ID_LENGTHS = [{ width: 620, ends: [4, 4] }, { width: 900 }];
+
+/** Fill the cells of a row in a list that is `width` pixels wide. */
+export function fillRow(cells, item, node, timeline, width) {
+  const texts = rowTexts(item, timeline);
+  const room = ID_LENGTHS.find((one) => width <= one.width);
+  if (room && texts.id) texts.tag = abbreviateId(texts.tag, room.ends);
+  if (room && texts.call) texts.call = abbreviateId(texts.call, room.ends);
+  for (const name of ["n", "seq", "time", "gap", "type"]) setText(cells[name], texts[name] || "");
+  fillWhat(cells.what, texts);
+  fillMarks(cells.marks, findingsOf(item, timeline));
+  const late = texts.late ? " late" : "";
+  setClass(node, `row ${texts.kind}${late}${item.within || item.kind === "delta" ? " within" : ""}`);
+  if (texts.open === undefined) node.removeAttribute("aria-expanded");
+  else node.setAttribute("aria-expanded", texts.open);
+}
+
+/** `tag` (SSE id), `call` (tool call), `note` (what is unusual) and the text, in one cell. */
+function fillWhat(cell, texts) {
+  if (!cell.firstChild) {
+    for (const name of ["tag", "call", "note", "text"]) cell.append(element("span", { class: name }), " ");
+  }
+  const [tag, call, note, text] = cell.children;
+  setText(tag, texts.tag || "");
+  setText(call, texts.call || "");
+  setText(note, texts.note || "");
+  setText(text, texts.text || "");
+}
+
+/** Show the code and the severity of findings in a cell. */
+export function fillMarks(cell, findings) {
+  const label = findings.length ? `${findings[0].code}${findings.length > 1 ? ` +${findings.length - 1}` : ""}` : "";
+  const severity = findings.length ? worstSeverity(findings) : "";
+  if (cell.dataset.label === label + severity) return;
+  cell.dataset.label = label + severity;
+  cell.replaceChildren();
+  if (!label) return;
+  const words = element("span", { class: "quiet", text: `${formatCount(findings.length, "finding")}, ${severity}: ` });
+  const sign = element("span", { class: "sign", "aria-hidden": "true", text: `${SEVERITY_SIGNS[severity] || SEVERITY_SIGNS.error} ` });
+  cell.append(element("span", { class: `mark ${severity}` }, sign, words, printable(label)));
+}
+
+/** The texts of an item, printable. */
+function rowTexts(item, timeline) {
+  if (item.kind === "delta") return deltaTexts(item, timeline);
+  if (item.kind === "call") return callTexts(item, timeline);
+  if (item.kind === "side") return sideTexts(item);
+  const { row } = item;
+  switch (row.row) {
+    case "event":
+      return eventTexts(row);
+    case "deltas":
+      return runTexts(row, timeline);
+    case "pause":
+      return pauseTexts(row);
+    case "end":
+      return endTexts(row, timeline);
+    case "cut":
+      return otherTexts("cut", row, `${formatSize(row.end - row.start)} of an unfinished event`, row.preview);
+    case "oversized":
+      return otherTexts("large", row, `event of ${formatSize(row.end - row.start)}, too large to be parsed`, row.preview);
+    case "lost":
+      return otherTexts("lost", row, `${formatSize(row.count)} not recorded`, row.why);
+    case "omitted":
+      return { kind: "pause short", n: "…", type: `╌╌ ${formatCount(row.last - row.first + 1, "event")} omitted ╌╌` };
+    default:
+      return { kind: "odd", type: printable(row.row), text: "" };
+  }
+}
+
+function timesOf(row) {
+  const late = row.gap_ns >= 1e9;
+  return { time: formatTime(row.time_ns), gap: `+${formatTime(row.gap_ns)}`, late };
+}
+
+function eventTexts(row) {
+  const sequence = row.sequence !== null && row.sequence !== undefined;
+  return {
+    kind: row.kind,
+    n: String(row.event),
+    seq: sequence ? shortenNumber(row.sequence) : row.kind === "delta" ? "Δ" : "·",
+    ...timesOf(row),
+    type: row.type ? shorten(row.type, 80) : "(no type)",
+    id: Boolean(row.id),
+    tag: row.id === null ? "" : row.id ? shorten(row.id, 60) : "(empty id)",
+    call: row.tool_call_id === null ? "" : shorten(row.tool_call_id, 40),
+    note: row.note ? printable(row.note) : "",
+    text: shorten(row.preview, TEXT_LONGEST),
+  };
+}
+
+function runTexts(row, timeline) {
+  const open = timeline.isOpen(row);
+  const parts = [formatCount(row.count, "delta")];
+  if (row.characters) parts.push(formatCount(row.characters, "char"));
+  if (row.count > 1) parts.push(formatDuration(row.until_ns - row.time_ns));
+  const more = row.characters > row.preview.length ? "…" : "";
+  return {
+    kind: "run", open, n: String(row.event), seq: "Δ", ...timesOf(row),
+    type: `${open ? "▾" : "▸"} ${shorten(row.type || "(no type)", 60)}`, tag: parts.join(" · "),
+    text: open ? "" : `${shorten(row.preview, TEXT_LONGEST)}${more}`,
+  };
+}
+
+function deltaTexts(item, timeline) {
+  const row = timeline.delta(item);
+  return row ? eventTexts(row) : { kind: "delta", n: String(item.event), seq: "Δ", type: shorten(item.row.type, 80), text: "…" };
+}
+
+function callTexts(item, timeline) {
+  const rows = item.call.rows.map((at) => timeline.rows[at]);
+  const last = rows.at(-1);
+  const open = timeline.open.has(callKey(item.call.id));
+  const ended = CONTRACT.toolEnded.includes(last.type);
+  const parts = [formatCount(rows.length, "event"), formatDuration(last.time_ns - rows[0].time_ns)];
+  parts.push(ended ? shorten(last.type.replace(/^tool\./, ""), 40) : "still open");
+  return {
+    kind: ended ? "call" : "call unended", open, n: String(rows[0].event),
+    seq: rows[0].sequence === null ? "·" : shortenNumber(rows[0].sequence), ...timesOf(rows[0]),
+    type: `${open ? "▾" : "▸"} tool call`, call: shorten(item.call.id, 40), text: `${parts.join(" · ")}  ${shorten(rows[0].preview, 200)}`,
+  };
+}
+
+function pauseTexts(row) {
+  const long = row.until_ns - row.time_ns >= 1e9;
+  const parts = long ? [formatDuration(row.until_ns - row.time_ns)] : [];
+  if (row.keep_alives) parts.push(formatCount(row.keep_alives, "keep-alive"));
+  return {
+    kind: long ? "pause" : "pause short",
+    type: `╌╌ ${parts.join(" · ")} ╌╌`, text: row.comment ? `: ${shorten(row.comment, TEXT_LONGEST)}` : "",
+  };
+}
+
+function endTexts(row, timeline) {
+  const parts = [formatCount(row.durable, "durable event"), formatCount(row.deltas, "delta")];
+  if (row.ephemeral) parts.push(`${formatNumber(row.ephemeral)} other`);
+  if (row.keep_alives) parts.push(formatCount(row.keep_alives, "keep-alive"));
+  if (row.undecodable) parts.push(`cannot be decoded: ${printable(row.undecodable)}`);
+  if (row.detail) parts.push(shorten(row.detail, TEXT_LONGEST));
+  const bad = !endedWell(timeline.head);
+  return {
+    kind: bad ? "end bad" : "end", n: "end", time: row.time_ns === null ? "" : formatTime(row.time_ns),
+    gap: `+${formatTime(row.gap_ns)}`, type: printable(row.ending_label), text: parts.join(" · "),
+  };
+}
+
+function otherTexts(mark, row, words, text) {
+  return { kind: "odd", n: mark, time: formatTime(row.time_ns), type: words, text: shorten(text || "", TEXT_LONGEST) };
+}
+
+function sideTexts({ row, side }) {
+  if (side === "request") {
+    const body = row.request_preview ? `  ${shorten(row.request_preview, TEXT_LONGEST)}` : "";
+    return { kind: "durable", n: "→", time: formatTime(row.time_ns), type: printable(row.method), text: `${shorten(row.target, 200)}${body}` };
+  }
+  const bad = row.status === null || row.status >= 400;
+  return {
+    kind: bad ? "reply bad" : "reply", n: "←", time: row.ended_ns === null ? "" : formatTime(row.ended_ns),
+    gap: row.ended_ns === null ? "" : `+${formatTime(row.ended_ns - row.time_ns)}`,
+    type: row.status === null ? printable(row.ending_label) : `${row.status} ${printable(row.ending_label)}`,
+    text: shorten(row.response_preview || row.detail || "", TEXT_LONGEST),
+  };
+}
