@@ -167,7 +167,7 @@ def test_recorded_text_cannot_end_the_script_element(tape, message, run, tmp_pat
     with open_recording(path) as recording:
         page = b"".join(export_page(recording))
 
-    assert page.count(b"</script>") == 2, "the data element and the page's own script"
+    assert page.count(b"</script>") == 3, "the contract, the data, and the page's own script"
     assert b"<!--" not in _DATA.search(page)[1]
     assert details_of(embedded(path), 1)[2]["base64"] == b64encode(b"data: \xff</script>\n\n").decode()
     assert embedded(path)["recording"]["findings"][0]["message"] == evil
