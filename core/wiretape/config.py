@@ -11,8 +11,7 @@ from msgspec import Meta, Struct
 
 from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
-from wiretape.rules import Settings, Severity
-from wiretape.rules.selection import UnknownCodeError, codes_of, selected, weight
+from wiretape.rules import Settings, Severity, UnknownCodeError, codes_of, selected, weight
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import read_toml
 

@@ -1,6 +1,6 @@
 """What there is to know about a rule, for people: on a terminal, as a page, as JSON.
 
-Everything comes from the catalogue, from `wiretape.rules.explained` and from the vectors, which are tests too.
+Everything comes from the catalogue, from `wiretape.rules.explanation_of` and from the vectors, which are tests too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from wiretape.rules import CATALOGUE, Rule
-from wiretape.rules.explained import explained
+from wiretape.rules import CATALOGUE, Rule, explanation_of
 from wiretape.rules.vectors import vectors_of
 from wiretape_inspect.examples import Example
 
@@ -42,13 +41,11 @@ class Explanation:
     @classmethod
     def of(cls, rule: Rule) -> "Explanation":
         """Everything about `rule`; parts that nobody has written yet are empty."""
-        said = explained().get(rule.code)
+        texts = explanation_of(rule)
         examples = [Example.of(vector) for vector in vectors_of(rule.code)]
         # The plain ones first: `breaks` before `breaks-in-a-line`.
         examples.sort(key=lambda example: (not example.breaks, example.name))
-        if said is None:
-            return cls(rule, "", "", "", examples)
-        return cls(rule, said.why, said.unexercised, said.knowing, examples)
+        return cls(rule, texts.why, texts.not_exercised, texts.notes, examples)
 
     def main(self) -> list[Example]:
         """One example that breaks the rule, and one that keeps it."""

@@ -71,7 +71,7 @@ class LiveChecker:
         """Number of findings by severity."""
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
-        self._checker = Checker(settings, readers)
+        self._checker = Checker(settings, readers=readers)
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
 
@@ -117,7 +117,7 @@ class LiveChecker:
             self.exchanges += 1
             self._open[seen.exchange] = _Exchange(seen)
         before = self._checker.events
-        found = self._check(lambda: self._checker.take(read))
+        found = self._check(lambda: self._checker.feed_read(read))
         self._count(self._open[seen.exchange], seen, self._checker.events - before)
         return found
 

@@ -8,7 +8,7 @@ import pytest
 from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_output import dump_json
-from wiretape.rules.message import Message
+from wiretape.rules import ParsedEvent
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind
 
@@ -112,7 +112,7 @@ def test_facts_are_those_that_the_checker_reads(data):
     raw = b"id: e1\ndata: " + (data.encode() if isinstance(data, str) else data) + b"\n\n"
     fields = ((b"id", b"e1"), (b"data", raw[13:-2]))
     frame = Frame(FrameKind.MESSAGE, 0, raw, fields, b"e1")
-    message, facts = Message(SeenFrame(frame, 0, 1)), facts_of(frame)
+    message, facts = ParsedEvent(SeenFrame(frame, 0, 1)), facts_of(frame)
     assert (facts.type, facts.sequence, facts.kind) == (message.type, message.sequence, "durable")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from wiretape.observations import Side
 from wiretape.recording import indexing_backlog, open_recording
-from wiretape.rules.finding import Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
 CHUNKS = [

@@ -54,7 +54,7 @@ def recording(reel) -> Path:
     return reel.close()
 
 
-KEY_IN_URL = "Expected credentials in the header Authorization only, got the parameter `api_key`."
+KEY_IN_URL = "Expected credentials only in the header Authorization, got the parameter `api_key`."
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -16,8 +16,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import Writer, open_recording
-from wiretape.rules import Finding, Severity
-from wiretape.rules.finding import Party
+from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.http_server.response import Framing
 from wiretape_replay.session.recorded.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, RequestStarted
 from wiretape.recording import Writer
-from wiretape.rules.vectors import vectors
-from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.vectors import observations_of, vectors
 
 HOSTILE = '''
 [[exchange]]
@@ -48,7 +47,7 @@ body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"
 @pytest.fixture(scope="session")
 def traffic():
     """The observations of traffic in the form of `wiretape.rules.vectors`."""
-    return lambda text: observations(tomllib.loads(text), None)
+    return lambda text: observations_of(tomllib.loads(text))
 
 
 @pytest.fixture

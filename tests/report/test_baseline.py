@@ -7,8 +7,7 @@ import tomllib
 import pytest
 
 from wiretape.recording import open_recording
-from wiretape.rules.vectors import vectors_of
-from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report import baseline, judge
 from wiretape_inspect.report.finding_details import details
 from wiretape_inspect.report.fingerprint import expectation, expected_kind, template
@@ -27,7 +26,7 @@ def many(number):
     text = ""
     for session in range(number):
         text += BROKEN.text.partition("\n\n")[2].replace("ses_1", f"ses_{session}").replace("evt_", f"evt_{session}x")
-    return observations(tomllib.loads(text), None)
+    return observations_of(tomllib.loads(text))
 
 
 @pytest.fixture

@@ -65,7 +65,7 @@ def test_a_dash_is_standard_output(run, path):
         ("--format json --output a --format text --output ./a", "Two formats would be written to a."),
         ("--format json --all", "--all goes with"),
         ("--format json --statistics", "--statistics goes with --format text"),
-        ("--select SEQQ", "No rule's code begins with 'SEQQ'; did you mean SEQ?"),
+        ("--select SEQQ", "Unknown rule code 'SEQQ'; did you mean SEQ?"),
         ("--ignore seq01", "did you mean SEQ001?"),
         ("--select SEQ --ignore SEQ", "No rules left to check"),
         ("--select ,", "--select names no rule: give codes or the beginnings of codes, like SEQ,RES001."),

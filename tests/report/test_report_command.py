@@ -13,8 +13,7 @@ import pytest
 
 from wiretape.recording import Writer
 from wiretape.rules import CATALOGUE
-from wiretape.rules.vectors import vectors_of
-from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report import FORMS
 
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
@@ -239,17 +238,17 @@ def test_what_the_recording_does_not_tell_is_said_to_be_inconclusive(record, run
     assert result.exit_code == 0
     assert "no findings · " in result.stdout
     assert re.search(r"inconclusive \([^)]*ERR001, ERR002, ERR003, ERR004", result.stdout)
-    assert re.search(r"inconclusive, for an answer was cut off, [^:]*: .*ERR001 \(1 time\)", result.stdout)
+    assert re.search(r"inconclusive: a response was cut off, [^:]*: .*ERR001 \(1 time\)", result.stdout)
 
 
 def test_why_a_rule_could_not_be_decided_is_said_though_it_was_broken_elsewhere(record, run):
     deep = '{"x":' + "[" * 2000 + "]" * 2000 + "}"
     body = f"event: session.error\ndata: {deep}\n\nevent: session.error\ndata: []\n\n"
     stream = {"request": "GET /v1/sessions/ses_1/events/stream", "body": body}
-    path = record(observations({"exchange": [stream]}, None))
+    path = record(observations_of({"exchange": [stream]}))
     said = run("report", path).stdout
     assert "EVT001 data-not-one-json-object  error" in said
-    assert "inconclusive, for JSON was not read that is nested more than 1,024 deep" in said
+    assert "inconclusive: JSON is nested more than 1,024 levels deep" in said
     assert "EVT001 (1 time)" in said
     rules = {rule["code"]: rule for rule in json.loads(run("report", path, "--format", "json").stdout)["rules"]}
     assert [each["count"] for each in rules["EVT001"]["inconclusive_reasons"]] == [1]

@@ -12,8 +12,7 @@ import pytest
 import xmlschema
 
 from wiretape.rules import CATALOGUE
-from wiretape.rules.vectors import vectors_of
-from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report.json_format import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -114,9 +113,9 @@ def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
 
 def test_junit_says_why_a_rule_was_inconclusive(run, record):
     body = '{"error":' + "[" * 2000 + "]" * 2000 + "}"
-    path = record(observations({"exchange": [{"request": "GET /", "status": 500, "body": body}]}, None))
+    path = record(observations_of({"exchange": [{"request": "GET /", "status": 500, "body": body}]}))
     (skipped,) = parsed(shown(run, path, "junit")).findall(".//testcase[@name='ERR001 not-an-envelope']/skipped")
-    assert skipped.get("message").startswith("inconclusive, for JSON was not read that is nested more than 1,024 deep")
+    assert skipped.get("message").startswith("inconclusive: JSON is nested more than 1,024 levels deep")
 
 
 def test_junit_fails_from_the_severity_that_fail_on_names(run, record):

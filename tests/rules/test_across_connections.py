@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from wiretape.rules import Checker, Settings, Verdict
-from wiretape.rules import log as log_module
-from wiretape.rules.log import LEAST_EVENTS
-from wiretape.rules.sessions import Sessions
-from wiretape.rules.vectors.traffic import observations
-from wiretape.rules.work import MOST_RUNS, Work
+from wiretape.rules.state import event_log
+from wiretape.rules.state.event_log import LEAST_EVENTS
+from wiretape.rules.state.run_state import MOST_RUNS, SessionRuns
+from wiretape.rules.state.session_state import SessionRegistry
+from wiretape.rules.vectors import observations_of
 
 PATH = "/v1/sessions/ses_1"
 STREAM = f"GET {PATH}/events/stream?event_deltas=true"
@@ -26,7 +26,7 @@ class Played:
 
     def __init__(self, *exchanges, settings=None):
         self.checker = Checker(settings)
-        seen = observations({"exchange": list(exchanges)}, None)
+        seen = observations_of({"exchange": list(exchanges)})
         self.live = [finding for observation in seen for finding in self.checker.feed(observation)]
         self.findings = self.live + self.checker.finish()
 
@@ -434,7 +434,7 @@ def test_lost_bytes_are_counted_and_placed(event):
     stream = read(event(1), {"lost": 100}, event(2), {"lost": 20})
     (finding,) = Played(stream).findings
     assert (finding.code, finding.side, finding.byte_offset) == ("REC001", "recording", len(event(1)))
-    assert "120 fewer" in finding.message
+    assert "120 lost bytes" in finding.message
 
 
 # How much is remembered.
@@ -446,7 +446,7 @@ def many(checker, count, event, events=2):
         name = f"ses_{number}"
         body = "".join(event(n, id=f"evt_{number}_{n}", session_id=name) for n in range(1, events + 1))
         table = read(body, request=STREAM.replace("ses_1", name), at=float(number))
-        found = [f for seen in observations({"exchange": [table]}, None) for f in checker.feed(at(seen, number))]
+        found = [f for seen in observations_of({"exchange": [table]}) for f in checker.feed(at(seen, number))]
         assert found == []
         yield number
 
@@ -459,7 +459,7 @@ def at(seen, exchange):
 def checker():
     """A checker that remembers few sessions."""
     checker = Checker()
-    checker._sessions = Sessions(most=200, most_events=2000)
+    checker._sessions = SessionRegistry(most=200, most_events=2000)
     return checker
 
 
@@ -483,7 +483,7 @@ def test_open_sessions_share_what_can_be_remembered(event, checker):
     for number in range(1, 21):
         body = "".join(event(n, id=f"evt_{number}_{n}") for n in range(1, 601))
         table = read(body, request=STREAM.replace("ses_1", f"ses_{number}"), at=float(number), ending="open")
-        for seen in observations({"exchange": [table]}, None):
+        for seen in observations_of({"exchange": [table]}):
             checker.feed(at(seen, number))
     assert len(checker._sessions) == 20
     assert checker._sessions.events < 20 * 2 * LEAST_EVENTS
@@ -492,13 +492,13 @@ def test_open_sessions_share_what_can_be_remembered(event, checker):
 def test_a_session_that_was_forgotten_is_not_taken_for_a_new_one(event, checker):
     assert len(list(many(checker, 300, event, events=1))) == 300
     again = read(event(9, session_id="ses_1"), cursor="evt_1_1", at=301.0)
-    found = [f for seen in observations({"exchange": [again]}, None) for f in checker.feed(at(seen, 301))]
+    found = [f for seen in observations_of({"exchange": [again]}) for f in checker.feed(at(seen, 301))]
     assert found + checker.finish() == []
     assert checker.verdicts()["RES001"] is Verdict.INCONCLUSIVE
 
 
 def test_of_a_long_session_the_oldest_events_are_forgotten_and_then_inconclusive(event, monkeypatch):
-    monkeypatch.setattr(log_module, "MOST_EVENTS", 10)
+    monkeypatch.setattr(event_log, "MOST_EVENTS", 10)
     events = [event(number) for number in range(1, 31)]
     old = Played(read(*events), read(*events[5:], cursor="evt_5", key="two"))
     assert old.codes == []
@@ -508,11 +508,11 @@ def test_of_a_long_session_the_oldest_events_are_forgotten_and_then_inconclusive
 
 
 def test_runs_and_calls_are_forgotten_when_they_are_over(event):
-    work = Work()
+    runs = SessionRuns()
     for number in range(3 * MOST_RUNS):
-        work.run(f"run_{number}").ended_ns = number
-        work.call(f"call_{number}").ended = number > 10
-    assert len(work.runs) <= MOST_RUNS
-    assert work.runs_forgotten
-    assert not work.calls_forgotten
-    assert work.run("run_0").ended_ns is None
+        runs.run(f"run_{number}").ended_ns = number
+        runs.call(f"call_{number}").ended = number > 10
+    assert len(runs.runs) <= MOST_RUNS
+    assert runs.dropped_runs
+    assert not runs.dropped_calls
+    assert runs.run("run_0").ended_ns is None

@@ -8,7 +8,7 @@ import pytest
 from wiretape.contract import ERROR_CODES, LIMITS
 from wiretape.observations import Ending
 from wiretape.rules import CATALOGUE, Severity, Verdict
-from wiretape.rules.request_ids import RequestIds
+from wiretape.rules.state.exchange_state import RequestIds
 
 FAMILIES = {"ERR", "BUSY", "RATE", "AUTH"}
 RUNS = "POST /v1/sessions/ses_1/runs"
@@ -112,7 +112,7 @@ def test_a_request_id_that_comes_again_names_who_had_it(wire):
     ask(wire, error(), exchange=2)
     ask(wire, error(), exchange=3)
     assert [f.exchange for f in wire.findings] == [2, 3]
-    assert all(f.message.endswith("`req_1`, which exchange 1 has already.") for f in wire.findings)
+    assert all(f.message.endswith("`req_1`, which exchange 1 already has.") for f in wire.findings)
 
 
 def test_the_first_request_id_has_nothing_to_differ_from(wire):
@@ -122,15 +122,15 @@ def test_the_first_request_id_has_nothing_to_differ_from(wire):
     assert wire.verdict("ERR009") is Verdict.PASS
 
 
-def test_request_ids_take_bounded_memory_and_what_was_forgotten_is_said():
+def test_request_ids_take_bounded_memory_and_note_that_some_were_dropped():
     ids = RequestIds(most=3)
     long = "\ud800" * 1000
     for number, name in enumerate(["a", "b", "a", long], 1):
-        ids.remember(name, number)
-    assert (len(ids), ids.forgotten) == (3, False)
-    assert (ids.owner("a"), ids.owner(long), ids.owner("x")) == (1, 4, None)
-    ids.remember("d", 5)
-    assert (len(ids), ids.forgotten, ids.owner("a")) == (3, True, None)
+        ids.add(name, number)
+    assert (len(ids), ids.dropped) == (3, False)
+    assert (ids.first_exchange("a"), ids.first_exchange(long), ids.first_exchange("x")) == (1, 4, None)
+    ids.add("d", 5)
+    assert (len(ids), ids.dropped, ids.first_exchange("a")) == (3, True, None)
     assert all(len(key) <= 64 for key in ids._exchanges)
 
 
@@ -184,7 +184,7 @@ def test_what_was_seen_of_a_good_answer_may_tell_or_not(wire, body, ending, verd
 def test_of_a_good_answer_no_more_is_kept_than_tells(wire):
     wire.begin(request="GET /", status=200, headers={"content-encoding": "gzip"})
     wire.body(gzip.compress(b"x" * 50_000_000))
-    assert not wire.checker._open[1].answer._body
+    assert not wire.checker._open[1].body._body
     wire.end()
     assert wire.verdict("ERR010") is Verdict.PASS
 
@@ -233,7 +233,7 @@ def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
         (
             {"recovery": [CANCEL]},
             (
-                "Expected a hint in `error.recovery` that names the path `/v1/sessions/ses_1/runs/run_1/resume` "
+                "Expected `error.recovery` to name the path `/v1/sessions/ses_1/runs/run_1/resume` "
                 "of the active run, got 1 hint without it."
             ),
         ),

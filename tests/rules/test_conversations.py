@@ -393,7 +393,7 @@ def recorded(path, seen, rng):
 
     def derive():
         for read in writer.derive():
-            found.extend(checker.take(read))
+            found.extend(checker.feed_read(read))
 
     for observation in seen:
         writer.feed([observation])

@@ -125,7 +125,7 @@ def test_a_body_over_the_bound_is_never_an_error_and_not_kept(wire):
     wire.begin(request="GET /", status=500)
     for _ in range(5):
         wire.body(b"x" * 500_000)
-    assert not wire.checker._open[1].answer._body
+    assert not wire.checker._open[1].body._body
     wire.end()
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE

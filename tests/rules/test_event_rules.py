@@ -5,8 +5,8 @@ import json
 import pytest
 
 from wiretape.rules import Verdict
-from wiretape.rules.doubts import MOST_DEEP, MOST_DIGITS, TOO_MUCH
-from wiretape.rules.instants import is_utc_instant
+from wiretape.rules.catalogue import COMPLEX_JSON, MOST_DEPTH, MOST_DIGITS
+from wiretape.rules.families.event_content import is_utc_timestamp
 
 FAMILIES = {"SSE", "DUR", "EVT", "KAL"}
 CALL = {"tool_call_id": "call_1", "name": "search"}
@@ -31,7 +31,7 @@ def told(wire):
 @pytest.mark.parametrize(
     ("data", "got"),
     [
-        ("", "nothing"),
+        ("", "an empty `data` line"),
         ("Hi", "text that is not JSON"),
         ("[{}]", "an array"),
         ("null", "null"),
@@ -53,17 +53,17 @@ def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
         (
             "mesage.started",
             "message.started",
-            "Expected `message.started`, the JSON `type`, on the `event` line, got `mes",
+            "Expected the JSON `type` `message.started` on the `event` line, got `mes",
         ),
         (
             "session.error",
             "run.started",
-            "Expected `session.error`, which the `event` line names, as JSON `type`, got ",
+            "Expected `session.error`, the name on the `event` line, as JSON `type`, got ",
         ),
         (
             "session.error",
             "nonsense",
-            "Expected `session.error`, which the `event` line names, as JSON `type`, got the s",
+            "Expected `session.error`, the name on the `event` line, as JSON `type`, got the s",
         ),
     ],
 )
@@ -80,10 +80,10 @@ BEYOND = [f"{'[' * 1024}{']' * 1024}", "1" * 4301]
 def test_an_object_with_json_that_cannot_be_read_is_inconclusive(wire, beyond):
     assert wire.stream(message(f' {{"type":{beyond}}}')) == []
     assert wire.verdict("EVT001") is Verdict.INCONCLUSIVE
-    assert list(wire.checker.tallies()["EVT001"].reasons) == [TOO_MUCH.reason]
+    assert list(wire.checker.tallies()["EVT001"].reasons) == [COMPLEX_JSON.reason]
 
 
-@pytest.mark.parametrize("within", ["[" * (MOST_DEEP - 1) + "]" * (MOST_DEEP - 1), "1" * MOST_DIGITS])
+@pytest.mark.parametrize("within", ["[" * (MOST_DEPTH - 1) + "]" * (MOST_DEPTH - 1), "1" * MOST_DIGITS])
 def test_json_within_the_limits_is_read(wire, within):
     assert wire.stream(message(f'{{"type":{within}}}', event="session.error")) == ["EVT003"]
 
@@ -98,7 +98,7 @@ def test_what_does_not_begin_as_an_object_is_none_however_deep_it_is(wire, beyon
 def test_why_a_rule_was_not_decided_is_told_though_it_was_broken_elsewhere(wire):
     wire.stream(message(f'{{"type":{BEYOND[0]}}}'), message("[1]"))
     tally = wire.checker.tallies()["EVT001"]
-    assert (tally.findings, tally.reasons) == (1, {TOO_MUCH.reason: 1})
+    assert (tally.findings, tally.reasons) == (1, {COMPLEX_JSON.reason: 1})
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_any_blocks_and_any_object_are_content(wire, event, content):
 
 def test_an_element_is_told_by_its_place(wire, event):
     wire.stream(event(1, content=[{}, "Hi"]))
-    expected = "Expected an object or an array of objects as `content`, got an array, and in it the string `Hi` at 1."
+    expected = "Expected an object or an array of objects as `content`, got an array with the string `Hi` at index 1."
     assert wire.findings[0].message == expected
 
 
@@ -299,7 +299,7 @@ def test_a_delta_with_an_id_is_no_durable_event(wire):
     ],
 )
 def test_an_instant_in_utc_is_told(wire, event, text, answer):
-    assert is_utc_instant(text) is answer
+    assert is_utc_timestamp(text) is answer
     assert wire.stream(event(1, created_at=text)) == ([] if answer else ["EVT005"])
 
 
@@ -412,6 +412,6 @@ def test_findings_say_what_was_expected(wire, event):
     wire.stream(event(1, "tool.started", **TOOL | {"data": {"tool_call_id": 5, "name": "x\x1b"}}), delta(delta=1))
     assert told(wire) == [
         ("EVT007", "Expected a string as `data.tool_call_id`, got the number 5."),
-        ("EVT008", "Expected `search`, as in `content`, as `data.name`, got `x\\x1b`."),
+        ("EVT008", "Expected `search`, the value in `content`, as `data.name`, got `x\\x1b`."),
         ("EVT011", "Expected an object as `delta`, got the number 1."),
     ]

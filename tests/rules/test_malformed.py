@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from wiretape.contract import DELTA_TYPES, EVENT_TYPES
 from wiretape.observations import BytesArrived, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
-from wiretape.rules import CATALOGUE, Checker, asking
+from wiretape.rules import CATALOGUE, Checker, rule_runner
 from wiretape.rules.vectors import vectors
 from wiretape.safe_text import printable
 
@@ -87,7 +87,7 @@ def is_safe(message):
 def by_the_long_way(judge):
     """What comes of it when no message counts as plain."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asking, "is_plain", lambda _message: False)
+        patch.setattr(rule_runner, "is_ordinary", lambda _event: False)
         return judge()
 
 

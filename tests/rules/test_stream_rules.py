@@ -145,16 +145,16 @@ def test_json_is_read_where_fast_readers_give_up(wire, document, code):
 @pytest.mark.parametrize(
     ("block", "got"),
     [
-        ("retry: 5", "`retry` only"),
-        ("id: evt_9", "`id` only"),
-        ("id: evt_9\nevent: session.error\nretry: 5", "`event` and `id` and `retry` only"),
+        ("retry: 5", "only `retry`"),
+        ("id: evt_9", "only `id`"),
+        ("id: evt_9\nevent: session.error\nretry: 5", "only `event` and `id` and `retry`"),
         ("other: 1", "none"),
     ],
 )
 def test_a_block_without_data_is_told_by_what_it_has(wire, block, got):
     assert "SSE008" in wire.stream(f"{block}\n\n")
     (finding,) = [finding for finding in wire.findings if finding.code == "SSE008"]
-    assert finding.message == f"Expected a `data` line, got {got}: this block dispatches no event."
+    assert finding.message == f"Expected a `data` line, got {got}: clients do not dispatch this event."
 
 
 @pytest.mark.parametrize("deep", ["[" * 100_000 + "]" * 100_000, '{"a":' * 5000 + "1" + "}" * 5000, "1" * 5000])
@@ -228,15 +228,15 @@ def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
     block = "event: a\nevent: message.delta\nid\nid\nfoo: 1\nbar\nfoo: 2\n" + DELTA.partition("\n")[2]
     assert wire.stream(block) == ["DUR004", "SSE003", "SSE003", "SSE005", "SSE005"]
     assert [f.message for f in wire.findings if f.code == "SSE003"] == [
-        "Expected the fields event, id, data and retry only, got `foo`.",
-        "Expected the fields event, id, data and retry only, got `bar`.",
+        "Expected only the fields event, id, data and retry, got `foo`.",
+        "Expected only the fields event, id, data and retry, got `bar`.",
     ]
 
 
 def test_a_message_of_many_unknown_fields_is_not_as_many_findings(wire):
     fields = "".join(f"field{number}\n" for number in range(50_000))
     assert wire.stream(fields + DELTA) == ["SSE003"] * 21
-    assert wire.findings[-1].message == "Expected the fields event, id, data and retry only, got 49980 more besides."
+    assert wire.findings[-1].message == "Expected only the fields event, id, data and retry, got 49980 more."
 
 
 @pytest.mark.parametrize(
@@ -449,10 +449,10 @@ def test_order_comes_up_with_the_second_event_that_takes_part(wire, second, exer
         ("id: a\0\n\n", "Expected an id without U+0000, got `a\\x00`."),
         ("id: ä\n\n", "got one that is not printable ASCII: `ä`."),
         ("id: \x1b\n\n", "got one that is not printable ASCII: `\\x1b`."),
-        ("id:  a\n\n", "got one with space or tab at its end or beginning: ` a`."),
-        ("id: a\tb\n\n", "got one with a tab in it: `a\\tb`."),
+        ("id:  a\n\n", "got one with a leading or trailing space or tab: ` a`."),
+        ("id: a\tb\n\n", "got one with a tab: `a\\tb`."),
         (f"id: {'a' * 2000}\n\n", "got one of 2000 bytes."),
-        ('event: x\nid: a\ndata: {"type":"x"}\n\n', "Expected a JSON `sequence` beside the SSE id `a`, got none."),
+        ('event: x\nid: a\ndata: {"type":"x"}\n\n', "Expected a JSON `sequence` with the SSE id `a`, got none."),
         ('event: x\ndata: {"sequence":"1"}\n\n', "which is the string `1`, got none."),
         ('event: x\nid\ndata: {"sequence":1}\n\n', "which is the number 1, got an empty one."),
         ('id: a\nevent: x\ndata: {"type":"message.delta"}\n\n', "got the id `a`."),

@@ -5,8 +5,7 @@ from functools import cache
 import pytest
 
 from wiretape.rules import CATALOGUE, Checker, Verdict
-from wiretape.rules.vectors import Vector, vectors
-from wiretape.rules.vectors.traffic import observations
+from wiretape.rules.vectors import Vector, observations_of, vectors
 
 
 @cache
@@ -74,7 +73,7 @@ def test_times_in_a_vector_strictly_increase():
 
 def test_a_slip_in_a_vector_is_told():
     with pytest.raises(ValueError, match="statsu"):
-        observations({"exchange": [{"request": "GET /", "statsu": 404}]}, None)
+        observations_of({"exchange": [{"request": "GET /", "statsu": 404}]})
 
 
 def test_exchanges_of_a_vector_may_overlap_lose_bytes_and_stay_open():

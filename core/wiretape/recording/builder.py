@@ -12,7 +12,7 @@ from wiretape.recording.recording_file import delete_recording
 from wiretape.recording.recording_source import RecordingSource
 from wiretape.recording.recording_types import Capture
 from wiretape.recording.recording_writer import Writer
-from wiretape.rules.checker import Checker
+from wiretape.rules import Checker
 from wiretape.safe_text import printable
 
 _STEP_NS = 1_000_000
@@ -55,7 +55,7 @@ def _write(source: RecordingSource, writer: Writer) -> None:
         while writer.has_backlog:
             for read in writer.derive():
                 if checker is not None:
-                    writer.add_findings(checker.take(read))
+                    writer.add_findings(checker.feed_read(read))
     writer.add_findings(checker.finish() if checker is not None else source.findings or ())
 
 

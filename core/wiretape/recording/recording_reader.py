@@ -23,7 +23,7 @@ from wiretape.recording.frame_lookup import Gap, IndexedEvent
 from wiretape.recording.interleave import TailPosition
 from wiretape.recording.recording_types import Capture, Exchange, RecordingInfo
 from wiretape.recording.segments import COLUMNS, unpack_run
-from wiretape.rules.finding import Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 
 _MAX_ID = 2**62
 _START = TailPosition()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.observations import BytesArrived, Observation, Side
 from wiretape.recording.recording_types import Capture
-from wiretape.rules.finding import Finding
+from wiretape.rules import Finding
 
 MAX_HELD_BYTES = 512 * 1024 * 1024
 """Limit for what has to be held in memory at once: a whole HAR file, or a line of JSON lines."""

@@ -21,7 +21,7 @@ from wiretape.recording.recording_types import Capture
 from wiretape.recording.redactor import BodyMasker
 from wiretape.recording.segments import pack_run
 from wiretape.recording.write_batch import WriteBatch
-from wiretape.rules.finding import Finding
+from wiretape.rules import Finding
 
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
 _SET_INDEXED = "UPDATE capture SET indexed_ns = ? WHERE id = ?"

@@ -1,42 +1,98 @@
-"""The rules that a recording is judged by, and the checker that applies them."""
+"""The rules, and the checker that runs them over observations."""
 
-from wiretape.rules import (  # noqa: F401 - they fill the catalogue
-    auth,
-    busy,
-    capture,
-    client,
-    cursors,
-    durability,
-    envelope,
-    envelope_edges,
-    event_fields,
-    events,
-    keepalive,
-    rate,
-    resume,
-    runs,
-    sequence,
-    sse,
-    tools,
+from wiretape.rules.catalogue import (
+    AFTER_COMMENT,
+    ANY_SHAPE,
+    ERROR_RESPONSE,
+    EVENT,
+    EXCHANGE_END,
+    HELD,
+    REPLAY_END,
+    REQUEST,
+    RESPONSE,
+    SILENCE,
+    STREAM_END,
+    STREAM_RESPONSE,
+    SUCCESS_RESPONSE,
+    Basis,
+    Check,
+    Explanation,
+    Inconclusive,
+    Later,
+    Outcome,
+    Problem,
+    Rule,
+    Scope,
+    Trigger,
+    catalogue_of,
+    problem,
+    rule,
+    rules_in,
 )
-from wiretape.rules.catalogue import CATALOGUE, Basis, Rule, Scope, in_order
 from wiretape.rules.checker import Checker
-from wiretape.rules.finding import Finding, Party, Place, Severity, Tally, Verdict
-from wiretape.rules.settings import Settings
-
-in_order()
+from wiretape.rules.families import BUILT_IN, CATALOGUE, explanation_of
+from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import describe, format_number, quote
+from wiretape.rules.rule_runner import Settings
+from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of, selected, weight
+from wiretape.rules.state.event_log import json_hash
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.response_body import ErrorBody, SuccessBody
+from wiretape.rules.state.stream_state import StreamState
 
 __all__ = [
+    "AFTER_COMMENT",
+    "ANY_SHAPE",
+    "BUILT_IN",
     "CATALOGUE",
+    "ERROR_RESPONSE",
+    "EVENT",
+    "EVERY",
+    "EXCHANGE_END",
+    "HELD",
+    "REPLAY_END",
+    "REQUEST",
+    "RESPONSE",
+    "SILENCE",
+    "STREAM_END",
+    "STREAM_RESPONSE",
+    "SUCCESS_RESPONSE",
     "Basis",
+    "Check",
     "Checker",
+    "ErrorBody",
+    "ExchangeState",
+    "Explanation",
     "Finding",
+    "Inconclusive",
+    "Later",
+    "Location",
+    "Outcome",
+    "ParsedEvent",
     "Party",
-    "Place",
+    "Problem",
     "Rule",
     "Scope",
     "Settings",
     "Severity",
+    "Shape",
+    "StreamState",
+    "SuccessBody",
     "Tally",
+    "Trigger",
+    "UnknownCodeError",
     "Verdict",
+    "catalogue_of",
+    "codes_of",
+    "describe",
+    "explanation_of",
+    "format_number",
+    "json_hash",
+    "problem",
+    "quote",
+    "rule",
+    "rules_in",
+    "selected",
+    "weight",
 ]

@@ -1,45 +1,54 @@
-"""The catalogue of rules: each is a function, registered together with its row.
+"""Rules: what they are made of, when they run, and what they return.
 
-A rule is called at every *occasion* of its kind (a message, the head of a response, …) and answers
+A rule is a function under the decorator `@rule(…)`, which names its code, its clause and its trigger.  The function
+runs at every trigger of that type (an event, a request, …) and returns
 
-- `None` when it did not come up,
-- `HELD` when it came up and was kept,
-- one of `wiretape.rules.doubts` when it came up, but what was recorded does not tell,
-- what `problem(…)` makes, or a list of `Problem`s, when it was broken.
+- `None` if the rule does not apply,
+- `HELD` if it applies and holds,
+- one of the `Inconclusive` outcomes below if the recording does not show enough to decide,
+- `problem(…)`, or a list of `Problem`, if it is broken,
+- `Later` if it has to wait for a time.
 
-Rules only read: facts about a message are worked out once (`wiretape.rules.message`), and what has to be
-remembered from one message to the next is kept in one place (`wiretape.rules.state`).
+Rules only read.  An event is parsed once for all rules (`wiretape.rules.parsed_event`), and everything that has to be
+remembered between two triggers is in `wiretape.rules.state`.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType, ModuleType
 from typing import Any, Final, Generic, ParamSpec
 
 from wiretape.observations import Ending
-from wiretape.rules.answer import Answer, GoodAnswer
-from wiretape.rules.doubts import Inconclusive
-from wiretape.rules.finding import Party, Place, Severity
-from wiretape.rules.message import Message, Shape
-from wiretape.rules.pauses import Pause
-from wiretape.rules.resumption import Resumption
-from wiretape.rules.state import ExchangeState, Stream, StreamEnd
+from wiretape.rules.finding import Location, Party, Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.response_body import ErrorBody, SuccessBody
+from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.stream_state import Silence, StreamEnd, StreamState
 from wiretape.sse import FrameKind
+
+_CODE = re.compile(r"[A-Z]{2,12}[0-9]{3}")
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_MOST_PROBLEMS = 20
+P = ParamSpec("P")
 
 
 class Basis(StrEnum):
-    """Where a rule comes from."""
+    """How a rule follows from the specification."""
 
     STATED = "stated"
-    """The specification says so."""
+    """The specification states it."""
     INFERRED = "inferred"
-    """It follows from what the specification says, or is plainly meant."""
+    """It follows from what the specification states, or is plainly meant."""
 
 
 class Scope(StrEnum):
     """What has to be known to decide a rule."""
 
     MESSAGE = "message"
+    """One event."""
     STREAM = "stream"
     """One connection."""
     EXCHANGE = "exchange"
@@ -47,20 +56,31 @@ class Scope(StrEnum):
     SESSION = "session"
     """All traffic of one session."""
     CLIENT = "client"
-    """All traffic of one client: same bearer key, same address."""
+    """All traffic of one client: the same bearer key and the same address."""
     RECORDING = "recording"
+
+
+# What a rule returns.
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One way in which a rule was broken."""
+    """One way in which a rule is broken."""
 
     message: str
-    """What was expected and what came, as one sentence."""
-    place: Place | None = None
-    """Where, when that is not the place of the occasion itself."""
+    """One sentence with the expected and the actual value: `Expected …, got ….`"""
+    location: Location | None = None
+    """The location, if it is not that of the trigger."""
     severity: Severity | None = None
-    """How bad this way is, when that is not what the catalogue says of the rule."""
+    """The severity, if it is not that of the rule."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inconclusive:
+    """The outcome of a rule that applies but cannot be decided."""
+
+    reason: str
+    """Why: a clause that can follow `inconclusive:`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,150 +89,196 @@ class Later:
 
     due_ns: int
     decide: Callable[[int], "Outcome"]
-    """Asked when that time has passed, or at the end of the recording; given the time of what was seen last.
+    """Called with the time of the last observation, after `due_ns` or at the end of the recording.
 
-    What was seen in between may be later than `due_ns`, so it has to look at times.
+    The last observation may be later than `due_ns`, so the function has to compare times.
     """
 
 
 Outcome = Sequence[Problem] | Inconclusive | Later | None
 HELD: Final[tuple[Problem, ...]] = ()
-_MOST_PROBLEMS = 20
+
+MOST_DEPTH: Final = 1024
+"""Nesting depth up to which JSON is read; orjson sets the limit."""
+MOST_DIGITS: Final = 4300
+"""Digits of an integer up to which JSON is read; Python sets the limit."""
+LOST_EVENTS: Final = Inconclusive("events were lost, could not be decoded, or exceed 16 MiB")
+INCOMPLETE_BODY: Final = Inconclusive("a response was cut off, not fully recorded, not decodable, or over 1 MiB")
+COMPLEX_JSON: Final = Inconclusive(
+    f"JSON is nested more than {MOST_DEPTH:,} levels deep or has a number of more than {MOST_DIGITS:,} digits"
+)
+DROPPED_STATE: Final = Inconclusive("the recording is so large that the oldest state was dropped")
+OPEN_EXCHANGE: Final = Inconclusive("an exchange was still open when the recording ended")
+UNKNOWN_CURSOR: Final = Inconclusive("the recording does not show the sequence of the cursor's event")
+UNKNOWN_REPLAY: Final = Inconclusive("the recording does not show every event that had to be replayed")
+INCOMPARABLE_JSON: Final = Inconclusive("the JSON of an event cannot be compared because it is too deep or not UTF-8")
+UNKNOWN_START: Final = Inconclusive("the recording does not show the whole session from its first event")
+SHARED_IDS: Final = Inconclusive("events of several sessions may have the same id")
+UNKNOWN_RUN: Final = Inconclusive("the recording does not show whether a run had started or ended")
+UNKNOWN_CALL: Final = Inconclusive("the recording may not show every event of a tool call")
+UNKNOWN_ORDER: Final = Inconclusive("the order of two events on different connections is unknown")
+UNKNOWN_POSITION: Final = Inconclusive("the client's last-read event is unknown")
+NO_RECONNECT: Final = Inconclusive("the connection or the recording ended before the client could reconnect")
+OTHER_KEY: Final = Inconclusive(
+    "the idempotency key may be in another header, or the request may be about another tool call"
+)
+OTHER_CALL: Final = Inconclusive("the request may be about another tool call")
 
 
-def problem(message: str, place: Place | None = None) -> Outcome:
-    """The outcome of a rule that was broken in one way."""
-    return (Problem(message, place),)
+def problem(message: str, location: Location | None = None) -> Outcome:
+    """Return the outcome of a rule that is broken in one way."""
+    return (Problem(message, location),)
 
 
-def limited(problems: Sequence[Problem], kind: str) -> Outcome:
-    """The outcome of a rule broken in so many ways, or kept in all; of very many `kind` only the number is told."""
+def limit_problems(problems: Sequence[Problem], noun: str) -> Outcome:
+    """Return the outcome for all of `problems`; if there are very many, the rest is only counted as a `noun`."""
     if len(problems) <= _MOST_PROBLEMS:
         return problems
-    more = Problem(f"Expected no problems, got {len(problems) - _MOST_PROBLEMS} more {kind} like these.")
+    more = Problem(f"Expected no more problems, got {len(problems) - _MOST_PROBLEMS} more {noun} like these.")
     return [*problems[:_MOST_PROBLEMS], more]
 
 
-P = ParamSpec("P")
+# When a rule runs.
 
 
 @dataclass(frozen=True, slots=True)
-class Occasion(Generic[P]):
-    """A kind of moment at which rules are asked; `P` is what they are given to look at."""
+class Trigger(Generic[P]):
+    """What makes a rule run; `P` are the parameters of its function."""
 
     name: str
 
 
-MESSAGE: Occasion[[Message, Stream]] = Occasion("message")
-"""A message of a stream of the service arrived."""
-RESPONSE: Occasion[[ExchangeState]] = Occasion("response")
-"""The head of a response arrived, with status 200 and to a stream request."""
-ANY_RESPONSE: Occasion[[ExchangeState]] = Occasion("any response")
-"""The head of a response arrived, whatever was asked."""
-AFTER_COMMENT: Occasion[[Stream, FrameKind]] = Occasion("after a comment")
-"""Something followed a comment on a stream of the service: a frame of that kind."""
-PAUSE: Occasion[[Pause]] = Occasion("pause")
-"""A stream of the service was silent for too long, or could have been, but ended without."""
-REQUEST: Occasion[[ExchangeState]] = Occasion("request")
-"""The head of a request arrived, whatever it asks for."""
-REPLAYED: Occasion[[Resumption]] = Occasion("replayed")
-"""The replay on a stream with a cursor is over, or the stream has ended."""
-EXCHANGE_END: Occasion[[ExchangeState, Ending]] = Occasion("exchange end")
-"""An exchange ended, and all other rules about its answer have been asked."""
-STREAM_END: Occasion[[StreamEnd]] = Occasion("stream end")
+EVENT: Trigger[[ParsedEvent, StreamState]] = Trigger("event")
+"""An event arrived on a stream of the service."""
+REQUEST: Trigger[[ExchangeState]] = Trigger("request")
+"""The headers of any request arrived."""
+RESPONSE: Trigger[[ExchangeState]] = Trigger("response")
+"""The headers of any response arrived."""
+STREAM_RESPONSE: Trigger[[ExchangeState]] = Trigger("stream response")
+"""The headers of a response with status 200 to a stream request arrived."""
+ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response")
+"""A response with a status of 400 or above ended."""
+SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response")
+"""A 2xx response ended that has a body and is not an event stream."""
+AFTER_COMMENT: Trigger[[StreamState, FrameKind]] = Trigger("after comment")
+"""A frame of that kind followed a comment on a stream of the service."""
+SILENCE: Trigger[[Silence]] = Trigger("silence")
+"""A stream of the service was silent for too long, or ended without being so."""
+REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end")
+"""The replay on a stream with a cursor is over, or the stream ended."""
+STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end")
 """A stream of the service ended."""
-ERROR_ANSWER: Occasion[[Answer, ExchangeState]] = Occasion("error answer")
-"""An answer with a status of 400 or above ended."""
-GOOD_ANSWER: Occasion[[GoodAnswer, ExchangeState]] = Occasion("good answer")
-"""An answer with a status of 2xx, and with a body that is no event stream, ended."""
+EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end")
+"""An exchange ended, and all other rules about its response have run."""
 
-EVERY_MESSAGE = frozenset(Shape)
-"""For rules that look at messages of any shape."""
+ANY_SHAPE = frozenset(Shape)
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
-    """When a rule is asked, and what it then does."""
+class Check(Generic[P]):
+    """A function of a rule, and when it runs."""
 
-    occasion: Occasion[Any]
-    shapes: frozenset[Shape]
-    """For rules about messages: those of other shapes are not shown to it."""
-    types: frozenset[str] | None
-    """For rules about messages of some types only: those; None when it is about all."""
-    check: Callable[..., Outcome]
-    plain: bool = False
-    """For rules about messages: whether it answers the same, no problem, about all plain messages of one type."""
+    trigger: Trigger[P]
+    function: Callable[P, Outcome]
+    shapes: frozenset[Shape] = ANY_SHAPE
+    """For the trigger EVENT: it runs only on events of these shapes."""
+    types: frozenset[str] | None = None
+    """For the trigger EVENT: it runs only on events of these types; None for all."""
+    fast_path: bool = False
+    """For the trigger EVENT: whether it never finds a problem in an ordinary event (see `rule_runner`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """What the documentation of a rule adds to its definition."""
+
+    why: str = ""
+    """What goes wrong if the rule is broken."""
+    not_exercised: str = ""
+    """When the verdict is `not-exercised`."""
+    notes: str = ""
+    """Limits of the rule, and what may be surprising."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One row of the catalogue."""
+    """One rule.  Create it with the decorator `rule`."""
 
     code: str
-    """Family and number; never used again for anything else."""
+    """Family and number; never reused."""
     name: str
     """The defect, in kebab-case."""
     severity: Severity
     side: Party
+    """The side that breaks it."""
     scope: Scope
     basis: Basis
     clause: str
-    """Where the specification says it, and its words."""
+    """Part and quotation of the specification."""
     about: str
     """What breaks the rule."""
-    asks: list[Ask] = field(repr=False)
-    """When it is asked; most rules are asked on one occasion only."""
+    checks: tuple[Check[Any], ...]
+    explanation: Explanation | None = None
+    """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
 
-
-CATALOGUE: dict[str, Rule] = {}
-"""Every rule by its code, in the order of the code."""
+    @property
+    def check(self) -> Callable[..., Outcome]:
+        """The function under the decorator, for example for tests."""
+        return self.checks[0].function
 
 
 def rule(
     code: str,
     name: str,
     *,
-    at: Occasion[P],
+    on: Trigger[P],
     clause: str,
     severity: Severity = Severity.ERROR,
     side: Party = Party.SERVICE,
     scope: Scope = Scope.MESSAGE,
     basis: Basis = Basis.STATED,
-    shapes: frozenset[Shape] = EVERY_MESSAGE,
+    shapes: frozenset[Shape] = ANY_SHAPE,
     types: frozenset[str] | None = None,
-    plain: bool = False,
-) -> Callable[[Callable[P, Outcome]], Callable[P, Outcome]]:
-    """Register the decorated function as the rule `code`; its docstring says what breaks it."""
+    fast_path: bool = False,
+    also: Sequence[Check[Any]] = (),
+    explanation: Explanation | None = None,
+) -> Callable[[Callable[P, Outcome]], Rule]:
+    """Make the decorated function a rule; its docstring describes what breaks the rule.
 
-    def register(check: Callable[P, Outcome]) -> Callable[P, Outcome]:
-        about = (check.__doc__ or "").strip()
-        if code in CATALOGUE or not about:
-            raise ValueError(f"{code} is registered twice or has no docstring.")
-        asks = [Ask(at, shapes, types, check, plain)]
-        CATALOGUE[code] = Rule(code, name, severity, side, scope, basis, clause, about, asks)
-        return check
+    `also` are further functions of the rule that run on other triggers.  Raises ValueError for an invalid code or
+    name, and for a function without a docstring.
+    """
+    if not _CODE.fullmatch(code):
+        raise ValueError(f"Invalid code {code!r}: expected a family and three digits, for example ACME001.")
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"Invalid name {name!r}: expected kebab-case, for example id-disagrees.")
 
-    return register
+    def decorate(function: Callable[P, Outcome]) -> Rule:
+        about = (function.__doc__ or "").strip()
+        if not about:
+            raise ValueError(f"Rule {code} has no docstring: describe there what breaks it.")
+        checks = (Check(on, function, shapes, types, fast_path), *also)
+        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation)
 
-
-def also(
-    code: str,
-    *,
-    at: Occasion[P],
-    shapes: frozenset[Shape] = EVERY_MESSAGE,
-    types: frozenset[str] | None = None,
-) -> Callable[[Callable[P, Outcome]], Callable[P, Outcome]]:
-    """Have the rule `code`, which is registered, asked on another occasion too."""
-
-    def register(check: Callable[P, Outcome]) -> Callable[P, Outcome]:
-        CATALOGUE[code].asks.append(Ask(at, shapes, types, check))
-        return check
-
-    return register
+    return decorate
 
 
-def in_order() -> None:
-    """Put the catalogue into the order of its codes, whatever order the modules of rules were imported in."""
-    rows = sorted(CATALOGUE.items())
-    CATALOGUE.clear()
-    CATALOGUE.update(rows)
+def rules_in(module: ModuleType) -> list[Rule]:
+    """Return the rules that a module defines or imports."""
+    return [value for value in vars(module).values() if isinstance(value, Rule)]
+
+
+def catalogue_of(rules: Iterable[Rule]) -> Mapping[str, Rule]:
+    """Return a read-only mapping from codes to rules, in the order of the codes.
+
+    Raises ValueError if two rules have the same code or name.
+    """
+    catalogue: dict[str, Rule] = {}
+    for each in sorted(rules, key=lambda each: each.code):
+        if catalogue.setdefault(each.code, each) is not each:
+            raise ValueError(f"Two rules have the code {each.code}.")
+    names = [each.name for each in catalogue.values()]
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise ValueError(f"Two rules have the name {repeated}.")
+    return MappingProxyType(catalogue)

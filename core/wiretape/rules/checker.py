@@ -1,6 +1,6 @@
-"""The checker: observations in, findings out, the same live and afterwards."""
+"""The checker: observations in, findings out, the same for live traffic and recordings."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, operation_of
@@ -16,105 +16,121 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.rules import conduct
-from wiretape.rules.answer import Answer, GoodAnswer
-from wiretape.rules.asking import Asking
 from wiretape.rules.catalogue import (
     AFTER_COMMENT,
-    ANY_RESPONSE,
-    ERROR_ANSWER,
+    ERROR_RESPONSE,
     EXCHANGE_END,
-    GOOD_ANSWER,
-    PAUSE,
-    REPLAYED,
+    REPLAY_END,
     REQUEST,
     RESPONSE,
+    SILENCE,
     STREAM_END,
+    STREAM_RESPONSE,
+    SUCCESS_RESPONSE,
+    Rule,
 )
-from wiretape.rules.clients import Clients
-from wiretape.rules.finding import Finding, Place, Tally, Verdict
-from wiretape.rules.message import Message
-from wiretape.rules.pauses import Hearing, Pause
-from wiretape.rules.request_ids import RequestIds
-from wiretape.rules.resumption import Resumption
-from wiretape.rules.sessions import Sessions
-from wiretape.rules.settings import DEFAULT, Settings
-from wiretape.rules.state import ExchangeState, Stream, StreamEnd
+from wiretape.rules.families import BUILT_IN
+from wiretape.rules.finding import Finding, Location, Tally, Verdict
+from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.rules.rule_runner import RuleRunner, Settings
+from wiretape.rules.state.client_state import ClientRegistry
+from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
+from wiretape.rules.state.response_body import ErrorBody, SuccessBody
+from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.session_state import SessionRegistry
+from wiretape.rules.state.stream_state import Silence, SilenceMonitor, StreamEnd, StreamState
 from wiretape.sse import Frame, FrameKind
 
-# Python 3.11 takes 50 ns to look up the member of an enumeration.
+# Python 3.11 takes 50 ns to look up a member of an enumeration.
 _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
+_DEFAULT = Settings()
 
 
 class Checker:
-    """Folds observations into findings.  Pure: no I/O, no clock, no state but its own.
+    """Checks observations.  Pure: no I/O, no clock, no shared state.
 
-    Feed it the observations of a recording in order of time.  A finding is given out as soon as it is certain.
+    Feed it the observations of a recording in order of time, and call `finish` at the end.  It returns a finding as
+    soon as that is certain.
     """
 
-    def __init__(self, settings: Settings | None = None, readers: StreamReaders | None = None) -> None:
-        """`readers`: those that read what `take` is given."""
-        self.settings = settings or DEFAULT
-        self._readers = readers or StreamReaders()
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        *,
+        rules: Iterable[Rule] = BUILT_IN,
+        readers: StreamReaders | None = None,
+    ) -> None:
+        """`rules` are the rules to run, for example `[*BUILT_IN, my_rule]`.
+
+        `readers` are those that read the observations for `feed_read`.  Raises ValueError if two rules have the same
+        code or name.
+        """
+        self.settings = settings or _DEFAULT
         self.exchanges = 0
-        """How many exchanges were seen."""
+        """The number of exchanges seen."""
         self.events = 0
-        """How many messages of the service's streams were seen."""
-        self._asking = Asking(self.settings)
+        """The number of events seen on streams of the service."""
+        self._readers = readers or StreamReaders()
+        self._runner = RuleRunner(rules, self.settings)
         self._open: dict[int, ExchangeState] = {}
-        self._sessions = Sessions()
-        self._clients = Clients()
+        self._sessions = SessionRegistry()
+        self._clients = ClientRegistry()
         self._request_ids = RequestIds()
-        self._pause_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
+        self._silence_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
 
-    def feed(self, observation: Observation) -> list[Finding]:
-        """The findings that the observation makes certain, in the order of the stream."""
-        return self.take(self._readers.read(observation))
+    @property
+    def catalogue(self) -> Mapping[str, Rule]:
+        """The rules by code."""
+        return self._runner.catalogue
 
-    def take(self, read: ReadObservation) -> list[Finding]:
-        """The same, for an observation that was read already, by the readers that the checker was made with."""
+    def feed(self, observation: Observation) -> list[Finding]:
+        """Return the findings that the observation makes certain, in the order of the stream."""
+        return self.feed_read(self._readers.read(observation))
+
+    def feed_read(self, read: ReadObservation) -> list[Finding]:
+        """Return the findings as `feed` does, for an observation that the given `readers` have read."""
         seen = read.seen
         if isinstance(seen, BytesArrived):
-            self._bytes_arrived(seen, read)
+            self._add_bytes(seen, read)
         elif isinstance(seen, RequestStarted):
-            self._request_started(seen)
+            self._start_request(seen)
         elif isinstance(seen, ResponseStarted):
-            self._response_started(seen)
+            self._start_response(seen)
         elif isinstance(seen, BytesLost):
-            self._bytes_lost(seen, read)
+            self._lose_bytes(seen, read)
         elif isinstance(seen, ExchangeEnded):
-            self._exchange_ended(seen, read)
+            self._end_exchange(seen, read)
         self._now_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
-        if self._asking.due_ns < self._now_ns:
-            self._asking.decide(self._now_ns)
-        return self._asking.take()
+        if self._runner.due_ns < self._now_ns:
+            self._runner.decide_waiting(self._now_ns)
+        return self._runner.take_findings()
 
     def finish(self) -> list[Finding]:
-        """The findings that the end of the recording makes certain.  Exchanges still open stay undecided."""
+        """Return the findings that the end of the recording makes certain.  Open exchanges stay undecided."""
         for state in list(self._open.values()):
             ended = ExchangeEnded(state.number, self._now_ns, Ending.OPEN)
-            self._exchange_ended(ended, self._readers.read(ended))
-        self._asking.decide(self._now_ns, finished=True)
-        return self._asking.take()
+            self._end_exchange(ended, self._readers.read(ended))
+        self._runner.decide_waiting(self._now_ns, finished=True)
+        return self._runner.take_findings()
 
     def sequence_of(self, exchange: int) -> int | None:
-        """The last sequence on the open stream of an exchange; None where there is none yet."""
+        """Return the last sequence on the open stream of an exchange; None if there is none yet."""
         state = self._open.get(exchange)
         return state.stream.sequence if state is not None and state.stream is not None else None
 
     def tallies(self) -> dict[str, Tally]:
-        """For each rule of the catalogue how often it came up, and what came of it."""
-        return dict(self._asking.tallies)
+        """Return for each rule how often it was exercised, and with which results."""
+        return dict(self._runner.tallies)
 
     def verdicts(self) -> dict[str, Verdict]:
-        """What the observations so far show about each rule of the catalogue."""
-        return {code: tally.verdict for code, tally in self._asking.tallies.items()}
+        """Return for each rule what the observations so far show about it."""
+        return {code: tally.verdict for code, tally in self._runner.tallies.items()}
 
-    def _request_started(self, request: RequestStarted) -> None:
+    def _start_request(self, request: RequestStarted) -> None:
         self.exchanges += 1
         match = operation_of(request.method, request.target)
-        client = self._clients.of(request)
+        client = self._clients.client_of(request)
         session = reader = None
         if match is not None:
             session = self._sessions.open((request.authority, match.base, match.session_id))
@@ -122,149 +138,140 @@ class Checker:
         key = header(request.headers, self.settings.idempotency_header)
         state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, key)
         self._open[request.exchange] = state
-        self._asking.ask(REQUEST, (state,), Place(request.exchange, request.time_ns))
-        conduct.asked(state)
+        self._runner.run(REQUEST, (state,), Location(request.exchange, request.time_ns))
+        state.after_request()
 
-    def _response_started(self, response: ResponseStarted) -> None:
+    def _start_response(self, response: ResponseStarted) -> None:
         state = self._open.get(response.exchange)
         if state is None:
             return
         state.response = response
-        place = Place(response.exchange, response.time_ns)
-        self._asking.ask(ANY_RESPONSE, (state,), place)
+        location = Location(response.exchange, response.time_ns)
+        self._runner.run(RESPONSE, (state,), location)
         if response.status >= 400 and state.request.method != "HEAD":
-            state.answer = Answer(response)
-        elif response.status == 200 and conduct.is_stream_request(state):
-            self._stream_answered(state, place)
-        if response.status // 100 == 2 and state.stream is None and _has_document(state):
-            state.answer = GoodAnswer(response)
-        conduct.answered(state)
+            state.body = ErrorBody(response)
+        elif response.status == 200 and state.is_stream_request:
+            self._runner.run(STREAM_RESPONSE, (state,), location)
+            state.open_stream(SilenceMonitor(response.time_ns, self._silence_ns))
+        if response.status // 100 == 2 and state.stream is None and _may_have_envelope(state):
+            state.body = SuccessBody(response)
+        state.after_response_started()
 
-    def _stream_answered(self, state: ExchangeState, place: Place) -> None:
-        self._asking.ask(RESPONSE, (state,), place)
-        session, reader = state.session, state.reader
-        if session is not None and reader is not None and conduct.opened(state):
-            state.stream = Stream(state, session, reader, Hearing(place.time_ns, self._pause_ns))
-            session.courses.append(state.stream.course)
-
-    def _bytes_arrived(self, run: BytesArrived, read: ReadObservation) -> None:
+    def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:
         state = self._open.get(run.exchange)
         if state is None or run.side is not Side.RESPONSE:
             return
         if state.stream is not None:
-            self._heard(state.stream, state.stream.hearing.hear(run), read.frames)
-            if read.undecodable and not state.stream.unknown_end:
-                self._lose(state.stream)
-        elif state.answer is not None:
-            state.answer.feed(run)
+            self._add_frames_and_silences(state.stream, state.stream.silence.feed(run), read.frames)
+            if read.undecodable and not state.stream.has_unknown_end:
+                self._lose_events(state.stream)
+        elif state.body is not None:
+            state.body.feed(run)
 
-    def _bytes_lost(self, lost: BytesLost, read: ReadObservation) -> None:
+    def _lose_bytes(self, lost: BytesLost, read: ReadObservation) -> None:
         state = self._open.get(lost.exchange)
         if state is None:
             return
-        conduct.lost(state, lost)
+        state.lose(lost)
         if lost.side is not Side.RESPONSE:
             return
         if state.stream is not None:
-            state.stream.hearing.miss()
-            self._frames(state.stream, read.frames)
-            self._lose(state.stream)
-        elif state.answer is not None:
-            state.answer.miss()
+            state.stream.silence.lose()
+            self._add_frames(state.stream, read.frames)
+            self._lose_events(state.stream)
+        elif state.body is not None:
+            state.body.give_up()
 
-    def _exchange_ended(self, ended: ExchangeEnded, read: ReadObservation) -> None:
+    def _end_exchange(self, ended: ExchangeEnded, read: ReadObservation) -> None:
         state = self._open.pop(ended.exchange, None)
         if state is None:
             return
-        state.last_ns = ended.time_ns
-        place = Place(ended.exchange, ended.time_ns)
+        state.ended_ns = ended.time_ns
+        location = Location(ended.exchange, ended.time_ns)
         if state.stream is not None:
-            self._stream_ended(state.stream, ended, read.frames)
-        elif state.answer is not None:
-            state.answer.close(ended.ending)
-            occasion = GOOD_ANSWER if isinstance(state.answer, GoodAnswer) else ERROR_ANSWER
-            self._asking.ask(occasion, (state.answer, state), place)
-            state.remember_request_id()
-            conduct.refused(state, state.answer)
-        self._asking.ask(EXCHANGE_END, (state, ended.ending), place)
-        conduct.ended(state, ended.ending, ended.time_ns)
+            self._end_stream(state.stream, ended, read.frames)
+        elif state.body is not None:
+            state.body.close(ended.ending)
+            trigger = SUCCESS_RESPONSE if isinstance(state.body, SuccessBody) else ERROR_RESPONSE
+            self._runner.run(trigger, (state.body, state), location)
+            state.after_body(state.body)
+        self._runner.run(EXCHANGE_END, (state, ended.ending), location)
+        state.after_end(ended.ending)
 
-    def _stream_ended(self, stream: Stream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> None:
+    def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> None:
         tail: Frame | None = None
         for seen in frames:
             if seen.frame.kind is FrameKind.TAIL:
                 tail = seen.frame if seen.frame.fields else None
             else:
-                self._frames(stream, [seen])
-        self._pause(stream, stream.hearing.end(ended.time_ns))
+                self._add_frames(stream, [seen])
+        self._add_silence(stream, stream.silence.end(ended.time_ns))
         end = StreamEnd(stream, ended.ending, ended.time_ns, tail)
-        self._asking.ask(STREAM_END, (end,), Place(ended.exchange, ended.time_ns))
-        resumption = stream.course.resumption
-        if resumption is not None and not resumption.asked:
-            self._replayed(resumption, Place(ended.exchange, ended.time_ns))
+        location = Location(ended.exchange, ended.time_ns)
+        self._runner.run(STREAM_END, (end,), location)
+        if stream.resume is not None and not stream.resume.is_checked:
+            self._end_replay(stream.resume, location)
 
-    def _heard(self, stream: Stream, pauses: list[Pause], frames: Sequence[SeenFrame]) -> None:
-        """Frames, and pauses that ended meanwhile, in order of time."""
-        for pause in pauses:
-            before = [seen for seen in frames if seen.time_ns < pause.ended_ns]
+    def _add_frames_and_silences(
+        self, stream: StreamState, silences: list[Silence], frames: Sequence[SeenFrame]
+    ) -> None:
+        """Add frames, and the silences that ended between them, in order of time."""
+        for silence in silences:
+            before = [seen for seen in frames if seen.time_ns < silence.ended_ns]
             frames = frames[len(before) :]
-            self._frames(stream, before)
-            self._pause(stream, pause)
-        self._frames(stream, frames)
+            self._add_frames(stream, before)
+            self._add_silence(stream, silence)
+        self._add_frames(stream, frames)
 
-    def _frames(self, stream: Stream, frames: Iterable[SeenFrame]) -> None:
+    def _add_frames(self, stream: StreamState, frames: Iterable[SeenFrame]) -> None:
         for seen in frames:
             kind = seen.frame.kind
-            if stream.comment is not None:
-                self._commented(stream, stream.comment, kind)
+            if stream.last_comment is not None:
+                self._follow_comment(stream, stream.last_comment, kind)
             if seen.event is not None:
-                self._message(stream, seen)
+                self._add_event(stream, seen)
             elif kind is _COMMENT:
-                stream.comment = seen
+                stream.last_comment = seen
             if kind is _OVERSIZED:
-                # A piece of a message that nobody reads.
-                self._lose(stream)
+                # A piece of an event that is too large to be read.
+                self._lose_events(stream)
             else:
-                stream.unknown_end = False
+                stream.has_unknown_end = False
 
-    def _commented(self, stream: Stream, comment: SeenFrame, kind: FrameKind) -> None:
-        """Something followed a comment."""
-        place = Place(stream.exchange.number, comment.time_ns, byte_offset=comment.frame.start)
-        self._asking.ask(AFTER_COMMENT, (stream, kind), place)
-        stream.comment = None
-        stream.blank_comment |= kind is FrameKind.BLANK
+    def _follow_comment(self, stream: StreamState, comment: SeenFrame, kind: FrameKind) -> None:
+        location = Location(stream.exchange, comment.time_ns, byte_offset=comment.frame.start)
+        self._runner.run(AFTER_COMMENT, (stream, kind), location)
+        stream.last_comment = None
+        stream.has_blank_after_comment |= kind is FrameKind.BLANK
 
-    def _pause(self, stream: Stream, pause: Pause | None) -> None:
-        """A pause ended; its place is the message before it."""
-        if pause is not None:
-            number, last = stream.exchange.number, stream.last
-            place = Place(number, 0) if last is None else last.place(number)
-            place = replace(place, time_ns=pause.ended_ns)
-            self._asking.ask(PAUSE, (pause,), place)
+    def _add_silence(self, stream: StreamState, silence: Silence | None) -> None:
+        """Run the rules on a silence, whose location is the event before it."""
+        if silence is not None:
+            last = stream.last_event
+            location = Location(stream.exchange, 0) if last is None else last.location(stream.exchange)
+            self._runner.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
-    def _message(self, stream: Stream, seen: SeenFrame) -> None:
+    def _add_event(self, stream: StreamState, seen: SeenFrame) -> None:
         self.events += 1
-        message = Message(seen)
-        past = stream.session.past
-        if past.first_message is None and message.is_durable:
-            past.begin(message)
-        self._asking.message(message, stream)
-        stream.remember(message)
-        resumption = stream.course.resumption
-        if resumption is not None and resumption.over and not resumption.asked:
-            self._replayed(resumption, message.place(stream.exchange.number))
+        event = ParsedEvent(seen)
+        session = stream.session
+        if session.first_event is None and event.is_durable:
+            session.begin(event)
+        self._runner.run_event(event, stream)
+        stream.add(event)
+        resume = stream.resume
+        if resume is not None and resume.is_over and not resume.is_checked:
+            self._end_replay(resume, event.location(stream.exchange))
 
-    def _replayed(self, resumption: Resumption, place: Place) -> None:
-        """The replay on a stream is over."""
-        resumption.asked = True
-        self._asking.ask(REPLAYED, (resumption,), resumption.place or place)
+    def _end_replay(self, resume: ResumeState, location: Location) -> None:
+        resume.is_checked = True
+        self._runner.run(REPLAY_END, (resume,), resume.location or location)
 
-    def _lose(self, stream: Stream) -> None:
-        """Messages of a stream passed unseen."""
+    def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
-        self._asking.doubt()
+        self._runner.count_lost_events()
 
 
-def _has_document(state: ExchangeState) -> bool:
-    """Whether a body follows, and is no event stream."""
+def _may_have_envelope(state: ExchangeState) -> bool:
+    """Whether the response has a body that is not an event stream."""
     return state.request.method != "HEAD" and not is_event_stream(state.response_header("content-type"))

@@ -1,11 +1,11 @@
-"""What checking ends in: findings, and a verdict for each rule."""
+"""Results of checking: findings, and for each rule a tally and a verdict."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How bad a broken rule is, worst first."""
+    """Severity of a broken rule, worst first."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -13,43 +13,44 @@ class Severity(StrEnum):
 
 
 class Party(StrEnum):
-    """Who broke a rule."""
+    """The side that broke a rule."""
 
     SERVICE = "service"
     CLIENT = "client"
     RECORDING = "recording"
-    """Neither: the recording itself falls short."""
+    """Neither side: the recording itself is incomplete."""
 
 
 class Verdict(StrEnum):
     """What a recording shows about a rule."""
 
-    PASS = "pass"  # noqa: S105 - no password
-    """It came up, and held every time."""
+    PASS = "pass"  # noqa: S105 - not a password
+    """The rule was exercised and held every time."""
     FAIL = "fail"
+    """The rule was broken at least once."""
     NOT_EXERCISED = "not-exercised"
-    """It never came up, so the recording proves nothing about it."""
+    """The rule was never exercised, so the recording shows nothing about it."""
     INCONCLUSIVE = "inconclusive"
-    """It came up and was not seen broken, but the recording does not show enough to say that it held."""
+    """The rule was never seen broken, but at least once the recording did not show enough to decide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where in a recording something was seen."""
+class Location:
+    """A location in a recording."""
 
     exchange: int
     time_ns: int
     event: int | None = None
-    """Which message of the connection, from 1; None for what is about no single message."""
+    """Number of the event on its connection, from 1; None if the location is not a single event."""
     sequence: int | None = None
-    """The sequence that the message itself carries, if it is an integer of 64 bits."""
+    """The sequence in the event itself, if it is a 64-bit integer."""
     byte_offset: int | None = None
-    """Where the message begins in the (decoded) body."""
+    """Offset of the first byte of the event in the (decoded) body."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One defect: a rule, and the place that broke it."""
+    """One defect: a broken rule and its location."""
 
     code: str
     severity: Severity
@@ -60,36 +61,36 @@ class Finding:
     byte_offset: int | None
     time_ns: int
     message: str
-    """One sentence: what was expected and what came.  Safe to print: recorded text is cut and escaped."""
+    """One sentence with the expected and the actual value.  Safe to print: recorded text is cut and escaped."""
 
 
 @dataclass(slots=True)
 class Tally:
-    """How often a rule came up, and what came of it."""
+    """How often a rule was exercised, and with which results."""
 
     held: int = 0
     failed: int = 0
-    doubted: int = 0
-    """Times that it came up but could not be decided."""
+    inconclusive: int = 0
+    """How often it could not be decided."""
     findings: int = 0
     reasons: dict[str, int] = field(default_factory=dict)
-    """Why it could not be decided, in half a sentence, and how often."""
+    """Why it could not be decided, and how often for each reason."""
 
-    def doubt(self, reason: str) -> None:
-        """It came up but could not be decided."""
-        self.doubted += 1
+    def add_inconclusive(self, reason: str) -> None:
+        """Count one time that the rule could not be decided."""
+        self.inconclusive += 1
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
 
     @property
     def exercised(self) -> int:
-        """How often the rule came up and was decided."""
+        """How often the rule was exercised and decided."""
         return self.held + self.failed
 
     @property
     def verdict(self) -> Verdict:
-        """What the counts say."""
+        """The verdict that follows from the counts."""
         if self.failed:
             return Verdict.FAIL
-        if self.doubted:
+        if self.inconclusive:
             return Verdict.INCONCLUSIVE
         return Verdict.PASS if self.held else Verdict.NOT_EXERCISED

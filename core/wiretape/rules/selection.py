@@ -1,74 +1,74 @@
-"""Choosing rules by prefixes of their codes: `SEQ` is a family, `SEQ004` one rule, `ALL` every rule."""
+"""Selection of rules by prefixes of their codes: `SEQ` is a family, `SEQ004` one rule, `ALL` every rule."""
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
-from wiretape.rules.catalogue import CATALOGUE
+from wiretape.rules.catalogue import Rule
+from wiretape.rules.families import CATALOGUE
 from wiretape.safe_text import closest_match
-
-__all__ = ["EVERY", "UnknownCodeError", "closest_match", "codes_of", "families", "selected", "weight"]
 
 EVERY = "ALL"
 
 
 class UnknownCodeError(ValueError):
-    """No rule has a code that begins so.  Says which codes come nearest."""
+    """No rule has a code with a given prefix.  The message suggests the closest code."""
 
 
-def families() -> list[str]:
-    """The prefixes that codes have before their number, in the order of the catalogue."""
-    return list(dict.fromkeys(code.rstrip("0123456789") for code in CATALOGUE))
+def family_names(catalogue: Mapping[str, Rule] = CATALOGUE) -> list[str]:
+    """Return the letters of the codes, in the order of the catalogue."""
+    return list(dict.fromkeys(code.rstrip("0123456789") for code in catalogue))
 
 
-def codes_of(prefix: str) -> frozenset[str]:
-    """The codes that begin with `prefix`, in any case.  Raises UnknownCodeError when there are none."""
+def codes_of(prefix: str, catalogue: Mapping[str, Rule] = CATALOGUE) -> frozenset[str]:
+    """Return the codes that begin with `prefix`, in any case.  Raises UnknownCodeError if there are none."""
     wanted = prefix.strip().upper()
-    found = CATALOGUE.keys() if wanted == EVERY else [code for code in CATALOGUE if wanted and code.startswith(wanted)]
+    found = catalogue.keys() if wanted == EVERY else [code for code in catalogue if wanted and code.startswith(wanted)]
     if not found:
-        raise UnknownCodeError(f"No rule's code begins with {prefix.strip()!r}{_hint(wanted)}")
+        raise UnknownCodeError(f"Unknown rule code {prefix.strip()!r}{_hint(wanted, catalogue)}")
     return frozenset(found)
 
 
-def selected(select: Collection[str] = (), ignore: Iterable[str] = ()) -> frozenset[str]:
-    """The codes that `select` names (all, when it names none) and `ignore` does not.
+def selected(
+    select: Collection[str] = (), ignore: Iterable[str] = (), catalogue: Mapping[str, Rule] = CATALOGUE
+) -> frozenset[str]:
+    """Return the codes that `select` (or nothing, for all) includes and `ignore` does not exclude.
 
-    Where both name a rule the longer prefix decides, and `ignore` when they are equally long.
-    Raises UnknownCodeError.
+    If both match a rule, the longer prefix wins, and `ignore` if they are equally long.  Raises UnknownCodeError.
     """
-    wanted = _longest(select or (EVERY,))
-    unwanted = _longest(ignore)
-    return frozenset(code for code, length in wanted.items() if length > unwanted.get(code, -1))
+    included = _longest_prefixes(select or (EVERY,), catalogue)
+    excluded = _longest_prefixes(ignore, catalogue)
+    return frozenset(code for code, length in included.items() if length > excluded.get(code, -1))
 
 
 def weight(prefix: str) -> int:
-    """How much a prefix counts against others: the longer, the more; `ALL` least of all."""
+    """Return how specific a prefix is: its length, and 0 for `ALL`."""
     return 0 if prefix.strip().upper() == EVERY else len(prefix.strip())
 
 
-def _longest(prefixes: Iterable[str]) -> dict[str, int]:
-    """For each code that is named the length of the longest prefix that names it."""
+def _longest_prefixes(prefixes: Iterable[str], catalogue: Mapping[str, Rule]) -> dict[str, int]:
+    """Return for each matched code the length of the longest prefix that matches it."""
     lengths: dict[str, int] = {}
     for prefix in prefixes:
         length = weight(prefix)
-        for code in codes_of(prefix):
+        for code in codes_of(prefix, catalogue):
             lengths[code] = max(length, lengths.get(code, 0))
     return lengths
 
 
-def _hint(wanted: str) -> str:
-    """What was meant, perhaps: the family that comes nearest, and within it the rule whose number does."""
-    said = re.fullmatch(r"([A-Z]+)[^A-Z0-9]*([0-9]{0,9})", wanted)
-    family = _family(said[1]) if said else None
-    if said is None or family is None:
-        return f"; the families are {', '.join(families())}."
-    if not said[2]:
+def _hint(wanted: str, catalogue: Mapping[str, Rule]) -> str:
+    """Suggest the closest family, and in it the rule with the closest number."""
+    parts = re.fullmatch(r"([A-Z]+)[^A-Z0-9]*([0-9]{0,9})", wanted)
+    family = _closest_family(parts[1], family_names(catalogue)) if parts else None
+    if parts is None or family is None:
+        return f"; the families are {', '.join(family_names(catalogue))}."
+    if not parts[2]:
         return f"; did you mean {family}?"
-    numbers = [int(code.removeprefix(family)) for code in codes_of(family)]
-    number = min(numbers, key=lambda number: (abs(number - int(said[2])), number))
+    numbers = [int(code.removeprefix(family)) for code in codes_of(family, catalogue)]
+    number = min(numbers, key=lambda number: (abs(number - int(parts[2])), number))
     return f"; did you mean {family}{number:03}?"
 
 
-def _family(letters: str) -> str | None:
-    """The family that letters are most likely a slip of; letters in another order before other letters."""
-    swapped = [family for family in families() if sorted(family) == sorted(letters)]
-    return swapped[0] if swapped else closest_match(letters, families())
+def _closest_family(letters: str, known: list[str]) -> str | None:
+    """Return the family that the letters are a misspelling of, preferring swapped letters."""
+    swapped = [family for family in known if sorted(family) == sorted(letters)]
+    return swapped[0] if swapped else closest_match(letters, known)

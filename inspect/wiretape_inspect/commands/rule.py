@@ -9,9 +9,8 @@ import click
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
 from wiretape.json_output import dump_json
-from wiretape.rules import CATALOGUE, Rule
-from wiretape.rules.selection import EVERY, UnknownCodeError, closest_match, codes_of
-from wiretape.safe_text import printable
+from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
+from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_explanation, terminal_output
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")

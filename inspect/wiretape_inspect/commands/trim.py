@@ -11,7 +11,7 @@ from wiretape.files import PATH
 from wiretape.labels import count_of, finding_line
 from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
-from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of
+from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape_inspect import atomic_output
 from wiretape_inspect.commands.duration_option import time_like

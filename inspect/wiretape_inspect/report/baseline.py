@@ -13,8 +13,7 @@ from typing import Any
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.rules import Severity
-from wiretape.rules.selection import closest_match
-from wiretape.safe_text import printable
+from wiretape.safe_text import closest_match, printable
 from wiretape_inspect.report.finding_details import details
 from wiretape_inspect.report.finding_store import Suppressed
 from wiretape_inspect.report.fingerprint import Kind

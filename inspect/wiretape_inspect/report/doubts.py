@@ -19,7 +19,7 @@ def doubt_lines(report: Report) -> Iterator[list[Span]]:
             for reason in report.tallies[code].reasons:
                 by_reason.setdefault(reason, []).append(code)
     for reason, codes in by_reason.items():
-        yield [("inconclusive, ", "dim"), (f"for {reason}: {_listed(report, reason, codes)}", "dim")]
+        yield [("inconclusive: ", "dim"), (f"{reason}: {_listed(report, reason, codes)}", "dim")]
 
 
 def doubts(report: Report, code: str) -> str:

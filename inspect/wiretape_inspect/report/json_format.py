@@ -123,7 +123,7 @@ def rule_of(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
         "selected": rule.code in report.selected,
         "verdict": tally.verdict,
         "exercised": tally.exercised,
-        "inconclusive": tally.doubted,
+        "inconclusive": tally.inconclusive,
         "inconclusive_reasons": [{"reason": reason, "count": times} for reason, times in tally.reasons.items()],
         "findings": tally.findings,
     }

@@ -61,7 +61,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     elif verdict is Verdict.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=_NEVER)
     elif verdict is Verdict.INCONCLUSIVE:
-        ET.SubElement(case, "skipped", message=f"inconclusive, for {doubts(report, rule.code)}")
+        ET.SubElement(case, "skipped", message=f"inconclusive: {doubts(report, rule.code)}")
 
 
 def _listed(report: Report, rule: Rule, findings: list[Finding]) -> str:

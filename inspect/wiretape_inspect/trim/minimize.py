@@ -9,8 +9,7 @@ from wiretape.contract import operation_of
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
 from wiretape.observations import BytesArrived, Observation, RequestStarted
-from wiretape.rules import Checker, Finding
-from wiretape.rules.selection import EVERY, codes_of
+from wiretape.rules import EVERY, Checker, Finding, codes_of
 from wiretape_inspect.trim.recording_part import ObservationReader, cut_after
 from wiretape_inspect.trim.stream_pieces import SplitObservations, StreamPiece, split_streams
 

@@ -12,8 +12,7 @@ from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
 from wiretape.observations import Observation
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, Settings
-from wiretape.rules.selection import codes_of
+from wiretape.rules import Checker, Finding, Party, Settings, codes_of
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.deferred_recording import DeferredWriter
 from wiretape_replay.client_verdict.traffic_buffer import BufferListener, ObservationBuilder, TrafficBuffer

@@ -65,7 +65,7 @@ def finding(wanted: str | None, recorded: Collection[str]) -> None:
         return
     large = wanted.upper()
     similar = large if any(code.startswith(large) for code in CATALOGUE) else closest_match(large, CATALOGUE)
-    raise InputError(f"No rule's code begins with {_quoted(wanted)}{f', did you mean {similar}?' if similar else '.'}")
+    raise InputError(f"Unknown rule code {_quoted(wanted)}{f', did you mean {similar}?' if similar else '.'}")
 
 
 def _quoted(value: object) -> str:

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from wiretape.config import NEVER, Config
 from wiretape.errors import InputError
-from wiretape.rules import Severity
-from wiretape.rules.selection import UnknownCodeError, codes_of
+from wiretape.rules import Severity, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_report import CLIENT_RULES

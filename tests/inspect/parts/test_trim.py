@@ -267,7 +267,7 @@ def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
         (["--until", "1"], "is no time: write one with its unit, like 90s."),
         (["--since", "2s", "--until", "1s"], "--since is later"),
         (["--since", "9h"], "No exchange is left"),
-        (["--to-first-finding", "SQE"], "No rule's code begins with 'SQE'; did you mean SEQ?"),
+        (["--to-first-finding", "SQE"], "Unknown rule code 'SQE'; did you mean SEQ?"),
         (["--to-first-finding", "NOPE"], "; the families are AUTH, BUSY, "),
         (["--to-first-finding", "RATE"], "has no finding of RATE"),
         (["--redact", "secret"], "Invalid --redact value: expected header:NAME"),

@@ -40,7 +40,7 @@ from wiretape.recording.recording_source import (
     RecordingSource,
 )
 from wiretape.recording.recording_types import Capture, Exchange
-from wiretape.rules.finding import Finding, Party, Severity
+from wiretape.rules import Finding, Party, Severity
 from wiretape.safe_text import escape_json, printable
 
 VERSION = 1

@@ -1,18 +1,18 @@
 """Vectors: for each rule the smallest traffic that breaks it, and the smallest that keeps it.
 
 They are TOML files, `CODE/breaks*.toml` and `CODE/keeps*.toml`.  One that breaks a rule gives exactly one
-finding, of that rule; one that keeps it brings the rule up and gives none.
+finding, of that rule; one that keeps it exercises the rule and gives none.
 
     shows = "One sentence on what the traffic shows."
-    also = ["CLI001"]                      # what the traffic cannot be without: a defect of the other side
-    severity = "error"                     # of the finding, where it is not the one of the catalogue
+    also = ["CLI001"]                      # findings of the other side that this traffic cannot avoid
+    severity = "error"                     # of the finding, if it is not that of the rule
 
     [[exchange]]                           # one or more, in order of time
     request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
     headers = ["Authorization: Bearer key_1"]                  # the default
     client = "127.0.0.1"                                       # the default
-    at = 0.0                               # seconds; the default is a second after the one before has ended
-    status = 200                           # the default; 0 for no response at all
+    at = 0.0                               # seconds; by default one second after the end of the previous exchange
+    status = 200                           # the default; 0 for no response
     response_headers = ["Content-Type: text/event-stream"]     # the default for 200; else application/json
     ending = "complete"                    # the default; one of `wiretape.observations.Ending`
     ends_after = 0.0                       # the default: seconds between the last byte and the end
@@ -23,60 +23,127 @@ finding, of that rule; one that keeps it brings the rule up and gives none.
 
     '''
 
-Instead of one `body`, tables `[[exchange.part]]` give its pieces: each has a `text`, or a number of bytes that
-were `lost`, and `after`, the seconds since the piece before.  Where the response headers say
+Instead of `body`, tables `[[exchange.part]]` can give its parts: each has a `text`, or the number of bytes that
+were `lost`, and `after`, the seconds since the previous part.  If the response headers contain
 `Content-Encoding: gzip`, the body is compressed.
 """
 
+import gzip
 import tomllib
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from http import HTTPStatus
 from importlib.resources import files
+from typing import Any
 
-from wiretape.observations import Observation
+import msgspec
+
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+)
 from wiretape.rules.finding import Severity
-from wiretape.rules.vectors.traffic import observations
+
+_SECOND = 1_000_000_000
+_STEP = 1_000_000
+"""Observations without a time of their own are one millisecond apart."""
+_JSON = ("Content-Type: application/json",)
+_EVENT_STREAM = ("Content-Type: text/event-stream",)
+
+
+class _Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A part of a body."""
+
+    text: str = ""
+    lost: int = 0
+    after: float = 0.0
+
+
+class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    request: str
+    headers: tuple[str, ...] = ("Authorization: Bearer key_1",)
+    client: str = "127.0.0.1"
+    at: float | None = None
+    status: int = 200
+    response_headers: tuple[str, ...] | None = None
+    ending: Ending = Ending.COMPLETE
+    ends_after: float = 0.0
+    latin1: bool = False
+    body: str = ""
+    part: tuple[_Part, ...] = ()
+
+    @property
+    def all_response_headers(self) -> Headers:
+        default = _EVENT_STREAM if self.status == 200 else _JSON
+        return _headers(default if self.response_headers is None else self.response_headers)
+
+    def parts(self) -> Iterator[tuple[_Part, bytes]]:
+        """Yield the parts of the body with their bytes as they cross the wire."""
+        is_compressed = header(self.all_response_headers, "content-encoding") == "gzip"
+        for part in self.part or (_Part(self.body),):
+            data = part.text.encode("latin-1" if self.latin1 else "utf-8")
+            yield part, gzip.compress(data, mtime=0) if is_compressed else data
+
+
+class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    exchange: tuple[_Exchange, ...]
+    shows: str = ""
+    also: tuple[str, ...] = ()
+    severity: Severity | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Vector:
-    """One case: some traffic, and whether it breaks the rule."""
+    """One vector: some traffic, and whether it breaks the rule."""
 
     code: str
     name: str
-    """The file's name without its ending; begins with `breaks` or `keeps`."""
+    """The file name without its suffix; begins with `breaks` or `keeps`."""
     text: str
-    """The file itself."""
+    """The file."""
 
     @property
     def breaks(self) -> bool:
-        """Whether the rule is broken."""
+        """Whether the traffic breaks the rule."""
         return self.name.startswith("breaks")
 
     @property
     def shows(self) -> str:
         """What the traffic shows, in one sentence."""
-        return str(tomllib.loads(self.text)["shows"])
+        return self._document.shows
 
     @property
     def also(self) -> tuple[str, ...]:
-        """Codes of findings of the other side, without which this traffic cannot be."""
-        return tuple(tomllib.loads(self.text).get("also", ()))
+        """Codes of findings of the other side that this traffic cannot avoid."""
+        return self._document.also
 
     @property
     def severity(self) -> Severity | None:
-        """How bad the finding is, where that is not what the catalogue says of the rule."""
-        severity = tomllib.loads(self.text).get("severity")
-        return None if severity is None else Severity(severity)
+        """The severity of the finding, if it is not that of the rule."""
+        return self._document.severity
 
     def observations(self, piece: int | None = None) -> list[Observation]:
-        """The traffic as observations.  With `piece`, bodies arrive in pieces of at most so many bytes."""
-        return observations(tomllib.loads(self.text), piece)
+        """Return the traffic as observations.  With `piece`, bodies arrive in pieces of at most that many bytes."""
+        return _observe(self._document, piece)
+
+    @property
+    def _document(self) -> _Document:
+        return msgspec.convert(tomllib.loads(self.text), _Document)
 
 
 @cache
 def vectors() -> tuple[Vector, ...]:
-    """All vectors, in the order of code and name."""
+    """Return all vectors, ordered by code and name."""
     found = [
         Vector(folder.name, file.name.removesuffix(".toml"), file.read_text("utf-8"))
         for folder in files(__name__).iterdir()
@@ -88,5 +155,75 @@ def vectors() -> tuple[Vector, ...]:
 
 
 def vectors_of(code: str) -> tuple[Vector, ...]:
-    """The vectors of one rule."""
+    """Return the vectors of one rule."""
     return tuple(vector for vector in vectors() if vector.code == code)
+
+
+def observations_of(document: Mapping[str, Any], piece: int | None = None) -> list[Observation]:
+    """Return the observations of a parsed vector, in order of time.
+
+    With `piece`, bodies arrive in pieces of at most that many bytes.  Raises msgspec.ValidationError for an invalid
+    document.
+    """
+    return _observe(msgspec.convert(document, _Document), piece)
+
+
+def _observe(document: _Document, piece: int | None) -> list[Observation]:
+    observed: list[Observation] = []
+    begin_ns = _SECOND
+    for number, exchange in enumerate(document.exchange, 1):
+        at_ns = begin_ns if exchange.at is None else round(exchange.at * _SECOND)
+        of_exchange = list(_observe_exchange(number, at_ns, exchange, piece))
+        begin_ns = of_exchange[-1].time_ns + _SECOND
+        observed += of_exchange
+    return _make_times_unique(sorted(observed, key=lambda observation: observation.time_ns))
+
+
+def _observe_exchange(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:
+    method, _, target = exchange.request.partition(" ")
+    headers = _headers(exchange.headers)
+    yield RequestStarted(number, now, exchange.client, method, "http", "service.test", target, "HTTP/1.1", headers)
+    now += _STEP
+    yield RequestEnded(number, now)
+    if exchange.status:
+        now += _STEP
+        status = HTTPStatus(exchange.status)
+        yield ResponseStarted(number, now, status, status.phrase, "HTTP/1.1", exchange.all_response_headers)
+        for observation in _observe_body(number, now, exchange, piece):
+            yield observation
+            now = observation.time_ns
+    if exchange.ending is not Ending.OPEN:
+        yield ExchangeEnded(number, now + _STEP + round(exchange.ends_after * _SECOND), exchange.ending)
+
+
+def _observe_body(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:
+    start = 0
+    for part, data in exchange.parts():
+        now += _STEP + round(part.after * _SECOND)
+        if part.lost:
+            yield BytesLost(number, now, Side.RESPONSE, start, part.lost, "the vector says so")
+            start += part.lost
+        for begin in range(0, len(data), piece or len(data) or 1):
+            cut = data[begin : begin + (piece or len(data))]
+            yield BytesArrived(number, Side.RESPONSE, start, cut, (start + len(cut),), (now,))
+            start += len(cut)
+
+
+def _headers(lines: Sequence[str]) -> Headers:
+    return tuple((name, value.strip()) for name, _, value in (line.partition(":") for line in lines))
+
+
+def _make_times_unique(observed: list[Observation]) -> list[Observation]:
+    """Move observations at equal times apart by nanoseconds."""
+    last = 0
+    for index, observation in enumerate(observed):
+        last = max(last + 1, observation.time_ns)
+        if last != observation.time_ns:
+            observed[index] = _move(observation, last)
+    return observed
+
+
+def _move(observation: Observation, time_ns: int) -> Observation:
+    if isinstance(observation, BytesArrived):
+        return replace(observation, times=(time_ns,))
+    return replace(observation, time_ns=time_ns)

@@ -4,8 +4,7 @@ import sys
 from dataclasses import dataclass
 
 from wiretape.observations import Ending
-from wiretape.rules.facts import call_ids, run_of
-from wiretape.rules.message import Message, Shape
+from wiretape.rules import ParsedEvent, Shape
 from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 
@@ -60,7 +59,7 @@ class DraftEntry:
         )
 
 
-def draft_of_message(message: Message, exchange: int) -> DraftEntry:
+def draft_of_message(message: ParsedEvent, exchange: int) -> DraftEntry:
     """The piece for a message, read as the rules read it.
 
     With an id, whatever else it is, it is durable: clients may come back with that id.  A sequence alone says as much,
@@ -68,7 +67,7 @@ def draft_of_message(message: Message, exchange: int) -> DraftEntry:
     """
     identity = _id_of(message)
     durable = identity is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
-    calls = call_ids(message)
+    calls = message.tool_call_ids
     return DraftEntry(
         EntryKind.DURABLE if durable else EntryKind.EPHEMERAL,
         message.time_ns,
@@ -78,14 +77,14 @@ def draft_of_message(message: Message, exchange: int) -> DraftEntry:
         identity,
         _shared(message.type),
         message.sequence,
-        _shared(run_of(message)),
+        _shared(message.run_id),
         _shared(calls[0]) if calls else None,
     )
 
 
-def _id_of(message: Message) -> str | None:
+def _id_of(message: ParsedEvent) -> str | None:
     """The id as its reader would send it back; one that is no UTF-8 with U+FFFD in it."""
-    if message.id is None and message.carries_id:
+    if message.id is None and message.has_id:
         return message.frame.id or None
     return message.id
 

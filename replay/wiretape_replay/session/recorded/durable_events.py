@@ -1,8 +1,7 @@
 """The durable events of a session, each once however often it was replayed, in order.  Pure: no I/O, no clock."""
 
 from wiretape.frame_reader import SeenFrame
-from wiretape.rules.log import fingerprint
-from wiretape.rules.message import Message
+from wiretape.rules import ParsedEvent, json_hash
 from wiretape.sse import Frame, FrameKind, Parser
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 from wiretape_replay.session.recorded.log_warnings import LogWarnings
@@ -64,8 +63,8 @@ def _content(raw: bytes) -> object:
     """What a frame says, in a form that can be compared: JSON as values."""
     frames = Parser(limit=len(raw), start=1).feed(raw + _NEXT)
     frame = next(frame for frame in [*frames, _NO_FRAME] if frame.kind is FrameKind.MESSAGE)
-    message = Message(SeenFrame(frame, 0, 1))
-    said = fingerprint(message) if message.document else None
+    message = ParsedEvent(SeenFrame(frame, 0, 1))
+    said = json_hash(message) if message.document else None
     return message.event_line, message.data if said is None else said
 
 

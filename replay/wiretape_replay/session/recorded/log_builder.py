@@ -8,7 +8,7 @@ from operator import attrgetter
 from wiretape.contract import STREAM, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.rules.words import quoted
+from wiretape.rules import quote
 from wiretape_replay.http_server.response import Framing, ResponseHead
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 from wiretape_replay.session.recorded.durable_events import DurableEvents
@@ -47,7 +47,7 @@ def build_sessions(recording: Recording, say: Callable[[str], None]) -> dict[str
         if session is not None:
             sessions[session_id] = session
         for sentence in odd.sentences():
-            say(f"Session {quoted(session_id)}: {sentence}")
+            say(f"Session {quote(session_id)}: {sentence}")
     if not sessions:
         say("The recording holds no stream of any session.")
     return sessions

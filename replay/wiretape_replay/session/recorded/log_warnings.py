@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.rules.words import number, quoted
+from wiretape.rules import format_number, quote
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 
 _MOST_NAMED = 3
@@ -58,12 +58,12 @@ class LogWarnings:
         if self.earlier:
             (exchange, cursor), others = self.earlier[0], len(self.earlier) - 1
             more = f", nor that of {_count(others, 'other')}" if others else ""
-            what = f"the cursor {quoted(cursor)} of exchange {exchange} is that of no recorded event{more}"
+            what = f"the cursor {quote(cursor)} of exchange {exchange} is that of no recorded event{more}"
             yield f"{what}; it gives what was sent after it."
         # An order number counts from 1, or from 0.
         sequence = self.durable[0].sequence if self.durable and not self.out_of_order else None
         if sequence is not None and sequence > 1:
-            yield f"the recording begins in the middle of it, with sequence {number(sequence)}."
+            yield f"the recording begins in the middle of it, with sequence {format_number(sequence)}."
 
     def _about_order(self) -> Iterator[str]:
         if self.out_of_order:
@@ -95,7 +95,7 @@ class LogWarnings:
             what = f"{_count(self.lost.total(), 'byte')} of {_exchanges(sorted(self.lost))} were not recorded"
             yield f"{what}; the events that they belonged to are missing."
         for exchange, why in self.undecodable[:_MOST_NAMED]:
-            yield f"exchange {exchange} cannot be decoded to its end ({quoted(why)}); what follows there is missing."
+            yield f"exchange {exchange} cannot be decoded to its end ({quote(why)}); what follows there is missing."
         if self.oversized:
             what = f"{_count(len(self.oversized), 'event')} of up to {max(self.oversized)} bytes"
             yield f"{what} went over the size limit; served to those who listen, but never replayed."
@@ -107,7 +107,7 @@ def _named(ids: Iterable[str]) -> str:
     """The first few ids; `ids` in any number."""
     every = list(dict.fromkeys(ids))
     more = f" and {len(every) - _MOST_NAMED} more" if len(every) > _MOST_NAMED else ""
-    return f"id {', '.join(quoted(identity) for identity in every[:_MOST_NAMED])}{more}"
+    return f"id {', '.join(quote(identity) for identity in every[:_MOST_NAMED])}{more}"
 
 
 def _exchanges(numbers: Iterable[int]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-from wiretape.rules.words import number
+from wiretape.rules import format_number
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 
 
@@ -41,7 +41,7 @@ def _number(piece: DraftEntry) -> int:
 
 
 def _shown(piece: DraftEntry) -> str:
-    return number(_number(piece))
+    return format_number(_number(piece))
 
 
 def _as_first_seen(carried: Sequence[Sequence[DraftEntry]]) -> list[DraftEntry]:

@@ -7,7 +7,7 @@ from wiretape.contract import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, delt
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.observations import BytesArrived, BytesLost, Ending, header
 from wiretape.recording import Exchange
-from wiretape.rules.message import Message, Shape
+from wiretape.rules import ParsedEvent, Shape
 from wiretape.sse import FrameKind
 from wiretape_replay.session.recorded.draft_entry import DraftEntry, draft_of_message
 from wiretape_replay.session.recorded.durable_events import DurableEvents
@@ -117,18 +117,18 @@ class ConnectionReader:
             self._comment = self._comment if kind is FrameKind.BLANK else None
             self._oversized = self._tail = None
             if kind is FrameKind.MESSAGE:
-                self._take_message(Message(one))
+                self._take_message(ParsedEvent(one))
             elif kind is FrameKind.TAIL:
                 self._tail = self._bare(one)
             elif kind is not FrameKind.BOM:
                 self._take_comment(one)
 
-    def _take_message(self, message: Message) -> None:
+    def _take_message(self, message: ParsedEvent) -> None:
         piece = draft_of_message(message, self._number)
         if self._findings:
             piece.findings = self._findings.get((self._number, piece.event or 0), ())
         if piece.kind is EntryKind.DURABLE:
-            if message.shape is not Shape.BARE or self._join.find(piece.id) is None:
+            if message.shape is not Shape.NO_DATA or self._join.find(piece.id) is None:
                 self._take_durable(piece)
                 return
             # Nothing but the id of an event that was there before.

@@ -1,0 +1,57 @@
+"""The built-in rules, one module for each family of codes."""
+
+import tomllib
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from wiretape.rules.catalogue import Explanation, Rule, catalogue_of, rules_in
+from wiretape.rules.families import (
+    bearer_keys,
+    capture_gaps,
+    client_behaviour,
+    durability,
+    error_envelope,
+    event_content,
+    keep_alive,
+    rate_limits,
+    resume,
+    run_lifecycle,
+    sequence,
+    session_busy,
+    sse_framing,
+    tool_calls,
+)
+
+_FAMILIES = (
+    bearer_keys,
+    capture_gaps,
+    client_behaviour,
+    durability,
+    error_envelope,
+    event_content,
+    keep_alive,
+    rate_limits,
+    resume,
+    run_lifecycle,
+    sequence,
+    session_busy,
+    sse_framing,
+    tool_calls,
+)
+
+CATALOGUE: Final = catalogue_of(rule for family in _FAMILIES for rule in rules_in(family))
+"""Every built-in rule by its code, in the order of the codes."""
+BUILT_IN: Final = tuple(CATALOGUE.values())
+"""Every built-in rule, in the order of the codes."""
+
+
+def explanation_of(rule: Rule) -> Explanation:
+    """Return the explanation of a rule; its texts are empty if there is none."""
+    return rule.explanation or _explanations().get(rule.code, Explanation())
+
+
+@cache
+def _explanations() -> dict[str, Explanation]:
+    text = files(__package__).joinpath("explanations.toml").read_text("utf-8")
+    return {code: Explanation(**table) for code, table in tomllib.loads(text).items()}

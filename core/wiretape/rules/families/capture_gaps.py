@@ -1,0 +1,70 @@
+"""REC: gaps in the recording itself, for which neither side is responsible."""
+
+from wiretape.observations import Ending
+from wiretape.rules.catalogue import (
+    EVENT,
+    EXCHANGE_END,
+    HELD,
+    OPEN_EXCHANGE,
+    Basis,
+    Outcome,
+    Problem,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Location, Party, Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import format_number
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.stream_state import StreamState
+from wiretape.safe_text import printable
+
+
+@rule(
+    "REC001",
+    "capture-incomplete",
+    on=EXCHANGE_END,
+    severity=Severity.WARNING,
+    side=Party.RECORDING,
+    scope=Scope.RECORDING,
+    basis=Basis.INFERRED,
+    clause='About the recording: "bytes passed that were not recorded"',
+)
+def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:
+    """Bytes of a request or a response were not recorded.  One finding for each of the two."""
+    if not exchange.lost:
+        # What follows in an exchange that is open at the end of the recording is unknown.
+        return OPEN_EXCHANGE if ending is Ending.OPEN else HELD
+    return [
+        Problem(
+            f"Expected every byte of the {side} to be recorded, got {lost.count} lost bytes, "
+            f"from byte {lost.start} on ({printable(lost.why[:100])}).",
+            Location(exchange.number, lost.time_ns, byte_offset=lost.start),
+        )
+        for side, lost in exchange.lost.items()
+    ]
+
+
+@rule(
+    "REC002",
+    "capture-began-mid-session",
+    on=EVENT,
+    shapes=frozenset({Shape.DURABLE}),
+    severity=Severity.NOTE,
+    side=Party.RECORDING,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause='Durable event, sequence: "Order number of the durable event."',
+)
+def capture_began_mid_session(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """The first recorded durable event of a session is not its first, or the connection was opened with a cursor."""
+    session = stream.session
+    if session.first_event is not event or session.was_dropped:
+        return None
+    wanted = "the session to be recorded from its first event"
+    if stream.cursor is not None:
+        return problem(f"Expected {wanted}, got a connection opened with a cursor.")
+    if session.began_earlier:
+        return problem(f"Expected {wanted}, got sequence {format_number(event.sequence or 0)} first.")
+    return HELD

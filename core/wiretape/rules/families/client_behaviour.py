@@ -1,0 +1,340 @@
+"""CLI: obligations of the client: keys, cursors, waiting, resyncs and idempotency keys.
+
+`wiretape.rules.state.client_state` defines which requests are from one client.
+"""
+
+from urllib.parse import unquote_plus
+
+from wiretape.contract import (
+    AGENT_CUSTOM_TOOL_USE,
+    AUTHENTICATION_REQUIRED,
+    AUTHORIZATION,
+    CANCEL,
+    CURSOR_HEADER,
+    ERROR_CODES,
+    EVENT_ALREADY_RESOLVED,
+    INVALID_CURSOR,
+    RESUME,
+    RETRY_AFTER,
+    STREAM_RESYNC,
+)
+from wiretape.credential_names import CREDENTIAL_PARAMETERS
+from wiretape.observations import Ending
+from wiretape.rules.catalogue import (
+    ERROR_RESPONSE,
+    EVENT,
+    EXCHANGE_END,
+    HELD,
+    NO_RECONNECT,
+    OTHER_CALL,
+    OTHER_KEY,
+    REQUEST,
+    UNKNOWN_POSITION,
+    Basis,
+    Check,
+    Later,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.families.bearer_keys import lacks_key
+from wiretape.rules.finding import Party, Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape, is_header_safe
+from wiretape.rules.quoting import quote, quote_or_none
+from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, SessionReader
+from wiretape.rules.state.event_log import KnownEvent
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.session_state import SessionState
+from wiretape.rules.state.stream_state import StreamState
+
+_TOLERANCE_NS = 500_000_000
+_NO_KEY = ERROR_CODES[AUTHENTICATION_REQUIRED]
+
+
+@rule(
+    "CLI001",
+    "missing-bearer-key",
+    on=EXCHANGE_END,
+    side=Party.CLIENT,
+    scope=Scope.EXCHANGE,
+    clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
+)
+def missing_bearer_key(exchange: ExchangeState, _ending: Ending) -> Outcome:
+    """A request has no bearer key, and the service refuses it as it has to.
+
+    If the service does not, AUTH001 or AUTH002 reports it.
+    """
+    if exchange.request.method == "CONNECT":
+        return None
+    if not lacks_key(exchange.request):
+        return HELD
+    if exchange.response is not None:
+        body = exchange.body
+        if exchange.response.status != _NO_KEY.status:
+            return None
+        if body is not None and body.is_whole and body.code not in {None, _NO_KEY.code}:
+            return None
+    return problem(f"Expected the header `{AUTHORIZATION}: Bearer …`, got none.")
+
+
+def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """Report a wrong cursor that the service refuses because no event has it."""
+    session, reader, cursor = exchange.session, exchange.reader, exchange.cursor
+    if session is None or reader is None or cursor is None or not exchange.must_resume:
+        return None
+    if body.code != INVALID_CURSOR or not body.is_whole or reader.open_requests > 1 or not reader.positions:
+        return None
+    if session.log.dropped or _is_known_cursor(exchange, session) or _is_unclear(reader, cursor):
+        return None
+    return _wrong_cursor(reader, cursor)
+
+
+@rule(
+    "CLI002",
+    "resumed-from-wrong-event",
+    on=REQUEST,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
+    also=[Check(ERROR_RESPONSE, _find_refused_cursor)],
+)
+def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
+    """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
+
+    That is an older one, none, one of another session, or one that no event has and that the service refuses.  This
+    does not apply after `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
+    """
+    reader, cursor = exchange.reader, exchange.cursor
+    if reader is None or exchange.session is None or not exchange.is_stream_request or not reader.must_resume(cursor):
+        return None
+    if any(cursor == position.last and not position.is_unsure for position in reader.positions):
+        return HELD
+    if _may_be_right(exchange, exchange.session, reader):
+        return UNKNOWN_POSITION
+    return _wrong_cursor(reader, cursor)
+
+
+def _wrong_cursor(reader: SessionReader, cursor: str | None) -> Outcome:
+    lasts = list(dict.fromkeys(position.last for position in reader.positions if position.last is not None))
+    wanted = " or ".join(quote(identity) for identity in lasts[-2:])
+    return problem(f"Expected {wanted} as {CURSOR_HEADER}, got {quote_or_none(cursor)}.")
+
+
+def _may_be_right(exchange: ExchangeState, session: SessionState, reader: SessionReader) -> bool:
+    """Whether a cursor that is not the last id on any stream of the client may still be the last that it read."""
+    cursor = exchange.cursor
+    if _is_unclear(reader, cursor):
+        return True
+    if cursor is None:
+        # The request may come from another program.
+        return reader.may_be_several
+    if not _is_known_cursor(exchange, session):
+        # The client may have read it outside the recording.  The response shows whether such an event exists.
+        return True
+    if any(other.may_be_at(cursor) for other in session.readers.values()):
+        # The client may have changed its key or its address.
+        return True
+    events = session.log.events
+    known = events.get(cursor)
+    return known is not None and any(
+        _is_later(known, events.get(position.last or "")) for position in reader.current_positions
+    )
+
+
+def _is_unclear(reader: SessionReader, cursor: str | None) -> bool:
+    """Whether it is too uncertain which event the client read last."""
+    return any(
+        # SSE011 reports an id that does not survive a header.
+        position.is_unsure or cursor in position.possible or not is_header_safe(position.last or "")
+        for position in reader.positions
+    )
+
+
+def _is_known_cursor(exchange: ExchangeState, session: SessionState) -> bool:
+    """Whether the recording shows the event of the cursor, in this session or another."""
+    cursor, sessions, authority = exchange.cursor or "", exchange.sessions, exchange.request.authority
+    if cursor in session.log.events:
+        return True
+    return sessions.is_foreign_cursor(cursor, session, authority) and not sessions.may_repeat_ids(cursor, authority)
+
+
+def _is_later(known: KnownEvent, last: KnownEvent | None) -> bool:
+    """Whether an event is later than another, so that a client that knows it has read on elsewhere."""
+    if last is None:
+        return True
+    if known.sequence is not None and last.sequence is not None:
+        return known.sequence > last.sequence
+    return known.first_ns > last.first_ns
+
+
+@rule(
+    "CLI003",
+    "refused-cursor-sent-again",
+    on=REQUEST,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause=f'Stream rule 2: "the error is `{INVALID_CURSOR}` …; the client restarts replay without the cursor."',
+)
+def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
+    """A client sends a cursor again after the service refused it as invalid."""
+    reader, cursor = exchange.reader, exchange.cursor
+    if reader is None or not exchange.is_stream_request or not reader.refused_cursors:
+        return None
+    if cursor not in reader.refused_cursors:
+        return HELD
+    return problem(f"Expected a restart without {quote(cursor or '')} after {INVALID_CURSOR}, got it again.")
+
+
+@rule(
+    "CLI004",
+    "retried-too-soon",
+    on=REQUEST,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause=f'Codes, RATE_LIMITED: "Wait for the `{RETRY_AFTER}` header value, then retry."',
+)
+def retried_too_soon(exchange: ExchangeState) -> Outcome:
+    """A client repeats method, path and query before `Retry-After` has passed (with half a second of tolerance)."""
+    wait = exchange.client.waits.get(exchange.key)
+    if wait is None:
+        return None
+    early_ns = wait.until_ns - exchange.request.time_ns
+    if early_ns <= _TOLERANCE_NS:
+        return HELD
+    waited = wait.seconds - early_ns / 1e9
+    return problem(f"Expected a wait of {wait.seconds} s after exchange {wait.exchange}, got {waited:.1f} s.")
+
+
+@rule(
+    "CLI005",
+    "resync-ignored",
+    on=EVENT,
+    shapes=frozenset({Shape.EPHEMERAL, Shape.DURABLE}),
+    types=frozenset({STREAM_RESYNC}),
+    severity=Severity.WARNING,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause=f'Events 6: "On `{STREAM_RESYNC}` the client: (1) keeps the last durable SSE id; (2) reconnects …"',
+)
+def resync_ignored(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """After `stream.resync` the client does not reconnect within 60 s, or not with the last durable id."""
+    if stream.resync is not None or not stream.is_new_since_opened(event):
+        return None
+    due_ns = event.time_ns + RECONNECT_NS
+
+    def decide(now_ns: int) -> Outcome:
+        return None if stream.resync is None else _decide_resync(stream.resync, due_ns, now_ns)
+
+    return Later(due_ns, decide)
+
+
+def _decide_resync(resync: PendingResync, due_ns: int, now_ns: int) -> Outcome:
+    if resync.followed_ns is None or resync.followed_ns > due_ns:
+        is_open = resync.ending in {None, Ending.OPEN, Ending.PROXY_STOPPED}
+        if resync.may_be_unread or (now_ns <= due_ns and is_open):
+            return NO_RECONNECT
+        if resync.tried_ns is None or resync.tried_ns > due_ns:
+            return problem(f"Expected a reconnect after {STREAM_RESYNC}, got none.")
+    if resync.has_right_cursor:
+        return HELD
+    if resync.is_unsure:
+        return UNKNOWN_POSITION
+    wanted = " or ".join(sorted(quote(identity) for identity in resync.right_cursors if identity is not None))
+    got = quote_or_none(resync.cursor)
+    return problem(f"Expected a reconnect with {wanted or 'no cursor'} after {STREAM_RESYNC}, got {got}.")
+
+
+@rule(
+    "CLI006",
+    "retry-with-new-idempotency-key",
+    on=REQUEST,
+    severity=Severity.WARNING,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause='Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
+)
+def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
+    """A retry after `runtime_resume_unavailable` or `tool_result_invalid` has another idempotency key, or none."""
+    retry, run = exchange.client.retries.get(exchange.key), exchange.run
+    if retry is None:
+        return None
+    if run is not None and (run.ended_ns is not None or run.custom_tool_uses > retry.custom_tool_uses):
+        return None
+    if retry.key == exchange.idempotency_key and retry.key is not None:
+        return HELD
+    if retry.key is None or (run is not None and run.waiting_calls > 1):
+        return OTHER_KEY
+    got = quote_or_none(exchange.idempotency_key)
+    return problem(f"Expected the idempotency key {quote(retry.key)} again after {retry.code}, got {got}.")
+
+
+@rule(
+    "CLI007",
+    "resolved-tool-answered-again",
+    on=REQUEST,
+    severity=Severity.WARNING,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    clause='Codes, event_already_resolved: "Do not execute the tool again."',
+)
+def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
+    """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between."""
+    reader, match = exchange.reader, exchange.match
+    if reader is None or match is None or match.operation is not RESUME:
+        return None
+    resolved = reader.resolved_runs.get(match.run_id or "")
+    if resolved is None:
+        return None
+    number, uses, losses = resolved
+    run = exchange.run
+    if run is not None and run.custom_tool_uses > uses:
+        return HELD
+    if reader.losses > losses or (run is not None and run.waiting_calls > 1):
+        return OTHER_CALL
+    wanted = f"no further resume after {EVENT_ALREADY_RESOLVED} in exchange {number}"
+    return problem(f"Expected {wanted} without a new {AGENT_CUSTOM_TOOL_USE}, got one.")
+
+
+@rule(
+    "CLI008",
+    "key-in-url",
+    on=REQUEST,
+    severity=Severity.WARNING,
+    side=Party.CLIENT,
+    scope=Scope.EXCHANGE,
+    basis=Basis.INFERRED,
+    clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
+)
+def key_in_url(exchange: ExchangeState) -> Outcome:
+    """A query parameter looks like a credential, which then appears in logs and histories."""
+    _, mark, query = exchange.request.target.partition("#")[0].partition("?")
+    if not mark:
+        return None
+    pairs = (pair.partition("=") for pair in query.split("&"))
+    names = [unquote_plus(name) for name, _, value in pairs if value]
+    found = [name for name in names if name.lower() in CREDENTIAL_PARAMETERS]
+    if not found:
+        return HELD
+    return problem(f"Expected credentials only in the header {AUTHORIZATION}, got the parameter {quote(found[0])}.")
+
+
+@rule(
+    "CLI009",
+    "ended-run-cancelled",
+    on=REQUEST,
+    severity=Severity.NOTE,
+    side=Party.CLIENT,
+    scope=Scope.CLIENT,
+    basis=Basis.INFERRED,
+    clause='States 2: "…; the client treats the run as terminal."',
+)
+def ended_run_cancelled(exchange: ExchangeState) -> Outcome:
+    """A client cancels a run whose terminal event was delivered to it."""
+    match, run, reader = exchange.match, exchange.run, exchange.reader
+    if match is None or match.operation is not CANCEL or run is None or reader is None:
+        return None
+    if reader.key not in run.end_delivered_to:
+        return HELD
+    return problem(f"Expected no cancel of run {quote(match.run_id or '')} after its {run.ended_type}, got one.")

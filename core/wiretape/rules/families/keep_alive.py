@@ -1,0 +1,95 @@
+"""KAL: keep-alive comments, and silences without them."""
+
+from wiretape.contract import EVENT_TYPES, KEEP_ALIVE_SECONDS
+from wiretape.rules.catalogue import (
+    AFTER_COMMENT,
+    EVENT,
+    HELD,
+    LOST_EVENTS,
+    SILENCE,
+    Basis,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import quote
+from wiretape.rules.state.stream_state import Silence, StreamState
+from wiretape.sse import FrameKind
+
+_WITH_DATA = frozenset(Shape) - {Shape.NO_DATA}
+_KEEP_ALIVE = f'Stream rule 3: "Every {KEEP_ALIVE_SECONDS} seconds the server sends an SSE keep-alive comment."'
+_NAMES = frozenset({"ping", "keepalive", "heartbeat"})
+_SEPARATORS = str.maketrans("", "", "-_. ")
+
+
+@rule(
+    "KAL001",
+    "silent-too-long",
+    on=SILENCE,
+    severity=Severity.WARNING,
+    scope=Scope.STREAM,
+    clause=_KEEP_ALIVE,
+)
+def silent_too_long(silence: Silence) -> Outcome:
+    """No byte arrives on an open stream for longer than the keep-alive interval and its tolerance.
+
+    One finding per silence, when it has ended.  A stream that is open for a shorter time does not exercise the rule.
+    """
+    if not silence.is_too_long:
+        return HELD
+    if silence.has_losses:
+        return LOST_EVENTS
+    seconds = silence.length_ns / 1e9
+    return problem(f"Expected a byte at least every {KEEP_ALIVE_SECONDS} s, got none for {seconds:.1f} s.")
+
+
+@rule(
+    "KAL002",
+    "keep-alive-not-a-comment",
+    on=EVENT,
+    fast_path=True,
+    shapes=_WITH_DATA,
+    severity=Severity.NOTE,
+    basis=Basis.INFERRED,
+    clause=_KEEP_ALIVE,
+)
+def keep_alive_not_a_comment(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """A keep-alive is an event (`ping`, `keepalive`, `heartbeat`) instead of a comment."""
+    if event.type in EVENT_TYPES or not is_keep_alive(event):
+        return HELD
+    name = event.event_name or event.type or ""
+    return problem(f"Expected a comment as keep-alive, got the event {quote(name)}.")
+
+
+def is_keep_alive(event: ParsedEvent) -> bool:
+    """Whether an event of an unknown type is named like a keep-alive."""
+    names = [name for name in (event.event_name, event.type) if name is not None]
+    return any(_is_keep_alive_name(name) for name in names) and EVENT_TYPES.keys().isdisjoint(names)
+
+
+def _is_keep_alive_name(name: str) -> bool:
+    return len(name) < 20 and name.translate(_SEPARATORS).lower() in _NAMES
+
+
+@rule(
+    "KAL003",
+    "keep-alive-with-blank-line",
+    on=AFTER_COMMENT,
+    severity=Severity.NOTE,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    clause=_KEEP_ALIVE,
+)
+def keep_alive_with_blank_line(stream: StreamState, following: FrameKind) -> Outcome:
+    """A blank line follows a keep-alive comment, for which some clients dispatch an empty event.
+
+    Those clients include httpx-sse and the decoders of the OpenAI and Anthropic Python SDKs.  One finding per stream.
+    """
+    if following is not FrameKind.BLANK:
+        return HELD
+    if stream.has_blank_after_comment:
+        return None
+    return problem("Expected no blank line after a comment, got one, for which some clients dispatch an event.")

@@ -1,0 +1,190 @@
+"""RES: streams that were opened with a cursor."""
+
+from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR
+from wiretape.rules.catalogue import (
+    ERROR_RESPONSE,
+    EVENT,
+    HELD,
+    INCOMPARABLE_JSON,
+    INCOMPLETE_BODY,
+    REPLAY_END,
+    SHARED_IDS,
+    STREAM_RESPONSE,
+    UNKNOWN_CURSOR,
+    UNKNOWN_REPLAY,
+    UNKNOWN_START,
+    Basis,
+    Check,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import format_number, quote
+from wiretape.rules.state.event_log import json_hash
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.stream_state import StreamState
+
+_DURABLE = frozenset({Shape.DURABLE})
+_REPLAY = (
+    f'Stream rule 1: "When `{CURSOR_HEADER}` is sent, persisted events after that id are replayed first, '
+    'then live output resumes."'
+)
+_INVALID = 'Stream rule 2: "When the cursor is invalid, the error is `invalid_cursor` (HTTP 400)."'
+_MOST_NAMED = 3
+
+
+@rule(
+    "RES001",
+    "event-repeated-on-resume",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.SESSION,
+    clause=_REPLAY,
+)
+def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A connection that was opened with a cursor carries the event of the cursor, or one before it.
+
+    One finding per stream.
+    """
+    resume = stream.resume
+    if resume is None or resume.has_repetition or event.id in stream.event_numbers:
+        return None
+    if event.id == resume.cursor:
+        return problem(f"Expected events after the cursor {quote(resume.cursor)}, got that event itself.")
+    if event.sequence is None or _is_out_of_order(event, stream):
+        return None
+    if resume.sequence is None:
+        return UNKNOWN_CURSOR
+    if event.sequence > resume.sequence:
+        return HELD
+    wanted = f"a sequence above {format_number(resume.sequence)}, that of the cursor {quote(resume.cursor)}"
+    return problem(f"Expected {wanted}, got {format_number(event.sequence)}.")
+
+
+def _is_out_of_order(event: ParsedEvent, stream: StreamState) -> bool:
+    """Whether SEQ001 or SEQ002 reports the sequence."""
+    sequence = event.sequence
+    if sequence is None:
+        return False
+    first = stream.session.log.first_ids.get(sequence, event.id)
+    return (stream.sequence is not None and sequence <= stream.sequence) or first != event.id
+
+
+@rule("RES002", "event-lost-on-resume", on=REPLAY_END, scope=Scope.SESSION, clause=_REPLAY)
+def event_lost_on_resume(resume: ResumeState) -> Outcome:
+    """A connection skips a durable event after the cursor that was seen before the connection was requested.
+
+    An event is missing if a later durable event arrives without it; SEQ001 reports events out of order.
+    """
+    missing = list(resume.missing)
+    if resume.has_losses or (resume.is_partly_known and not missing):
+        return UNKNOWN_REPLAY
+    if not missing:
+        return HELD if resume.has_replayed else None
+    named = " and ".join(quote(identity) for identity in missing[:_MOST_NAMED])
+    more = f" and {len(missing) - _MOST_NAMED} more" if len(missing) > _MOST_NAMED else ""
+    got = "a later event without it" if len(missing) == 1 else "a later event without them"
+    return problem(f"Expected {named}{more} after the cursor {quote(resume.cursor)}, got {got}.")
+
+
+@rule(
+    "RES003",
+    "event-changed-on-resume",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.SESSION,
+    clause='What the service does: "Durable events are persisted, … and are replayed on reconnect."',
+)
+def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A durable event arrives again on another connection with a different JSON value."""
+    known = stream.session.log.find(event)
+    if known is None or event.id in stream.event_numbers:
+        return None
+    now = json_hash(event)
+    if now is None or known.json_hash is None or event.invalid_utf8_at is not None:
+        return INCOMPARABLE_JSON
+    if now == known.json_hash:
+        return HELD
+    return problem(f"Expected the same JSON for {quote(event.id or '')} as the first time, got different JSON.")
+
+
+@rule("RES004", "live-before-replay-ended", on=EVENT, shapes=_DURABLE, scope=Scope.SESSION, clause=_REPLAY)
+def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """After a cursor, an ephemeral event arrives before a durable one that has to be replayed.
+
+    That is one that was seen before the connection was requested.  One finding per stream.
+    """
+    resume = stream.resume
+    if resume is None or resume.has_late_replay or event.id in stream.event_numbers or _is_out_of_order(event, stream):
+        return None
+    if not resume.is_replay(stream.session.log.find(event)):
+        return None
+    if event.id == resume.cursor or _is_not_after_cursor(event, resume):
+        # RES001 reports it.
+        return None
+    if not resume.has_live_output:
+        return HELD
+    return problem(f"Expected {quote(event.id or '')} before any live output, got an ephemeral event first.")
+
+
+def _is_not_after_cursor(event: ParsedEvent, resume: ResumeState) -> bool:
+    sequence = event.sequence
+    return sequence is not None and resume.sequence is not None and sequence <= resume.sequence
+
+
+def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:
+    session = exchange.session
+    return HELD if session is not None and exchange.cursor in session.log.events else None
+
+
+@rule(
+    "RES005",
+    "issued-cursor-refused",
+    on=ERROR_RESPONSE,
+    scope=Scope.SESSION,
+    clause=_INVALID,
+    also=[Check(STREAM_RESPONSE, _hold_for_accepted_cursor)],
+)
+def issued_cursor_refused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """The service refuses a cursor that it issued itself as the id of a durable event of the session."""
+    cursor, session = exchange.cursor, exchange.session
+    if not exchange.is_stream_request or cursor is None or session is None:
+        return None
+    if not body.is_whole:
+        return INCOMPLETE_BODY
+    if body.code != INVALID_CURSOR:
+        return None
+    if cursor in session.log.events:
+        return problem(f"Expected a replay after {quote(cursor)}, an id that the service issued, got {INVALID_CURSOR}.")
+    return HELD if session.is_from_start and session.is_understood and not session.log.dropped else UNKNOWN_START
+
+
+def _hold_for_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
+    if not exchange.is_stream_request or cursor is None or session is None or body.code != INVALID_CURSOR:
+        return None
+    return HELD if exchange.sessions.is_foreign_cursor(cursor, session, authority) else None
+
+
+@rule(
+    "RES006",
+    "foreign-cursor-accepted",
+    on=STREAM_RESPONSE,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause=_INVALID,
+    also=[Check(ERROR_RESPONSE, _hold_for_refused_cursor)],
+)
+def foreign_cursor_accepted(exchange: ExchangeState) -> Outcome:
+    """The service accepts a cursor that belongs only to another session."""
+    cursor, session, authority = exchange.cursor, exchange.session, exchange.request.authority
+    if cursor is None or session is None or not exchange.sessions.is_foreign_cursor(cursor, session, authority):
+        return None
+    is_incomplete = session.was_dropped or session.log.dropped
+    if is_incomplete or exchange.sessions.may_repeat_ids(cursor, authority):
+        return SHARED_IDS
+    return problem(f"Expected {INVALID_CURSOR} for {quote(cursor)}, an event of another session, got status 200.")

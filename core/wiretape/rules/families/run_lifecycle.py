@@ -1,0 +1,243 @@
+"""RUN: the runs of a session.
+
+`wiretape.rules.state.run_state` explains when it is proven that a run has not ended.
+"""
+
+from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
+from wiretape.rules.catalogue import (
+    DROPPED_STATE,
+    ERROR_RESPONSE,
+    EVENT,
+    HELD,
+    INCOMPLETE_BODY,
+    UNKNOWN_ORDER,
+    UNKNOWN_RUN,
+    Basis,
+    Later,
+    Outcome,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import quote
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.run_state import RUN_EVENT_TYPES, Run
+from wiretape.rules.state.stream_state import StreamState
+
+GRACE_NS = 2_000_000_000
+"""Two observations on different exchanges count as ordered only if they are at least this far apart."""
+
+_WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
+_ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
+
+
+@rule(
+    "RUN001",
+    "two-active-runs",
+    on=EVENT,
+    shapes=_WITH_OBJECT,
+    types=frozenset({RUN_STARTED}),
+    scope=Scope.SESSION,
+    clause=_ONE_RUN,
+)
+def two_active_runs(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A run starts while another run of the session has started and not ended."""
+    runs, run_id = stream.session.runs.runs, event.run_id
+    if run_id is None or not stream.is_new(event) or ((run := runs.get(run_id)) and run.started_ns is not None):
+        return None
+    active = [other for other, run in stream.runs.active.items() if run.ended_ns is None]
+    if active:
+        return problem(f"Expected the end of run {quote(active[0])} first, got the start of run {quote(run_id)}.")
+    return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
+
+
+def _may_have_active_run(stream: StreamState) -> bool:
+    """Whether the end of some run of the session was not seen."""
+    return any(run.is_active for run in stream.session.runs.runs.values())
+
+
+@rule(
+    "RUN002",
+    "event-after-run-ended",
+    on=EVENT,
+    shapes=_WITH_OBJECT,
+    types=RUN_EVENT_TYPES - TERMINAL_RUN_TYPES,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
+)
+def event_after_run_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """An event of a run arrives after the end of the run, and is not a replay.  One finding per run.
+
+    This does not apply to the outcome of a tool call after `run.cancelled`, nor to `sandbox.*`, `session.*` and
+    `stream.*`.  It applies to a delta only on the connection on which the run started, because deltas can repeat after
+    a reconnect.
+    """
+    run_id = event.run_id
+    if run_id is None:
+        return None
+    if not event.is_durable:
+        if run_id not in stream.runs.ended:
+            return HELD
+    elif not stream.is_new(event):
+        return None
+    is_after_end = stream.runs.is_after_end(event, run_id)
+    if not is_after_end:
+        return UNKNOWN_RUN if is_after_end is None else HELD
+    run = stream.session.runs.runs.get(run_id)
+    if run is None or run.has_event_after_end:
+        return None
+    return problem(f"Expected no event of run {quote(run_id)} after its {run.ended_type}, got a {event.type}.")
+
+
+@rule(
+    "RUN003",
+    "run-ended-twice",
+    on=EVENT,
+    shapes=frozenset({Shape.DURABLE}),
+    types=TERMINAL_RUN_TYPES,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause='States: "Run | terminal | The run has ended (completed, failed or cancelled)."',
+)
+def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A run has a second terminal event with another id."""
+    run_id = event.run_id
+    if run_id is None or event.id is None or not stream.is_new(event):
+        return None
+    run = stream.session.runs.runs.get(run_id)
+    if run is None or run.ended_ns is None:
+        return DROPPED_STATE if run is None and stream.session.runs.dropped_runs else HELD
+    if run.ended_id is None:
+        return None
+    first = f"{run.ended_type} {quote(run.ended_id)}"
+    return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.id)}.")
+
+
+@rule(
+    "RUN004",
+    "idle-with-active-run",
+    on=EVENT,
+    shapes=_WITH_OBJECT,
+    types=frozenset({STATUS_IDLE}),
+    scope=Scope.SESSION,
+    clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
+)
+def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """`session.status_idle` arrives while a run that started has not ended."""
+    if not stream.is_new(event):
+        return None
+    active = [run_id for run_id, run in stream.runs.active.items() if run.ended_ns is None and not run.was_idle]
+    if active:
+        return problem(f"Expected the end of run {quote(active[0])} before {STATUS_IDLE}, got none.")
+    return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
+
+
+@rule(
+    "RUN005",
+    "event-before-run-started",
+    on=EVENT,
+    shapes=_WITH_OBJECT,
+    types=frozenset({RUN_STARTED}),
+    severity=Severity.NOTE,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause='Event types: "run.started | A worker started the run."',
+)
+def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
+    run_id = event.run_id
+    if run_id is None or not stream.session.is_from_start or not stream.is_new(event):
+        return None
+    run = stream.session.runs.runs.get(run_id)
+    if run is None or run.early_location is None:
+        return HELD if run is None or run.started_ns is None else None
+    if run.started_ns is not None:
+        return None
+    if not _is_early_event_before(event, run, stream):
+        return UNKNOWN_ORDER
+    return problem(
+        f"Expected {RUN_STARTED} as the first event of run {quote(run_id)}, got this event.", run.early_location
+    )
+
+
+def _is_early_event_before(event: ParsedEvent, run: Run, stream: StreamState) -> bool:
+    """Whether the early event of a run certainly precedes `event`."""
+    if run.early_sequence is not None and event.sequence is not None:
+        return run.early_sequence < event.sequence
+    return run.early_location is not None and run.early_location.exchange == stream.exchange
+
+
+@rule(
+    "RUN006",
+    "active-run-not-cancellable",
+    on=ERROR_RESPONSE,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    clause='States 2: "Cancelling a run that is already terminal fails with `RUN_NOT_CANCELLABLE`."',
+)
+def active_run_not_cancellable(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """The service refuses to cancel a run that started at least 2 s before and has not ended 2 s after."""
+    match, session = exchange.match, exchange.session
+    if match is None or match.operation is not CANCEL or session is None or match.run_id is None:
+        return None
+    if not body.is_whole:
+        return INCOMPLETE_BODY
+    if body.code != RUN_NOT_CANCELLABLE:
+        return None
+    run = exchange.run
+    if run is None or (run.started_ns is None and run.ended_ns is None):
+        return UNKNOWN_RUN
+    if run.ended_ns is not None:
+        return HELD
+    if run.started_ns is None or run.started_ns + GRACE_NS >= exchange.request.time_ns:
+        return None
+    streams = [stream for stream in session.streams if match.run_id in stream.runs.active]
+    return _decide_after_grace(run, match.run_id, exchange.ended_ns + GRACE_NS, streams)
+
+
+def _decide_after_grace(run: Run, run_id: str, due_ns: int, streams: list[StreamState]) -> Outcome:
+    """Wait whether the run ends; that it does not is known only from the streams that show it as active."""
+
+    def decide(now_ns: int) -> Outcome:
+        if run.ended_ns is not None and run.ended_ns <= due_ns:
+            return HELD
+        is_watched = any(stream.gone_ns is None or stream.gone_ns > due_ns for stream in streams)
+        if now_ns < due_ns or not is_watched:
+            return UNKNOWN_RUN
+        return problem(f"Expected run {quote(run_id)} to be cancellable while it is active, got {RUN_NOT_CANCELLABLE}.")
+
+    return Later(due_ns, decide)
+
+
+@rule(
+    "RUN007",
+    "busy-with-ended-run",
+    on=ERROR_RESPONSE,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    clause=f'States 1: "A session with an active run … refuses a new run with HTTP 409 `{SESSION_BUSY}`."',
+)
+def busy_with_ended_run(body: ErrorBody, exchange: ExchangeState) -> Outcome:
+    """The service names as active a run that ended more than 2 s before the request, whatever the path."""
+    if not body.is_whole:
+        return INCOMPLETE_BODY
+    run_id = (body.envelope or {}).get("active_run_id")
+    if body.code != SESSION_BUSY or type(run_id) is not str:
+        return None
+    request = exchange.request
+    session = exchange.sessions.find_by_run(run_id, request.authority, request.target)
+    run = session.runs.runs.get(run_id) if session is not None else None
+    if run is None:
+        return UNKNOWN_RUN
+    if run.ended_ns is None or run.ended_ns + GRACE_NS >= request.time_ns:
+        return HELD
+    seconds = (request.time_ns - run.ended_ns) / 1e9
+    return problem(
+        f"Expected run {quote(run_id)} not to be active after its {run.ended_type}, "
+        f"got {SESSION_BUSY} {seconds:.1f} s later."
+    )

@@ -1,0 +1,121 @@
+"""SEQ: order of durable events.  Deltas and sequences of the wrong type do not take part in it."""
+
+from wiretape.rules.catalogue import DROPPED_STATE, EVENT, HELD, LOST_EVENTS, Basis, Outcome, Scope, problem, rule
+from wiretape.rules.finding import Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import format_number, quote
+from wiretape.rules.state.stream_state import StreamState
+
+_DURABLE = frozenset({Shape.DURABLE})
+_ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
+
+
+@rule(
+    "SEQ001",
+    "sequence-not-increasing",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.STREAM,
+    clause=_ORDER_NUMBER,
+)
+def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """The sequence of a durable event is not above that of the previous one on the same connection."""
+    before, sequence = stream.sequence, event.sequence
+    if before is None or sequence is None:
+        return None
+    if sequence > before:
+        return LOST_EVENTS if stream.has_gap else HELD
+    return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
+
+
+@rule(
+    "SEQ002",
+    "sequence-reused",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause=_ORDER_NUMBER,
+)
+def sequence_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """Two events of one session with different ids have the same sequence."""
+    sequence, identity = event.sequence, event.id
+    if sequence is None or identity is None:
+        return None
+    log = stream.session.log
+    first = log.first_ids.get(sequence, identity)
+    if first == identity:
+        return HELD if log.dropped_up_to is None or sequence > log.dropped_up_to else DROPPED_STATE
+    if identity in log.other_ids.get(sequence, ()):
+        # Already reported; this is a replay.
+        return None
+    return problem(
+        f"Expected sequence {format_number(sequence)} only for {quote(first)}, got it for {quote(identity)} too."
+    )
+
+
+@rule(
+    "SEQ003",
+    "id-reused",
+    on=EVENT,
+    shapes=_DURABLE,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    clause='Durable event, id: "Used as the replay cursor."',
+)
+def id_reused(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """The same id occurs twice on one connection."""
+    identity = event.id
+    if identity is None or not stream.event_numbers:
+        return None
+    if identity not in stream.event_numbers:
+        return DROPPED_STATE if stream.dropped_ids else HELD
+    number = stream.event_numbers[identity]
+    return problem(f"Expected a new id, got {quote(identity)}, which event {number} already has.")
+
+
+@rule(
+    "SEQ004",
+    "sequence-gap",
+    on=EVENT,
+    shapes=_DURABLE,
+    severity=Severity.NOTE,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    clause=_ORDER_NUMBER,
+)
+def sequence_gap(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """The sequence increases by more than one, which the specification does not forbid."""
+    before, sequence = stream.sequence, event.sequence
+    if before is None or sequence is None or stream.is_out_of_step:
+        # After an unreadable sequence, or one out of order, a gap is only a consequence.
+        return None
+    if sequence <= before + 1:
+        return HELD
+    if stream.resume is not None and stream.resume.skips(sequence):
+        # RES002 reports what was not replayed.
+        return None
+    if stream.has_gap:
+        return LOST_EVENTS
+    wanted = f"sequence {format_number(before + 1)} after {format_number(before)}"
+    return problem(f"Expected {wanted}, got {format_number(sequence)}.")
+
+
+@rule(
+    "SEQ005",
+    "created-at-going-back",
+    on=EVENT,
+    shapes=_DURABLE,
+    severity=Severity.NOTE,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    clause='Durable event, created_at: "ISO 8601 UTC timestamp."',
+)
+def created_at_going_back(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """`created_at` is earlier than that of the previous durable event on the same connection."""
+    before, created_at = stream.created_at, event.created_at
+    if before is None or created_at is None:
+        return None
+    if created_at >= before:
+        return LOST_EVENTS if stream.has_gap else HELD
+    return problem(f"Expected a created_at not before {before.isoformat()}, got {created_at.isoformat()}.")

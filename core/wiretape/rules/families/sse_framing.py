@@ -1,0 +1,254 @@
+"""SSE: framing of the stream.  "WHATWG" is the HTML standard, part "Server-sent events"."""
+
+from wiretape.contract import EVENT_STREAM, is_event_stream
+from wiretape.observations import Ending
+from wiretape.rules.catalogue import (
+    EVENT,
+    HELD,
+    LOST_EVENTS,
+    STREAM_END,
+    STREAM_RESPONSE,
+    Basis,
+    Outcome,
+    Problem,
+    Scope,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Severity
+from wiretape.rules.parsed_event import LONGEST_ID, ParsedEvent, Shape, is_header_safe
+from wiretape.rules.quoting import quote, quote_bytes, quote_or_none
+from wiretape.rules.state.exchange_state import ExchangeState
+from wiretape.rules.state.stream_state import StreamEnd, StreamState
+
+_STREAM_RESPONSE = "Endpoints, stream response"
+_WITH_DATA = frozenset(Shape) - {Shape.NO_DATA}
+_ENDED_BY_SERVICE = {
+    Ending.SERVICE_CLOSED: "the service closed the connection",
+    Ending.SERVICE_RESET: "the service reset the connection",
+    Ending.COMPLETE: "the response ended",
+}
+_MOST_UNKNOWN = 20
+_RETRY_LIMIT = 2**31
+
+
+@rule(
+    "SSE001",
+    "invalid-utf8",
+    on=EVENT,
+    fast_path=True,
+    clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."',
+)
+def invalid_utf8(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """The bytes of an event are not UTF-8."""
+    at = event.invalid_utf8_at
+    if at is None:
+        return HELD
+    return problem(f"Expected UTF-8, got the byte 0x{event.frame.raw[at]:02x} at byte {at} of the event.")
+
+
+@rule(
+    "SSE002",
+    "message-cut-off",
+    on=STREAM_END,
+    severity=Severity.WARNING,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    clause='WHATWG: "If the file ends in the middle of an event, before the final empty line, the incomplete '
+    'event is not dispatched."',
+)
+def message_cut_off(end: StreamEnd) -> Outcome:
+    """The service ended the response in the middle of an event."""
+    how = _ENDED_BY_SERVICE.get(end.ending)
+    if how is None:
+        return None
+    if end.stream.has_unknown_end:
+        return LOST_EVENTS
+    if end.tail is None:
+        return HELD
+    return problem(
+        f"Expected a blank line at the end of the last event, got {len(end.tail.raw)} bytes of it before {how}.",
+        end.location_of(end.tail),
+    )
+
+
+@rule(
+    "SSE003",
+    "unknown-field",
+    on=EVENT,
+    fast_path=True,
+    severity=Severity.NOTE,
+    clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
+)
+def unknown_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """An event has a field other than `event`, `id`, `data` and `retry`."""
+    if not event.unknown_fields:
+        return HELD
+    shown, more = event.unknown_fields[:_MOST_UNKNOWN], len(event.unknown_fields) - _MOST_UNKNOWN
+    problems = [
+        Problem(f"Expected only the fields event, id, data and retry, got {quote_bytes(name)}.") for name in shown
+    ]
+    if more > 0:
+        problems.append(Problem(f"Expected only the fields event, id, data and retry, got {more} more."))
+    return problems
+
+
+@rule(
+    "SSE004",
+    "nul-in-id",
+    on=EVENT,
+    fast_path=True,
+    clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
+    'field value. Otherwise, ignore the field."',
+)
+def nul_in_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """An `id` line contains U+0000, so clients ignore it."""
+    if event.id_line is None:
+        return None
+    if b"\0" not in event.frame.raw:
+        return HELD
+    bad = [value for value in event.frame.values(b"id") if b"\0" in value]
+    return problem(f"Expected an id without U+0000, got {quote_bytes(bad[0])}.") if bad else HELD
+
+
+@rule(
+    "SSE005",
+    "repeated-field",
+    on=EVENT,
+    fast_path=True,
+    severity=Severity.WARNING,
+    clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
+)
+def repeated_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """An event has more than one `event`, `id` or `data` line."""
+    return [
+        Problem(f"Expected one `{name}` line, got {len(event.frame.values(name.encode()))}.")
+        for name in event.repeated_fields
+    ]
+
+
+@rule(
+    "SSE006",
+    "missing-event-line",
+    on=EVENT,
+    fast_path=True,
+    shapes=_WITH_DATA,
+    clause=f'{_STREAM_RESPONSE}: "each message has an `event:` line naming the type"',
+)
+def missing_event_line(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """An event with data has no `event` line."""
+    if event.event_line is not None:
+        return HELD
+    wanted = f"the line {quote(f'event: {event.type}')}" if event.type else "an `event` line"
+    return problem(f"Expected {wanted}, got none.")
+
+
+@rule(
+    "SSE007",
+    "wrong-content-type",
+    on=STREAM_RESPONSE,
+    scope=Scope.EXCHANGE,
+    clause='Endpoints: "Opens an SSE stream of the session\'s events."',
+)
+def wrong_content_type(exchange: ExchangeState) -> Outcome:
+    """The response to a stream request has status 200, but is not an event stream."""
+    content_type = exchange.response_header("content-type")
+    if is_event_stream(content_type):
+        return HELD
+    return problem(f"Expected the Content-Type `{EVENT_STREAM}`, got {quote_or_none(content_type)}.")
+
+
+@rule(
+    "SSE008",
+    "message-without-data",
+    on=EVENT,
+    fast_path=True,
+    severity=Severity.NOTE,
+    basis=Basis.INFERRED,
+    clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
+    'empty string and return."',
+)
+def message_without_data(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """A block of lines has no `data` line, so clients do not dispatch an event for it.
+
+    Its `id` and `retry` lines take effect nevertheless.
+    """
+    if event.data is not None:
+        return HELD
+    lines = {"event": event.event_line is not None, "id": event.id_line is not None, "retry": event.retries}
+    present = " and ".join(f"`{name}`" for name, is_present in lines.items() if is_present)
+    got = f"only {present}" if present else "none"
+    return problem(f"Expected a `data` line, got {got}: clients do not dispatch this event.")
+
+
+@rule(
+    "SSE009",
+    "compressed-stream",
+    on=STREAM_RESPONSE,
+    severity=Severity.NOTE,
+    scope=Scope.EXCHANGE,
+    basis=Basis.INFERRED,
+    clause='Endpoints: "Opens an SSE stream of the session\'s events."',
+)
+def compressed_stream(exchange: ExchangeState) -> Outcome:
+    """A stream has a Content-Encoding, which may delay events and which some clients do not decode."""
+    if not is_event_stream(exchange.response_header("content-type")):
+        return None
+    coding = (exchange.response_header("content-encoding") or "").strip()
+    if coding.lower() in {"", "identity"}:
+        return HELD
+    return problem(f"Expected a stream without Content-Encoding, got {quote(coding)}.")
+
+
+@rule(
+    "SSE010",
+    "unusable-retry",
+    on=EVENT,
+    fast_path=True,
+    severity=Severity.WARNING,
+    basis=Basis.INFERRED,
+    clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
+    'integer in base ten"',
+)
+def unusable_retry(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """A `retry` value is not ASCII digits, is 0, or is 2^31 or more, which makes clients reconnect in a hot loop."""
+    if not event.retries:
+        return None
+    bad = [value for value in event.retries if not _is_usable_retry(value)]
+    if not bad:
+        return HELD
+    return problem(f"Expected a `retry` from 1 to 2^31 - 1 in ASCII digits, got {quote_bytes(bad[0])}.")
+
+
+def _is_usable_retry(value: bytes) -> bool:
+    digits = value.lstrip(b"0")
+    return value.isdigit() and 0 < len(digits) <= 10 and int(digits) < _RETRY_LIMIT
+
+
+@rule(
+    "SSE011",
+    "id-unfit-for-header",
+    on=EVENT,
+    fast_path=True,
+    severity=Severity.WARNING,
+    basis=Basis.INFERRED,
+    clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
+)
+def id_unfit_for_header(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """An id does not survive a `Last-Event-ID` header unchanged."""
+    identity = event.id
+    if identity is None:
+        return None
+    if is_header_safe(identity):
+        return HELD
+    return problem(f"Expected an id that survives a Last-Event-ID header unchanged, got {_describe_unsafe(identity)}.")
+
+
+def _describe_unsafe(identity: str) -> str:
+    if not (identity.isascii() and identity.replace("\t", " ").isprintable()):
+        return f"one that is not printable ASCII: {quote(identity)}"
+    if identity != identity.strip():
+        return f"one with a leading or trailing space or tab: {quote(identity)}"
+    if len(identity) > LONGEST_ID:
+        return f"one of {len(identity)} bytes"
+    return f"one with a tab: {quote(identity)}"

@@ -1,0 +1,142 @@
+"""TOOL: the lifecycle of a tool call, whose events share one `tool_call_id`."""
+
+from wiretape.contract import RUN_COMPLETED, TOOL_STARTED, TOOL_TYPES
+from wiretape.rules.catalogue import (
+    DROPPED_STATE,
+    EVENT,
+    HELD,
+    UNKNOWN_CALL,
+    Basis,
+    Outcome,
+    Problem,
+    Scope,
+    limit_problems,
+    problem,
+    rule,
+)
+from wiretape.rules.finding import Severity
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.quoting import quote
+from wiretape.rules.state.run_state import OUTCOME_TYPES, find_disagreement
+from wiretape.rules.state.stream_state import StreamState
+
+_NOT_DELTA = frozenset({Shape.EPHEMERAL, Shape.DURABLE})
+_TOOL_TYPES = frozenset(TOOL_TYPES)
+_SHARED_ID = 'Events 5: "Tool lifecycle events … of one call share one `tool_call_id`."'
+
+
+@rule("TOOL001", "missing-tool-call-id", on=EVENT, shapes=_NOT_DELTA, types=_TOOL_TYPES, clause=_SHARED_ID)
+def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+    """A tool lifecycle event has no string `tool_call_id` in `content` or `data`."""
+    if event.tool_call_ids:
+        return HELD
+    if event.type == TOOL_STARTED:
+        # EVT007 reports it.
+        return None
+    return problem(f"Expected a string `tool_call_id` in `content` or `data` of a {event.type}, got none.")
+
+
+@rule(
+    "TOOL002",
+    "end-without-start",
+    on=EVENT,
+    shapes=_NOT_DELTA,
+    types=OUTCOME_TYPES,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause=_SHARED_ID,
+)
+def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A tool call ends that never started, in a session recorded from its first event."""
+    session, ids = stream.session, event.tool_call_ids
+    if not ids or not stream.is_new(event) or not session.is_from_start:
+        return None
+    calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
+    if any(call.started for call in calls):
+        return HELD
+    if any(call.ended for call in calls):
+        return None
+    run = session.runs.runs.get(event.run_id or "")
+    has_unclear_call = run is not None and run.has_unclear_call
+    if not stream.shows_whole_session or session.runs.dropped_calls or has_unclear_call:
+        return UNKNOWN_CALL
+    return problem(f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}.")
+
+
+@rule(
+    "TOOL003",
+    "ended-twice",
+    on=EVENT,
+    shapes=frozenset({Shape.DURABLE}),
+    types=OUTCOME_TYPES,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause=_SHARED_ID,
+)
+def ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A tool call has two outcomes with different ids."""
+    runs, ids = stream.session.runs, event.tool_call_ids
+    if not ids or event.id is None or not stream.is_new(event):
+        return None
+    call = runs.calls.get(ids[0])
+    if call is None or not call.ended:
+        return DROPPED_STATE if call is None and runs.dropped_calls else HELD
+    if call.outcome_id is None:
+        return None
+    wanted = f"{quote(call.outcome_id)} to be the only outcome of tool call {quote(ids[0])}"
+    return problem(f"Expected {wanted}, got {event.type} {quote(event.id)}.")
+
+
+@rule(
+    "TOOL004",
+    "call-changed",
+    on=EVENT,
+    shapes=_NOT_DELTA,
+    types=_TOOL_TYPES,
+    severity=Severity.WARNING,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause=_SHARED_ID,
+)
+def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
+    ids = event.tool_call_ids
+    call = stream.session.runs.calls.get(ids[0]) if ids else None
+    if call is None or call.has_changed or not stream.is_new(event):
+        return None
+    changed = find_disagreement(call, event)
+    if changed is None:
+        return HELD
+    noun, before, now = changed
+    return problem(f"Expected the {noun} {quote(before)} for tool call {quote(ids[0])}, got {quote(now)}.")
+
+
+@rule(
+    "TOOL005",
+    "call-left-open",
+    on=EVENT,
+    shapes=_NOT_DELTA,
+    types=frozenset({RUN_COMPLETED}),
+    severity=Severity.NOTE,
+    scope=Scope.SESSION,
+    basis=Basis.INFERRED,
+    clause='Event types: "tool.completed | A tool call completed.", "tool.failed | A tool call failed."',
+)
+def call_left_open(event: ParsedEvent, stream: StreamState) -> Outcome:
+    """A run completes while one of its tool calls has no outcome."""
+    run_id = event.run_id
+    run = stream.session.runs.runs.get(run_id or "")
+    if run is None or not run.called_tools or run.ended_ns is not None or not stream.is_new(event):
+        return None
+    if not run.open_calls:
+        return HELD
+    started_here = all(call.exchange == stream.exchange for call in run.open_calls.values())
+    if run.has_unclear_call or not started_here or not stream.runs.is_live or not stream.is_clear:
+        return UNKNOWN_CALL
+    end = f"before {RUN_COMPLETED} of run {quote(run_id or '')}"
+    return limit_problems(
+        [Problem(f"Expected an outcome of tool call {quote(call)} {end}, got none.") for call in run.open_calls],
+        "tool calls",
+    )

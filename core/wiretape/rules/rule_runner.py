@@ -1,0 +1,235 @@
+"""The rule runner: runs rules on triggers, counts their outcomes, and makes findings.
+
+Most events are ordinary: nothing about their framing and their JSON is remarkable.  A rule with `fast_path=True` has
+the same outcome, without a problem, for all ordinary events of one type.  So it runs only on the first ordinary event
+of each type, and its outcome is counted for the others.
+"""
+
+import heapq
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import orjson
+
+from wiretape.contract import EVENT_TYPES
+from wiretape.json_reader import find_repeated_keys
+from wiretape.rules.catalogue import (
+    ANY_SHAPE,
+    EVENT,
+    HELD,
+    LOST_EVENTS,
+    Inconclusive,
+    Later,
+    Outcome,
+    Rule,
+    Trigger,
+    catalogue_of,
+)
+from wiretape.rules.finding import Finding, Location, Severity, Tally
+from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, ParsedEvent, Shape, is_header_safe
+from wiretape.rules.state.stream_state import StreamState
+
+_NEVER = 1 << 63
+_ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the checker; the defaults are those of the specification."""
+
+    idempotency_header: str = "Idempotency-Key"
+    """The header with the idempotency key; the specification does not name it."""
+    keep_alive_tolerance_s: float = 2.0
+    """Seconds by which a keep-alive may be late."""
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    """Severities by rule code, if they are not those of the catalogue."""
+    off: frozenset[str] = frozenset()
+    """Codes of rules that do not run; their verdict is always `not-exercised`."""
+
+
+def is_ordinary(event: ParsedEvent) -> bool:
+    """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
+    line = event.event_line
+    if event.has_rare_fields or line is None or _ENCODED_TYPES.get(event.type or "") != line:
+        return False
+    if event.is_delta:
+        if event.id_line is not None or event.has_sequence:
+            return False
+    elif not (event.is_durable and _has_ordinary_id(event)):
+        return False
+    return event.schema_errors is NO_SCHEMA_ERRORS and event.is_utf8 and _has_unique_keys(event)
+
+
+def _has_ordinary_id(event: ParsedEvent) -> bool:
+    identity = event.id
+    if event.sequence is None or identity is None or not is_header_safe(identity):
+        return False
+    return bool(event.document.get("id") == identity)
+
+
+def _has_unique_keys(event: ParsedEvent) -> bool:
+    """Whether no key is repeated, which is cheap to see if the JSON is written as usual."""
+    try:
+        return orjson.dumps(event.document) == event.data or (
+            find_repeated_keys(event.data or b"", event.document) == []
+        )
+    except TypeError:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """A function of a rule, and where its outcomes are counted."""
+
+    rule: Rule
+    function: Callable[..., Outcome]
+    tally: Tally
+    severity: Severity | None
+    """The severity in the settings, if there is one."""
+
+
+@dataclass(slots=True)
+class _OrdinaryEvents:
+    """What is known about the ordinary events of one type."""
+
+    run: list[_Entry]
+    """The functions that have to run on each of them."""
+    held: list[_Entry]
+    """The functions whose rules hold for all of them."""
+    count: int = 0
+    """Events since the tallies were last updated."""
+
+
+class RuleRunner:
+    """Runs rules, counts their outcomes, and collects findings."""
+
+    def __init__(self, rules: Iterable[Rule], settings: Settings) -> None:
+        self.catalogue = catalogue_of(rules)
+        self.due_ns = _NEVER
+        """The earliest time for which a rule waits."""
+        self._tallies = {code: Tally() for code in self.catalogue}
+        self._findings: list[Finding] = []
+        self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
+        self._numbers = count()
+        checks = [
+            (check, _Entry(rule, check.function, self._tallies[code], settings.severities.get(code)))
+            for code, rule in self.catalogue.items()
+            if code not in settings.off
+            for check in rule.checks
+        ]
+        on_event = [(check, entry) for check, entry in checks if check.trigger.name == EVENT.name]
+        names = set(EVENT_TYPES).union(*(check.types for check, _ in on_event if check.types is not None))
+        of_shape = [[(check.types, entry) for check, entry in on_event if shape in check.shapes] for shape in Shape]
+        self._of_type = [
+            {name: [entry for types, entry in entries if types is None or name in types] for name in names}
+            for entries in of_shape
+        ]
+        self._of_shape = [[entry for types, entry in entries if types is None] for entries in of_shape]
+        self._fast = {id(entry) for check, entry in on_event if check.fast_path}
+        self._ordinary: dict[str, _OrdinaryEvents] = {}
+        self._of_all = [e for check, e in on_event if check.shapes == ANY_SHAPE and check.types is None]
+        self._on: dict[str, list[_Entry]] = {}
+        for check, entry in checks:
+            self._on.setdefault(check.trigger.name, []).append(entry)
+
+    @property
+    def tallies(self) -> dict[str, Tally]:
+        """The tally of each rule by its code."""
+        for ordinary in self._ordinary.values():
+            for entry in ordinary.held:
+                entry.tally.held += ordinary.count
+            ordinary.count = 0
+        return self._tallies
+
+    def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
+        """Run the rules on an event of a stream."""
+        if not is_ordinary(event):
+            self._run(event, stream, self._entries(event))
+            return
+        name = event.type or ""
+        ordinary = self._ordinary.get(name)
+        if ordinary is None:
+            ordinary = self._ordinary[name] = self._run_first_ordinary(event, stream)
+        ordinary.count += 1
+        self._run(event, stream, ordinary.run)
+
+    def _entries(self, event: ParsedEvent) -> list[_Entry]:
+        shape = event.shape
+        return self._of_type[shape].get(event.type or "", self._of_shape[shape])
+
+    def _run_first_ordinary(self, event: ParsedEvent, stream: StreamState) -> _OrdinaryEvents:
+        """Run the fast-path rules on the first ordinary event of a type."""
+        ordinary = _OrdinaryEvents([], [])
+        for entry in self._entries(event):
+            outcome = entry.function(event, stream) if id(entry) in self._fast else LOST_EVENTS
+            if outcome is HELD or outcome == []:
+                ordinary.held.append(entry)
+            elif outcome is not None:
+                ordinary.run.append(entry)
+        return ordinary
+
+    def _run(self, event: ParsedEvent, stream: StreamState, entries: list[_Entry]) -> None:
+        for entry in entries:
+            outcome = entry.function(event, stream)
+            if outcome is HELD:
+                entry.tally.held += 1
+            elif outcome is not None:
+                self._settle(entry, outcome, event.location(stream.exchange))
+
+    def count_lost_events(self) -> None:
+        """Count the rules about every event as inconclusive, because events of a stream were lost."""
+        for entry in self._of_all:
+            entry.tally.add_inconclusive(LOST_EVENTS.reason)
+
+    def run(self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location) -> None:
+        """Run the rules of a trigger."""
+        for entry in self._on.get(trigger.name, ()):
+            outcome = entry.function(*arguments)
+            if outcome is not None:
+                self._settle(entry, outcome, location)
+
+    def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
+        """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""
+        while self._waiting and (finished or self.due_ns < now_ns):
+            _, _, entry, later, location = heapq.heappop(self._waiting)
+            self.due_ns = self._waiting[0][0] if self._waiting else _NEVER
+            outcome = later.decide(now_ns)
+            if outcome is not None:
+                self._settle(entry, outcome, location)
+
+    def take_findings(self) -> list[Finding]:
+        """Return the findings since the last call."""
+        findings = self._findings
+        if findings:
+            self._findings = []
+            return findings
+        return []
+
+    def _settle(self, entry: _Entry, outcome: Outcome, location: Location) -> None:
+        """Count an outcome, and make findings of its problems."""
+        if isinstance(outcome, Inconclusive):
+            entry.tally.add_inconclusive(outcome.reason)
+        elif isinstance(outcome, Later):
+            heapq.heappush(self._waiting, (outcome.due_ns, next(self._numbers), entry, outcome, location))
+            self.due_ns = self._waiting[0][0]
+        elif not outcome:
+            entry.tally.held += 1
+        else:
+            entry.tally.failed += 1
+            entry.tally.findings += len(outcome)
+            self._findings += [
+                Finding(
+                    entry.rule.code,
+                    entry.severity or problem.severity or entry.rule.severity,
+                    entry.rule.side,
+                    (at := problem.location or location).exchange,
+                    at.event,
+                    at.sequence,
+                    at.byte_offset,
+                    at.time_ns,
+                    problem.message,
+                )
+                for problem in outcome
+            ]

@@ -1,0 +1,144 @@
+"""The durable events seen in one session, on any connection: what a replay is compared with.
+
+If there are very many, the oldest are dropped; rules about those are then inconclusive.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from operator import itemgetter
+from typing import NamedTuple
+
+import orjson
+
+from wiretape.rules.parsed_event import ParsedEvent
+
+MOST_EVENTS = 50_000
+"""Events kept for each session."""
+LEAST_EVENTS = 200
+"""Events kept for a session even if there are too many in all sessions."""
+_WHOLE_FLOAT = re.compile(rb"(?<=[:\[,])(-?\d+)\.0(?=[,\]}])")
+
+
+class KnownEvent(NamedTuple):
+    """What is kept of a durable event."""
+
+    sequence: int | None
+    first_ns: int
+    """When it was first seen."""
+    json_hash: int | None
+    """Hash of its JSON; None if that cannot be compared."""
+
+
+@dataclass(slots=True)
+class EventBudget:
+    """The number of events kept in all sessions together."""
+
+    most: int = 200_000
+    events: int = 0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether events have to be dropped."""
+        return self.events > self.most
+
+
+class EventLog:
+    """The durable events of one session by id, in the order in which they were first seen."""
+
+    __slots__ = ("_ascending", "_budget", "_highest", "dropped", "dropped_up_to", "events", "first_ids", "other_ids")
+
+    def __init__(self, budget: EventBudget) -> None:
+        self.events: dict[str, KnownEvent] = {}
+        self.first_ids: dict[int, str] = {}
+        """For each sequence the first id seen with it."""
+        self.other_ids: dict[int, set[str]] = {}
+        """For each sequence the other ids seen with it."""
+        self.dropped = False
+        """Whether events were dropped."""
+        self.dropped_up_to: int | None = None
+        """The highest sequence of the dropped events."""
+        self._budget = budget
+        self._highest: int | None = None
+        self._ascending = True
+
+    def find(self, event: ParsedEvent) -> KnownEvent | None:
+        """Return what is kept of the event from the first time that it was seen."""
+        return None if event.id is None else self.events.get(event.id)
+
+    def is_new(self, event: ParsedEvent) -> bool:
+        """Whether the event is certainly seen for the first time."""
+        identity, sequence = event.id, event.sequence
+        if identity is not None and identity in self.events:
+            return False
+        if sequence is None:
+            return identity is not None and not self.dropped
+        if identity is None:
+            return self._highest is None or sequence > self._highest
+        return self.dropped_up_to is None or sequence > self.dropped_up_to
+
+    def add(self, event: ParsedEvent) -> None:
+        """Add a new event."""
+        identity, sequence = event.id, event.sequence
+        if sequence is not None:
+            if self._highest is None or sequence > self._highest:
+                self._highest = sequence
+            else:
+                self._ascending = False
+        if identity is None:
+            return
+        self.events[identity] = KnownEvent(sequence, event.time_ns, json_hash(event))
+        if sequence is not None and self.first_ids.setdefault(sequence, identity) != identity:
+            self.other_ids.setdefault(sequence, set()).add(identity)
+        self._budget.events += 1
+        if len(self.events) > MOST_EVENTS or (self._budget.is_spent and len(self.events) > LEAST_EVENTS):
+            self._drop(len(self.events) // 2)
+
+    def after(self, sequence: int, before_ns: int) -> dict[str, int]:
+        """Return id and sequence of each event after `sequence` first seen before `before_ns`, in ascending order."""
+        return dict(sorted(self._after(sequence, before_ns), key=itemgetter(1)))
+
+    def release(self) -> None:
+        """Return the events to the budget, because the session is dropped."""
+        self._budget.events -= len(self.events)
+
+    def _after(self, sequence: int, before_ns: int) -> Iterator[tuple[str, int]]:
+        for identity, known in reversed(self.events.items()):
+            if known.sequence is not None and known.sequence > sequence:
+                if known.first_ns < before_ns:
+                    yield identity, known.sequence
+            elif self._ascending and known.sequence is not None:
+                return
+
+    def _drop(self, count: int) -> None:
+        for identity in list(islice(self.events, count)):
+            sequence = self.events.pop(identity).sequence
+            if sequence is not None:
+                self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
+                self.first_ids.pop(sequence, None)
+                self.other_ids.pop(sequence, None)
+        self._budget.events -= count
+        self.dropped = True
+
+
+def json_hash(event: ParsedEvent) -> int | None:
+    """Return a hash that is equal for equal JSON values, however they are written; None if they cannot be compared.
+
+    It differs between processes.
+    """
+    try:
+        text = orjson.dumps(event.document, option=orjson.OPT_SORT_KEYS)
+    except (TypeError, orjson.JSONEncodeError):
+        return _careful_json_hash(event)
+    # In JSON 1 and 1.0 are equal.
+    return hash(_WHOLE_FLOAT.sub(rb"\1", text) if b".0" in text else text)
+
+
+def _careful_json_hash(event: ParsedEvent) -> int | None:
+    """Hash lone surrogates, integers beyond 64 bits, and deep nesting."""
+    try:
+        return hash(json.dumps(event.document, sort_keys=True))
+    except (RecursionError, ValueError):
+        return None

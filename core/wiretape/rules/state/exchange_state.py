@@ -1,0 +1,191 @@
+"""State of one open exchange, and what it changes in the state of its client and session."""
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from wiretape.contract import (
+    CURSOR_HEADER,
+    ERROR_CODES,
+    EVENT_ALREADY_RESOLVED,
+    INVALID_CURSOR,
+    RATE_LIMITED,
+    RETRY_AFTER,
+    SAME_KEY_CODES,
+    STREAM,
+    Match,
+    cursor_in,
+    is_event_stream,
+)
+from wiretape.observations import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
+from wiretape.rules.state.client_state import ClientState, RequestKey, RetryWait, SameKeyRetry, SessionReader
+from wiretape.rules.state.response_body import ErrorBody
+from wiretape.rules.state.run_state import Run
+from wiretape.rules.state.session_state import SessionRegistry, SessionState
+from wiretape.rules.state.stream_state import SilenceMonitor, StreamState
+
+_SECOND = 1_000_000_000
+_TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status
+_MOST_REQUEST_IDS = 1 << 16
+_LONGEST_REQUEST_ID = 64
+
+
+class RequestIds:
+    """The request ids of a recording, each with its first exchange; if there are very many, the oldest are dropped."""
+
+    def __init__(self, most: int = _MOST_REQUEST_IDS) -> None:
+        self.dropped = False
+        """Whether ids were dropped."""
+        self._most = most
+        self._exchanges: dict[str | bytes, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._exchanges)
+
+    def first_exchange(self, request_id: str) -> int | None:
+        """Return the number of the first exchange with the id, if it is known."""
+        return self._exchanges.get(_shorten(request_id))
+
+    def add(self, request_id: str, exchange: int) -> None:
+        """Add the id in a response."""
+        self._exchanges.setdefault(_shorten(request_id), exchange)
+        if len(self._exchanges) > self._most:
+            del self._exchanges[next(iter(self._exchanges))]
+            self.dropped = True
+
+
+def _shorten(request_id: str) -> str | bytes:
+    """Return the id, or a hash of it if it is long."""
+    if len(request_id) <= _LONGEST_REQUEST_ID:
+        return request_id
+    return blake2b(request_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@dataclass(slots=True)
+class ExchangeState:
+    """One exchange that has not ended."""
+
+    request: RequestStarted
+    match: Match | None
+    """Its operation, if it is one of the specification."""
+    session: SessionState | None
+    request_ids: RequestIds
+    """Those of the whole recording."""
+    sessions: SessionRegistry
+    """Those of the whole recording."""
+    client: ClientState
+    reader: SessionReader | None
+    """The client as a reader of the session."""
+    idempotency_key: str | None = None
+    must_resume: bool = False
+    """Whether it requested a stream and had to resume where the client stopped reading."""
+    ended_ns: int = 0
+    lost: dict[Side, BytesLost] = field(default_factory=dict)
+    """The lost bytes of its bodies: the first location, and the count of all."""
+    response: ResponseStarted | None = None
+    stream: StreamState | None = None
+    """The state of its stream, if it is a stream of the service."""
+    body: ErrorBody | None = None
+    """The body of its response, if that may contain an error envelope."""
+
+    @property
+    def number(self) -> int:
+        """The number of the exchange."""
+        return self.request.exchange
+
+    @property
+    def cursor(self) -> str | None:
+        """The cursor of the request; None if it is empty."""
+        return cursor_in(header(self.request.headers, CURSOR_HEADER))
+
+    @property
+    def key(self) -> RequestKey:
+        """What the request and its repetitions have in common."""
+        return self.request.method, self.request.authority, self.request.target.partition("#")[0]
+
+    @property
+    def is_stream_request(self) -> bool:
+        """Whether it requests the stream of a session."""
+        return self.match is not None and self.match.operation is STREAM
+
+    @property
+    def run(self) -> Run | None:
+        """The run in the path of the request, if it is known."""
+        if self.match is None or self.session is None:
+            return None
+        return self.session.runs.runs.get(self.match.run_id or "")
+
+    def response_header(self, name: str) -> str | None:
+        """Return the value of the first response header with that name."""
+        return header(self.response.headers, name) if self.response else None
+
+    def after_request(self) -> None:
+        """Update the client, after the rules about the request have run."""
+        if self.is_stream_request and self.reader is not None:
+            self.must_resume = self.reader.must_resume(self.cursor)
+            self.reader.request_stream(self.cursor, self.request.time_ns)
+        wait = self.client.waits.get(self.key)
+        if wait is not None and wait.until_ns <= self.request.time_ns:
+            del self.client.waits[self.key]
+        self.client.retries.pop(self.key, None)
+
+    def after_response_started(self) -> None:
+        """Update the client, after the rules about the response headers have run."""
+        response = self.response
+        if response is not None and response.status == _TOO_MANY_REQUESTS:
+            seconds = (self.response_header(RETRY_AFTER) or "").strip()
+            if seconds.isascii() and seconds.isdigit() and len(seconds) < 8:
+                wait = RetryWait(response.time_ns + int(seconds) * _SECOND, self.number, int(seconds))
+                self.client.add_wait(self.key, wait, response.time_ns)
+
+    def open_stream(self, silence: SilenceMonitor) -> None:
+        """Open the stream, if the response is one of a session."""
+        session, reader = self.session, self.reader
+        if session is None or reader is None or not is_event_stream(self.response_header("content-type")):
+            return
+        session.open_stream(self.cursor, self.number)
+        reader.open_stream(self.cursor, parallel=any(self._is_parallel(stream) for stream in session.streams))
+        self.stream = StreamState(session, reader, self.request, self.cursor, silence)
+        session.streams.append(self.stream)
+
+    def _is_parallel(self, stream: StreamState) -> bool:
+        """Whether the same client reads an open stream that this one does not resume."""
+        last = stream.delivered.last or stream.cursor
+        return stream.reader is self.reader and (last is None or self.cursor != last)
+
+    def after_body(self, body: ErrorBody) -> None:
+        """Update the client, after the rules about the response body have run."""
+        if body.request_id is not None:
+            self.request_ids.add(body.request_id, self.number)
+        if not body.is_whole:
+            return
+        code, cursor = body.code, self.cursor
+        uses = 0 if self.run is None else self.run.custom_tool_uses
+        if code in SAME_KEY_CODES:
+            self.client.add_retry(self.key, SameKeyRetry(self.number, code or "", self.idempotency_key, uses))
+        if self.reader is None or self.match is None:
+            return
+        if code == INVALID_CURSOR and cursor is not None and self.is_stream_request:
+            self.reader.refuse_cursor(cursor)
+        elif code == EVENT_ALREADY_RESOLVED and self.match.run_id is not None:
+            self.reader.resolve_run(self.match.run_id, (self.number, uses, self.reader.losses))
+
+    def after_end(self, ending: Ending) -> None:
+        """Update the client and the session, after the rules about the end have run."""
+        if self.stream is not None:
+            self.stream.end(ending, self.ended_ns)
+            self.stream.session.streams.remove(self.stream)
+        if self.is_stream_request and self.reader is not None:
+            self.reader.open_requests -= 1
+        if self.session is not None:
+            self.session.open_exchanges -= 1
+        wait = self.client.waits.get(self.key)
+        if ending is not Ending.COMPLETE and wait is not None and wait.exchange == self.number:
+            # The client may not have read it.
+            del self.client.waits[self.key]
+
+    def lose(self, lost: BytesLost) -> None:
+        """Bytes of a body were lost."""
+        first = self.lost.get(lost.side)
+        count = lost.count + (first.count if first is not None else 0)
+        at = first or lost
+        self.lost[lost.side] = BytesLost(at.exchange, at.time_ns, at.side, at.start, count, at.why)

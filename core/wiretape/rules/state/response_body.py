@@ -1,0 +1,119 @@
+"""Bodies of responses that may contain an error envelope."""
+
+from functools import cached_property
+from typing import Any
+
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.contract import ENVELOPE_KEY
+from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
+
+_LARGEST_BODY = 1 << 20
+# A body is decoded in small steps, so that a small one that decompresses to a huge one does no harm.
+_STEP = 1 << 10
+_OPENING = b"{"
+_FIRST_KEY = f'"{ENVELOPE_KEY}"'.encode()
+
+
+class ErrorBody:
+    """The body of an error response, decoded and collected up to 1 MiB."""
+
+    def __init__(self, response: ResponseStarted) -> None:
+        self.response = response
+        self.is_whole = False
+        """Whether the whole body was recorded and could be decoded; False before the end."""
+        self._body = bytearray()
+        self._incomplete = False
+        try:
+            self._decoder = decoder(header(response.headers, "content-encoding"))
+        except DecodingError:
+            self.give_up()
+
+    def feed(self, run: BytesArrived) -> None:
+        """Add more bytes of the body."""
+        for begin in range(0, len(run.data), _STEP):
+            if self._incomplete:
+                return
+            try:
+                self._add(self._decoder.feed(run.data[begin : begin + _STEP]))
+            except DecodingError:
+                self.give_up()
+
+    def give_up(self) -> None:
+        """Drop the body, because a part of it is unknown."""
+        self._incomplete = True
+        self._body.clear()
+
+    def close(self, ending: Ending) -> None:
+        """The exchange ended."""
+        self.is_whole = ending is Ending.COMPLETE and not self._incomplete
+
+    def _add(self, data: bytes) -> None:
+        self._body += data
+        if len(self._body) > _LARGEST_BODY:
+            self.give_up()
+
+    @cached_property
+    def document(self) -> Any:
+        """The JSON value of the body, or an `UnreadableJson`."""
+        return read_json(bytes(self._body)) if self._body.isascii() or self._is_utf8() else UnreadableJson.NOT_JSON
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no body."""
+        return not self._body
+
+    @property
+    def envelope(self) -> dict[str, Any] | None:
+        """The object under the key `error`; None if the body is not an error envelope."""
+        error = self.document.get(ENVELOPE_KEY) if type(self.document) is dict else None
+        return error if type(error) is dict else None
+
+    @property
+    def code(self) -> str | None:
+        """The error code, if it is a string."""
+        code = (self.envelope or {}).get("code")
+        return code if type(code) is str else None
+
+    @property
+    def request_id(self) -> str | None:
+        """The request id in the envelope of a whole body, if it is a string."""
+        request_id = (self.envelope or {}).get("request_id") if self.is_whole else None
+        return request_id if type(request_id) is str else None
+
+    def _is_utf8(self) -> bool:
+        try:
+            self._body.decode()
+        except UnicodeDecodeError:
+            return False
+        return True
+
+
+class SuccessBody(ErrorBody):
+    """The body of a 2xx response, kept only as long as it may be an error envelope."""
+
+    def __init__(self, response: ResponseStarted) -> None:
+        super().__init__(response)
+        self.is_ruled_out = False
+        """Whether the beginning of the body shows that it is not an error envelope."""
+
+    def feed(self, run: BytesArrived) -> None:
+        """Add more bytes of the body."""
+        if not self.is_ruled_out:
+            super().feed(run)
+
+    def _add(self, data: bytes) -> None:
+        if self.is_ruled_out:
+            return
+        super()._add(data)
+        first = bytes(self._body).lstrip()
+        key = first.removeprefix(_OPENING).lstrip()[: len(_FIRST_KEY)]
+        if first and not (first.startswith(_OPENING) and _FIRST_KEY.startswith(key)):
+            self.is_ruled_out = True
+            self._body.clear()
+
+    @property
+    def envelope(self) -> dict[str, Any] | None:
+        """The object under the key `error`, if that is the only key."""
+        document = self.document
+        return super().envelope if type(document) is dict and len(document) == 1 else None

@@ -1,0 +1,155 @@
+"""State of sessions: their event log, their runs, their readers and their open streams."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from wiretape.contract import session_in
+from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.rules.state.client_state import ClientKey, SessionReader
+from wiretape.rules.state.event_log import EventBudget, EventLog
+from wiretape.rules.state.run_state import SessionRuns
+
+if TYPE_CHECKING:
+    from wiretape.rules.state.stream_state import StreamState
+
+SessionKey = tuple[str, str, str]
+"""Authority, base path and session id, which identify a session."""
+
+MOST_SESSIONS = 5000
+_MOST_DROPPED = 100_000
+_MOST_READERS = 500
+"""Clients kept for each session."""
+
+
+@dataclass(slots=True)
+class SessionState:
+    """What is known about one session from all its connections."""
+
+    id: str
+    """The session id in the path of its requests."""
+    log: EventLog
+    was_dropped: bool = False
+    """Whether an earlier state of this session was dropped."""
+    runs: SessionRuns = field(default_factory=SessionRuns)
+    open_exchanges: int = 0
+    streams: "list[StreamState]" = field(default_factory=list)
+    """Its open streams."""
+    readers: dict[ClientKey, SessionReader] = field(default_factory=dict)
+    """The clients that sent requests for it."""
+    workspaces: dict[str, None] = field(default_factory=dict)
+    """The workspace ids in its durable events, in order of arrival."""
+    first_stream: int | None = None
+    """The exchange of its first stream."""
+    first_event: ParsedEvent | None = None
+    """Its first durable event."""
+    began_earlier: bool = False
+    """Whether it began before the recording."""
+    is_understood: bool = True
+    """Whether every event of it was seen and understood."""
+    memory: dict[str, Any] = field(default_factory=dict)
+    """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
+
+    def __post_init__(self) -> None:
+        self.began_earlier |= self.was_dropped
+
+    @property
+    def is_from_start(self) -> bool:
+        """Whether it was recorded from its first event, as far as that is known."""
+        return self.first_event is not None and not self.began_earlier
+
+    def open_stream(self, cursor: str | None, exchange: int) -> None:
+        """A stream of it was opened."""
+        if self.first_stream is None:
+            self.first_stream = exchange
+            self.began_earlier |= cursor is not None
+
+    def begin(self, event: ParsedEvent) -> None:
+        """Its first durable event arrived; the rules have not run yet."""
+        self.first_event = event
+        # Sequences start at 0 or at 1.
+        self.began_earlier |= event.sequence is not None and event.sequence > 1
+
+    def reader(self, key: ClientKey) -> SessionReader:
+        """Return the client as a reader of this session."""
+        reader = self.readers.pop(key, None) or SessionReader(key)
+        if len(self.readers) >= _MOST_READERS:
+            idle = [other for other, old in self.readers.items() if not old.open_requests]
+            for other in idle[: len(self.readers) // 2]:
+                del self.readers[other]
+        self.readers[key] = reader
+        return reader
+
+    def add_workspace(self, event: ParsedEvent) -> None:
+        """Add the workspace of a durable event."""
+        workspace = event.workspace_of(self.id)
+        if workspace is not None:
+            self.workspaces.setdefault(workspace)
+
+
+class SessionRegistry:
+    """All sessions, the last requested at the end; if there are too many, those without open exchanges are dropped."""
+
+    def __init__(self, most: int = MOST_SESSIONS, most_events: int | None = None) -> None:
+        self._most = most
+        self._budget = EventBudget() if most_events is None else EventBudget(most_events)
+        self._sessions: dict[SessionKey, SessionState] = {}
+        self._dropped: dict[int, None] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def events(self) -> int:
+        """How many durable events are kept in all sessions."""
+        return self._budget.events
+
+    def open(self, key: SessionKey) -> SessionState:
+        """Return the session with that key, to which one more exchange belongs."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            self._make_room()
+            was_dropped = self._dropped.pop(hash(key), 0) is None
+            session = SessionState(key[2], EventLog(self._budget), was_dropped)
+        self._sessions[key] = session
+        session.open_exchanges += 1
+        return session
+
+    def find_by_run(self, run_id: str, authority: str, target: str) -> SessionState | None:
+        """Return the session of a run: the one in the path of a request, or the only one with such a run."""
+        named = session_in(target)
+        found = [
+            session
+            for (host, _, session_id), session in self._sessions.items()
+            if host == authority and named in {None, session_id} and run_id in session.runs.runs
+        ]
+        return found[0] if len(found) == 1 else None
+
+    def is_foreign_cursor(self, cursor: str, session: SessionState, authority: str) -> bool:
+        """Whether a cursor is, as far as known, an event id only of other sessions of the same service."""
+        logs = [other.log.events for other in self._of_service(authority) if other is not session]
+        return cursor not in session.log.events and any(cursor in events for events in logs)
+
+    def may_repeat_ids(self, cursor: str, authority: str) -> bool:
+        """Whether the sessions of a service seem to share event ids, so that a cursor does not identify a session."""
+        return cursor.isdigit() or self._has_shared_ids(authority)
+
+    def _has_shared_ids(self, authority: str) -> bool:
+        logs = [session.log.events for session in self._of_service(authority)]
+        return len(set().union(*logs)) < sum(map(len, logs))
+
+    def _of_service(self, authority: str) -> Iterator[SessionState]:
+        return (session for key, session in self._sessions.items() if key[0] == authority)
+
+    def _make_room(self) -> None:
+        if len(self._sessions) < self._most and not self._budget.is_spent:
+            return
+        for key, session in list(self._sessions.items()):
+            if not session.open_exchanges:
+                del self._sessions[key]
+                session.log.release()
+                self._dropped[hash(key)] = None
+                if len(self._sessions) < self._most * 0.9 and not self._budget.is_spent:
+                    break
+        while len(self._dropped) > _MOST_DROPPED:
+            del self._dropped[next(iter(self._dropped))]

@@ -1,0 +1,357 @@
+"""State of one stream: the order of its events, its silences, and what it adds to the state of its session."""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import islice
+
+from wiretape.contract import (
+    EVENT_TYPES,
+    RUN_STARTED,
+    STATUS_IDLE,
+    STORED_TYPES,
+    STREAM_RESYNC,
+    TERMINAL_RUN_TYPES,
+    TOOL_TYPES,
+    deltas_requested,
+)
+from wiretape.frame_reader import SeenFrame
+from wiretape.observations import BytesArrived, Ending, RequestStarted
+from wiretape.rules.finding import Location
+from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
+from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.run_state import StreamRuns
+from wiretape.rules.state.session_state import SessionState
+from wiretape.sse import Frame
+
+_MOST_IDS = 50_000
+"""Ids kept for each connection."""
+_LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
+"""Types whose ephemeral events are live output of the session."""
+_TOOL_TYPES = frozenset(TOOL_TYPES)
+_TYPES_WITH_RUN = TERMINAL_RUN_TYPES | {RUN_STARTED}
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A time without bytes on a stream."""
+
+    ended_ns: int
+    length_ns: int
+    limit_ns: int
+    has_losses: bool = False
+    """Whether bytes were lost during it, so that there may have been no silence."""
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether it exceeds the limit."""
+        return self.length_ns > self.limit_ns
+
+
+class SilenceMonitor:
+    """Measures the silences of one stream, from the response headers on, by the arrival times of its chunks."""
+
+    __slots__ = ("_begun_ns", "_has_reported", "_last_ns", "_limit_ns", "_lost")
+
+    def __init__(self, begun_ns: int, limit_ns: int) -> None:
+        self._begun_ns = self._last_ns = begun_ns
+        self._limit_ns = limit_ns
+        self._lost = False
+        self._has_reported = False
+
+    def feed(self, run: BytesArrived) -> list[Silence]:
+        """Return the silences before and between the chunks of a run that are too long."""
+        if run.times[-1] - self._last_ns > self._limit_ns:
+            return list(self._silences(run))
+        if run.ends[-1] > run.start:
+            # The run may end with empty chunks.
+            self._last_ns = run.times[bisect_left(run.ends, run.ends[-1])]
+            self._lost = False
+        return []
+
+    def lose(self) -> None:
+        """Bytes were lost."""
+        self._lost = True
+
+    def end(self, time_ns: int) -> Silence | None:
+        """Return the last silence if it is too long, or an empty one if none was and one could have been."""
+        silence = self._silence(time_ns)
+        if silence is not None or self._has_reported or time_ns - self._begun_ns <= self._limit_ns:
+            return silence
+        return Silence(time_ns, 0, self._limit_ns)
+
+    def _silences(self, run: BytesArrived) -> Iterator[Silence]:
+        before = run.start
+        for end, time_ns in zip(run.ends, run.times, strict=True):
+            if end > before:
+                silence = self._silence(time_ns)
+                if silence is not None:
+                    yield silence
+                self._last_ns, self._lost, before = time_ns, False, end
+
+    def _silence(self, until_ns: int) -> Silence | None:
+        silence = Silence(until_ns, until_ns - self._last_ns, self._limit_ns, self._lost)
+        if not silence.is_too_long:
+            return None
+        self._has_reported = True
+        return silence
+
+
+class StreamState:
+    """One connection on which the service streams the events of a session."""
+
+    __slots__ = (
+        "created_at",
+        "cursor",
+        "delivered",
+        "deltas_requested",
+        "dropped_ids",
+        "event_numbers",
+        "exchange",
+        "gone_ns",
+        "has_blank_after_comment",
+        "has_gap",
+        "has_losses",
+        "has_unknown_end",
+        "has_unreadable_event",
+        "has_unrequested_delta",
+        "is_out_of_step",
+        "last_comment",
+        "last_event",
+        "opened_ns",
+        "reader",
+        "resume",
+        "resync",
+        "runs",
+        "sequence",
+        "session",
+        "silence",
+    )
+
+    def __init__(
+        self,
+        session: SessionState,
+        reader: SessionReader,
+        request: RequestStarted,
+        cursor: str | None,
+        silence: SilenceMonitor,
+    ) -> None:
+        self.session = session
+        self.reader = reader
+        self.exchange = request.exchange
+        self.opened_ns = request.time_ns
+        """When it was requested."""
+        self.gone_ns: int | None = None
+        """When it ended, or when bytes of it were first lost."""
+        self.cursor = cursor
+        self.deltas_requested = deltas_requested(request.target)
+        self.silence = silence
+
+        self.last_event: ParsedEvent | None = None
+        self.last_comment: SeenFrame | None = None
+        """The last comment, if nothing has followed it."""
+        self.event_numbers: dict[str, int | None] = {}
+        """For each id the number of the first event with it; if there are very many, the oldest are dropped."""
+        self.dropped_ids = False
+        self.sequence: int | None = None
+        """The last integer sequence of a durable event."""
+        self.created_at: datetime | None = None
+        """The last valid `created_at` of a durable event."""
+        self.is_out_of_step = False
+        """Whether the sequence of the last event was unreadable or out of order."""
+        self.has_gap = False
+        """Whether events may have been lost since the last sequence."""
+        self.has_unknown_end = False
+        """Whether it is unknown if the last bytes seen end an event."""
+        self.has_blank_after_comment = False
+        """Whether a comment was followed by a blank line."""
+        self.has_unrequested_delta = False
+        self.has_losses = False
+        """Whether bytes were lost."""
+        self.has_unreadable_event = False
+        """Whether an event was not understood, so that its type is unknown."""
+
+        is_live = cursor is None and session.first_stream == request.exchange and not session.was_dropped
+        self.runs = StreamRuns(session.runs, reader.key, request.exchange, live=is_live)
+        self.resume = None if cursor is None else ResumeState(cursor, request.time_ns, session.log)
+        self.delivered = DeliveredIds()
+        self.resync: PendingResync | None = None
+        """The first `stream.resync` that was live output."""
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether all its bytes were seen and understood."""
+        return not (self.has_losses or self.has_unreadable_event)
+
+    @property
+    def shows_whole_session(self) -> bool:
+        """Whether it has carried the whole session, from the first event on."""
+        return self.session.first_stream == self.exchange and self.session.is_from_start and self.is_clear
+
+    def is_new(self, event: ParsedEvent) -> bool:
+        """Whether the event is not known from before; copies of ephemeral events cannot be recognized."""
+        return not event.is_durable or self.session.log.is_new(event)
+
+    def is_new_since_opened(self, event: ParsedEvent) -> bool:
+        """Whether the event was, as far as known, first seen after this stream was requested."""
+        if self.is_new(event):
+            return True
+        known = self.session.log.find(event)
+        return known is not None and known.first_ns >= self.opened_ns
+
+    def add(self, event: ParsedEvent) -> None:
+        """Add an event, after the rules have run."""
+        self.last_event = event
+        if event.is_delta:
+            self._add_delta(event)
+        elif event.is_durable:
+            self._add_durable(event)
+        elif event.shape is Shape.EPHEMERAL:
+            self._add_ephemeral(event)
+        else:
+            self._add_unreadable(event)
+
+    def lose(self) -> None:
+        """Bytes were lost, or could not be decoded."""
+        self.has_gap = self.has_unknown_end = self.has_losses = True
+        self.last_comment = None
+        self.gone_ns = self.gone_ns or self.opened_ns
+        self.session.is_understood = False
+        self.runs.active.clear()
+        self.delivered.is_unsure = True
+        self.reader.losses += 1
+        if self.resume is not None:
+            self.resume.has_losses = True
+        if self.resync is not None:
+            self.resync.is_unsure = True
+
+    def end(self, ending: Ending, time_ns: int) -> None:
+        """End the stream, after the rules have run."""
+        self.gone_ns = time_ns
+        self.reader.close_stream(self.delivered, self.cursor, ending, time_ns)
+        if self.resync is not None:
+            self.resync.end(ending, time_ns)
+
+    def _add_delta(self, event: ParsedEvent) -> None:
+        if not self.deltas_requested:
+            self.has_unrequested_delta = True
+        if self.resume is not None:
+            self.resume.has_live_output = True
+        if event.id_line is not None:
+            # Some clients lose their cursor (DUR004).
+            self.delivered.is_unsure = True
+        self.runs.add_delta(event)
+
+    def _add_ephemeral(self, event: ParsedEvent) -> None:
+        if event.type not in EVENT_TYPES:
+            if "run_id" in event.document:
+                self._add_unknown()
+            return
+        if event.type in STORED_TYPES and self.resume is not None:
+            # It may be an expected event without its id (DUR006).
+            self.resume.has_losses = True
+        if event.type in _LIVE_TYPES:
+            self.runs.is_live = True
+            if self.resume is not None:
+                self.resume.has_live_output = True
+        self._add_to_session(event, new=True)
+
+    def _add_durable(self, event: ParsedEvent) -> None:
+        self._add_to_order(event)
+        self.session.add_workspace(event)
+        log = self.session.log
+        known, new = log.find(event), log.is_new(event)
+        if self.resume is not None:
+            if not self.resume.is_over:
+                self.resume.add(event, known, self.exchange)
+            self._note_resume_defects(self.resume, event)
+        if event.type not in EVENT_TYPES:
+            self._add_unknown()
+        elif new or (known is not None and known.first_ns >= self.opened_ns):
+            self._add_to_session(event, new=new)
+        elif event.type in TERMINAL_RUN_TYPES:
+            self.runs.deliver_end(event)
+        if new:
+            log.add(event)
+        if event.id is not None:
+            self.delivered.add(event.id, event.time_ns)
+            self.reader.deliver(event.id)
+            if self.resync is not None:
+                self.resync.deliver(event.id, event.time_ns)
+
+    def _add_to_order(self, event: ParsedEvent) -> None:
+        if event.id is not None:
+            self.event_numbers.setdefault(event.id, event.number)
+            if len(self.event_numbers) > _MOST_IDS:
+                self.event_numbers = dict(islice(self.event_numbers.items(), _MOST_IDS // 2, None))
+                self.dropped_ids = True
+        if event.sequence is None:
+            self.is_out_of_step = True
+        else:
+            self.is_out_of_step = self.sequence is not None and event.sequence <= self.sequence
+            self.sequence = event.sequence
+            self.has_gap = False
+        self.created_at = event.created_at or self.created_at
+
+    def _note_resume_defects(self, resume: ResumeState, event: ParsedEvent) -> None:
+        """Note the defects that are reported only once for each stream."""
+        if resume.sequence is not None and event.sequence is not None:
+            resume.has_repetition |= event.sequence <= resume.sequence
+        resume.has_repetition |= event.id == resume.cursor
+        resume.has_late_replay |= resume.has_live_output and resume.is_replay(self.session.log.find(event))
+
+    def _add_unreadable(self, event: ParsedEvent) -> None:
+        """Add an event without data, or with data that is not a JSON object."""
+        if event.id_line is not None:
+            self.delivered.is_unsure = True
+        if event.shape is Shape.NO_OBJECT:
+            self.is_out_of_step = True
+            self._add_unknown()
+        if self.resume is not None and not self.resume.is_over:
+            if event.id is not None and event.id in self.resume.expected:
+                self.resume.add(event, self.session.log.find(event), self.exchange)
+            elif event.shape is Shape.NO_OBJECT:
+                self.resume.has_losses = True
+
+    def _add_unknown(self) -> None:
+        self.has_unreadable_event = True
+        self.session.is_understood = False
+        self.runs.active.clear()
+
+    def _add_to_session(self, event: ParsedEvent, *, new: bool) -> None:
+        """Add an event that is not replayed to the state of the session."""
+        name, run_id = event.type or "", event.run_id
+        if name == STREAM_RESYNC:
+            self._add_resync(event)
+        elif name == STATUS_IDLE:
+            self.runs.set_idle()
+        elif run_id is not None:
+            self.runs.add(event, run_id, new=new)
+        elif name in _TYPES_WITH_RUN:
+            self._add_unknown()
+        if name in _TOOL_TYPES:
+            self.session.runs.add_tool_event(event, run_id, self.exchange if self.runs.is_live else None)
+
+    def _add_resync(self, event: ParsedEvent) -> None:
+        if self.resync is not None:
+            return
+        last = self.delivered.last or self.cursor
+        self.resync = PendingResync(event.time_ns, {last, event.id or last}, is_unsure=self.delivered.is_unsure)
+        self.reader.add_resync(self.resync)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEnd:
+    """The end of a stream."""
+
+    stream: StreamState
+    ending: Ending
+    time_ns: int
+    tail: Frame | None
+    """The unfinished event at the end, if there is one."""
+
+    def location_of(self, tail: Frame) -> Location:
+        """Return the location of the unfinished event."""
+        return Location(self.stream.exchange, self.time_ns, byte_offset=tail.start)

@@ -1,0 +1,229 @@
+"""Rules of other packages, checked together with the built-in ones."""
+
+import re
+import types
+
+import pytest
+
+from wiretape.rules import (
+    BUILT_IN,
+    CATALOGUE,
+    ERROR_RESPONSE,
+    EVENT,
+    HELD,
+    REQUEST,
+    Basis,
+    Check,
+    Checker,
+    Explanation,
+    Later,
+    Party,
+    Scope,
+    Settings,
+    Severity,
+    Shape,
+    UnknownCodeError,
+    Verdict,
+    catalogue_of,
+    codes_of,
+    explanation_of,
+    problem,
+    quote,
+    rule,
+    rules_in,
+    selected,
+)
+from wiretape.rules.vectors import observations_of, vectors_of
+
+CLAUSE = 'ACME handbook, part 3: "Every message names its author."'
+STREAM = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
+DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"run_1","delta":{"text":"Hi"}}\n\n'
+
+
+@rule(
+    "ACME001",
+    "author-missing",
+    on=EVENT,
+    shapes=frozenset({Shape.DELTA}),
+    severity=Severity.WARNING,
+    clause=CLAUSE,
+    explanation=Explanation(why="Readers ask who wrote it.", not_exercised="No delta arrived."),
+)
+def author_missing(event, _stream):
+    """A delta does not name its author."""
+    if "author" in event.document:
+        return HELD
+    return problem(f"Expected an `author` in a {quote(event.type)}, got none.")
+
+
+def check(body, rules, settings=None, **exchange):
+    table = {"request": STREAM, "body": body} | exchange
+    checker = Checker(settings, rules=rules)
+    findings = [found for each in observations_of({"exchange": [table]}) for found in checker.feed(each)]
+    return findings + checker.finish(), checker
+
+
+def test_a_rule_of_another_package_is_checked_with_the_built_in_ones():
+    findings, checker = check(DELTA.replace("event: message.delta\n", ""), [*BUILT_IN, author_missing])
+    assert [(f.code, f.severity, f.side, f.event) for f in findings] == [
+        ("ACME001", Severity.WARNING, Party.SERVICE, 1),
+        ("SSE006", Severity.ERROR, Party.SERVICE, 1),
+    ]
+    assert findings[0].message == "Expected an `author` in a `message.delta`, got none."
+    assert checker.verdicts()["ACME001"] is Verdict.FAIL
+    assert list(checker.catalogue) == sorted([*CATALOGUE, "ACME001"])
+
+
+def test_other_checkers_of_the_process_do_not_know_the_rule():
+    check(DELTA, [*BUILT_IN, author_missing])
+    findings, checker = check(DELTA, BUILT_IN)
+    assert findings == []
+    assert "ACME001" not in checker.verdicts()
+    assert "ACME001" not in CATALOGUE
+
+
+def test_a_checker_can_run_a_few_rules_only():
+    findings, checker = check(DELTA, [author_missing])
+    assert [f.code for f in findings] == ["ACME001"]
+    assert list(checker.verdicts()) == ["ACME001"]
+
+
+def test_a_rule_holds_and_is_not_exercised():
+    assert check(DELTA.replace('"run_id"', '"author":"me","run_id"'), [author_missing])[1].verdicts() == {
+        "ACME001": Verdict.PASS
+    }
+    assert check("", [author_missing])[1].verdicts() == {"ACME001": Verdict.NOT_EXERCISED}
+
+
+def test_the_catalogue_is_read_only():
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        CATALOGUE["ACME001"] = author_missing
+    with pytest.raises(AttributeError):
+        author_missing.severity = Severity.ERROR
+
+
+def test_settings_apply_to_a_rule_of_another_package():
+    rules = [*BUILT_IN, author_missing]
+    (finding,), _ = check(DELTA, rules, Settings(severities={"ACME001": Severity.NOTE}))
+    assert finding.severity is Severity.NOTE
+    findings, checker = check(DELTA, rules, Settings(off=frozenset({"ACME001"})))
+    assert findings == []
+    assert checker.verdicts()["ACME001"] is Verdict.NOT_EXERCISED
+
+
+def test_a_rule_of_another_package_can_be_selected_by_its_family():
+    catalogue = catalogue_of([*BUILT_IN, author_missing])
+    assert codes_of("acme", catalogue) == {"ACME001"}
+    assert selected(["ACME", "SEQ001"], [], catalogue) == {"ACME001", "SEQ001"}
+    assert selected([], ["ALL"], catalogue) == frozenset()
+    with pytest.raises(UnknownCodeError, match=re.escape("did you mean ACME001?")):
+        codes_of("ACEM01", catalogue)
+    with pytest.raises(UnknownCodeError):
+        codes_of("ACME")
+
+
+def test_a_rule_brings_its_explanation():
+    assert author_missing.about == "A delta does not name its author."
+    assert explanation_of(author_missing).why == "Readers ask who wrote it."
+    assert explanation_of(CATALOGUE["SEQ001"]).why
+
+
+def test_the_rules_of_a_module_are_found():
+    module = types.ModuleType("acme_rules")
+    module.author_missing, module.other = author_missing, 5
+    assert rules_in(module) == [author_missing]
+
+
+def test_the_function_of_a_rule_can_be_called():
+    assert author_missing.check(types.SimpleNamespace(document={"author": "me"}), None) is HELD
+
+
+def test_a_rule_sees_events_of_its_own_types_and_shapes():
+    seen = []
+
+    @rule("ACME002", "custom-type", on=EVENT, types=frozenset({"acme.priced"}), clause=CLAUSE)
+    def custom_type(event, stream):
+        """Never broken."""
+        seen.append((event.number, event.type, stream.session.id))
+        return HELD
+
+    body = f'{DELTA}event: acme.priced\ndata: {{"type":"acme.priced"}}\n\n{DELTA}'
+    _, checker = check(body, [custom_type])
+    assert seen == [(2, "acme.priced", "ses_1")]
+    assert checker.tallies()["ACME002"].held == 1
+
+
+def test_a_rule_can_remember_something_about_a_session():
+    @rule("ACME003", "greeting-repeated", on=EVENT, scope=Scope.SESSION, basis=Basis.INFERRED, clause=CLAUSE)
+    def greeting_repeated(event, stream):
+        """The same text arrives twice in a row."""
+        text, last = event.data, stream.session.memory.get("ACME003")
+        stream.session.memory["ACME003"] = text
+        if last is None:
+            return None
+        return problem("Expected another text, got the same.") if text == last else HELD
+
+    rules = [*BUILT_IN, greeting_repeated]
+    assert [f.code for f in check(DELTA * 3, rules)[0]] == ["ACME003"] * 2
+    assert check(DELTA, rules)[0] == []
+
+
+def test_a_rule_can_run_on_several_triggers_and_wait():
+    def refused(body, exchange):
+        return problem(f"Expected no refusal of exchange {exchange.number}, got {body.code}.")
+
+    @rule("ACME004", "slow", on=REQUEST, side=Party.CLIENT, clause=CLAUSE, also=[Check(ERROR_RESPONSE, refused)])
+    def slow(exchange):
+        """A request waits for nothing."""
+        due_ns = exchange.request.time_ns
+        return Later(due_ns, lambda now_ns: problem(f"Expected no wait, got {now_ns - due_ns} ns."))
+
+    body = '{"error":{"code":"invalid_request","message":"No.","request_id":"req_1"}}'
+    findings, _ = check(body, [slow], status=400)
+    assert [f.message for f in findings] == [
+        "Expected no wait, got 1000000 ns.",
+        "Expected no refusal of exchange 1, got invalid_request.",
+    ]
+
+
+def test_two_rules_cannot_have_one_code_or_name():
+    @rule("SSE001", "other-name", on=EVENT, clause=CLAUSE)
+    def same_code(_event, _stream):
+        """Has the code of a built-in rule."""
+
+    @rule("ACME005", "invalid-utf8", on=EVENT, clause=CLAUSE)
+    def same_name(_event, _stream):
+        """Has the name of a built-in rule."""
+
+    with pytest.raises(ValueError, match="Two rules have the code SSE001"):
+        Checker(rules=[*BUILT_IN, same_code])
+    with pytest.raises(ValueError, match="Two rules have the name invalid-utf8"):
+        Checker(rules=[*BUILT_IN, same_name])
+
+
+@pytest.mark.parametrize(
+    ("code", "name", "message"),
+    [
+        ("acme001", "a-name", "Invalid code 'acme001': expected a family and three digits, for example ACME001."),
+        ("ACME1", "a-name", "Invalid code 'ACME1'"),
+        ("ACME001", "A Name", "Invalid name 'A Name': expected kebab-case, for example id-disagrees."),
+    ],
+)
+def test_codes_and_names_have_a_form(code, name, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        rule(code, name, on=EVENT, clause=CLAUSE)
+
+
+def test_a_rule_needs_a_docstring():
+    with pytest.raises(ValueError, match="Rule ACME006 has no docstring"):
+
+        @rule("ACME006", "no-docstring", on=EVENT, clause=CLAUSE)
+        def no_docstring(_event, _stream):
+            return None
+
+
+def test_a_vector_can_be_checked_with_more_rules():
+    (vector,) = [each for each in vectors_of("DUR004") if each.name == "breaks"]
+    checker = Checker(rules=[*BUILT_IN, author_missing])
+    findings = [found for each in vector.observations() for found in checker.feed(each)] + checker.finish()
+    assert {found.code for found in findings} == {"ACME001", "DUR004"}
