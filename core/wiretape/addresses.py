@@ -1,4 +1,4 @@
-"""Addresses: where to listen, as people write it, and which are of the machine itself."""
+"""Parse and format network addresses."""
 
 import errno
 import re
@@ -11,15 +11,15 @@ _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECA
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
+    """Parse `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[3]) > 65535:
-        raise InputError(f"{text!r} is no address to listen on: give HOST:PORT, such as 127.0.0.1:8090 or [::1]:0.")
+        raise InputError(f"Invalid address {text!r}: expected HOST:PORT, for example 127.0.0.1:8090 or [::1]:0.")
     return match[1] or match[2], int(match[3])
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an IP address is one of the machine itself, also as IPv6 writes those of IPv4."""
+    """Whether an IP address is a loopback address, including IPv4 addresses mapped to IPv6."""
     try:
         parsed = ip_address(host.partition("%")[0])
     except ValueError:
@@ -29,7 +29,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_loopback_host(host: str) -> bool:
-    """Whether the value of a Host header means the machine itself: `localhost`, or a loopback address."""
+    """Whether the value of a Host header is `localhost` or a loopback address."""
     match = _HOST.fullmatch(host)
     if match is None:
         return False
@@ -38,12 +38,12 @@ def is_loopback_host(host: str) -> bool:
 
 
 def origin_of(host: str, port: int) -> str:
-    """`http://HOST:PORT`, with brackets around an IPv6 host."""
+    """Return `http://HOST:PORT`, with brackets around an IPv6 host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def listen_error(host: str, port: int, error: OSError) -> str:
-    """The sentence that says why nothing can listen there."""
+    """Return why nothing can listen on an address."""
     where = origin_of(host, port).removeprefix("http://")
     if error.errno == errno.EADDRINUSE:
         return f"Cannot listen on {where}: the port is in use; choose another with --listen, or 0 for a free one."

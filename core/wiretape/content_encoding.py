@@ -1,8 +1,7 @@
-"""Incremental decoding of Content-Encoding, for looking at bodies that are stored as they came.
+"""Decode Content-Encoding incrementally; bodies are stored encoded.
 
-Encoded bodies are not to be trusted: a few bytes may stand for gigabytes.  So they are
-decoded a slice at a time, small enough that what comes of it fits in memory, and no more than
-`MOST_DECODED` bytes are made of what is fed at once.
+Encoded bodies are untrusted: a few bytes can decode to gigabytes.  So they are decoded in slices whose output fits
+into memory, and one feed decodes to at most `MOST_DECODED` bytes.
 """
 
 import zlib
@@ -12,28 +11,25 @@ import brotli
 import zstandard
 
 MOST_DECODED = 64 * 1024 * 1024
-"""Decoded bytes that one feed may give.  A chunk from a socket has some 64 KiB; no real stream packs a thousandfold."""
+"""Decoded bytes of one feed.  A chunk from a socket has about 64 KiB; no real stream compresses a thousandfold."""
 
 # RFC 9659 allows a zstd window of 8 MB in HTTP; browsers refuse more.
 _ZSTD_WINDOW = 8 * 1024 * 1024
 
 
 class DecodingError(Exception):
-    """The bytes are not what the Content-Encoding says."""
+    """The bytes do not match their Content-Encoding."""
 
 
 class Decoder:
-    """Turns encoded bytes into decoded ones, as early as the format allows.
-
-    After a DecodingError a decoder is of no more use.
-    """
+    """Decodes bytes as early as the format allows.  Unusable after a DecodingError."""
 
     def feed(self, data: bytes) -> bytes:
-        """The decoded bytes that `data` completes.  Raises DecodingError."""
+        """Return the decoded bytes that `data` completes.  Raises DecodingError."""
         return b"".join(self.slices(data))
 
     def slices(self, data: bytes) -> Iterator[bytes]:
-        """The same, in parts, none of them empty; those before a DecodingError are good."""
+        """Yield them in non-empty parts; parts before a DecodingError are valid."""
         decoded = 0
         for part in self._slices(data):
             decoded += len(part)
@@ -50,7 +46,7 @@ class Identity(Decoder):
     """No encoding."""
 
     def feed(self, data: bytes) -> bytes:
-        """`data` itself, however long."""
+        """Return `data` itself, whatever its size."""
         return data
 
     def _slices(self, data: bytes) -> Iterator[bytes]:
@@ -58,9 +54,9 @@ class Identity(Decoder):
 
 
 class _Members(Decoder):
-    """Decodes a body of one or more members (gzip) or frames (zstd), each with a decoder of its own.
+    """Decodes a body of one or more members (gzip) or frames (zstd), each with a new decoder.
 
-    `new_member` makes it, given the first bytes.  `step` is how many bytes to decode at once.
+    `new_member` creates it from the first bytes.  `step` is the number of bytes to decode at once.
     """
 
     def __init__(
@@ -86,7 +82,7 @@ class _Members(Decoder):
 
 
 class _Brotli(Decoder):
-    # A meta-block of 16 MiB takes some 12 bytes.
+    # A meta-block of 16 MiB can take 12 bytes.
     _STEP = 16
 
     def __init__(self) -> None:
@@ -101,13 +97,13 @@ class _Brotli(Decoder):
 
 
 def _gzip() -> Decoder:
-    # Deflate packs at most 1032 bytes into one.
+    # One byte of deflate decodes to at most 1032 bytes.
     return _Members(lambda _: zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), step=4096)
 
 
 def _deflate() -> Decoder:
-    # RFC 9110 means the zlib format, but bare deflate data is sent too, and browsers take both.
-    # Only the first begins with the method number 8 in the low half of its first byte.
+    # RFC 9110 means the zlib format, but some servers send raw deflate data, and browsers accept both.
+    # Only zlib has method 8 in the low half of the first byte.
     def new_member(first: bytes) -> "zlib._Decompress":
         return zlib.decompressobj(wbits=zlib.MAX_WBITS if first[0] & 0x0F == 8 else -zlib.MAX_WBITS)
 
@@ -115,7 +111,7 @@ def _deflate() -> Decoder:
 
 
 def _zstd() -> Decoder:
-    # A block of 128 KiB takes 4 bytes.
+    # A block of 128 KiB can take 4 bytes.
     decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
     return _Members(lambda _: decompressor.decompressobj(), step=256)
 
@@ -132,7 +128,7 @@ _DECODERS: dict[str, Callable[[], Decoder]] = {
 
 
 def decoder(content_encoding: str | None) -> Decoder:
-    """A fresh decoder for the value of a Content-Encoding header.  Raises DecodingError for one it does not know."""
+    """Return a new decoder for a Content-Encoding header.  Raises DecodingError for an unknown encoding."""
     name = (content_encoding or "").strip().lower()
     try:
         return _DECODERS[name]()
@@ -141,5 +137,5 @@ def decoder(content_encoding: str | None) -> Decoder:
 
 
 def is_identity(content_encoding: str | None) -> bool:
-    """Whether a body with this Content-Encoding crosses the wire as it is."""
+    """Whether a body with this Content-Encoding is not encoded."""
     return _DECODERS.get((content_encoding or "").strip().lower()) is Identity

@@ -1,4 +1,4 @@
-"""`wiretape debug` beside a command that has something to show: the programs do not import each other."""
+"""Run `wiretape debug` in a process next to another command; the programs do not import each other."""
 
 import asyncio
 import os
@@ -8,35 +8,35 @@ from contextlib import suppress
 from pathlib import Path
 
 TOKEN_VARIABLE = "WIRETAPE_TOKEN"  # noqa: S105 - a name
-"""The environment variable that carries the token of a replay."""
+"""The environment variable for the token of a replay."""
 _END_S = 3.0
 
 
 class DebuggerProcess:
-    """A debugger that runs while another command does.
+    """A debugger that runs as long as another command.
 
-    It ends when its standard input does: also when whoever started it is killed.
+    It exits at the end of its standard input, and so also if the command is killed.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        """`say` takes the lines that the debugger says."""
-        self._say = say
+    def __init__(self, write_line: Callable[[str], None]) -> None:
+        """`write_line` receives the lines that the debugger prints."""
+        self._write_line = write_line
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
     def start(self, file: Path, *, replay: str | None = None, token: str | None = None) -> None:
-        """Let it look at a recording, and drive the replay at a URL with its token."""
+        """Show a recording, and control the replay at a URL with its token."""
         arguments = [str(file), *(["--replay", replay] if replay is not None else [])]
         self._running = asyncio.create_task(self._run(arguments, token))
 
     async def stop(self) -> None:
-        """End it, if it was started, and wait for that."""
+        """Stop it, if it was started, and wait until it exits."""
         self._stop.set()
         if self._running is not None:
             await self._running
 
     async def _run(self, arguments: Sequence[str], token: str | None) -> None:
-        # Modules are looked for where this process found them, and not where it happens to stand.
+        # Modules are imported from where this process found them, not from the current directory.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "wiretape", "debug", "--with-parent", *arguments),
@@ -44,20 +44,20 @@ class DebuggerProcess:
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
             env=environment if token is None else {**environment, TOKEN_VARIABLE: token},
-            # Ctrl-C is for the one who started it.
+            # Ctrl-C must reach only the command that started it.
             start_new_session=True,
         )
-        telling = asyncio.create_task(self._tell(process))
+        forwarding = asyncio.create_task(self._forward_lines(process))
         stopping = asyncio.create_task(self._stop.wait())
-        await asyncio.wait((telling, stopping), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((forwarding, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         await _end(process)
-        await telling
+        await forwarding
 
-    async def _tell(self, process: asyncio.subprocess.Process) -> None:
+    async def _forward_lines(self, process: asyncio.subprocess.Process) -> None:
         if process.stderr is not None:
             async for line in process.stderr:
-                self._say(line.decode("utf-8", "replace").rstrip())
+                self._write_line(line.decode("utf-8", "replace").rstrip())
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -1,6 +1,6 @@
-"""Files that people name: how a command takes one, and what is said of one that cannot be had.
+"""Files that users name: the type of command-line arguments, checks, error messages and atomic replacement.
 
-What is said is a sentence for an `InputError`, which makes it safe to print.
+The messages are for an `InputError`, which makes them safe to print.
 """
 
 import errno
@@ -18,7 +18,7 @@ import click
 from wiretape.errors import InputError
 
 PATH = click.Path(path_type=Path, readable=False)
-"""A file or folder on a command line.  Who opens it says what is wrong with it, not click."""
+"""A file or folder on a command line.  The code that opens it reports errors, not click."""
 
 _FORCE = "--force to replace it"
 
@@ -26,33 +26,33 @@ STDOUT_ERROR = "Standard output cannot be written"
 
 
 def read_error(path: Path, error: OSError) -> str:
-    """That a file cannot be read, or is not there."""
+    """Return the message that a file cannot be read, or does not exist."""
     if isinstance(error, FileNotFoundError):
         return f"There is no file {path}."
     return f"{path} cannot be read: {error.strerror or error}."
 
 
 def write_error(path: Path, error: Exception) -> str:
-    """That a file cannot be written."""
+    """Return the message that a file cannot be written."""
     if isinstance(error, FileNotFoundError) and not path_exists(path.parent):
         return f"{path} cannot be written: there is no folder {path.parent}."
     return f"{path} cannot be written: {getattr(error, 'strerror', None) or error}."
 
 
 def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> str:
-    """That a file which was to be made is there; `otherwise` is what can be done but giving `option` another name."""
+    """Return the message that an output file exists; `otherwise` is an alternative to another name."""
     if path.is_dir():
         return f"{path} is a directory: give {option} another name."
     return f"{path} exists: give {option} another name{otherwise and f', or {otherwise}'}."
 
 
 def is_input_error(path: Path, option: str = "--output") -> str:
-    """That a file which was to be written is one of those that are read."""
-    return f"{path} is what is read: give {option} another name."
+    """Return the message that an output file is also an input file."""
+    return f"{path} is also an input file: give {option} another name."
 
 
 def path_exists(path: Path) -> bool:
-    """Whether something is there, as far as anybody may look."""
+    """Whether a path exists, as far as permissions allow to check."""
     try:
         return path.exists()
     except OSError:
@@ -60,12 +60,12 @@ def path_exists(path: Path) -> bool:
 
 
 def is_same_file(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one file that is there."""
+    """Whether two paths lead to the same existing file."""
     return path_exists(one) and path_exists(other) and one.samefile(other)
 
 
 def check_free(path: Path, read: Iterable[Path], *, force: bool) -> None:
-    """Raises InputError where `path` is one of the files that are read, or is there without being forced away."""
+    """Raise InputError if `path` is one of the input files, or exists and `force` is not given."""
     if any(is_same_file(path, each) for each in read):
         raise InputError(is_input_error(path))
     if path_exists(path) and not force:
@@ -73,12 +73,12 @@ def check_free(path: Path, read: Iterable[Path], *, force: bool) -> None:
 
 
 def check_writable(path: Path, kind: type[InputError] = InputError) -> None:
-    """Raises `kind` where it can be seen, without touching anything, that no file can be made or written at `path`."""
-    if (error := _hindrance(path)) is not None:
+    """Raise `kind` if it is certain, without touching anything, that no file can be written at `path`."""
+    if (error := _write_obstacle(path)) is not None:
         raise kind(write_error(path, error))
 
 
-def _hindrance(path: Path) -> OSError | None:
+def _write_obstacle(path: Path) -> OSError | None:
     try:
         if path.is_dir():
             return _error(errno.EISDIR)
@@ -96,35 +96,35 @@ def _error(number: int) -> OSError:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Let the interpreter's last flush of a standard stream go nowhere, instead of failing once more."""
+    """Discard the interpreter's last flush of a standard stream, which would fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether what is there can be read only once, from its beginning.  Raises OSError where nothing is there."""
+    """Whether a path is a pipe, which can be read only once.  Raises OSError if it does not exist."""
     return stat.S_ISFIFO(path.stat().st_mode)
 
 
 def temporary_name(path: Path) -> Path:
-    """Where a file is made that takes the place of `path` when it is whole.
+    """Return the path of the temporary file that replaces `path` once it is complete.
 
-    A process of the same number may have left one there, that was killed.
+    A killed process with the same id may have left one.
     """
     return path.with_name(f".{path.name}.{os.getpid()}")
 
 
 @contextmanager
 def replace_atomically(path: Path, mode: int) -> Iterator[BinaryIO]:
-    """A file that takes the place of `path` in one step when the block has ended well; else what was there stays.
+    """Yield a file that replaces `path` in one step if the block succeeds; otherwise `path` stays unchanged.
 
-    `mode` is that of a new file, of which the umask takes its share.  What is no regular file, or stands where none can
-    be made beside it, is written as it is.  Raises OSError.
+    `mode` is the mode of a new file, before the umask.  If `path` is not a regular file, or its folder cannot be
+    written, `path` is written directly.  Raises OSError.
     """
     if (path.exists() and not path.is_file()) or not os.access(path.resolve().parent, os.W_OK | os.X_OK):
         with path.open("wb") as file:
             yield file
         return
-    # What a link leads to is replaced, not the link.
+    # Replace the target of a link, not the link.
     path = path.resolve()
     made = temporary_name(path)
     made.unlink(missing_ok=True)
@@ -138,9 +138,9 @@ def replace_atomically(path: Path, mode: int) -> Iterator[BinaryIO]:
 
 @contextmanager
 def seekable(path: Path) -> Iterator[Path]:
-    """A file that can be read again and again: of a pipe, one of all that came, which is gone after the block.
+    """Yield a path that can be read repeatedly: for a pipe, a temporary copy of its contents.
 
-    Raises OSError.  An InputError of the block speaks of `path`.
+    Raises OSError.  An InputError raised in the block names `path`, not the copy.
     """
     if not is_pipe(path):
         yield path

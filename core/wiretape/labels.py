@@ -1,4 +1,4 @@
-"""The words that people read for endings, findings and numbers, the same wherever they read them."""
+"""Labels for endings, findings and counts, the same in all commands."""
 
 from wiretape.observations import Ending
 from wiretape.safe_text import printable
@@ -8,7 +8,7 @@ _ENDINGS = {
     Ending.SERVICE_CLOSED: "service closed early",
     Ending.SERVICE_RESET: "service reset",
     Ending.SERVICE_UNREACHABLE: "service unreachable",
-    Ending.SERVICE_INVALID: "service sent no HTTP",
+    Ending.SERVICE_INVALID: "service sent invalid HTTP",
     Ending.CLIENT_CLOSED: "client closed",
     Ending.TIMED_OUT: "timed out",
     Ending.PROXY_STOPPED: "proxy stopped",
@@ -16,21 +16,21 @@ _ENDINGS = {
 }
 
 
-def ending_label(how: Ending, *, stream: bool, in_event: bool = False) -> str:
-    """How an exchange ended; `in_event` says that bytes of an unfinished message were left."""
-    words = _ENDINGS[how]
-    if stream and how in {Ending.COMPLETE, Ending.SERVICE_CLOSED}:
-        # A stream has no announced end, so to its reader both are the service closing it.
-        words = "service closed"
-    return f"{words} in mid-event" if in_event else words
+def ending_label(ending: Ending, *, stream: bool, in_event: bool = False) -> str:
+    """Word how an exchange ended; `in_event`: the last event is unfinished."""
+    label = _ENDINGS[ending]
+    if stream and ending in {Ending.COMPLETE, Ending.SERVICE_CLOSED}:
+        # A stream has no announced end, so for its reader both mean that the service closed it.
+        label = "service closed"
+    return f"{label} in mid-event" if in_event else label
 
 
 def finding_line(severity: str, code: str, exchange: int, event: int | None, message: str) -> str:
-    """A finding as one line, safe to show; `event` None where it is about no single one."""
-    where = f"exchange {exchange}" + (f", event {event}" if event is not None else "")
-    return printable(f"{severity} {code} ({where}): {message}")
+    """Word a finding as one line that is safe to print; `event` is None if it concerns the whole exchange."""
+    location = f"exchange {exchange}" + (f", event {event}" if event is not None else "")
+    return printable(f"{severity} {code} ({location}): {message}")
 
 
 def count_of(number: int, noun: str) -> str:
-    """`1 event`, `2,000 events`."""
+    """Word a count: `1 event`, `2,000 events`."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")

@@ -1,4 +1,4 @@
-"""Recorded text made safe to show on a terminal, and what a word may have been meant to be."""
+"""Make recorded text safe to print, and find the closest match of a mistyped word."""
 
 import re
 from collections.abc import Iterable
@@ -15,22 +15,22 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape_json(text: str) -> str:
-    """JSON, or any text in which such characters stand in quoted strings only, with every one of them escaped."""
-    # JSON itself allows no control character below the space in a string, and needs its line ends.
+    """Escape unsafe characters in JSON, or in any text that has them in quoted strings only."""
+    # Strings in JSON contain no control characters below the space, and JSON needs its line ends.
     return _UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match.group()):04x}", text)
 
 
 def printable(text: str) -> str:
-    """`text` with every character escaped that could move the cursor, colour, reorder or break the line."""
+    """Escape every character that could move the cursor, or color, reorder or break the line."""
     return _UNSAFE.sub(_escape, text)
 
 
 def shorten(text: str, longest: int = 200) -> str:
-    """`text` made printable, and cut after `longest` characters."""
+    """Make `text` printable, and cut it after `longest` characters."""
     text = printable(text)
     return text if len(text) <= longest else text[:longest] + "…"
 
 
 def closest_match(word: str, words: Iterable[str]) -> str | None:
-    """The one of `words` that `word` is most likely a slip of."""
+    """Return the word that is most similar to `word`, if one is similar enough."""
     return next(iter(get_close_matches(word, list(words), n=1, cutoff=0.5)), None)

@@ -1,4 +1,4 @@
-"""Files on the command line: what is wrong with one is said in one sentence, the same by every command."""
+"""Files on the command line: every command reports the same error in the same words."""
 
 import os
 import re
@@ -21,26 +21,26 @@ COMMANDS = [
 
 
 @pytest.fixture
-def told(tmp_path, monkeypatch):
-    """What a command that fails says of the file run.db."""
+def error_of(tmp_path, monkeypatch):
+    """Return a function that runs a command on run.db and returns its error."""
     monkeypatch.chdir(tmp_path)
 
-    def told(command: str) -> str:
+    def run(command: str) -> str:
         result = CliRunner().invoke(wiretape, command.format("run.db", "run.db").split())
         assert (result.exit_code, result.stdout) == (2, "")
         return result.stderr
 
-    return told
+    return run
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_is_not_there_is_told_alike(told, command):
-    assert told(command) == "Error: There is no file run.db.\n"
+def test_every_command_reports_a_missing_file_alike(error_of, command):
+    assert error_of(command) == "Error: There is no file run.db.\n"
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_file_that_must_not_be_read_is_told_alike(told, command, monkeypatch):
-    """Whoever runs the tests may read everything, so that opening has to be denied in another way."""
+def test_every_command_reports_an_unreadable_file_alike(error_of, command, monkeypatch):
+    """The tests may run as root, so opening is denied by a patch."""
     Path("run.db").write_bytes(b"tape: 1")
     opened = Path.open
 
@@ -52,13 +52,13 @@ def test_a_file_that_must_not_be_read_is_told_alike(told, command, monkeypatch):
     may = os.access
     monkeypatch.setattr(os, "access", lambda path, *how, **more: path != "run.db" and may(path, *how, **more))
     monkeypatch.setattr(Path, "open", denied)
-    assert told(command) == "Error: run.db cannot be read: Permission denied.\n"
+    assert error_of(command) == "Error: run.db cannot be read: Permission denied.\n"
 
 
-def test_a_folder_that_takes_no_files_is_not_said_to_be_missing(tmp_path):
-    """As /proc."""
-    told = write_error(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))
-    assert told == f"{tmp_path}/run.db cannot be written: No such file or directory."
+def test_a_folder_that_accepts_no_files_is_not_reported_as_missing(tmp_path):
+    """Such as /proc."""
+    message = write_error(tmp_path / "run.db", FileNotFoundError(2, "No such file or directory"))
+    assert message == f"{tmp_path}/run.db cannot be written: No such file or directory."
 
 
 OUTPUTS = [
@@ -70,15 +70,15 @@ OUTPUTS = [
 
 
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_a_file_that_cannot_be_made_is_told_alike(told, command):
+def test_every_command_reports_a_missing_output_folder_alike(error_of, command):
     for name in ("run.tape", "b.tape"):
         Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
-    assert told(command.format("none/x")) == "Error: none/x cannot be written: there is no folder none.\n"
+    assert error_of(command.format("none/x")) == "Error: none/x cannot be written: there is no folder none.\n"
 
 
 @pytest.mark.parametrize("command", OUTPUTS)
-def test_a_folder_that_nobody_may_look_into_is_told_alike(told, command, monkeypatch):
-    """Whoever runs the tests may look into everything, so that looking has to be denied in another way."""
+def test_every_command_reports_an_inaccessible_output_folder_alike(error_of, command, monkeypatch):
+    """The tests may run as root, so access is denied by patches."""
     for name in ("run.tape", "b.tape"):
         Path(name).write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
     Path("dark").mkdir()
@@ -95,16 +95,16 @@ def test_a_folder_that_nobody_may_look_into_is_told_alike(told, command, monkeyp
     monkeypatch.setattr(os, "stat", denied(stat))
     monkeypatch.setattr(os, "open", denied(make))
     monkeypatch.setattr(os, "access", lambda path, *how, **more: str(path) != "dark" and may(path, *how, **more))
-    assert told(command.format("dark/x")) == "Error: dark/x cannot be written: Permission denied.\n"
+    assert error_of(command.format("dark/x")) == "Error: dark/x cannot be written: Permission denied.\n"
 
 
 class _FailedError(Exception):
-    """What goes wrong while a file is written."""
+    """A failure while a file is written."""
 
 
 @pytest.mark.parametrize("before", [None, "old"])
-def test_a_file_that_was_not_written_to_its_end_leaves_what_was_there(tmp_path, before):
-    """Half a tape can be read like a whole one, and half a baseline has lost the reasons of people."""
+def test_a_failed_write_leaves_the_old_file_unchanged(tmp_path, before):
+    """Half a tape reads like a whole one, and half a baseline has lost its reasons."""
     path = tmp_path / "run.tape"
     if before:
         path.write_text(before, "utf-8")
@@ -115,7 +115,7 @@ def test_a_file_that_was_not_written_to_its_end_leaves_what_was_there(tmp_path, 
     assert [one.read_text("utf-8") for one in tmp_path.iterdir()] == ([before] if before else [])
 
 
-def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_link_leads(tmp_path):
+def test_a_replaced_file_is_complete_private_and_at_the_target_of_a_link(tmp_path):
     (tmp_path / "run.tape").write_text("old and longer", "utf-8")
     (tmp_path / "link").symlink_to("run.tape")
     with replace_atomically(tmp_path / "link", 0o600) as file:
@@ -127,7 +127,7 @@ def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_lin
 
 
 @pytest.mark.parametrize(
-    ("command", "said"),
+    ("command", "message"),
     [
         ("import run.tape -o made", "made cannot be written: .+"),
         (
@@ -136,10 +136,8 @@ def test_a_file_that_takes_the_place_of_another_is_whole_private_and_where_a_lin
         ),
     ],
 )
-def test_a_recording_that_does_not_fit_is_told_by_a_name_that_means_something_and_leaves_nothing(
-    tmp_path, command, said
-):
-    """Not by that of the file that would have been put in its place."""
+def test_a_recording_that_does_not_fit_is_reported_by_its_own_name_and_leaves_nothing(tmp_path, command, message):
+    """The error names the recording, not the temporary file."""
     (tmp_path / "run.tape").write_text("tape: 1\n---\nrequest: GET /\n", "utf-8")
     done = subprocess.run(
         ["sh", "-c", 'ulimit -f 8 && exec "$0" -m wiretape "$@"', sys.executable, *command.split()],
@@ -150,11 +148,11 @@ def test_a_recording_that_does_not_fit_is_told_by_a_name_that_means_something_an
         timeout=50,
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch(rf"Error: {said}\.\n", done.stderr)
+    assert re.fullmatch(rf"Error: {message}\.\n", done.stderr)
     assert [path.name for path in tmp_path.iterdir()] == ["run.tape"]
 
 
-def test_settings_above_a_folder_that_nobody_may_look_into_are_not_looked_for(tmp_path, monkeypatch):
+def test_an_inaccessible_parent_folder_is_skipped_in_the_search_for_a_configuration(tmp_path, monkeypatch):
     (tmp_path / "dark" / "here").mkdir(parents=True)
     (tmp_path / "dark" / "wiretape.toml").write_text("[report]\nselect = ['SEQ']\n", "utf-8")
     may = os.access

@@ -110,7 +110,7 @@ def test_findings_that_came_along_are_not_found_twice(run):
             "odd.txt, line 1: invalid JSON: unexpected character, expected a JSON value (column 1).",
         ),
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
-        (["run.tape", "-o", "run.tape", "--force"], "run.tape is what is read: give --output another name."),
+        (["run.tape", "-o", "run.tape", "--force"], "run.tape is also an input file: give --output another name."),
         (["run.tape", "-o", "missing/run.db"], "missing/run.db cannot be written: there is no folder missing."),
         (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: it has to be a method"),
     ],

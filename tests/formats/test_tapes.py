@@ -281,7 +281,7 @@ def test_a_report_does_not_replace_the_tape_that_it_judges(tape):
     path = tape(FIVE_LINES)
     told = CliRunner().invoke(wiretape, ["report", str(path), "--output", str(path)])
     assert told.exit_code == 2
-    assert "is what is read" in told.output
+    assert "is also an input file" in told.output
     assert path.read_text("utf-8") == FIVE_LINES
 
 

@@ -72,7 +72,7 @@ def test_the_list_names_every_scenario_that_ships():
     [
         (["helo"], "Unknown scenario helo; did you mean hello?"),
         (["nowhere.toml"], "There is no file nowhere.toml"),
-        (["--listen", "here"], "is no address to listen on"),
+        (["--listen", "here"], "Invalid address"),
         (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--faults", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--seed", str(2**63)], "A seed has to be a whole number, from -2^63 to 2^63 - 1."),

@@ -100,7 +100,7 @@ def refused(run, *args, env=None):
 def test_invalid_arguments_are_reported_in_one_sentence(run, session, tmp_path):
     assert refused(run, tmp_path / "none.db") == f"Error: There is no file {tmp_path / 'none.db'}."
     assert "is not a wiretape recording" in refused(run, __file__)
-    assert "is no address to listen on" in refused(run, session, "--listen", "nonsense")
+    assert "Invalid address" in refused(run, session, "--listen", "nonsense")
     assert "Invalid host 0.0.0.0" in refused(run, session, "--listen", "0.0.0.0:0")
     assert "is no URL of a replay" in refused(run, session, "--replay", "ftp://x\x1b[31m")
     assert "Missing control token" in refused(run, session, "--replay", "http://127.0.0.1:1")

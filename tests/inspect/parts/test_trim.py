@@ -289,7 +289,7 @@ def test_an_existing_file_is_replaced_only_with_force_and_never_the_input(run, s
 
     assert "exists: give --output another name" in run("trim", session, "--exchange", 2, "-o", other).output
     assert other.read_text() == "mine"
-    assert "is what is read" in run("trim", session, "--exchange", 2, "-o", session, "--force").output
+    assert "is also an input file" in run("trim", session, "--exchange", 2, "-o", session, "--force").output
     assert run("trim", session, "--exchange", 2, "-o", other, "--force").exit_code == 0
     with open_recording(other) as recording:
         assert [exchange.number for exchange in recording.exchanges()] == [2]

@@ -1,4 +1,4 @@
-"""Text from recordings is made safe for a terminal."""
+"""Recorded text is made safe for terminals."""
 
 import unicodedata
 
@@ -27,11 +27,11 @@ _MARKS = {"\u061c", "\u200e", "\u200f"}
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_could_harm_is_shown_as_an_escape(text, shown):
+def test_unsafe_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
-def test_no_character_of_unicode_moves_the_cursor_or_turns_the_text_round():
+def test_no_unicode_character_moves_the_cursor_or_reorders_text():
     everything = printable("".join(map(chr, range(0x110000))))
     for character in set(everything):
         assert unicodedata.category(character) not in _BREAKS
@@ -40,6 +40,6 @@ def test_no_character_of_unicode_moves_the_cursor_or_turns_the_text_round():
     everything.encode()
 
 
-def test_characters_of_every_script_stay_readable():
+def test_letters_of_every_script_stay_readable():
     letters = "".join(char for char in map(chr, range(0x110000)) if unicodedata.category(char)[0] in "LMNPS")
     assert printable(letters) == letters

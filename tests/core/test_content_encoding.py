@@ -1,4 +1,4 @@
-"""Encoded bodies are decoded as they come, and never without bound."""
+"""Encoded bodies are decoded incrementally and within bounds."""
 
 import gzip
 import tracemalloc
@@ -33,7 +33,7 @@ def in_pieces(data, size):
 
 @pytest.mark.parametrize("size", [1, 2, 3, 17, 300, 10**6])
 @pytest.mark.parametrize("encoding", ENCODERS)
-def test_a_body_is_decoded_in_whatever_pieces_it_comes(encoding, size):
+def test_a_body_is_decoded_however_it_is_split(encoding, size):
     decoding = decoder(encoding)
     assert b"".join(decoding.feed(piece) for piece in in_pieces(ENCODERS[encoding](TEXT), size)) == TEXT
 
@@ -47,7 +47,7 @@ def test_any_body_is_decoded(encoding, body, size):
 
 @pytest.mark.parametrize("size", [1, 5, 10**6])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "zstd"])
-def test_members_one_after_the_other_are_all_decoded(encoding, size):
+def test_all_members_of_a_body_are_decoded(encoding, size):
     bodies = [b"one\n", b"", b"two\n" * 1000, b"three\n"]
     decoding = decoder(encoding)
     encoded = b"".join(ENCODERS[encoding](body) for body in bodies)
@@ -61,8 +61,8 @@ def test_no_slice_is_empty(encoding):
     assert all(part for piece in in_pieces(body, 1) or [b""] for part in decoding.slices(piece))
 
 
-def test_what_was_flushed_is_decoded_at_once():
-    """A stream would stand still otherwise."""
+def test_flushed_data_is_decoded_at_once():
+    """Otherwise a stream would stall."""
     gzipper, zstd, brotlier = zlib.compressobj(wbits=31), zstandard.ZstdCompressor().compressobj(), brotli.Compressor()
     flushed = {
         "gzip": lambda event: gzipper.compress(event) + gzipper.flush(zlib.Z_SYNC_FLUSH),
@@ -75,20 +75,20 @@ def test_what_was_flushed_is_decoded_at_once():
             assert decoding.feed(flush(event)) == event, encoding
 
 
-def test_bare_deflate_data_is_decoded_too():
+def test_raw_deflate_data_is_decoded():
     decoding = decoder("deflate")
     assert b"".join(decoding.feed(piece) for piece in in_pieces(_zlib(TEXT, -15), 1)) == TEXT
 
 
 @pytest.mark.parametrize("name", [None, "", "identity", " Identity "])
-def test_no_encoding_leaves_the_bytes_alone(name):
+def test_identity_returns_the_bytes_unchanged(name):
     decoding = decoder(name)
     assert isinstance(decoding, Identity)
     assert decoding.feed(b"\x1f\x8b") == b"\x1f\x8b"
 
 
 @pytest.mark.parametrize("name", ["GZIP", " gzip ", "x-gzip"])
-def test_names_are_compared_without_case_and_space(name):
+def test_names_ignore_case_and_space(name):
     assert decoder(name).feed(gzip.compress(b"a")) == b"a"
 
 
@@ -99,15 +99,15 @@ def test_an_unknown_encoding_is_refused_by_name(name):
 
 
 @pytest.mark.parametrize("encoding", ENCODERS)
-def test_bytes_of_another_kind_are_an_error(encoding):
+def test_bytes_in_another_encoding_are_an_error(encoding):
     decoding = decoder(encoding)
     with pytest.raises(DecodingError):
         decoding.feed(b"data: this is plain text, and long enough to be seen through\n\n" * 10)
 
 
 @pytest.mark.parametrize(("encoding", "lost"), [("gzip", 0), ("deflate", 0), ("zstd", 0), ("br", 100)])
-def test_what_came_before_bad_bytes_is_decoded(encoding, lost):
-    """Brotli's library keeps what the last few bytes before them would have given."""
+def test_bytes_before_invalid_ones_are_decoded(encoding, lost):
+    """The brotli library withholds the output of the last few bytes."""
     decoded = []
     with pytest.raises(DecodingError):
         decoded.extend(decoder(encoding).slices(ENCODERS[encoding](TEXT) + b"\xff" * 5000))
@@ -116,7 +116,7 @@ def test_what_came_before_bad_bytes_is_decoded(encoding, lost):
 
 
 def _bomb(encoding, size):
-    """`size` zeros, encoded a piece at a time."""
+    """Encode `size` zeros."""
     encoder = {
         "gzip": lambda: zlib.compressobj(level=1, wbits=31),
         "br": lambda: brotli.Compressor(quality=1, lgwin=22),
@@ -129,12 +129,12 @@ def _bomb(encoding, size):
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "br", "zstd"])
-def test_a_few_bytes_that_stand_for_very_many_do_not_fill_the_memory(encoding):
+def test_a_decompression_bomb_does_not_fill_the_memory(encoding):
     bomb = _bomb(encoding, 4 * MOST_DECODED)
     assert len(bomb) < 2_000_000
     tracemalloc.start()
     try:
-        with pytest.raises(DecodingError, match="more than"):  # noqa: PT012 - each part is dropped, as a reader would
+        with pytest.raises(DecodingError, match="more than"):  # noqa: PT012 - each part is dropped, as by a reader
             for part in decoder(encoding).slices(bomb):
                 assert len(part) <= MOST_DECODED // 2
         peak = tracemalloc.get_traced_memory()[1]
@@ -143,13 +143,13 @@ def test_a_few_bytes_that_stand_for_very_many_do_not_fill_the_memory(encoding):
     assert peak < 1.5 * MOST_DECODED
 
 
-def test_the_bound_is_on_what_is_fed_at_once_not_on_the_body():
+def test_the_bound_applies_to_each_feed_not_to_the_body():
     decoding = decoder("gzip")
     bomb = _bomb("gzip", MOST_DECODED + MOST_DECODED // 2)
     assert sum(len(decoding.feed(piece)) for piece in in_pieces(bomb, len(bomb) // 2)) == MOST_DECODED * 1.5
 
 
-def test_a_zstd_frame_that_wants_more_memory_than_http_allows_is_an_error():
+def test_a_zstd_frame_with_a_larger_window_than_http_allows_is_an_error():
     """RFC 9659 allows a window of 8 MB."""
     wide = zstandard.ZstdCompressionParameters.from_level(3, window_log=27)
     compressor = zstandard.ZstdCompressor(compression_params=wide).compressobj()
