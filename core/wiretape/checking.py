@@ -6,7 +6,7 @@ from pathlib import Path
 
 from wiretape.observations import Observation
 from wiretape.recording import Recording, open_recording
-from wiretape.rules import Checker, Finding, Settings, Verdict
+from wiretape.rules import BUILT_IN, Checker, Finding, Rule, Settings, Verdict
 from wiretape.traffic_builder import TrafficBuilder
 
 STREAM_TARGET = "/v1/sessions/ses_1/events/stream?event_deltas=true"
@@ -29,26 +29,33 @@ class CheckResult:
         return not self.findings
 
 
-def check(source: Recording | Path | str | Iterable[Observation], *, settings: Settings | None = None) -> CheckResult:
+def check(
+    source: Recording | Path | str | Iterable[Observation],
+    *,
+    settings: Settings | None = None,
+    rules: Iterable[Rule] = BUILT_IN,
+) -> CheckResult:
     """Run the rules over a recording, a file in any format that can be opened, or observations in order of time.
 
     Raises InputError if a file cannot be opened.
     """
     if isinstance(source, str | Path):
         with open_recording(Path(source)) as recording:
-            return check(recording, settings=settings)
+            return check(recording, settings=settings, rules=rules)
     observations = source.observations() if isinstance(source, Recording) else source
-    checker = Checker(settings)
+    checker = Checker(settings, rules=rules)
     findings = [finding for seen in observations for finding in checker.feed(seen)]
     findings += checker.finish()
     return CheckResult(tuple(findings), checker.verdicts(), checker.exchanges, checker.events)
 
 
-def check_stream(body: bytes, *, target: str = STREAM_TARGET, settings: Settings | None = None) -> CheckResult:
+def check_stream(
+    body: bytes, *, target: str = STREAM_TARGET, settings: Settings | None = None, rules: Iterable[Rule] = BUILT_IN
+) -> CheckResult:
     """Run the rules over the raw bytes of one event stream, as if a client had requested `target` and read it all.
 
     The bytes arrive at once, so rules about time are not exercised.
     """
     traffic = TrafficBuilder()
     traffic.request("GET", target).respond_stream().send(body).end()
-    return check(traffic.observations(), settings=settings)
+    return check(traffic.observations(), settings=settings, rules=rules)
