@@ -1,4 +1,4 @@
-"""`wiretape export --format har`, and HARs that other programs wrote."""
+"""`wiretape export --format har`, and importing the HAR files of other programs."""
 
 import json
 import tracemalloc
@@ -26,7 +26,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer, open_recording
 from wiretape.recording.formats import find_format
-from wiretape_inspect import archive
+from wiretape.recording.formats.har import write as write_har
 
 HERE = Path(__file__).parent
 SCHEMA = Draft202012Validator(json.loads((HERE / "har12.schema.json").read_bytes()))
@@ -40,7 +40,7 @@ MESSAGES = [
 
 @pytest.fixture
 def recorded(tmp_path):
-    """Makes a recording of one exchange."""
+    """Return a function that makes a recording of one exchange."""
 
     def record(*chunks, kind="text/event-stream", headers=(), ending=Ending.COMPLETE, status=200):
         writer = Writer.create(tmp_path / "run.db", upstream="http://a.test", started_unix_ns=1_700_000_000_000_000_000)
@@ -71,7 +71,7 @@ def run(*args):
 
 
 def entry(path, *options):
-    """The only entry of the HAR of a recording, which is HAR 1.2."""
+    """Return the only entry of the HAR file of a recording, which must be valid HAR 1.2."""
     result = run("export", path, "--format", "har", *options)
     assert result.exit_code == 0, result.output
     har = json.loads(result.stdout)
@@ -81,7 +81,7 @@ def entry(path, *options):
 
 
 def imported(tmp_path, har, name="in.har"):
-    """What is said of a HAR, and its recording."""
+    """Import a HAR file; return the notes and the recording."""
     path = tmp_path / name
     path.write_bytes(har if isinstance(har, bytes) else json.dumps(har).encode())
     result = run("import", path, "-o", tmp_path / "out.db", "--force")
@@ -94,13 +94,13 @@ def body(recording, number=1, side=Side.RESPONSE):
 
 
 def times(recording, number=1):
-    """Milliseconds between the request and each event."""
+    """Return the milliseconds between the request and each event."""
     began = recording.exchange(number).request.time_ns
     return [round((seen.time_ns - began) / 1e6, 3) for seen in recording.frames(number) if seen.frame.dispatched]
 
 
 def har(*, text=None, messages=None, creator="WebInspector", timings=None, **response):
-    """A HAR with a stream."""
+    """Return a HAR document with a stream."""
     content = {"size": 10, "mimeType": "text/event-stream", **({} if text is None else {"text": text})}
     stream = {
         "startedDateTime": "2023-11-14T22:13:20.000Z",
@@ -114,7 +114,7 @@ def har(*, text=None, messages=None, creator="WebInspector", timings=None, **res
     return {"log": {"version": "1.2", "creator": {"name": creator, "version": "1"}, "entries": [stream]}}
 
 
-def test_events_are_written_as_devtools_reads_them_with_their_places_beside_them(recorded):
+def test_events_are_written_in_the_form_of_devtools_with_their_offsets(recorded):
     path = recorded(b': hi\n\nid: 1\nevent: x\ndata: {"sequence": 4}\n\n', b"data: \xc3\xa9\n\nevent: none\n\n")
     shown = entry(path)
 
@@ -137,7 +137,7 @@ def test_events_are_written_as_devtools_reads_them_with_their_places_beside_them
     assert shown["request"]["postData"]["text"] == "{}"
 
 
-def test_a_har_is_sanitised_unless_asked_otherwise(recorded):
+def test_a_har_file_is_sanitised_by_default(recorded):
     path = recorded(b"data: 1\n\n")
     bare, full = entry(path), entry(path, "--with-sensitive")
 
@@ -148,55 +148,55 @@ def test_a_har_is_sanitised_unless_asked_otherwise(recorded):
     assert run("export", path, "--format", "sse", "--with-sensitive").exit_code == 2
 
 
-def test_bodies_that_are_no_text_are_base64_and_others_are_named(recorded):
+def test_a_binary_body_is_written_as_base64(recorded):
     content = entry(recorded(b"\xff\x00", b"abc", kind="image/png"))["response"]["content"]
 
     assert (content["encoding"], b64decode(content["text"]), content["size"]) == ("base64", b"\xff\x00abc", 5)
 
 
 @pytest.mark.parametrize(
-    ("chunks", "headers", "said"),
+    ("chunks", "headers", "comment"),
     [
         ((b"no gzip",), (("Content-Encoding", "gzip"),), "cannot be decoded"),
         ((b"data: 1\n\n", 70, b"x\n\n"), (), "70 bytes of this exchange were not recorded"),
     ],
     ids=["undecodable", "lost"],
 )
-def test_what_is_wrong_with_a_body_stands_in_its_comment(recorded, chunks, headers, said):
-    assert said in entry(recorded(*chunks, headers=headers))["response"]["content"]["comment"]
+def test_a_comment_explains_why_a_body_is_incomplete(recorded, chunks, headers, comment):
+    assert comment in entry(recorded(*chunks, headers=headers))["response"]["content"]["comment"]
 
 
 @pytest.mark.parametrize(
-    ("chunks", "datas", "astray"),
+    ("chunks", "datas", "mismatch"),
     [
         ((b"data: 1\n\n", 70, b"x\n\ndata: 2\n\n"), [b"1", b"2"], False),
         ((b"data: 1\n\ndata: a", 70, b"b\n\ndata: 2\n\n"), [b"1", b"ab", b"2"], True),
     ],
     ids=["between events", "within an event"],
 )
-def test_a_body_is_joined_over_what_was_lost(recorded, tmp_path, chunks, datas, astray):
-    """A HAR has no hole: events behind one within an event cannot be told to be those that are listed."""
-    told, recording = imported(tmp_path, run("export", recorded(*chunks), "--format", "har").stdout_bytes)
+def test_a_body_is_joined_across_lost_bytes(recorded, tmp_path, chunks, datas, mismatch):
+    """A HAR file cannot mark lost bytes: if they cut an event, the events after it no longer match the listed ones."""
+    notes, recording = imported(tmp_path, run("export", recorded(*chunks), "--format", "har").stdout_bytes)
 
     assert body(recording) == b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
     assert recording.exchange(1).lost_bytes == 0
     assert [seen.frame.data for seen in recording.frames(1) if seen.frame.dispatched] == datas
-    assert ("do not fit the body of exchange 1" in told) == astray
+    assert ("The listed events differ from the body of exchange 1" in notes) == mismatch
 
 
-def test_an_ending_stands_in_the_error_and_no_answer_is_status_0(recorded):
+def test_an_exchange_without_a_response_has_status_0_and_its_ending_as_error(recorded):
     response = entry(recorded(status=None, ending=Ending.SERVICE_UNREACHABLE))["response"]
 
     assert (response["status"], response["_error"]) == (0, "service-unreachable")
 
 
-def test_streams_are_written_with_flat_memory(recorded):
-    """2 MB of events, twice as much in the HAR, and hardly a tenth of that is held."""
+def test_writing_a_stream_needs_little_memory(recorded):
+    """The file of 2 MB of events is twice as large, and less than a quarter of it is held at any time."""
     event = b'id: 1\nevent: x\ndata: {"sequence": 1, "text": "' + b"x" * 900 + b'"}\n\n'
     path = recorded(*[event * 50] * 40)
     with open_recording(path) as recording:
         tracemalloc.start()
-        size = sum(len(part) for part in archive.write(recording))
+        size = sum(len(part) for part in write_har(recording))
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
 
@@ -204,32 +204,32 @@ def test_streams_are_written_with_flat_memory(recorded):
     assert peak < 800_000
 
 
-def test_the_text_gives_the_bytes_and_the_list_the_times(tmp_path):
+def test_a_stream_has_the_bytes_of_the_text_and_the_times_of_the_listed_events(tmp_path):
     text = ": hi\n\nevent: a\nid: 1\ndata: one\n\n: ping\n\ndata: two\ndata: lines\n\nevent: b\r\nid: 2\r\ndata\r\n\r\n"
-    said, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
+    notes, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
 
     assert body(recording) == text.encode()
     assert times(recording) == [1000, 2500, 3000]
-    assert "put together" not in said
+    assert "built from" not in notes
     assert recording.exchange(1).request.http_version == "HTTP/2.0"
 
 
-def test_without_a_text_the_bytes_are_put_together_from_the_events(tmp_path):
-    """An id that is repeated is that of an event before: DevTools names the last one each time."""
-    said, recording = imported(tmp_path, har(messages=MESSAGES))
+def test_a_stream_without_text_is_built_from_the_listed_events(tmp_path):
+    """DevTools repeats the last id for events without an id, so a repeated id is not written again."""
+    notes, recording = imported(tmp_path, har(messages=MESSAGES))
 
     assert body(recording) == b"event: a\nid: 1\ndata: one\n\ndata: two\ndata: lines\n\nevent: b\nid: 2\ndata: \n\n"
     assert times(recording) == [1000, 2500, 3000]
     assert recording.exchange(1).ending is Ending.OPEN
-    assert "The bytes of exchange 1 were put together from the events" in said
+    assert "The bytes of exchange 1 were built from the listed events" in notes
 
 
-def test_a_text_that_the_events_do_not_fit_is_taken_without_their_times(tmp_path):
+def test_a_text_that_differs_from_the_listed_events_is_used_without_their_times(tmp_path):
     text = "event: a\nid: 1\ndata: one\n\ndata: other\n\n"
-    said, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
+    notes, recording = imported(tmp_path, har(text=text, messages=MESSAGES))
 
     assert body(recording) == text.encode()
-    assert "do not fit the body of exchange 1" in said
+    assert "The listed events differ from the body of exchange 1" in notes
 
 
 @pytest.mark.parametrize(
@@ -242,31 +242,31 @@ def test_a_text_that_the_events_do_not_fit_is_taken_without_their_times(tmp_path
         ("wiretape", None, "Ã©â€¦"),
     ],
 )
-def test_what_chromium_read_as_windows_1252_is_utf_8_again(tmp_path, creator, messages, expected):
+def test_utf_8_that_chromium_decoded_as_windows_1252_is_restored(tmp_path, creator, messages, expected):
     _, recording = imported(tmp_path, har(text="data: Ã©â€¦\n\n", messages=messages, creator=creator))
 
     assert body(recording) == f"data: {expected}\n\n".encode()
 
 
-def test_a_body_that_is_decoded_comes_without_its_encoding(tmp_path):
+def test_a_decoded_body_has_no_content_encoding(tmp_path):
     headers = [{"name": "Content-Encoding", "value": "br"}, {"name": "X", "value": "1\n2"}, {"name": ":s", "value": ""}]
-    said, recording = imported(tmp_path, har(text="data: 1\n\n", headers=headers))
+    notes, recording = imported(tmp_path, har(text="data: 1\n\n", headers=headers))
 
     assert recording.exchange(1).response.headers == (("X", "1"), ("X", "2"), ("Content-Type", "text/event-stream"))
-    assert "compressed on the wire" in said
-    assert "No request carries a key" in said
+    assert "The body of exchange 1 was compressed" in notes
+    assert "No request has a key" in notes
 
 
-def test_entries_that_are_no_exchanges_are_counted(tmp_path):
+def test_skipped_entries_are_counted(tmp_path):
     document = har(text="data: 1\n\n")
     (first,) = document["log"]["entries"]
     document["log"]["entries"] += [
         {**first, "request": {"url": "data:text/plain,x"}},
         {**first, "_resourceType": "websocket"},
     ]
-    said, recording = imported(tmp_path, b"\xef\xbb\xbf" + json.dumps(document).encode())
+    notes, recording = imported(tmp_path, b"\xef\xbb\xbf" + json.dumps(document).encode())
 
-    assert "2 entries are no HTTP request, and left out." in said
+    assert "Skipped 2 entries that are not HTTP requests." in notes
     assert len(list(recording.exchanges())) == 1
 
 
@@ -286,7 +286,7 @@ DATA = [data for number in range(1, 6) for data in (f'{{"n": {number}}}', "delta
         ("mitmproxy-12.har", 1, ['{"n": 1}', '{"n": 2}', '{"n": 3}']),
     ],
 )
-def test_files_of_other_programs_come_in_with_all_events(tmp_path, file, number, data):
+def test_files_of_other_programs_are_imported_with_all_events(tmp_path, file, number, data):
     _, recording = imported(tmp_path, (HERE / "written" / file).read_bytes())
 
     frames = [seen.frame for seen in recording.frames(number) if seen.frame.dispatched]
@@ -294,61 +294,68 @@ def test_files_of_other_programs_come_in_with_all_events(tmp_path, file, number,
     assert [frame.id for frame in frames if frame.id] == [
         str(n) for n in range(1, len(data) // 2 + 1)
     ] or "mitm" in file
-    moments = times(recording, number)
-    assert moments == sorted(moments)
+    assert times(recording, number) == sorted(times(recording, number))
+
+
+def entry_of(url, status=200):
+    entry = {"startedDateTime": "2026-11-21", "request": {"url": url}, "response": {"status": status}}
+    return json.dumps(entry).encode()
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "problem"),
     [
-        (b'{"log": {', "is no JSON, or not all of it is there"),
-        (b'{"log": {"entries": ' + b"[" * 100_000, "nested too deep"),
-        (b'{"log": {"entries": []}}', "holds no HTTP request"),
-        (b'{"log": {"entries": 3}}', "log.entries: it has to be a list of objects"),
-        (b'{"log": {"entries": [3]}}', "log.entries: it has to be a list of objects"),
-        (b'{"log": {"entries": [{}]}}', "log.entries[0].request: it is missing"),
-        (b'{"log": {"entries": [{"request": {"url": "http://[x/"}}]}}', "request.url: it is no URL"),
+        (b'{"log": {', "is not a HAR file: it is not JSON, or it is truncated."),
+        (b'{"log": {"entries": ' + b"[" * 100_000, "cannot be read as HAR: it is nested too deeply"),
+        (b'{"log": {"entries": []}}', "contains no HTTP requests."),
+        (b'{"log": {"entries": 3}}', "log.entries: expected a list, got 3."),
+        (b'{"log": {"entries": [3]}}', "log.entries[0]: expected a table, got 3."),
+        (b'{"log": {"entries": [{}]}}', "log.entries[0]: request is missing."),
+        (b'{"log": {"entries": [%s]}}' % entry_of("http://[x/"), "log.entries[0].request.url: not a URL."),
         (
-            b'{"log":{"entries":[{"startedDateTime":"2026-11-21","request":{"url":"http://x/"},"response":{"status":1000}}]}}',
-            "response.status: it has to be 999 at most",
+            b'{"log": {"entries": [%s]}}' % entry_of("http://x/", 1000),
+            "log.entries[0].response.status: expected at most 999, got 1000.",
         ),
-        (b'{"log": {"entries": [{"request": {"url": "http://x/"}}]}}', "startedDateTime: it has to be a time"),
+        (
+            b'{"log": {"entries": [%s]}}' % entry_of("http://x/").replace(b"2026", b"20x6"),
+            "startedDateTime: expected a time such as 2026-11-21T12:00:00.000Z, got '20x6-11-21'.",
+        ),
     ],
 )
-def test_rubbish_is_one_sentence(tmp_path, text, said):
+def test_an_invalid_file_is_reported_in_one_sentence(tmp_path, text, problem):
     path = tmp_path / "x.har"
     path.write_bytes(text)
     result = run("import", path, "-o", tmp_path / "out.db")
 
     assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
-    assert said in result.output
+    assert problem in result.output
     assert not (tmp_path / "out.db").exists()
 
 
-WRONG = [None, 3, -1, 1e300, 2**70, True, "", "x\ud800\n\x1b", "\u2028", [], [3], {}, {"text": []}, [[]], [{}]]
+WRONG_VALUES = [None, 3, -1, 1e300, 2**70, True, "", "x\ud800\n\x1b", "\u2028", [], [3], {}, {"text": []}, [[]], [{}]]
 
 
-def places(value, at=()):
-    """Everything that stands in a document."""
+def key_paths(value, at=()):
+    """Return the key path of every value in a document."""
     yield at
     for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield from places(value[key], (*at, key))
+        yield from key_paths(value[key], (*at, key))
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_wrong_types_everywhere_are_taken_or_refused_and_nothing_else(tmp_path, wrong):
+@pytest.mark.parametrize("wrong", WRONG_VALUES, ids=repr)
+def test_a_wrong_value_anywhere_is_ignored_or_refused(tmp_path, wrong):
     headers = [{"name": "a", "value": "b"}]
     whole = har(text="data: 1\n\n", messages=MESSAGES[:1], headers=headers, _error="x")
     whole["log"]["entries"][0]["request"] |= {"postData": {"params": [{"name": "a", "value": "b"}]}}
-    for place in list(places(whole))[1:]:
+    for path_to_value in list(key_paths(whole))[1:]:
         document = json.loads(json.dumps(whole))
         inner = document
-        for step in place[:-1]:
+        for step in path_to_value[:-1]:
             inner = inner[step]
-        inner[place[-1]] = wrong
+        inner[path_to_value[-1]] = wrong
         path = tmp_path / "x.har"
         path.write_text(json.dumps(document))
         with suppress(InputError):
             for seen in find_format("har").reader().read(path).observations:
-                # What cannot be JSON cannot be stored either: halves of surrogate pairs, integers of any length.
+                # Lone surrogates and long integers can be stored neither as JSON nor in SQLite.
                 orjson.dumps(replace(seen, data="") if isinstance(seen, BytesArrived) else seen)

@@ -22,7 +22,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Recording, Writer, build_recording, open_recording
 from wiretape.recording.formats import find_format
-from wiretape_inspect import archive
+from wiretape.recording.formats.har import write as write_har
 
 FLAGS = (
     *("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"),
@@ -184,7 +184,7 @@ async def test_chromium_and_wiretape_read_each_others_hars(chromium: Chromium, s
     await tools.evaluate(HEARD, len(EVENTS))
 
     with open_recording(_recorded(tmp_path / "run.db")) as recording:
-        har = orjson.loads(b"".join(archive.write(recording)))
+        har = orjson.loads(b"".join(write_har(recording)))
     (shown,) = await tools.evaluate(IMPORT, har)
     assert shown["events"] == [
         [pytest.approx(1_795_262_251 + second, abs=1e-6), *event]

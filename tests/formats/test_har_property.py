@@ -28,8 +28,8 @@ from wiretape.observations import (
 )
 from wiretape.recording import Recording, build_recording, open_recording
 from wiretape.recording.formats import find_format
+from wiretape.recording.formats.har import write as write_har
 from wiretape.sse import Frame, FrameKind, Parser
-from wiretape_inspect import archive
 
 # Tests are no package, so that it is not found by its name.
 _spec = spec_from_file_location("wiretape_test_recordings", Path(__file__).with_name("recordings.py"))
@@ -317,7 +317,7 @@ def _there_and_back(folder: str, seen: list[Observation], *, sensitive: bool = F
     path, har, back = Path(folder, "run.db"), Path(folder, "run.har"), Path(folder, "back.db")
     recordings.record(path, seen)
     with open_recording(path) as recording:
-        har.write_bytes(b"".join(archive.write(recording, sensitive=sensitive)))
+        har.write_bytes(b"".join(write_har(recording, sensitive=sensitive)))
         before = told(recording)
     build_recording(find_format("har").reader().read(har), back)
     with open_recording(back) as again:

@@ -74,9 +74,9 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
 
         return export_page(recording, None if chosen is None else list(chosen))
     if kind == "har":
-        from wiretape_inspect import archive  # noqa: PLC0415 - nor is this
+        from wiretape.recording.formats.har import write  # noqa: PLC0415 - formats are loaded when they are used
 
-        return archive.write(recording, chosen, sensitive=sensitive)
+        return write(recording, chosen, sensitive=sensitive)
     return find_format(kind).writer().write(recording, chosen)
 
 

@@ -89,7 +89,7 @@ FORMATS = (
         "a HAR file",
         "HTTP Archive 1.2, as used by browsers; docs/har.md lists what it cannot hold",
         reads="wiretape.recording.formats.har:READER",
-        writes="wiretape_inspect.archive:WRITER",
+        writes="wiretape.recording.formats.har:WRITER",
     ),
     Format(
         "flows",

@@ -1,16 +1,23 @@
-"""HAR 1.2 as browsers, Playwright and mitmproxy write it, read.  `docs/har.md` says what a HAR does not hold."""
+"""HAR 1.2: files of browsers, Playwright and mitmproxy are read, and event streams are written as Chromium reads them.
+
+`docs/har.md` lists what a HAR file cannot hold.
+"""
 
 import re
 
-from wiretape.recording.formats.har.reading import read
-from wiretape.recording.formats.registry import FormatReader
+from wiretape.recording.formats.har.reader import read
+from wiretape.recording.formats.har.writer import write
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
 
-_BEGINS = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
+__all__ = ["READER", "WRITER", "write"]
 
-
-def begins(data: bytes) -> bool:
-    """Whether a HAR begins so."""
-    return _BEGINS.match(data) is not None
+_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"log"\s*:\s*\{')
 
 
-READER = FormatReader(begins, read)
+def matches(data: bytes) -> bool:
+    """Return whether a file that begins with `data` is a HAR file."""
+    return _BEGINNING.match(data) is not None
+
+
+READER = FormatReader(matches, read)
+WRITER = FormatWriter(write)

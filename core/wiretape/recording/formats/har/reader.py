@@ -1,0 +1,322 @@
+"""Reader of HAR files: turns their entries into observations."""
+
+from base64 import b64decode
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from urllib.parse import quote, urlencode, urlsplit
+
+from msgspec import UNSET
+
+from wiretape.content_encoding import is_identity
+from wiretape.contract import AUTHORIZATION, is_event_stream
+from wiretape.decode import KeyPath, Source
+from wiretape.errors import InputError
+from wiretape.observations import (
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+)
+from wiretape.recording.formats.har.document import (
+    Content,
+    Entry,
+    EventSourceMessage,
+    NameValue,
+    PostData,
+    Timings,
+    load,
+    parse_duration,
+    parse_time,
+    positive,
+)
+from wiretape.recording.formats.har.event_chunks import EventChunks, undo_windows_1252
+from wiretape.recording.recording_source import (
+    MAX_STATUS,
+    Chunk,
+    RecordingMetadata,
+    RecordingSource,
+    list_exchanges,
+    observe_body,
+    order_observations,
+)
+
+_CHROMIUM = frozenset({"WebInspector", "Playwright"})
+"""Creators of HAR files with bodies that Chromium decoded."""
+_SCHEMES = frozenset({"http", "https"})
+_VERSIONS = {"http/1.0": "HTTP/1.0", "http/1.1": "HTTP/1.1", "h2": "HTTP/2.0", "http/2": "HTTP/2.0", "h3": "HTTP/3"}
+_UNTIL_SENT = ("blocked", "dns", "connect", "send")
+_CODING_HEADERS = frozenset({"content-encoding", "content-length"})
+"""Headers that do not apply to a decoded body."""
+_IN_TARGET = "".join(map(chr, range(0x21, 0x7F)))
+_MAX_DETAIL = 500
+_BOM_BYTES = 3
+"""Browsers leave a byte order mark out of the text."""
+
+_ALWAYS = (
+    "A HAR file does not contain chunks, endings, the times of comments, or client addresses: "
+    "docs/har.md lists what replaces them."
+)
+_NOTES = {
+    "rebuilt": (
+        "The bytes of {} were built from the listed events; comments and gaps (KAL001) are missing or have changed"
+    ),
+    "no data": "Events of {} have no data, because the file is sanitised",
+    "no times": "The events of {} have no times in the file; all of them arrive with the start of the response",
+    "mismatch": "The listed events differ from the body of {}; the rest of it arrives at once",
+    "reencoded": "Chromium had decoded the UTF-8 of {} as windows-1252; this was undone",
+    "absent": "The body of {} is not in the file",
+    "truncated": (
+        "The body of {} is shorter than its declared size; "
+        "Firefox keeps 1 MiB of each body (devtools.netmonitor.responseBodyLimit)"
+    ),
+    "separate": "The body of {} is in a separate file, which is not read; record with embedded content instead",
+    "decoded": "The body of {} was compressed; it is stored decoded, without Content-Encoding and Content-Length",
+    "form": "The request body of {} was built from the fields of a form",
+}
+
+
+def read(path: Path) -> RecordingSource:
+    """Start to read a file.  Raises InputError."""
+    log = load(path)
+    notes = _ImportNotes()
+    by_chromium = log.creator is not None and log.creator.name in _CHROMIUM
+    source = Source(str(path))
+    exchanges = [
+        _EntryReader(entry, source, ("log", "entries", index), notes, by_chromium=by_chromium)
+        for index, entry in enumerate(log.entries or ())
+        if not _is_websocket(entry)
+    ]
+    http = sorted((each for each in exchanges if each.is_http), key=lambda each: each.began_ns)
+    notes.skipped = len(log.entries or ()) - len(http)
+    if not http:
+        raise InputError(f"{path} contains no HTTP requests.")
+    upstream = f"{http[0].scheme}://{http[0].authority}"
+    recording = RecordingSource(RecordingMetadata(upstream, http[0].began_ns), iter(()))
+    recording.observations = _observations(http, notes, recording)
+    return recording
+
+
+def _is_websocket(entry: Entry) -> bool:
+    return entry.resource_type == "websocket" or entry.web_socket_messages is not None
+
+
+def _observations(
+    exchanges: "Sequence[_EntryReader]", notes: "_ImportNotes", recording: RecordingSource
+) -> Iterator[Observation]:
+    each = (exchange.observations(number) for number, exchange in enumerate(exchanges, 1))
+    yield from order_observations(each, recording.metadata.started_unix_ns)
+    recording.notes += notes.sentences()
+
+
+class _ImportNotes:
+    """What the file does not contain, and what replaces it."""
+
+    def __init__(self) -> None:
+        self._exchanges: dict[str, list[int]] = defaultdict(list)
+        self.skipped = 0
+        self.has_keys = False
+
+    def add(self, note: str, exchange: int) -> None:
+        """Add one of `_NOTES` about an exchange."""
+        self._exchanges[note].append(exchange)
+
+    def sentences(self) -> Iterator[str]:
+        """Return all notes."""
+        yield _ALWAYS
+        if self.skipped:
+            entries = "entry that is not an HTTP request" if self.skipped == 1 else "entries that are not HTTP requests"
+            yield f"Skipped {self.skipped} {entries}."
+        if not self.has_keys:
+            yield "No request has a key, as in a sanitised HAR file: findings about keys (AUTH) mean nothing."
+        for note, sentence in _NOTES.items():
+            if note in self._exchanges:
+                yield sentence.format(list_exchanges(self._exchanges[note])) + "."
+
+
+class _EntryReader:
+    """Reads one entry.  Its methods raise InputError if the entry is invalid."""
+
+    def __init__(self, entry: Entry, source: Source, path: KeyPath, notes: _ImportNotes, *, by_chromium: bool) -> None:
+        self._entry = entry
+        self._source = source
+        self._path = path
+        self._notes = notes
+        self._by_chromium = by_chromium
+        try:
+            url = urlsplit(entry.request.url or "")
+        except ValueError:
+            raise source.error((*path, "request", "url"), "not a URL") from None
+        self.is_http = url.scheme in _SCHEMES
+        self.scheme = url.scheme
+        self.authority = _latin_1(url.netloc.rpartition("@")[2])
+        self._target = quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=_IN_TARGET)
+        self.began_ns = 0
+        if self.is_http:
+            self.began_ns = parse_time(entry.started_date_time, source, (*path, "startedDateTime"))
+
+    def observations(self, number: int) -> Iterator[Observation]:
+        """Return the observations of exchange `number`, in time order, with wall clock times that may be equal."""
+        sent_ns = self.began_ns + sum(map(self._duration, _UNTIL_SENT))
+        yield from self._request(number, sent_ns)
+        responded_ns = sent_ns + self._duration("wait")
+        ended_ns = receive_end_ns = responded_ns + self._duration("receive")
+        if self._status:
+            for seen in self._response(number, responded_ns, receive_end_ns):
+                yield seen
+                ended_ns = max(ended_ns, seen.time_ns)
+        yield self._end(number, ended_ns)
+
+    def _duration(self, part: str) -> int:
+        timings = self._entry.timings or Timings()
+        return parse_duration(getattr(timings, part), self._source, (*self._path, "timings", part))
+
+    def _request(self, number: int, sent_ns: int) -> Iterator[Observation]:
+        request = self._entry.request
+        headers = _headers(request.headers)
+        self._notes.has_keys = self._notes.has_keys or header(headers, AUTHORIZATION) is not None
+        yield RequestStarted(
+            exchange=number,
+            time_ns=self.began_ns,
+            client="",
+            method=request.method if request.method is not None else "GET",
+            scheme=self.scheme,
+            authority=self.authority,
+            target=self._target,
+            http_version=_version(request.http_version),
+            headers=headers,
+        )
+        body = self._request_body(request.post_data, number)
+        yield from observe_body(number, Side.REQUEST, [(sent_ns, body)] if body else [])
+        yield RequestEnded(number, sent_ns)
+
+    def _request_body(self, posted: PostData | None, number: int) -> bytes:
+        if posted is None:
+            return b""
+        if posted.text is None and posted.params:
+            self._notes.add("form", number)
+            return urlencode([(field.name or "", field.value or "") for field in posted.params]).encode()
+        return (posted.text or "").encode()
+
+    @property
+    def _status(self) -> int:
+        """The status; 0 without a response."""
+        status = int(positive(self._entry.response.status))
+        if status > MAX_STATUS:
+            raise self._source.error(
+                (*self._path, "response", "status"), f"expected at most {MAX_STATUS}, got {status}"
+            )
+        return status
+
+    @property
+    def _content_type(self) -> str:
+        """The type of the body: that of the header, or else that of the browser."""
+        response = self._entry.response
+        return header(_headers(response.headers), "content-type") or (response.content or Content()).mime_type or ""
+
+    def _response(self, number: int, responded_ns: int, receive_end_ns: int) -> Iterator[Observation]:
+        response, content = self._entry.response, self._entry.response.content
+        headers, content_type = _headers(response.headers), self._content_type
+        if header(headers, "content-type") is None and content_type not in {"", "x-unknown"}:
+            headers = (*headers, ("Content-Type", content_type))
+        body = self._response_body(content, number)
+        encoded = not is_identity(header(headers, "content-encoding"))
+        # If a body was compressed, some programs write its compressed size.
+        if content is not None and body and not encoded and positive(content.size) > len(body) + _BOM_BYTES:
+            self._notes.add("truncated", number)
+        chunks = [(receive_end_ns, body)] if body else []
+        if is_event_stream(content_type):
+            chunks = list(self._stream_chunks(body, number, EventChunks(responded_ns, receive_end_ns), responded_ns))
+        if chunks and encoded:
+            headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
+            self._notes.add("decoded", number)
+        if not chunks and body is None and not self._has_no_body(content):
+            self._notes.add("absent", number)
+        reason, version = response.status_text or "", _version(response.http_version)
+        yield ResponseStarted(number, responded_ns, self._status, reason, version, headers)
+        yield from observe_body(number, Side.RESPONSE, chunks)
+
+    def _has_no_body(self, content: Content | None) -> bool:
+        return self._status in {204, 304} or content is None or content.size == 0
+
+    def _response_body(self, content: Content | None, number: int) -> bytes | None:
+        if content is None or content.text is None:
+            if content is not None and content.file is not UNSET:
+                self._notes.add("separate", number)
+                return b""
+            return None
+        if (content.encoding or "").lower() != "base64":
+            return content.text.encode()
+        try:
+            return b64decode(content.text, validate=True)
+        except ValueError:
+            raise self._source.error((*self._path, "response", "content", "text"), "invalid base64") from None
+
+    def _stream_chunks(
+        self, body: bytes | None, number: int, chunks: EventChunks, responded_ns: int
+    ) -> Iterator[Chunk]:
+        events = self._entry.event_source_messages
+        if events and any(event.data is None for event in events) and not body:
+            self._notes.add("no data", number)
+        restored = undo_windows_1252(body) if body and self._by_chromium else None
+        if body and events is not None:
+            yield from self._timed_chunks([body] if restored is None else [restored, body], events, number, chunks)
+        elif body:
+            self._notes.add("no times", number)
+            if restored is not None:
+                self._notes.add("reencoded", number)
+            yield responded_ns, restored or body
+        elif events:
+            self._notes.add("rebuilt", number)
+            yield from chunks.build_body(events)
+
+    def _timed_chunks(
+        self, bodies: Sequence[bytes], events: Sequence[EventSourceMessage], number: int, chunks: EventChunks
+    ) -> Iterable[Chunk]:
+        """Use the first of the possible bodies that matches the events, or else the last one."""
+        for body in bodies:
+            chunks.mismatch = False
+            found = list(chunks.split_body(body, events))
+            if not chunks.mismatch:
+                break
+        if body is not bodies[-1]:
+            self._notes.add("reencoded", number)
+        if chunks.mismatch:
+            self._notes.add("mismatch", number)
+        return found
+
+    def _end(self, number: int, ended_ns: int) -> Observation:
+        """Return the end; that of a stream, and of an exchange without a response, is unknown."""
+        response = self._entry.response
+        ending = Ending.COMPLETE if self._status and not is_event_stream(self._content_type) else Ending.OPEN
+        error = response.error or response.failure_text
+        detail = error[:_MAX_DETAIL].encode("utf-8", "replace").decode() if isinstance(error, str) else ""
+        return ExchangeEnded(number, ended_ns, ending, detail)
+
+
+def _version(name: str | None) -> str:
+    return _VERSIONS.get((name or "").lower(), name or "") or "HTTP/1.1"
+
+
+def _headers(pairs: Iterable[NameValue] | None) -> Headers:
+    """Return headers without the pseudo-headers of HTTP/2; a value with line feeds becomes several headers."""
+    return tuple(
+        (_latin_1(pair.name or ""), _latin_1(part))
+        for pair in pairs or ()
+        if (pair.name or "")[:1] != ":"
+        for part in (pair.value or "").split("\n")
+    )
+
+
+def _latin_1(text: str) -> str:
+    """Return a text in which each character stands for a byte of its latin-1 encoding, or else of its UTF-8."""
+    try:
+        text.encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode().decode("latin-1")
+    return text

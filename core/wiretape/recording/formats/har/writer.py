@@ -1,0 +1,284 @@
+"""Writer of HAR files.  Writes entries while it reads the recording, and never holds a whole stream."""
+
+import codecs
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qsl, quote
+
+import orjson
+
+from wiretape import __version__
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.event_facts import kind_and_sequence
+from wiretape.frame_reader import SeenFrame
+from wiretape.json_output import dump_json
+from wiretape.observations import BytesArrived, Ending, Headers, RequestStarted, Side, header
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_types import Exchange
+from wiretape.recording.redactor import RedactionPolicy
+from wiretape.safe_text import escape_json
+
+_POLICY = RedactionPolicy()
+_SENSITIVE = frozenset((*_POLICY.credential_headers, *_POLICY.secret_headers))
+_IN_URL = "!$%&'()*+,-./:;=?@[]_~"
+"""Characters that need no escape in a URL, besides letters and digits; a number sign would begin a fragment."""
+_UNKNOWN_TYPE = "x-unknown"
+
+
+def write(
+    recording: Recording, exchanges: Iterable[Exchange] | None = None, *, sensitive: bool = False
+) -> Iterator[bytes]:
+    """Return the HAR file of a recording, or of some of its exchanges.
+
+    Unless `sensitive`, the headers with credentials and cookies are left out, as in the sanitised files of DevTools.
+    """
+    creator = {"name": "wiretape", "version": __version__}
+    yield b'{"log":' + _open_object({"version": "1.2", "creator": creator, "pages": []}) + b',"entries":['
+    for index, exchange in enumerate(recording.exchanges() if exchanges is None else exchanges):
+        yield b",\n" if index else b"\n"
+        yield from _entry(recording, exchange, sensitive=sensitive)
+    yield b"\n]}}\n"
+
+
+def _entry(recording: Recording, exchange: Exchange, *, sensitive: bool) -> Iterator[bytes]:
+    yield _open_object(_summary(recording, exchange)) + b',"request":'
+    yield from _request(recording, exchange, sensitive=sensitive)
+    yield b',"response":'
+    yield from _response(recording, exchange, sensitive=sensitive)
+    if exchange.is_stream:
+        yield b',"_eventSourceMessages":['
+        yield from _items(_message(recording, seen) for seen in _events(recording, exchange))
+        yield b'],"_wiretape":['
+        yield from _items(map(_event_details, _events(recording, exchange)))
+        yield b"]"
+    yield b"}"
+
+
+def _summary(recording: Recording, exchange: Exchange) -> dict[str, Any]:
+    timings = _timings(exchange)
+    return {
+        "startedDateTime": _time(recording.info.started_unix_ns + exchange.request.time_ns),
+        "time": round(sum(timings.values()), 6),
+        "cache": {},
+        "timings": {"blocked": -1, "dns": -1, "connect": -1, "ssl": -1, **timings},
+        "_resourceType": "eventsource" if exchange.is_stream else "fetch",
+    }
+
+
+def _time(unix_ns: int) -> str:
+    """Return a wall clock time, ISO 8601 UTC, to the microsecond."""
+    return f"{datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=unix_ns // 1000):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def _timings(exchange: Exchange) -> dict[str, float]:
+    """Return durations in milliseconds.
+
+    In a HAR file no response begins before the end of its request: such a request counts as sent when the response
+    began.
+    """
+    began = exchange.request.time_ns
+    response_ns = exchange.response.time_ns if exchange.response else None
+    ended = max(filter(None, (exchange.ended_ns, response_ns, exchange.request_ended_ns)), default=began)
+    responded = ended if response_ns is None else response_ns
+    sent = min(exchange.request_ended_ns or began, responded)
+    return {
+        "send": (sent - began) / 1_000_000,
+        "wait": (responded - sent) / 1_000_000,
+        "receive": (ended - responded) / 1_000_000,
+    }
+
+
+def _request(recording: Recording, exchange: Exchange, *, sensitive: bool) -> Iterator[bytes]:
+    request = exchange.request
+    url = _url(request)
+    query = parse_qsl(url.partition("?")[2], keep_blank_values=True)
+    yield _open_object(
+        {
+            "method": request.method,
+            "url": url,
+            "httpVersion": request.http_version,
+            "cookies": [],
+            "headers": _headers(request.headers, sensitive=sensitive),
+            "queryString": [{"name": name, "value": value} for name, value in query],
+            "headersSize": -1,
+            "bodySize": exchange.request_bytes,
+        }
+    )
+    if exchange.request_bytes:
+        body = _Body.measure(recording, exchange, Side.REQUEST)
+        content_type = header(request.headers, "content-type") or ""
+        yield b',"postData":' + _open_object({"mimeType": content_type, **body.comment()}) + b',"text":"'
+        yield from _json_text(body.decoded(), "replace")
+        yield b'"}'
+    yield b"}"
+
+
+def _url(request: RequestStarted) -> str:
+    """Return the URL of a request; characters that a URL cannot contain are percent-encoded."""
+    target = request.target if request.target.startswith("/") else f"/{request.target}"
+    return f"{request.scheme}://{_quote(request.authority)}{_quote(target)}"
+
+
+def _quote(text: str) -> str:
+    return quote(text, safe=_IN_URL, encoding="latin-1", errors="replace")
+
+
+def _response(recording: Recording, exchange: Exchange, *, sensitive: bool) -> Iterator[bytes]:
+    """Write a response; without one, the status is 0, as browsers write it."""
+    response = exchange.response
+    headers = response.headers if response else ()
+    body = _Body.measure(recording, exchange, Side.RESPONSE)
+    has_text = response is not None and not body.error
+    content = {"size": body.size, "mimeType": header(headers, "content-type") or _UNKNOWN_TYPE, **body.comment()}
+    if has_text and not body.is_utf8:
+        content["encoding"] = "base64"
+    yield _open_object(
+        {
+            "status": response.status if response else 0,
+            "statusText": response.reason if response else "",
+            "httpVersion": response.http_version if response else "",
+            "cookies": [],
+            "headers": _headers(headers, sensitive=sensitive),
+            "redirectURL": header(headers, "location") or "",
+            "headersSize": -1,
+            "bodySize": exchange.response_bytes,
+            **_ending(exchange),
+        }
+    )
+    yield b',"content":' + _open_object(content)
+    if has_text:
+        yield b',"text":"'
+        yield from _json_text(body.decoded()) if body.is_utf8 else _base64(body.decoded())
+        yield b'"'
+    yield b"}}"
+
+
+def _ending(exchange: Exchange) -> dict[str, str]:
+    if exchange.ending is Ending.COMPLETE:
+        return {}
+    return {"_error": f"{exchange.ending}: {exchange.detail}" if exchange.detail else str(exchange.ending)}
+
+
+def _headers(headers: Headers, *, sensitive: bool) -> list[dict[str, str]]:
+    kept = (pair for pair in headers if sensitive or pair[0].lower() not in _SENSITIVE)
+    return [{"name": name, "value": value} for name, value in kept]
+
+
+def _events(recording: Recording, exchange: Exchange) -> Iterator[SeenFrame]:
+    """Return the events that a browser dispatches: those with data."""
+    return (seen for seen in recording.frames(exchange.number) if seen.frame.dispatched)
+
+
+def _message(recording: Recording, seen: SeenFrame) -> dict[str, Any]:
+    frame = seen.frame
+    return {
+        "time": (recording.info.started_unix_ns + seen.time_ns) / 1_000_000_000,
+        "eventName": frame.event or "message",
+        "eventId": frame.id or "",
+        "data": frame.data.decode("utf-8", "replace"),
+    }
+
+
+def _event_details(seen: SeenFrame) -> dict[str, Any]:
+    kind, sequence = kind_and_sequence(seen.frame)
+    return {"event": seen.event, "sequence": sequence, "byteOffset": seen.frame.start, "kind": kind}
+
+
+def _items(items: Iterable[dict[str, Any]]) -> Iterator[bytes]:
+    for index, item in enumerate(items):
+        yield b",\n" if index else b"\n"
+        yield dump_json(item).encode()
+
+
+def _open_object(members: dict[str, Any]) -> bytes:
+    """Return a JSON object without its closing brace."""
+    return escape_json(orjson.dumps(members)[:-1].decode()).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    """A recorded body that was read once to measure it."""
+
+    recording: Recording
+    exchange: Exchange
+    side: Side
+    encoding: str | None
+    """The Content-Encoding to decode; None if there is none, or if it cannot be decoded."""
+    size: int
+    """Decoded bytes."""
+    is_utf8: bool
+    error: str = ""
+    """Why it cannot be decoded."""
+
+    @classmethod
+    def measure(cls, recording: Recording, exchange: Exchange, side: Side) -> "_Body":
+        """Read a body to find out how large it is, and whether it is text."""
+        started = exchange.request if side is Side.REQUEST else exchange.response
+        encoding = header(started.headers, "content-encoding") if started else None
+        try:
+            size, is_utf8 = _measure(_decode(recording, exchange, side, encoding))
+        except DecodingError as error:
+            size, is_utf8 = _measure(_decode(recording, exchange, side, None))
+            return cls(recording, exchange, side, None, size, is_utf8, str(error))
+        return cls(recording, exchange, side, encoding, size, is_utf8)
+
+    def decoded(self) -> Iterator[bytes]:
+        """Return the body, a part at a time."""
+        return _decode(self.recording, self.exchange, self.side, self.encoding)
+
+    def comment(self) -> dict[str, str]:
+        """Return the comment about what is missing, if anything is."""
+        sentences = [f"left out, because it cannot be decoded: {self.error}"] if self.error else []
+        if self.exchange.lost_bytes:
+            sentences.append(f"{self.exchange.lost_bytes} bytes of this exchange were not recorded")
+        return {"comment": "; ".join(sentences)} if sentences else {}
+
+
+def _decode(recording: Recording, exchange: Exchange, side: Side, encoding: str | None) -> Iterator[bytes]:
+    decoding = decoder(encoding)
+    for part in recording.body(exchange.number, side):
+        if isinstance(part, BytesArrived):
+            yield from decoding.slices(part.data)
+
+
+def _measure(parts: Iterable[bytes]) -> tuple[int, bool]:
+    """Return the number of bytes, and whether they are UTF-8."""
+    utf8 = codecs.getincrementaldecoder("utf-8")()
+    size, is_utf8 = 0, True
+    for part in parts:
+        size += len(part)
+        is_utf8 = is_utf8 and _can_decode(utf8, part)
+    return size, is_utf8 and _can_decode(utf8, b"", final=True)
+
+
+def _can_decode(utf8: codecs.IncrementalDecoder, part: bytes, *, final: bool = False) -> bool:
+    try:
+        utf8.decode(part, final)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _json_text(parts: Iterable[bytes], errors: str = "strict") -> Iterator[bytes]:
+    """Return the inside of a JSON string with this text."""
+    utf8 = codecs.getincrementaldecoder("utf-8")(errors)
+    for part in parts:
+        yield _escape(utf8.decode(part))
+    yield _escape(utf8.decode(b"", final=True))
+
+
+def _escape(text: str) -> bytes:
+    return escape_json(orjson.dumps(text)[1:-1].decode()).encode()
+
+
+def _base64(parts: Iterable[bytes]) -> Iterator[bytes]:
+    rest = b""
+    for part in parts:
+        data = rest + part
+        cut = len(data) - len(data) % 3
+        yield b64encode(data[:cut])
+        rest = data[cut:]
+    yield b64encode(rest)
