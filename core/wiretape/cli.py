@@ -63,7 +63,7 @@ _SECTIONS = {
         _LazyCommand("export", "wiretape_inspect.commands.export:export", "Export recordings to other formats."),
         _LazyCommand(
             "import",
-            "wiretape_inspect.commands.importing:import_",
+            "wiretape_inspect.commands.import_recording:import_",
             "Create a recording from a file in another format.",
         ),
         _LazyCommand("merge", "wiretape_inspect.commands.merge:merge", "Merge several recordings into one."),

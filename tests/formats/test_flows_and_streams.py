@@ -1,4 +1,4 @@
-"""Flow files of mitmproxy, and the bytes of single streams, imported."""
+"""Import flow files of mitmproxy and raw event streams."""
 
 import subprocess
 import sys
@@ -37,7 +37,7 @@ def imported(tmp_path, path, *options):
 
 
 def refused(tmp_path, path, *options):
-    """The one sentence that is said."""
+    """Return the error message of an import."""
     result = CliRunner().invoke(wiretape, ["import", str(path), "-o", str(tmp_path / "out.db"), *options])
     assert (result.exit_code, result.stdout) == (2, ""), result.output
     assert result.stderr.count("\n") == 1
@@ -50,8 +50,8 @@ def body(recording, number=1, side=Side.RESPONSE):
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_what_mitmproxy_saved_comes_in(tmp_path, version):
-    said, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}.flows")
+def test_a_flow_file_is_imported(tmp_path, version):
+    notes, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}.flows")
     stream, post = recording.exchanges()
 
     assert body(recording) == STREAM
@@ -64,38 +64,39 @@ def test_what_mitmproxy_saved_comes_in(tmp_path, version):
         b'{"ok": true}',
     )
     assert stream.request.time_ns < stream.response.time_ns < stream.ended_ns < post.request.time_ns
-    assert "The events of exchange 1 have no times" in said
+    assert "The events of exchange 1 have no times" in notes
 
 
 @pytest.mark.parametrize("version", [11, 12])
-def test_of_what_mitmproxy_streamed_the_heads_come_in_and_that_is_said(tmp_path, version):
-    said, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}-streamed.flows")
+def test_a_streamed_body_is_missing_and_reported(tmp_path, version):
+    notes, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}-streamed.flows")
 
     assert (body(recording), recording.exchange(1).is_stream) == (b"", True)
-    assert "The body of exchange 1 is not in the file: mitmproxy streamed it" in said
+    assert "The body of exchange 1 is not in the file, because mitmproxy streamed it" in notes
 
 
-def with_an_odd_error(data):
-    """A text where a flow has what failed."""
+def with_invalid_error(data):
+    """Replace the error of a flow by a string."""
     assert b"5:error;0:~" in data
     return data.replace(b"5:error;0:~", b"5:error;0:;")
 
 
 @pytest.mark.parametrize(
-    "change", [lambda data: data[:-900], lambda data: data.replace(b"path", b"p\xffth"), bytes.upper, with_an_odd_error]
+    "change",
+    [lambda data: data[:-900], lambda data: data.replace(b"path", b"p\xffth"), bytes.upper, with_invalid_error],
 )
-def test_a_damaged_flow_file_is_one_sentence(tmp_path, change):
+def test_a_damaged_flow_file_is_reported_in_one_sentence(tmp_path, change):
     path = tmp_path / "x.flows"
     path.write_bytes(change((WRITTEN / "mitmproxy-12.flows").read_bytes()))
 
-    said = refused(tmp_path, path, "--format", "flows")
-    assert "x.flows is " in said
-    assert said.endswith(".\n")
-    assert not said.endswith("..\n")
+    message = refused(tmp_path, path, "--format", "flows")
+    assert "x.flows is " in message
+    assert message.endswith(".\n")
+    assert not message.endswith("..\n")
 
 
 @pytest.mark.parametrize("at", range(40, 2100, 97))
-def test_a_byte_that_is_another_breaks_nothing(tmp_path, at):
+def test_a_flipped_byte_is_imported_or_reported(tmp_path, at):
     data = bytearray((WRITTEN / "mitmproxy-12.flows").read_bytes())
     data[at] ^= 0xAA
     path = tmp_path / "x.flows"
@@ -105,7 +106,7 @@ def test_a_byte_that_is_another_breaks_nothing(tmp_path, at):
     assert result.exit_code in {0, 2}, result.exception
 
 
-def test_without_mitmproxy_the_extra_is_named(tmp_path):
+def test_an_import_without_mitmproxy_names_the_extra_to_install(tmp_path):
     result = subprocess.run(
         [sys.executable, "-c", WITHOUT, "import", WRITTEN / "mitmproxy-12.flows", "-o", tmp_path / "out.db"],
         capture_output=True,
@@ -122,18 +123,18 @@ def test_without_mitmproxy_the_extra_is_named(tmp_path):
     )
 
 
-def test_a_raw_stream_is_one_exchange_of_a_url_that_is_made_up(tmp_path):
+def test_a_raw_stream_is_imported_as_one_exchange_with_a_made_up_url(tmp_path):
     path = tmp_path / "x.sse"
     path.write_bytes(STREAM + b"data: cut")
-    said, recording = imported(tmp_path, path)
+    notes, recording = imported(tmp_path, path)
 
     assert body(recording) == STREAM + b"data: cut"
     assert (recording.exchange(1).session_id, recording.exchange(1).ending) == ("imported", Ending.OPEN)
     assert recording.info.upstream == "http://127.0.0.1"
-    assert "the request is made up" in said
+    assert "are made up" in notes
 
 
-def test_a_raw_stream_comes_from_where_one_says(tmp_path):
+def test_url_sets_the_url_of_a_raw_stream(tmp_path):
     path = tmp_path / "x.txt"
     path.write_bytes(b"\xef\xbb\xbf\n: hello\n\n")
     url = "https://a.test:9/v1/sessions/s%202/events/stream"
@@ -149,15 +150,15 @@ def test_a_raw_stream_comes_from_where_one_says(tmp_path):
 
 
 @pytest.mark.parametrize("url", ["a.test/x", "ftp://a/x", "http://", "http://[x/", "http://é/"])
-def test_a_url_that_is_none_is_refused(tmp_path, url):
+def test_an_invalid_url_is_refused(tmp_path, url):
     path = tmp_path / "x.sse"
     path.write_bytes(STREAM)
 
-    assert "is no URL of a stream" in refused(tmp_path, path, "--url", url)
+    assert f"Invalid URL {url}: expected the URL of a stream" in refused(tmp_path, path, "--url", url)
 
 
-def test_a_url_goes_with_raw_streams_only(tmp_path):
+def test_url_requires_the_format_sse(tmp_path):
     result = CliRunner().invoke(wiretape, ["import", str(WRITTEN / "devtools.har"), "--url", "http://a/"])
 
-    assert "--url goes with sse, and this is a HAR file." in result.stderr
+    assert "--url requires the format sse, but this is a HAR file." in result.stderr
     assert result.exit_code == 2

@@ -1,4 +1,4 @@
-"""HARs and Chromium: its own DevTools import what we write, and we import what they write of a real stream."""
+"""HAR files and Chromium: its DevTools import ours, and we import theirs of a real stream."""
 
 import shutil
 from collections.abc import AsyncIterator
@@ -89,16 +89,16 @@ STREAM = """async last => {
 
 @dataclass
 class Chromium:
-    """A browser that keeps a HAR by Playwright, and serves its own DevTools."""
+    """A browser that records a HAR file through Playwright, and serves its own DevTools."""
 
     context: BrowserContext
     devtools: str
-    """Where they are: `http://127.0.0.1:PORT`."""
+    """Their address: `http://127.0.0.1:PORT`."""
     kept: Path
-    """The HAR, once the browser is closed."""
+    """The HAR file, once the browser is closed."""
 
     async def inspect(self, page: Page) -> Page:
-        """DevTools, opened on a page."""
+        """Open DevTools on a page."""
         listed = await (await self.context.request.get(f"{self.devtools}/json/list")).json()
         (target,) = (each for each in listed if each["url"] == page.url)
         socket = target["webSocketDebuggerUrl"].removeprefix("ws://")
@@ -125,7 +125,7 @@ async def chromium(tmp_path: Path) -> AsyncIterator[Chromium]:
 
 @pytest_asyncio.fixture
 async def site() -> AsyncIterator[str]:
-    """Serves a page and a stream."""
+    """Serve a page and a stream."""
     application = web.Application()
     application.router.add_get("/", _page)
     application.router.add_get("/stream", _stream)
@@ -149,7 +149,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
 
 
 def _recorded(path: Path) -> Path:
-    """A recording of the stream, an event every second, and of a request that got JSON."""
+    """Record the stream, with an event every second, and a request with a JSON response."""
     writer = Writer.create(path, upstream="http://a.test", started_unix_ns=1_795_262_251_000_000_000)
     headers = (("Content-Type", "text/event-stream"),)
     writer.feed([RequestStarted(1, 1000, "", "GET", "http", "a.test", "/s", "HTTP/1.1", ()), RequestEnded(1, 2000)])
@@ -175,8 +175,8 @@ def _imported(har: Path, name: str) -> Recording:
     return open_recording(made)
 
 
-async def test_chromium_and_wiretape_read_each_others_hars(chromium: Chromium, site: str, tmp_path: Path) -> None:
-    """One browser for all of it, since it takes its time to start."""
+async def test_chromium_and_wiretape_exchange_har_files(chromium: Chromium, site: str, tmp_path: Path) -> None:
+    """A single test, because a browser is slow to start."""
     page = await chromium.context.new_page()
     await page.goto(f"{site}/")
     tools = await chromium.inspect(page)

@@ -1,4 +1,4 @@
-"""HARs as Firefox writes them, made by hand after its source: no Firefox is at hand where this is tried."""
+"""HAR files as Firefox writes them.  They are written by hand, after the source of Firefox."""
 
 import json
 
@@ -14,7 +14,7 @@ TIMINGS = {"blocked": 12, "dns": 0, "ssl": 0, "connect": 1, "send": 0, "wait": 2
 
 
 def entry(**content):
-    """An entry for a stream that a page read."""
+    """Return the entry of a stream that a page read."""
     return {
         "startedDateTime": "2026-11-21T14:00:00.250+02:00",
         "request": {
@@ -67,7 +67,7 @@ def har(*entries):
 
 @pytest.fixture
 def imported(tmp_path):
-    """What is said of a HAR, and its recording."""
+    """Return a function that imports a HAR file, and returns the notes and the recording."""
 
     def import_(*entries):
         path = tmp_path / "firefox.har"
@@ -83,8 +83,8 @@ def body(recording, number=1, side=Side.RESPONSE):
     return b"".join(part.data for part in recording.body(number, side))
 
 
-def test_a_stream_that_had_ended_comes_in_with_its_bytes_and_without_times(imported):
-    said, recording = imported(entry(size=len(STREAM.encode()), text=STREAM))
+def test_a_complete_stream_is_imported_with_its_bytes_but_without_times(imported):
+    notes, recording = imported(entry(size=len(STREAM.encode()), text=STREAM))
 
     exchange = recording.exchange(1)
     assert body(recording) == STREAM.encode()
@@ -92,30 +92,30 @@ def test_a_stream_that_had_ended_comes_in_with_its_bytes_and_without_times(impor
     assert (exchange.request.http_version, exchange.response.time_ns) == ("HTTP/2.0", 263_000_000)
     assert {(seen.time_ns - exchange.response.time_ns) // 1000 for seen in recording.frames(1)} == {0}
     assert recording.info.started.isoformat() == "2026-11-21T12:00:00.250000+00:00"
-    assert "The events of exchange 1 have no times in the HAR" in said
-    assert "shorter" not in said
-    assert "AUTH" not in said
+    assert "The events of exchange 1 have no times in the file" in notes
+    assert "shorter" not in notes
+    assert "AUTH" not in notes
 
 
-def test_a_body_that_firefox_cut_is_told(imported):
-    said, recording = imported(entry(size=5_000_000, text=STREAM[:50]))
+def test_a_truncated_body_is_reported(imported):
+    notes, recording = imported(entry(size=5_000_000, text=STREAM[:50]))
 
     assert body(recording) == STREAM[:50].encode()
-    assert "The body of exchange 1 is shorter than the HAR says that it was" in said
+    assert "The body of exchange 1 is shorter than its declared size" in notes
 
 
-def test_a_stream_that_goes_on_has_its_head_only(imported):
-    said, recording = imported(entry(size=-1))
+def test_an_open_stream_is_imported_without_a_body(imported):
+    notes, recording = imported(entry(size=-1))
 
     assert (recording.exchange(1).is_stream, body(recording)) == (True, b"")
-    assert "The body of exchange 1 is not in the HAR" in said
+    assert "The body of exchange 1 is not in the file" in notes
 
 
-def test_other_requests_come_in_beside_it(imported):
+def test_other_requests_are_imported_and_websockets_are_skipped(imported):
     post = entry() | {"request": POST, "response": REFUSED, "timings": {}}
     socket = entry() | {"_webSocketMessages": [{"type": "send", "time": 1, "opcode": 1, "data": "x"}]}
-    said, recording = imported(post, socket, entry(size=3, text="x\n\n"))
+    notes, recording = imported(post, socket, entry(size=3, text="x\n\n"))
 
     assert body(recording, 1, Side.REQUEST) == POST["postData"]["text"].encode()
     assert [exchange.response is None for exchange in recording.exchanges()] == [True, False]
-    assert "1 entry is no HTTP request, and left out." in said
+    assert "Skipped 1 entry that is not an HTTP request." in notes

@@ -1,4 +1,4 @@
-"""`wiretape import`: it tells what a file is, makes a recording of it, and spares what is there."""
+"""`wiretape import`: it detects the format of a file, makes a recording, and does not overwrite files."""
 
 import json
 import os
@@ -36,19 +36,18 @@ def run(tmp_path, monkeypatch):
     return lambda *arguments: CliRunner().invoke(wiretape, [str(each) for each in arguments])
 
 
-def test_a_recording_is_made_beside_it(run):
-    """It is called like the file, can be read by its owner only, and was judged."""
-    told = run("import", "run.tape")
-    assert (told.exit_code, told.stderr) == (0, "")
-    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
+def test_the_recording_is_named_after_the_file_private_and_checked(run):
+    result = run("import", "run.tape")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert result.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
     assert stat.S_IMODE(Path("run.db").stat().st_mode) == 0o600
     with open_recording("run.db") as recording:
         assert recording.info.started_unix_ns == 1_795_253_400_000_000_001
         assert {finding.code for finding in recording.findings()} == {"EVT004", "SSE002"}
 
 
-def test_a_recording_that_is_replaced_leaves_nothing_of_itself(run):
-    """A recorder that was killed leaves a file beside, which SQLite would take for part of the new recording."""
+def test_replacing_a_recording_removes_its_journal(run):
+    """A killed recorder leaves a journal, which SQLite would apply to the new recording."""
     writer = Writer.create("killed.db", upstream="http://old")
     writer.feed([RequestStarted(1, 5, "", "GET", "http", "old", "/old", "HTTP/1.1", ())])
     writer.commit()
@@ -62,34 +61,34 @@ def test_a_recording_that_is_replaced_leaves_nothing_of_itself(run):
         assert [exchange.request.target for exchange in recording.exchanges()] == ["/v1/sessions/ses_1/events/stream"]
 
 
-def test_a_recording_that_is_being_made_is_not_replaced(run):
+def test_a_recording_in_progress_is_not_replaced(run):
     writer = Writer.create("run.db", upstream="http://a")
-    told = run("import", "run.tape", "--force")
+    result = run("import", "run.tape", "--force")
     writer.close()
-    assert (told.exit_code, told.stderr) == (2, "Error: run.db is being recorded to by another process.\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: run.db is being recorded to by another process.\n")
     with open_recording("run.db") as recording:
         assert recording.info.upstream == "http://a"
     assert sorted(path.name for path in Path().iterdir()) == ["run.db", "run.tape"]
 
 
-def test_credentials_are_replaced(run):
+def test_credentials_are_redacted(run):
     run("import", "run.tape")
     assert b"not-for-the-disk" not in Path("run.db").read_bytes()
     with open_recording("run.db") as recording:
         assert recording.info.redacted == 2
 
 
-def test_what_it_is_called_does_not_matter(run):
+def test_the_name_of_a_file_does_not_matter(run):
     Path("run.tape").rename("notes.txt")
     assert run("import", "notes.txt", "--output", "made.db").exit_code == 0
     lines = run("export", "made.db", "--format", "jsonl").stdout
     Path("tape.yaml").write_text(lines, "utf-8")
-    told = run("import", "tape.yaml", "-o", "again.db")
-    assert told.stdout == "again.db: 1 exchange, 1 stream, 7 findings, from JSON lines.\n"
+    result = run("import", "tape.yaml", "-o", "again.db")
+    assert result.stdout == "again.db: 1 exchange, 1 stream, 7 findings, from JSON lines.\n"
     assert run("export", "again.db", "--format", "jsonl").stdout == lines
 
 
-def test_findings_that_came_along_are_not_found_twice(run):
+def test_stored_findings_are_kept_and_not_checked_again(run):
     run("import", "run.tape")
     lines = [json.loads(line) for line in run("export", "run.db", "--format", "jsonl").stdout.splitlines()]
     kept = [line for line in lines if line.get("code") != "EVT004"]
@@ -98,12 +97,15 @@ def test_findings_that_came_along_are_not_found_twice(run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nothing"], "There is no file nothing."),
         (["."], ". cannot be read: Is a directory."),
-        (["run.db"], "run.db is a recording already, or another database."),
-        (["odd.txt"], "odd.txt looks like nothing that can be imported ("),
+        (["run.db"], "run.db is already a recording, or another database."),
+        (
+            ["odd.txt"],
+            "odd.txt has none of the known formats (jsonl, tape, har, flows, sse): use --format",
+        ),
         (["empty.txt"], "empty.txt is empty."),
         (
             ["odd.txt", "--format", "jsonl"],
@@ -115,16 +117,16 @@ def test_findings_that_came_along_are_not_found_twice(run):
         (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: it has to be a method"),
     ],
 )
-def test_what_cannot_be_imported_is_one_sentence_and_spares_what_is_there(run, arguments, says):
+def test_a_failed_import_reports_one_sentence_and_changes_no_file(run, arguments, message):
     run("import", "run.tape")
     before = Path("run.db").read_bytes()
     Path("odd.txt").write_text("once upon a time\n", "utf-8")
     Path("empty.txt").touch()
     Path("wrong.tape").write_text("tape: 1\n---\nrequest: GET\n", "utf-8")
-    told = run("import", *arguments)
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith(f"Error: {says}")
-    assert told.stderr.count("\n") == 1
+    result = run("import", *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"Error: {message}")
+    assert result.stderr.count("\n") == 1
     assert Path("run.db").read_bytes() == before
     given = {"empty.txt", "odd.txt", "run.db", "run.tape", "wrong.tape"}
     assert {path.name for path in Path().iterdir()} == given
@@ -132,7 +134,7 @@ def test_what_cannot_be_imported_is_one_sentence_and_spares_what_is_there(run, a
 
 @pytest.fixture
 def pipe(tmp_path):
-    """A named pipe, and what writes into it as soon as somebody reads."""
+    """Return a function that writes to a named pipe as soon as somebody reads from it."""
     os.mkfifo(tmp_path / "pipe")
     writers = []
 
@@ -146,39 +148,41 @@ def pipe(tmp_path):
         writer.join(10)
 
 
-def test_a_pipe_is_imported_by_what_comes_through_it(run, pipe):
+def test_the_format_of_a_pipe_is_detected_from_its_content(run, pipe):
     assert run("import", "run.tape").exit_code == 0
     lines = run("export", "run.db", "--format", "jsonl").stdout.encode()
-    for data, called in ((TAPE.encode(), "a tape"), (lines, "JSON lines"), (b"data: {}\n\n", "a raw event stream")):
-        told = run("import", pipe(data), "--output", "piped.db", "--force")
-        assert told.exit_code == 0, told.output
-        assert told.stdout.endswith(f"from {called}.\n")
+    for data, description in (
+        (TAPE.encode(), "a tape"),
+        (lines, "JSON lines"),
+        (b"data: {}\n\n", "a raw event stream"),
+    ):
+        result = run("import", pipe(data), "--output", "piped.db", "--force")
+        assert result.exit_code == 0, result.output
+        assert result.stdout.endswith(f"from {description}.\n")
 
 
-def test_what_is_wrong_with_what_comes_through_a_pipe_is_said_of_the_pipe(run, pipe):
+def test_an_error_in_piped_data_names_the_pipe(run, pipe):
     path = pipe(TAPE.replace("request", "requst").encode())
-    told = run("import", path, "--output", "run.db")
-    assert told.stderr == f"Error: {path}, line 4: requst: there is no such key of an exchange, did you mean request?\n"
-    assert run("import", path).stderr.endswith(
-        "What comes through a pipe has no name: give --output one for the recording.\n"
+    result = run("import", path, "--output", "run.db")
+    assert (
+        result.stderr == f"Error: {path}, line 4: requst: there is no such key of an exchange, did you mean request?\n"
     )
-    assert run("import", "-").stderr.endswith(
-        "What comes through a pipe has no name: give --output one for the recording.\n"
-    )
+    nameless = "A pipe has no name: use --output to name the recording.\n"
+    assert run("import", path).stderr.endswith(nameless)
+    assert run("import", "-").stderr.endswith(nameless)
     assert not Path("run.db").exists()
 
 
 def test_standard_input_is_imported(run):
     with Path("run.tape").open("rb") as tape:
         program = [sys.executable, "-m", "wiretape", "import", "-", "-o", "run.db"]
-        told = subprocess.run(program, stdin=tape, capture_output=True, text=True, check=False, timeout=50)
-    assert (told.returncode, told.stderr) == (0, "")
-    assert told.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
+        result = subprocess.run(program, stdin=tape, capture_output=True, text=True, check=False, timeout=50)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
 
 
 @pytest.mark.parametrize("kind", FORMATS, ids=lambda kind: kind.name)
-def test_every_format_is_there(kind):
-    """What the table names can be loaded, and what a format writes it knows again."""
+def test_every_format_can_be_loaded(kind):
     assert find_format(kind.name) is kind
     assert kind.reads or kind.writes
     if kind.reads:

@@ -34,7 +34,7 @@ LINES = {
     '{"kind": "recording", "format": 2, "upstream": "http://a", "started_unix_ns": 0}': (
         "line 1: format: version 2 is not supported; this version of wiretape reads up to 1."
     ),
-    '{"kind": "recording", "fromat": 1}': "line 1: fromat: unknown key; did you mean format?",
+    '{"kind": "recording", "fromat": 1}': 'line 1: fromat: unknown key where kind = "recording"; did you mean format?',
     HEAD + "{": "line 2: invalid JSON: unexpected end of data (column 2).",
     HEAD + "[]": "line 2: expected a table, got a list.",
     HEAD + "{}": "line 2: kind is missing.",
@@ -54,7 +54,7 @@ LINES = {
         "service-invalid, client-closed, timed-out, proxy-stopped, open, got 'timeout'; did you mean timed-out?"
     ),
     HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "txt": "a"}': (
-        "line 3: txt: unknown key; did you mean text?"
+        'line 3: txt: unknown key where kind = "chunk"; did you mean text?'
     ),
     HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2}': "line 3: a chunk needs either text or base64.",
     HEAD + REQUEST + '{"kind": "chunk", "exchange": 1, "time_ns": 2, "base64": "?"}': (

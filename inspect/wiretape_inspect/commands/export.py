@@ -1,4 +1,4 @@
-"""`wiretape export`: a recording in forms that other programs read."""
+"""`wiretape export`: write a recording in another format."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,13 @@ import click
 from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
-from wiretape_inspect import exchange_selection, exporting, terminal_output
+from wiretape_inspect import event_export, exchange_selection, terminal_output
+
+_SUMMARIES = {
+    **{each.name: each.summary for each in FORMATS if each.writes},
+    "events": "one JSON object per exchange and per event, for jq and other programs",
+    "html": "the page of `wiretape debug` as one file",
+}
 
 
 @click.command()
@@ -16,18 +22,16 @@ from wiretape_inspect import exchange_selection, exporting, terminal_output
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["sse", "events", "html", *(each.name for each in FORMATS if each.writes)]),
+    type=click.Choice(list(_SUMMARIES)),
     required=True,
-    help="sse: the exact bytes of one event stream. events: a JSON object for each event and each exchange. "
-    "html: the page of `wiretape debug`, as one file. "
-    + " ".join(f"{each.name}: {each.summary}." for each in FORMATS if each.writes),
+    help="Output format.  " + "  ".join(f"{name}: {summary}." for name, summary in _SUMMARIES.items()),
 )
-@click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
-@click.option("--encoded", is_flag=True, help="With sse: leave a compressed stream compressed, as it crossed the wire.")
+@click.option("--exchange", "number", type=int, metavar="N", help="Export only this exchange.")
+@click.option("--encoded", is_flag=True, help="With sse: do not decompress the stream.")
 @click.option(
-    "--with-sensitive", is_flag=True, help="With har: keep the headers of keys and cookies, which hold fingerprints."
+    "--with-sensitive", is_flag=True, help="With har: keep key and cookie headers (they contain fingerprints)."
 )
-@click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file, not to stdout.")
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(
     file: Path,
@@ -39,9 +43,9 @@ def export(
     to: Path | None,
     force: bool,
 ) -> None:
-    """Write recording FILE in a form that other programs read.
+    """Write the recording FILE in another format.
 
-    What sse writes is raw: do not let it loose on a terminal when you do not trust the recording.
+    The sse output is raw: do not print it to a terminal if you do not trust the recording.
 
     \b
     Examples:
@@ -52,9 +56,9 @@ def export(
         wiretape export run.db --format har --output run.har
     """
     if encoded and kind != "sse":
-        raise click.UsageError("--encoded goes with --format sse.")
+        raise click.UsageError("--encoded requires --format sse.")
     if with_sensitive and kind != "har":
-        raise click.UsageError("--with-sensitive goes with --format har.")
+        raise click.UsageError("--with-sensitive requires --format har.")
     with open_recording(file) as recording:
         parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
         to = None if to == Path("-") else to
@@ -65,28 +69,26 @@ def export(
 
 def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool, sensitive: bool) -> Iterator[bytes]:
     if kind == "sse":
-        return _stream(recording, number, encoded)
+        return _stream(recording, number, encoded=encoded)
+    chosen = None if number is None else [recording.exchange(number)]
     if kind == "events":
-        return _lines(recording, number)
-    chosen = None if number is None else exchange_selection.exchanges(recording, number=number)
+        lines = event_export.event_lines(recording, recording.exchanges() if chosen is None else chosen)
+        return (f"{line}\n".encode() for line in lines)
     if kind == "html":
-        from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - the page is not needed otherwise
+        from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - loaded only when it is used
 
-        return export_page(recording, None if chosen is None else list(chosen))
+        return export_page(recording, chosen)
     if kind == "har":
-        from wiretape.recording.formats.har import write  # noqa: PLC0415 - formats are loaded when they are used
+        from wiretape.recording.formats.har import write  # noqa: PLC0415 - loaded only when it is used
 
         return write(recording, chosen, sensitive=sensitive)
     return find_format(kind).writer().write(recording, chosen)
 
 
-def _stream(recording: Recording, number: int | None, encoded: bool) -> Iterator[bytes]:
+def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Iterator[bytes]:
+    from wiretape.recording.formats.sse import write_stream  # noqa: PLC0415 - loaded only when it is used
+
     exchange = exchange_selection.stream(recording, number)
     if exchange.lost_bytes:
         click.echo(f"{exchange.lost_bytes} bytes of exchange {exchange.number} were not recorded.", err=True)
-    return exporting.stream_bytes(recording, exchange, encoded=encoded)
-
-
-def _lines(recording: Recording, number: int | None) -> Iterator[bytes]:
-    chosen = exchange_selection.exchanges(recording, number=number)
-    return (f"{line}\n".encode() for line in exporting.json_lines(recording, chosen))
+    return write_stream(recording, exchange, encoded=encoded)

@@ -18,7 +18,7 @@ brackets are optional.
     `{start, end, chunks, base64}`: the bytes of an unfinished message, which begin at offset A, after message M
     begins.
 `bodies?exchange=N`
-    `exporting.bodies`: `{request, response}`, each null, `{text}`, `{base64}`, or `{omitted}` if it is too large.
+    `event_export.bodies`: `{request, response}`, each null, `{text}`, `{base64}`, or `{omitted}` if it is too large.
 
 **Lines** (JSON lines, sent while they are made; if reading fails midway, the last line is `{"error": {"message"}}`)
 

@@ -18,7 +18,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
-from wiretape_inspect.exporting import bodies
+from wiretape_inspect.event_export import bodies
 from wiretape_inspect.page import page_data
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter

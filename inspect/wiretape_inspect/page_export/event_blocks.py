@@ -14,7 +14,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
 from wiretape_inspect.event_detail import Chunk, chunks_in
-from wiretape_inspect.exporting import content
+from wiretape_inspect.event_export import content
 from wiretape_inspect.page_export.event_window import EventWindow
 
 LARGE = 256 << 10

@@ -9,7 +9,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline, timeline_json
 from wiretape_inspect.event_detail import find_cut
-from wiretape_inspect.exporting import bodies, content
+from wiretape_inspect.event_export import bodies, content
 from wiretape_inspect.page.page_data import recording_document, resume_lines, row_lines
 from wiretape_inspect.page_export.event_blocks import LARGE, event_blocks, pack
 from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions

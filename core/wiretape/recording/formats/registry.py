@@ -101,6 +101,7 @@ FORMATS = (
         "sse",
         "a raw event stream",
         "the bytes of one event stream",
+        writes="wiretape.recording.formats.sse:WRITER",
         reads="wiretape.recording.formats.sse:READER",
     ),
 )

@@ -1,14 +1,16 @@
-"""The bytes of one event stream and nothing else, as `curl -N` saves them: read as one exchange."""
+"""Raw event streams: the bytes of one stream and nothing else, as `curl -N` saves them."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import EVENT_DELTAS, EVENT_STREAM, STREAM
 from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.observations import (
+    BytesArrived,
     Ending,
     ExchangeEnded,
     Observation,
@@ -17,44 +19,51 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.registry import FormatReader
-from wiretape.recording.recording_source import RecordingMetadata, RecordingSource, observe_body, order_observations
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_source import (
+    RecordingMetadata,
+    RecordingSource,
+    observe_body,
+    order_observations,
+)
+from wiretape.recording.recording_types import Exchange
 from wiretape.safe_text import printable
 
-ADDRESS = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
-"""Where a stream is said to have come from when nobody says."""
-_BEGINS = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry):|:)")
-_MADE_UP = (
-    "The bytes are all there is: the request is made up ({}), and so is the head of the answer; all events come at "
-    "once, when the file was last changed. Findings about requests, keys and silences mean nothing."
+DEFAULT_URL = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"
+"""Assumed URL of a stream."""
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry):|:)")
+_NOTE = (
+    "The file contains only the bytes of a stream. The request ({}) and the start of the response are made up, and all "
+    "events arrive at once, when the file was last changed: findings about requests, keys and gaps mean nothing."
 )
-_PIECE = 1 << 16
-_WEB = ("http", "https")
+_PART = 1 << 16
+_SCHEMES = ("http", "https")
 
 
-def begins(data: bytes) -> bool:
-    """Whether an event stream begins so."""
-    return _BEGINS.match(data) is not None
+def matches(data: bytes) -> bool:
+    """Return whether a file that begins with `data` is an event stream."""
+    return _BEGINNING.match(data) is not None
 
 
-def read(path: Path, address: str = ADDRESS) -> RecordingSource:
-    """Begin to read a stream, which is said to have come from `address`.  Raises InputError."""
+def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
+    """Start to read a stream that came from `url`.  Raises InputError."""
     try:
-        url = urlsplit(address)
-        good = url.scheme in _WEB and url.netloc.isascii() and bool(url.netloc) and address.isascii()
+        parts = urlsplit(url)
+        valid = parts.scheme in _SCHEMES and bool(parts.netloc) and url.isascii()
     except ValueError:
-        good = False
-    if not good:
-        raise InputError(f"{printable(address)} is no URL of a stream, such as {ADDRESS}.")
+        valid = False
+    if not valid:
+        raise InputError(f"Invalid URL {printable(url)}: expected the URL of a stream, for example {DEFAULT_URL}.")
     try:
         written_ns = path.stat().st_mtime_ns
     except OSError as error:
         raise InputError(read_error(path, error)) from None
-    left_out = [_MADE_UP.format(printable(address))]
-    target = (url.path or "/") + (f"?{url.query}" if url.query else "")
-    request = RequestStarted(1, written_ns, "", "GET", url.scheme, url.netloc, target, "HTTP/1.1", ())
-    head = RecordingMetadata(f"{url.scheme}://{url.netloc}", written_ns)
-    return RecordingSource(head, order_observations([_observations(path, request)], written_ns), notes=left_out)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    request = RequestStarted(1, written_ns, "", "GET", parts.scheme, parts.netloc, target, "HTTP/1.1", ())
+    metadata = RecordingMetadata(f"{parts.scheme}://{parts.netloc}", written_ns)
+    observations = order_observations([_observations(path, request)], written_ns)
+    return RecordingSource(metadata, observations, notes=[_NOTE.format(printable(url))])
 
 
 def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
@@ -64,10 +73,33 @@ def _observations(path: Path, request: RequestStarted) -> Iterator[Observation]:
     yield ResponseStarted(1, now_ns, 200, "OK", "HTTP/1.1", (("Content-Type", EVENT_STREAM),))
     try:
         with path.open("rb") as file:
-            yield from observe_body(1, Side.RESPONSE, ((now_ns, data) for data in iter(lambda: file.read(_PIECE), b"")))
+            parts = iter(lambda: file.read(_PART), b"")
+            yield from observe_body(1, Side.RESPONSE, ((now_ns, data) for data in parts))
     except OSError as error:
         raise InputError(read_error(path, error)) from None
     yield ExchangeEnded(1, now_ns, Ending.OPEN)
 
 
-READER = FormatReader(begins, read)
+def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
+    """Return the bytes of the only stream among the exchanges.  Raises InputError if there is not exactly one."""
+    streams = [each for each in (recording.exchanges() if exchanges is None else exchanges) if each.is_stream]
+    if len(streams) != 1:
+        raise InputError(f"The format sse holds one stream, not {len(streams)}: choose an exchange.")
+    return write_stream(recording, streams[0])
+
+
+def write_stream(recording: Recording, exchange: Exchange, *, encoded: bool = False) -> Iterator[bytes]:
+    """Return the bytes of a stream, decoded unless `encoded`.  Raises InputError if they cannot be decoded."""
+    try:
+        decoding = decoder(None if encoded else exchange.content_encoding)
+        for part in recording.body(exchange.number, Side.RESPONSE):
+            if isinstance(part, BytesArrived):
+                yield decoding.feed(part.data)
+    except DecodingError as error:
+        raise InputError(
+            f"The body of exchange {exchange.number} cannot be decoded ({error}): use --encoded to export it as it is."
+        ) from None
+
+
+READER = FormatReader(matches, read)
+WRITER = FormatWriter(write)

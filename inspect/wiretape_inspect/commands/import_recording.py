@@ -1,4 +1,4 @@
-"""`wiretape import`: a recording made of what another program wrote."""
+"""`wiretape import`: make a recording of a file in another format."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -11,7 +11,6 @@ from wiretape.files import PATH, is_pipe, read_error, seekable
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, sse
-from wiretape.recording.formats.sse import ADDRESS
 from wiretape.safe_text import printable
 from wiretape_inspect import atomic_output
 
@@ -25,8 +24,8 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "--format",
     "kind",
     type=click.Choice([each.name for each in _READABLE]),
-    help="What FILE is.  [default: what it looks like]  "
-    + " ".join(f"{each.name}: {each.summary}." for each in _READABLE),
+    help="Format of FILE.  [default: detected from its content]  "
+    + "  ".join(f"{each.name}: {each.summary}." for each in _READABLE),
 )
 @click.option(
     "-o",
@@ -34,19 +33,15 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     "to",
     type=PATH,
     metavar="FILE",
-    help="The recording.  [default: the name of what is imported, with .db, here]",
+    help="Recording to write.  [default: the name of the imported file with .db, in this folder]",
 )
-@click.option(
-    "--url",
-    metavar="URL",
-    help=f"With sse, which says nothing of it: where the stream came from.  [default: {ADDRESS}]",
-)
+@click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {sse.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
     """Make a recording of FILE, which another program wrote; - is standard input.
 
-    What FILE is, is told by what it holds. Credentials in it are replaced by fingerprints, as when a proxy records.
-    What its format could not hold, and what was made up for that, is said.
+    Replaces credentials by fingerprints, as a recording proxy does. Reports what the format of FILE cannot hold and
+    what was made up in its place.
 
     \b
     Examples:
@@ -57,32 +52,32 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
         wiretape import stream.sse --url http://127.0.0.1:8000/v1/sessions/ses_1/events/stream
     """
     file = _STDIN if file == Path("-") else file
-    made = to if to is not None else _beside(file)
+    made = to if to is not None else _default_output(file)
     if to is not None:
         atomic_output.check(made, [file], force=force)
-    with _whole(file) as whole:
-        chosen = find_format(kind) if kind is not None else _guessed(whole)
-        # Of a recording, that it is one is said first, not that what it would be called is taken.
+    with _readable_again(file) as whole:
+        chosen = find_format(kind) if kind is not None else _detect(whole)
+        # Checked here as well: that FILE is a recording already is more important than that the default output exists.
         atomic_output.check(made, [file], force=force)
-        incoming = _incoming(chosen, whole, url)
-        atomic_output.place(incoming, made)
-    for sentence in incoming.notes:
-        click.echo(printable(sentence), err=True)
+        source = _read(chosen, whole, url)
+        atomic_output.place(source, made)
+    for note in source.notes:
+        click.echo(printable(note), err=True)
     with open_recording(made) as recording:
-        click.echo(f"{printable(str(made))}: {', '.join(_told(recording))}, from {chosen.description}.")
+        click.echo(f"{printable(str(made))}: {', '.join(_counts(recording))}, from {chosen.description}.")
 
 
-def _beside(file: Path) -> Path:
-    """What the recording is called where nobody says.  Raises click.UsageError for what has no name of its own."""
-    with suppress(OSError):  # who reads it will say what is wrong with it
+def _default_output(file: Path) -> Path:
+    """Return the name of the recording.  Raises click.UsageError if FILE has no name."""
+    with suppress(OSError):  # reported when the file is read
         if file == _STDIN or is_pipe(file):
-            raise click.UsageError("What comes through a pipe has no name: give --output one for the recording.")
+            raise click.UsageError("A pipe has no name: use --output to name the recording.")
     return Path(f"{file.stem}.db")
 
 
 @contextmanager
-def _whole(file: Path) -> Iterator[Path]:
-    """All of the file, also of a pipe.  Raises InputError where there is nothing to be read."""
+def _readable_again(file: Path) -> Iterator[Path]:
+    """Yield a file that can be read several times; a pipe is copied.  Raises InputError if there is nothing to read."""
     try:
         with seekable(file) as whole:
             if whole.is_file() and whole.stat().st_size == 0:
@@ -92,27 +87,26 @@ def _whole(file: Path) -> Iterator[Path]:
         raise InputError(read_error(file, error)) from None
 
 
-def _incoming(chosen: Format, file: Path, url: str | None) -> RecordingSource:
+def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:
     if url is None:
         return chosen.reader().read(file)
     if chosen.name != "sse":
-        raise click.UsageError(f"--url goes with sse, and this is {chosen.description}.")
+        raise click.UsageError(f"--url requires the format sse, but this is {chosen.description}.")
     return sse.read(file, url)
 
 
-def _guessed(file: Path) -> Format:
-    """What a file is.  Raises InputError and OSError."""
+def _detect(file: Path) -> Format:
+    """Return the format of a file.  Raises InputError and OSError."""
     if is_sqlite_file(file):
-        raise InputError(f"{file} is a recording already, or another database.")
+        raise InputError(f"{file} is already a recording, or another database.")
     found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)
-        raise InputError(f"{file} looks like nothing that can be imported ({names}); --format says what it is.")
+        raise InputError(f"{file} has none of the known formats ({names}): use --format to choose one.")
     return found
 
 
-def _told(recording: Recording) -> Iterator[str]:
-    """What there is in a recording."""
+def _counts(recording: Recording) -> Iterator[str]:
     exchanges = streams = 0
     for exchange in recording.exchanges():
         exchanges += 1

@@ -1,0 +1,114 @@
+"""The export format `events`: a JSON object for each exchange and each event, with bodies as JSON, text or base64."""
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.event_facts import facts_of, is_utf8
+from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_output import dump_json
+from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.observations import BytesArrived, Side, header
+from wiretape.recording import Exchange, Recording
+from wiretape.sse import FrameKind
+from wiretape_inspect import timeline_json
+
+BODY_LIMIT = 16 * 1024 * 1024
+"""Decoded bytes of a body that a line may contain, unless it is a stream."""
+_SLICE = 64 * 1024
+_OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
+
+
+def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
+    """Return a line for each exchange, followed by one for each event and comment of a stream."""
+    started = recording.info.started
+    for exchange in exchanges:
+        line = {"kind": "exchange", **timeline_json.head(exchange)}
+        line["time"] = wall_time(started, exchange.request.time_ns)
+        if not exchange.is_stream:
+            line["request_body"] = _body(recording, exchange, Side.REQUEST)
+            line["response_body"] = _body(recording, exchange, Side.RESPONSE)
+        yield dump_json(line)
+        if exchange.is_stream:
+            yield from map(dump_json, _frames(recording, exchange))
+
+
+def _frames(recording: Recording, exchange: Exchange) -> Iterator[dict[str, Any]]:
+    reader = FrameReader(exchange.content_encoding)
+    for part in recording.body(exchange.number, Side.RESPONSE):
+        frames = reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
+        yield from (_frame(recording, exchange, seen) for seen in frames if seen.frame.kind not in _OMITTED)
+    yield from (_frame(recording, exchange, seen) for seen in reader.close() if seen.frame.kind not in _OMITTED)
+    if reader.undecodable is not None:
+        yield {"kind": "undecodable", "exchange": exchange.number, "text": reader.undecodable}
+
+
+def _frame(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
+    frame = seen.frame
+    facts = facts_of(frame) if frame.kind is FrameKind.MESSAGE else None
+    return {
+        "kind": facts.kind if facts else frame.kind,
+        "exchange": exchange.number,
+        "event": seen.event,
+        "time_ns": seen.time_ns,
+        "time": wall_time(recording.info.started, seen.time_ns),
+        "id": frame.id if facts else None,
+        "name": frame.event if facts else None,
+        "sequence": facts.sequence if facts else None,
+        "start": frame.start,
+        "end": frame.end,
+        **(content(frame.data) if facts else content(frame.raw, parse=False)),
+    }
+
+
+def content(data: bytes, *, parse: bool = True) -> dict[str, Any]:
+    """Return bytes under the key `data` (JSON, unchanged), `text` or `base64`, whichever holds them."""
+    if not is_utf8(data):
+        return {"base64": b64encode(data).decode()}
+    if parse and not isinstance(read_json(data), UnreadableJson):
+        # In valid JSON, line feeds occur only between tokens.
+        return {"data": orjson.Fragment(data.replace(b"\n", b" ").replace(b"\r", b" "))}
+    return {"text": data.decode()}
+
+
+def bodies(recording: Recording, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
+    """Return the bodies of `request` and `response` as `text` or `base64`; None for an empty body.
+
+    The body of a stream is None too: it has rows instead.
+    """
+    return {
+        "request": _body(recording, exchange, Side.REQUEST, parse=False),
+        "response": None if exchange.is_stream else _body(recording, exchange, Side.RESPONSE, parse=False),
+    }
+
+
+def _body(recording: Recording, exchange: Exchange, side: Side, *, parse: bool = True) -> dict[str, Any] | None:
+    """Return a whole body, decoded if that is possible; None if it is empty."""
+    if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
+        return None
+    data = b"".join(part.data for part in recording.body(exchange.number, side) if isinstance(part, BytesArrived))
+    decoded = bytearray()
+    try:
+        decoding = decoder(_content_encoding(exchange, side))
+        for at in range(0, len(data), _SLICE):
+            decoded += decoding.feed(data[at : at + _SLICE])
+            if len(decoded) > BODY_LIMIT:
+                return {"omitted": f"more than {BODY_LIMIT} bytes"}
+    except DecodingError:
+        return {**content(data, parse=False), "encoded": True}
+    return content(bytes(decoded), parse=parse)
+
+
+def _content_encoding(exchange: Exchange, side: Side) -> str | None:
+    if side is Side.REQUEST:
+        return header(exchange.request.headers, "content-encoding")
+    return exchange.content_encoding
+
+
+def wall_time(started: datetime, time_ns: int) -> str:
+    """Return a time of the recording as wall clock time, ISO 8601 UTC, to the microsecond."""
+    return f"{(started + timedelta(microseconds=time_ns // 1000)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
