@@ -72,7 +72,7 @@ def test_a_streamed_body_is_missing_and_reported(tmp_path, version):
     notes, recording = imported(tmp_path, WRITTEN / f"mitmproxy-{version}-streamed.flows")
 
     assert (body(recording), recording.exchange(1).is_stream) == (b"", True)
-    assert "The body of exchange 1 is not in the file, because mitmproxy streamed it" in notes
+    assert "The body of exchange 1 is not in the file: mitmproxy streamed it" in notes
 
 
 def with_invalid_error(data):

@@ -40,7 +40,7 @@ def test_what_cannot_be_decoded_is_one_sentence_and_can_be_had_encoded(tape, run
     result = run("export", path, "--format", "sse")
 
     assert result.exit_code == 2
-    assert "--encoded exports it as it came" in result.stderr
+    assert "use --encoded to export it as it is" in result.stderr
     assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == b"no gzip at all"
 
 
