@@ -1,4 +1,4 @@
-"""`wiretape show` with a filter: which rows are left, in which order."""
+"""`wiretape show` with a filter: which rows it leaves, in which order."""
 
 import json
 import re
@@ -17,7 +17,7 @@ from wiretape_inspect.view.timeline_rows import DeltaRow
 
 
 def shown(run, path, *words):
-    """What is shown: `N` for the head of exchange N, `N:E` for its events, and the kinds of its other rows."""
+    """Return `N` for the head of exchange N, `N:E` for its events, and the kinds of its other rows."""
     result = run("show", path, *words, "--json")
     assert result.exit_code == 0, result.output
     found = []
@@ -53,12 +53,11 @@ def shown(run, path, *words):
         (["id:nothing"], []),
     ],
 )
-def test_a_filter_leaves(run, session, words, left):
+def test_filter_leaves_these_rows(run, session, words, left):
     assert shown(run, session, *words) == left
 
 
-def test_events_are_filtered_before_deltas_are_folded(run, tape, message):
-    """A run is made of what is shown only, and never across what is not."""
+def test_messages_are_filtered_before_deltas_are_folded(run, tape, message):
     texts = ["a", "b", "q", "c"]
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": text})) for text in texts])
     path = tape.close()
@@ -80,7 +79,7 @@ def test_findings_are_filtered_by_rule(run, tape, message):
 
 
 def documented():
-    """The examples of docs/filter.md: what is written, and what it says that is left."""
+    """Return the examples of docs/filter.md: filters and the rows that they leave."""
     text = Path(__file__, "../../../docs/filter.md").resolve().read_text(encoding="utf-8")
     rows = re.findall(r"^\| `([^`]+)` \| [^|]+ \| ([^|`]*) \|$", text.partition("## Examples")[2], re.MULTILINE)
     assert len(rows) > 15
@@ -88,18 +87,18 @@ def documented():
 
 
 @pytest.mark.parametrize(("written", "left"), documented())
-def test_the_documented_examples_are_true(run, session, written, left):
+def test_documented_examples_leave_the_documented_rows(run, session, written, left):
     assert [item for item in shown(run, session, written) if ":" in item] == left
 
 
 @pytest.mark.parametrize("words", [["-hextype:x"], ["tpe:x"], ["--", "-kind:x"]])
-def test_a_wrong_filter_is_one_sentence(run, session, words):
+def test_invalid_filter_is_reported_in_one_sentence(run, session, words):
     result = run("show", session, *words)
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr.startswith("Error: Invalid filter at character")
 
 
-def test_options_may_stand_between_conditions(run, session):
+def test_options_and_conditions_can_be_mixed(run, session):
     found = run("show", session, "-kind:delta", "--json", "exchange:2", "--session", "s1", "type:tool.*")
     assert [json.loads(line)["row"] for line in found.output.splitlines()] == ["exchange", "event"]
 
@@ -128,7 +127,7 @@ CONDITIONS = st.sampled_from(
 
 @settings(max_examples=40)
 @given(st.lists(CONDITIONS, min_size=1, max_size=3))
-def test_a_filter_keeps_the_order_and_its_negation_takes_the_rest(recording, conditions):
+def test_filter_and_its_negation_split_the_rows_and_keep_the_order(recording, conditions):
     everything = items(recording, "")
     taken = items(recording, ",".join(conditions[:1]))
     rest = items(recording, f"-{conditions[0]}")
@@ -139,7 +138,7 @@ def test_a_filter_keeps_the_order_and_its_negation_takes_the_rest(recording, con
 
 
 def items(recording, written):
-    """All that is shown, deltas one by one."""
+    """Return everything that a filter leaves, with deltas one by one."""
     take, found = compile_filter(parse_filter(written)), []
     for exchange in recording.exchanges():
         rows = timeline.taken(recording, exchange, (), take)

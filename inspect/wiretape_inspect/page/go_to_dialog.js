@@ -43,7 +43,7 @@ function findPlace({ recording, timeline, view }, text) {
   return { problem: missing(/^-?\d+$/.test(text) ? `sequence ${text}` : `id ${shorten(text, 60)}`) };
 
   function missing(name) {
-    if (!timeline) return "This recording has no exchange yet.";
+    if (!timeline) return "This recording has no exchanges yet.";
     return `Exchange ${view.x} has no ${name}${timeline.done ? "" : " among the rows loaded so far"}.`;
   }
 }

@@ -18,7 +18,7 @@ export function showHeader(app) {
   showCompareButton(app);
   byId("picker").hidden = !head;
   if (!head) {
-    setText(byId("facts"), `This recording has no exchange${recording.live ? " yet" : ""}.`);
+    setText(byId("facts"), `This recording has no exchanges${recording.live ? " yet" : ""}.`);
     return;
   }
   byId("picker").replaceChildren(

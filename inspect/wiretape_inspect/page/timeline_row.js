@@ -58,9 +58,9 @@ export function fillMarks(cell, findings) {
   cell.dataset.label = label + severity;
   cell.replaceChildren();
   if (!label) return;
-  const words = element("span", { class: "quiet", text: `${formatCount(findings.length, "finding")}, ${severity}: ` });
+  const count = element("span", { class: "quiet", text: `${formatCount(findings.length, "finding")}, ${severity}: ` });
   const sign = element("span", { class: "sign", "aria-hidden": "true", text: `${SEVERITY_SIGNS[severity] || SEVERITY_SIGNS.error} ` });
-  cell.append(element("span", { class: `mark ${severity}` }, sign, words, printable(label)));
+  cell.append(element("span", { class: `mark ${severity}` }, sign, count, printable(label)));
 }
 
 /** The texts of an item, printable. */
@@ -167,8 +167,8 @@ function endTexts(row, timeline) {
   };
 }
 
-function otherTexts(mark, row, words, text) {
-  return { kind: "odd", n: mark, time: formatTime(row.time_ns), type: words, text: shorten(text || "", TEXT_LONGEST) };
+function otherTexts(mark, row, type, text) {
+  return { kind: "odd", n: mark, time: formatTime(row.time_ns), type, text: shorten(text || "", TEXT_LONGEST) };
 }
 
 function sideTexts({ row, side }) {

@@ -117,7 +117,7 @@ async def test_late_finding_resends_only_the_rows_after_it(tape, message, open_d
         messages = await live.until(lambda message: rows(message) and message.data["settled"] == 2000)
         page.take(messages)
         first = next(message for message in messages if rows(message))
-        assert first.data["first"] == 1499, "nothing before it is told again"
+        assert first.data["first"] == 1499, "earlier rows are not sent again"
         tape.go_on(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
         assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]

@@ -85,12 +85,12 @@ def assert_page_equals_recording(path):
                 expected = timeline_json.closely(
                     recording, exchange, event_detail.find(recording, exchange, event), found, state
                 )
-                said = json.loads(dump_json(expected))
+                encoded = json.loads(dump_json(expected))
                 inside = held[event]
                 if "text" in inside:
                     inside["base64"] = b64encode(inside.pop("text").encode()).decode()
                 states = unpacked(document["states"][str(exchange.number)])
-                assert inside | {"state": state_in(states, event) | {"time_ns": inside["time_ns"]}} == said
+                assert inside | {"state": state_in(states, event) | {"time_ns": inside["time_ns"]}} == encoded
 
 
 def test_page_contains_what_the_server_returns(session):
@@ -143,13 +143,13 @@ def test_states_in_the_page_equal_those_of_the_recording(new_tape, message, firs
         chunks = []
         for kind, text, run, call, durable in events:
             number += 1
-            said = {"run_id": run, "delta": {"text": text}} if run else {"delta": {"text": text}}
+            fields = {"run_id": run, "delta": {"text": text}} if run else {"delta": {"text": text}}
             if kind.startswith("tool"):
-                said["content"] = {"tool_call_id": call, "name": text, "input": {}}
+                fields["content"] = {"tool_call_id": call, "name": text, "input": {}}
             elif kind in {"message.completed", "reasoning.message"}:
-                said["content"] = [{"type": "text", "text": text}]
+                fields["content"] = [{"type": "text", "text": text}]
             marks = {"id": f"e{number}", "sequence": number} if durable and "delta" not in kind else {}
-            chunks.append((1, message(kind, **marks, **said)))
+            chunks.append((1, message(kind, **marks, **fields)))
         tape.exchange(chunks=chunks, request_headers=(("Last-Event-ID", cursor),) if cursor else ())
     assert_page_equals_recording(tape.close())
 

@@ -41,7 +41,7 @@ async def test_new_events_appear_and_the_scroll_position_stays(debugging, tape, 
 async def test_page_of_an_empty_recording_shows_the_first_stream_and_its_findings(debugging, tape, message):
     tape.save()
     async with debugging(tape.path) as shown:
-        await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchange yet.")
+        await expect(shown.page.locator("#facts")).to_have_text("This recording has no exchanges yet.")
         await expect(shown.page.locator("#no-rows")).to_contain_text("Nothing recorded yet.")
         await shown.keys(*"jkJKnpdtr1234ycY[]o", "Enter", "ArrowRight", "f", "f")
         tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
