@@ -34,7 +34,7 @@ from wiretape_replay.faults.dry_run import dry_run_lines
 from wiretape_replay.option_groups import GroupedCommand, option_group
 from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
 from wiretape_replay.serving import Replay, serve_replay
-from wiretape_replay.verbatim.matching_options import Order, Repeat
+from wiretape_replay.verbatim.request_matching import Order, Repeat
 from wiretape_replay.verify import verify as verify_recording
 
 _LISTED = 20
@@ -222,7 +222,7 @@ async def _replay(
 
 
 def _held(playing: Replay) -> str:
-    exchanges = _count(playing.verbatim.queues.size, "exchange")
+    exchanges = _count(len(playing.verbatim.queues), "exchange")
     if playing.player is None:
         return exchanges
     return f"{_count(len(playing.player.sessions), 'session')}, {exchanges} besides"

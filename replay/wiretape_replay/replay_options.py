@@ -13,7 +13,7 @@ from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.responses.access_settings import AccessPolicy, decode_access_policy, effective_policy
-from wiretape_replay.verbatim.matching_options import Matching, Order, Repeat
+from wiretape_replay.verbatim.request_matching import Matching, Order, Repeat
 
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 """A token (RFC 9110, 5.6.2)."""

@@ -8,7 +8,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.verbatim.matching_options import Matching, Order
+from wiretape_replay.verbatim.request_matching import Matching, Order
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 from wiretape_replay.verify import VerifyResult, verify
 from wiretape_replay.verify.verifier import _Verifier
@@ -246,7 +246,8 @@ async def test_a_request_that_is_not_matched_is_said_with_its_reason_and_the_res
     found = await differing(recorded.close(), served.close())
 
     assert found.first == (
-        "exchange 1, GET /a: no match: GET /a is out of order: expected next is exchange 1, GET /b (differs in path)."
+        "exchange 1, GET /a: no match: GET /a is out of order: the next recorded request is exchange 1, GET /b "
+        "(differs in path)."
     )
     assert found.different == 1
 

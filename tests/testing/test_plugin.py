@@ -127,7 +127,7 @@ def test_each_replay_of_a_test_is_judged(project):
             "The client broke CLI002 (1 finding).",
             "What passed is recorded in *replayed.db.",
             "1 request had no match.",
-            "GET /v1/nothing was not recorded. Nearest: *",
+            "GET /v1/nothing was not recorded. Closest: *",
             "What passed is recorded in *replayed-2.db.",
         ]
     )
@@ -146,7 +146,7 @@ def test_requests_without_a_match_fail_the_test_unless_they_may(project):
             assert [miss.target for miss in replay.misses] == ["/v1/othr"]
     """)
     result.assert_outcomes(failed=1, passed=1)
-    result.stdout.fnmatch_lines(["2 requests had no match.", "GET /v1/othr was not recorded. Nearest: exchange 2, *"])
+    result.stdout.fnmatch_lines(["2 requests had no match.", "GET /v1/othr was not recorded. Closest: exchange 2, *"])
 
 
 def test_each_request_without_a_match_is_told_once_and_so_are_the_first_ten(project):

@@ -1,4 +1,4 @@
-"""The tape: the n-th request of a kind is given the n-th recorded exchange of that kind.  Pure: no I/O, no clock."""
+"""Queues of recorded exchanges, one for each kind of request.  Pure: no I/O, no clock."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -6,10 +6,12 @@ from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Headers
 from wiretape_replay.http_server.request import HttpRequest, RequestBody
-from wiretape_replay.verbatim.matching_options import Matching, Order, Repeat
-from wiretape_replay.verbatim.request_key import (
+from wiretape_replay.verbatim.request_matching import (
+    Matching,
+    Order,
+    Repeat,
     RequestKey,
-    is_redacted,
+    has_redactions,
     recorded_key,
     request_key,
     with_body,
@@ -19,14 +21,14 @@ from wiretape_replay.verbatim.request_key import (
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A recorded request, as far as matching needs it."""
+    """The parts of a recorded request that matching needs."""
 
     number: int
-    """Of its exchange."""
+    """The number of its exchange."""
     method: str
     target: str
     body: RequestBody | None
-    """None when it was not recorded whole: then any body will do."""
+    """None if it was not recorded completely: it matches any body."""
     headers: Headers = ()
 
 
@@ -34,155 +36,153 @@ class RecordedRequest:
 class ExchangeQueue:
     """The recorded exchanges of one kind, in recorded order."""
 
-    kind: RequestKey
-    entries: list[RecordedRequest] = field(default_factory=list)
-    place: int = 0
-    """Of the exchange that is given next."""
+    key: RequestKey
+    requests: list[RecordedRequest] = field(default_factory=list)
+    position: int = 0
+    """Index of the exchange that is served next."""
 
     @property
     def first(self) -> RecordedRequest:
-        """The first recorded request of this kind, which stands for all."""
-        return self.entries[0]
+        """The first recorded request."""
+        return self.requests[0]
 
     @property
-    def spent(self) -> bool:
-        """Whether every recorded answer was given."""
-        return self.place == len(self.entries)
+    def is_used_up(self) -> bool:
+        """Whether all recorded responses were served."""
+        return self.position == len(self.requests)
 
 
 class ExchangeQueues:
-    """Matches requests to recorded exchanges."""
+    """Matches requests with recorded exchanges."""
 
-    def __init__(self, entries: Iterable[RecordedRequest], matching: Matching | None = None) -> None:
-        """`entries` in recorded order.  Of their bodies and headers only what matching needs is kept."""
+    def __init__(self, requests: Iterable[RecordedRequest], matching: Matching | None = None) -> None:
+        """`requests` come in recorded order.  Only what matching needs of their bodies and headers is kept."""
         self.matching = matching or Matching()
-        self.entries: list[RecordedRequest] = []
+        self.requests: list[RecordedRequest] = []
         """In recorded order."""
-        self.lanes: list[ExchangeQueue] = []
-        self._lane_of: dict[int, ExchangeQueue] = {}
-        self._exact: dict[RequestKey, ExchangeQueue] = {}
-        self._hidden: list[ExchangeQueue] = []
-        self._given: set[int] = set()
-        self._place = 0
-        kinds = [self._recorded(entry) for entry in entries]
-        matter = _places_where_bodies_matter(self.entries, kinds)
-        for entry, kind in zip(self.entries, kinds, strict=True):
-            decides = entry.body is not None and (kind.method, kind.path) in matter
-            self._add(entry, with_body(kind, entry.body) if entry.body and decides else kind)
+        self.queues: list[ExchangeQueue] = []
+        self._queue_of: dict[int, ExchangeQueue] = {}
+        self._by_key: dict[RequestKey, ExchangeQueue] = {}
+        self._redacted: list[ExchangeQueue] = []
+        self._served: set[int] = set()
+        self._position = 0
+        """Index of the request that strict order expects next."""
+        keys = [self._keep(request) for request in requests]
+        compare_bodies = _find_differing_bodies(self.requests, keys)
+        for request, key in zip(self.requests, keys, strict=True):
+            if request.body is not None and (key.method, key.path) in compare_bodies:
+                key = with_body(key, request.body)  # noqa: PLW2901 - the same key, more specific
+            self._add(request, key)
 
-    def take(self, asked: HttpRequest) -> RecordedRequest | None:
-        """The exchange to answer with, or None.
+    def take(self, request: HttpRequest) -> RecordedRequest | None:
+        """Take the exchange that responds to a request.
 
-        Nothing like it was recorded then, all such answers were given, or, in strict order, another is expected.
+        Returns None if no such request was recorded, if all responses to it are used up, and, in strict order, if
+        another request is expected.
         """
-        lanes = list(self.lanes_of(asked))
-        if lanes and self._spent(lanes) and self.matching.repeat is Repeat.LAST:
-            return max((lane.entries[-1] for lane in lanes), key=lambda entry: entry.number)
-        if lanes and self._spent(lanes) and self.matching.repeat is Repeat.CYCLE:
-            self._begin_again(lanes)
+        queues = list(self.find(request))
+        if queues and self._is_used_up(queues) and self.matching.repeat is Repeat.LAST:
+            return max((queue.requests[-1] for queue in queues), key=lambda recorded: recorded.number)
+        if queues and self._is_used_up(queues) and self.matching.repeat is Repeat.CYCLE:
+            self._restart(queues)
         expected = self.expected
-        for lane in lanes:
-            if not lane.spent and (expected is None or lane is self._lane_of[expected.number]):
-                return self._give(lane)
+        for queue in queues:
+            if not queue.is_used_up and (expected is None or queue is self._queue_of[expected.number]):
+                return self._take_from(queue)
         return None
 
     @property
     def expected(self) -> RecordedRequest | None:
-        """In strict order, the request that has to come next; None after the last, and in any other order."""
-        strict = self.matching.order is Order.STRICT and self._place < len(self.entries)
-        return self.entries[self._place] if strict else None
+        """The request that strict order expects next; None after the last, and in any other order."""
+        strict = self.matching.order is Order.STRICT and self._position < len(self.requests)
+        return self.requests[self._position] if strict else None
 
     def skip(self, number: int) -> None:
-        """In strict order, expect the request after this one if this is the one that is expected."""
+        """In strict order, expect the next request if exchange `number` is expected."""
         if self.expected is not None and self.expected.number == number:
-            lane = self._lane_of[number]
-            lane.place += 1
-            self._place += 1
+            self._queue_of[number].position += 1
+            self._position += 1
 
-    def lane_of(self, entry: RecordedRequest) -> ExchangeQueue:
-        """The lane on which a recorded request lies."""
-        return self._lane_of[entry.number]
+    def find(self, request: HttpRequest) -> Iterator[ExchangeQueue]:
+        """Yield the queues that match a request, used up or not, the closest match first."""
+        key = self.key_of(request)
+        for candidate in (key, replace(key, body=None)):
+            queue = self._by_key.get(candidate)
+            if queue is not None:
+                yield queue
+        if self._redacted:
+            body = self.compared_body(request.body)
+            yield from (queue for queue in self._redacted if not queue.key.differences(key, body))
 
-    def counted(self, body: RequestBody) -> RequestBody:
-        """A request body as far as it counts."""
+    def queue_of(self, recorded: RecordedRequest) -> ExchangeQueue:
+        """The queue that contains a recorded request."""
+        return self._queue_of[recorded.number]
+
+    def key_of(self, request: HttpRequest) -> RequestKey:
+        """The key of a request, with its body."""
+        key = request_key(request.method, request.target, request.headers, self.matching)
+        return replace(key, body=self.compared_body(request.body).digest)
+
+    def compared_body(self, body: RequestBody) -> RequestBody:
+        """The part of a request body that is compared."""
         return without_paths(body, self.matching.ignored_body)
-
-    def key_of(self, asked: HttpRequest) -> RequestKey:
-        """What kind of request this is, its body included."""
-        kind = request_key(asked.method, asked.target, asked.headers, self.matching)
-        return replace(kind, body=self.counted(asked.body).digest)
-
-    def lanes_of(self, asked: HttpRequest) -> Iterator[ExchangeQueue]:
-        """The lanes that the request belongs to, spent or not, the closest first."""
-        kind = self.key_of(asked)
-        for candidate in (kind, replace(kind, body=None)):
-            lane = self._exact.get(candidate)
-            if lane is not None:
-                yield lane
-        if self._hidden:
-            body = self.counted(asked.body)
-            yield from (lane for lane in self._hidden if not lane.kind.differences(kind, body))
-
-    @property
-    def size(self) -> int:
-        """How many exchanges were recorded."""
-        return len(self.entries)
 
     @property
     def unconsumed(self) -> list[RecordedRequest]:
-        """The recorded requests that were never asked, in recorded order."""
-        return [entry for entry in self.entries if entry.number not in self._given]
+        """The recorded requests that no client sent, in recorded order."""
+        return [recorded for recorded in self.requests if recorded.number not in self._served]
+
+    def __len__(self) -> int:
+        return len(self.requests)
 
     def reset(self) -> None:
-        """Begin again from the first recorded exchange, as if nothing had been asked."""
-        self._begin_again(self.lanes)
-        self._given.clear()
+        """Start again from the first recorded exchange."""
+        self._restart(self.queues)
+        self._served.clear()
 
-    def _recorded(self, entry: RecordedRequest) -> RequestKey:
-        """Keep an entry; returns its kind, whatever its body."""
-        body = entry.body and self.counted(entry.body)
-        if body is not None and not is_redacted(body):
+    def _keep(self, request: RecordedRequest) -> RequestKey:
+        """Keep what matching needs of a recorded request; returns its key, without its body."""
+        body = request.body and self.compared_body(request.body)
+        if body is not None and not has_redactions(body):
             body = RequestBody(body.digest, None)
-        self.entries.append(replace(entry, body=body, headers=()))
-        return recorded_key(entry.method, entry.target, entry.headers, self.matching)
+        self.requests.append(replace(request, body=body, headers=()))
+        return recorded_key(request.method, request.target, request.headers, self.matching)
 
-    def _add(self, entry: RecordedRequest, kind: RequestKey) -> None:
-        lane = self._exact.get(kind)
-        if lane is None:
-            lane = self._exact[kind] = ExchangeQueue(kind)
-            self.lanes.append(lane)
-            if kind.hidden:
-                self._hidden.append(lane)
-        lane.entries.append(entry)
-        self._lane_of[entry.number] = lane
+    def _add(self, request: RecordedRequest, key: RequestKey) -> None:
+        queue = self._by_key.get(key)
+        if queue is None:
+            queue = self._by_key[key] = ExchangeQueue(key)
+            self.queues.append(queue)
+            if key.is_redacted:
+                self._redacted.append(queue)
+        queue.requests.append(request)
+        self._queue_of[request.number] = queue
 
-    def _spent(self, lanes: Iterable[ExchangeQueue]) -> bool:
-        """Whether there is nothing left to give, on these lanes or, in strict order, at all."""
+    def _is_used_up(self, queues: Iterable[ExchangeQueue]) -> bool:
+        """Whether these queues, or in strict order all queues, are used up."""
         if self.matching.order is Order.STRICT:
-            return self._place == len(self.entries)
-        return all(lane.spent for lane in lanes)
+            return self._position == len(self.requests)
+        return all(queue.is_used_up for queue in queues)
 
-    def _begin_again(self, lanes: Iterable[ExchangeQueue]) -> None:
+    def _restart(self, queues: Iterable[ExchangeQueue]) -> None:
         if self.matching.order is Order.STRICT:
-            lanes = self.lanes
-        self._place = 0
-        for lane in lanes:
-            lane.place = 0
+            queues = self.queues
+        self._position = 0
+        for queue in queues:
+            queue.position = 0
 
-    def _give(self, lane: ExchangeQueue) -> RecordedRequest:
-        entry = lane.entries[lane.place]
-        lane.place += 1
-        self._place += 1
-        self._given.add(entry.number)
-        return entry
+    def _take_from(self, queue: ExchangeQueue) -> RecordedRequest:
+        recorded = queue.requests[queue.position]
+        queue.position += 1
+        self._position += 1
+        self._served.add(recorded.number)
+        return recorded
 
 
-def _places_where_bodies_matter(
-    entries: Iterable[RecordedRequest], kinds: Iterable[RequestKey]
-) -> set[tuple[str, str]]:
-    """Methods and paths whose recorded bodies differ, so that a body says which answer is meant."""
+def _find_differing_bodies(requests: Iterable[RecordedRequest], keys: Iterable[RequestKey]) -> set[tuple[str, str]]:
+    """The methods and paths whose recorded bodies differ, so that the body selects the response."""
     digests: defaultdict[tuple[str, str], set[bytes]] = defaultdict(set)
-    for entry, kind in zip(entries, kinds, strict=True):
-        if entry.body is not None:
-            digests[kind.method, kind.path].add(entry.body.digest)
-    return {place for place, different in digests.items() if len(different) > 1}
+    for request, key in zip(requests, keys, strict=True):
+        if request.body is not None:
+            digests[key.method, key.path].add(request.body.digest)
+    return {request for request, different in digests.items() if len(different) > 1}

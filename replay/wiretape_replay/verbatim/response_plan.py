@@ -1,6 +1,6 @@
-"""How a recorded exchange is given again: its head, its framing, its writes and its end.  Pure: no I/O, no clock.
+"""How a recorded response is sent again: its head, framing, chunks, delays and ending.  Pure: no I/O, no clock.
 
-Delays are nanoseconds since the request was whole, as they were when it was recorded.
+Delays are nanoseconds since the request was complete, as they were recorded.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,22 +13,22 @@ from wiretape_replay.http_server.response import Framing, ResponseHead
 
 
 class EndAction(StrEnum):
-    """What is done once everything recorded was sent."""
+    """What to do after everything recorded is sent."""
 
     FINISH = "finish"
-    """End the response as its framing asks for."""
+    """End the response as its framing requires."""
     CLOSE = "close"
-    """Close the connection in an orderly way (FIN), whether or not the response is whole."""
+    """Close the connection (FIN), whether or not the response is complete."""
     RESET = "reset"
     """Reset the connection (RST)."""
     HOLD = "hold"
-    """Send nothing more and wait until the client leaves."""
+    """Send nothing more until the client disconnects."""
 
 
-# A recording says who ended an exchange.  Where it was the service, the same is done.  Where it was the client,
-# or the proxy lost patience, the service had not ended anything: neither does the replay.  Where the recording
-# stopped, nobody knows what came next: the client is told that there is no more, but not that this was all.
-_ENDS = {
+# If the service ended the exchange, the replay does the same.  If the client ended it, or the proxy timed out, the
+# service had not ended it, and neither does the replay.  If the recording stopped, the rest is not known: closing
+# tells the client that nothing follows, but not that the response is complete.
+_END_ACTIONS = {
     Ending.COMPLETE: EndAction.FINISH,
     Ending.SERVICE_CLOSED: EndAction.CLOSE,
     Ending.SERVICE_RESET: EndAction.RESET,
@@ -43,20 +43,20 @@ _ENDS = {
 
 @dataclass(frozen=True, slots=True)
 class ResponsePlan:
-    """What to send for one exchange, but for its body."""
+    """What to send for one exchange, except its body."""
 
     head: ResponseHead | None
-    """None when no response was recorded."""
+    """None if no response was recorded."""
     head_ns: int
     length: int | None
-    """Bytes of body after which the response is whole; None when only its end tells."""
+    """Bytes of body in a complete response; None if only its end shows that it is complete."""
     end: EndAction
     end_ns: int
     origin_ns: int
-    """The recording's time at which the request was whole."""
+    """The time in the recording when the request was complete."""
 
-    def writes(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes]]:
-        """For each recorded chunk its delay and its bytes.  Gaps are passed over."""
+    def chunks(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes]]:
+        """Yield the delay and the bytes of each recorded chunk, without lost bytes."""
         if self.head is None or self.head.framing is Framing.EMPTY:
             return
         for run in body:
@@ -65,79 +65,69 @@ class ResponsePlan:
                     yield time_ns - self.origin_ns, data
 
     def end_after(self, sent: int) -> EndAction:
-        """What to do after `sent` bytes of body went out."""
+        """What to do after `sent` bytes of body."""
         if self.length is None:
             return self.end
         if self.end is EndAction.FINISH and sent != self.length:
-            return EndAction.CLOSE  # bytes are missing from the recording, and the client must not wait for them
+            return EndAction.CLOSE  # bytes are missing in the recording, and the client must not wait for them
         if self.end is EndAction.HOLD and sent == self.length:
-            return EndAction.FINISH  # the client left, but it had everything
+            return EndAction.FINISH  # the client disconnected after it had received everything
         return self.end
 
 
 def plan_response(exchange: Exchange) -> ResponsePlan:
-    """The plan for `exchange`."""
-    response, origin_ns = exchange.response, _origin(exchange)
+    """Return the plan for an exchange."""
+    response, origin_ns = exchange.response, _request_complete_ns(exchange)
     end_ns = max(0, (exchange.ended_ns or 0) - origin_ns)
     if response is None:
-        end = EndAction.CLOSE if exchange.ending is Ending.COMPLETE else _ENDS[exchange.ending]
+        end = EndAction.CLOSE if exchange.ending is Ending.COMPLETE else _END_ACTIONS[exchange.ending]
         return ResponsePlan(None, 0, None, end, end_ns, origin_ns)
     framing = _framing(exchange.request, response)
     headers = response.headers
     if framing is Framing.CHUNKED and header(headers, "transfer-encoding") is None:
         headers = (*headers, ("Transfer-Encoding", "chunked"))
-    return ResponsePlan(
-        ResponseHead(
-            response.status,
-            response.reason,
-            headers,
-            framing,
-            keep_alive=framing is not Framing.CLOSE and _kept_alive(response),
-            http_version=response.http_version,
-        ),
-        max(0, response.time_ns - origin_ns),
-        _whole_after(framing, headers),
-        _ENDS[exchange.ending],
-        end_ns,
-        origin_ns,
+    head = ResponseHead(
+        response.status,
+        response.reason,
+        headers,
+        framing,
+        keep_alive=framing is not Framing.CLOSE and _keeps_alive(response),
+        http_version=response.http_version,
     )
+    length = {Framing.EMPTY: 0, Framing.LENGTH: _content_length(headers)}.get(framing)
+    head_ns = max(0, response.time_ns - origin_ns)
+    return ResponsePlan(head, head_ns, length, _END_ACTIONS[exchange.ending], end_ns, origin_ns)
 
 
-def _origin(exchange: Exchange) -> int:
-    """When the service had the request: whole, unless it answered before that."""
-    whole_ns = exchange.request_ended_ns
-    if whole_ns is None or (exchange.response and exchange.response.time_ns < whole_ns):
+def _request_complete_ns(exchange: Exchange) -> int:
+    """When the request was complete, or started if the service responded before."""
+    ended_ns = exchange.request_ended_ns
+    if ended_ns is None or (exchange.response and exchange.response.time_ns < ended_ns):
         return exchange.request.time_ns
-    return whole_ns
+    return ended_ns
 
 
 def _framing(request: RequestStarted, response: ResponseStarted) -> Framing:
-    """The rules of RFC 9112, 6.3.  HTTP/2 has frames instead, for which chunks stand in."""
+    """Apply RFC 9112, 6.3.  Responses of HTTP/2 become chunked."""
     if request.method == "HEAD" or response.status in {204, 304} or response.status < 200:
         return Framing.EMPTY
     codings = [value for name, value in response.headers if name.lower() == "transfer-encoding"]
     if codings:
         return Framing.CHUNKED if codings[-1].lower().rstrip().endswith("chunked") else Framing.CLOSE
-    if _length(response.headers) is not None:
+    if _content_length(response.headers) is not None:
         return Framing.LENGTH
     return Framing.CHUNKED if response.http_version.startswith("HTTP/2") else Framing.CLOSE
 
 
-def _whole_after(framing: Framing, headers: Headers) -> int | None:
-    if framing is Framing.EMPTY:
-        return 0
-    return _length(headers) if framing is Framing.LENGTH else None
-
-
-def _length(headers: Headers) -> int | None:
+def _content_length(headers: Headers) -> int | None:
     value = (header(headers, "content-length") or "").strip()
     return int(value) if value.isascii() and value.isdigit() and len(value) < 20 else None
 
 
-def _kept_alive(response: ResponseStarted) -> bool:
+def _keeps_alive(response: ResponseStarted) -> bool:
     options = (header(response.headers, "connection") or "").lower()
     if response.status < 200:
-        return False  # after a switch of protocols the connection is not ours to understand
+        return False  # after a switch of protocols, the connection no longer carries HTTP
     if response.http_version == "HTTP/1.0":
         return "keep-alive" in options
     return "close" not in options

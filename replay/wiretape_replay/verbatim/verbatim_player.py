@@ -1,4 +1,4 @@
-"""The source of verbatim mode: recorded answers in recorded order, and a book of what was asked."""
+"""Request handler of verbatim mode: sends recorded responses in recorded order, and logs the requests."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, Respons
 from wiretape_replay.playback_speed import PlaybackClock, PlaybackSpeed
 from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
-from wiretape_replay.verbatim.matching_options import Matching
 from wiretape_replay.verbatim.no_match import explain_no_match
+from wiretape_replay.verbatim.request_matching import Matching
 from wiretape_replay.verbatim.response_plan import EndAction, ResponsePlan, plan_response
 
 NO_MATCH = "wiretape_no_match"
-"""The error code of the answer to a request that was not recorded.  The service has no such code."""
+"""Error code of the response to a request that was not recorded.  The service has no such code."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
-    """A request that was given a recorded answer."""
+    """A request that got a recorded response."""
 
     method: str
     target: str
     exchange: int
     status: int | None
-    """None when no response was recorded."""
+    """None if no response was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnmatchedRequest:
-    """A request that was not recorded, or asked for too often."""
+    """A request that was not recorded, or sent more often than recorded."""
 
     method: str
     target: str
@@ -41,94 +41,88 @@ class UnmatchedRequest:
 
 
 class VerbatimPlayer:
-    """Answers each request with the next recorded exchange of its kind."""
+    """Responds to each request with the next recorded exchange of its kind."""
 
     def __init__(
         self,
         recording: Recording,
-        pace: PlaybackSpeed,
+        speed: PlaybackSpeed,
         log: Callable[[str], None],
         *,
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
         request_ids: RequestIds | None = None,
     ) -> None:
-        """Raises RecordingError when the recording is damaged.
+        """`log` receives a line for each request; `includes` selects the exchanges.
 
-        `log` takes a line for each request; `includes` selects exchanges.
-        `request_ids` are those of answers that were not recorded.
+        `request_ids` are for responses that were not recorded.  Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
         self.missed: list[UnmatchedRequest] = []
-        entries = (_entry(recording, exchange) for exchange in recording.exchanges() if includes(exchange))
-        self.queues = ExchangeQueues(entries, matching)
+        requests = (_recorded_request(recording, exchange) for exchange in recording.exchanges() if includes(exchange))
+        self.queues = ExchangeQueues(requests, matching)
         self._recording = recording
-        self._pace = pace
+        self._speed = speed
         self._log = log
         self._request_ids = request_ids or RequestIds()
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Handle a request."""
-        entry = self.queues.take(asked)
-        if entry is None:
-            await self._refuse(asked, line)
+        recorded = self.queues.take(request)
+        if recorded is None:
+            await self._respond_no_match(request, writer)
             return
-        exchange = self._recording.exchange(entry.number)
+        exchange = self._recording.exchange(recorded.number)
         status = exchange.response.status if exchange.response else None
-        self.served.append(ServedRequest(asked.method, asked.target, entry.number, status))
-        self._log(f"{asked.label} → exchange {entry.number}, {_outcome(exchange)}")
-        await self._play(exchange, plan_response(exchange), line)
+        self.served.append(ServedRequest(request.method, request.target, recorded.number, status))
+        self._log(f"{request.label} → exchange {recorded.number}, {_outcome(exchange)}")
+        await self._send(exchange, plan_response(exchange), writer)
 
-    async def _play(self, exchange: Exchange, plan: ResponsePlan, line: ResponseWriter) -> None:
-        clock = self._pace.start()
+    async def _send(self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter) -> None:
+        clock = self._speed.start()
         sent = 0
         if plan.head is not None:
             await clock.reach(plan.head_ns)
-            await line.start(plan.head)
-            sent = await self._play_body(exchange, plan, line, clock)
+            await writer.start(plan.head)
+            sent = await self._send_body(exchange, plan, writer, clock)
         await clock.reach(plan.end_ns)
-        await _end(plan.end_after(sent), line)
+        await _end(plan.end_after(sent), writer)
 
-    async def _play_body(
-        self, exchange: Exchange, plan: ResponsePlan, line: ResponseWriter, clock: PlaybackClock
+    async def _send_body(
+        self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, clock: PlaybackClock
     ) -> int:
-        """Returns how many bytes of body were sent."""
+        """Send the body; returns its size."""
         sent = 0
         due: list[bytes] = []
-        for delay_ns, data in plan.writes(self._recording.body(exchange.number, Side.RESPONSE)):
+        for delay_ns, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)):
             waits = clock.left(delay_ns) > 0
             if waits or len(due) == CHUNKS_PER_TURN:
-                await line.write_all(due)
+                await writer.write_all(due)
                 due = []
             if waits:
                 await clock.reach(delay_ns)
             due.append(data)
             sent += len(data)
-        await line.write_all(due)
+        await writer.write_all(due)
         return sent
 
-    async def _refuse(self, asked: HttpRequest, line: ResponseWriter) -> None:
-        message = explain_no_match(self.queues, asked, lambda number: _body_of(self._recording, number))
-        self.missed.append(UnmatchedRequest(asked.method, asked.target, message))
-        self._log(f"{asked.label} → no match, 501")
-        await line.respond(_no_match_response(message, self._request_ids.next()))
+    async def _respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        message = explain_no_match(self.queues, request, lambda number: _body_of(self._recording, number))
+        self.missed.append(UnmatchedRequest(request.method, request.target, message))
+        self._log(f"{request.label} → no match, 501")
+        error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
+        await writer.respond(Response.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
 
 
-async def _end(end: EndAction, line: ResponseWriter) -> None:
-    if end is EndAction.FINISH:
-        await line.finish()
-    elif end is EndAction.CLOSE:
-        line.close()
-    elif end is EndAction.RESET:
-        await line.reset()
+async def _end(action: EndAction, writer: ResponseWriter) -> None:
+    if action is EndAction.FINISH:
+        await writer.finish()
+    elif action is EndAction.CLOSE:
+        writer.close()
+    elif action is EndAction.RESET:
+        await writer.reset()
     else:
-        await line.hold_open()
-
-
-def _no_match_response(message: str, request_id: str) -> Response:
-    """An answer in the service's own envelope."""
-    error = {"code": NO_MATCH, "message": message, "request_id": request_id}
-    return Response.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),))
+        await writer.hold_open()
 
 
 def _outcome(exchange: Exchange) -> str:
@@ -136,18 +130,18 @@ def _outcome(exchange: Exchange) -> str:
     if exchange.ending is not Ending.COMPLETE:
         outcome += f", {exchange.ending}"
     if exchange.lost_bytes:
-        outcome += f" (warning: {exchange.lost_bytes} bytes of it were not recorded and are left out)"
+        outcome += f" (warning: {exchange.lost_bytes} bytes are missing, because they were not recorded)"
     return outcome
 
 
-def _entry(recording: Recording, exchange: Exchange) -> RecordedRequest:
+def _recorded_request(recording: Recording, exchange: Exchange) -> RecordedRequest:
     request = exchange.request
     body = _request_body(recording, exchange)
     return RecordedRequest(exchange.number, request.method, request.target, body, request.headers)
 
 
 def _body_of(recording: Recording, number: int) -> RequestBody | None:
-    """The recorded request body of an exchange; None when a part of it is missing.  Raises RecordingError."""
+    """The recorded request body of an exchange; None if a part of it is missing.  Raises RecordingError."""
     return _request_body(recording, recording.exchange(number))
 
 

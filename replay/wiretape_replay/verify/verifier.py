@@ -12,7 +12,7 @@ from wiretape.safe_text import shorten
 from wiretape_replay.http_server.response import single_line
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
-from wiretape_replay.verbatim.matching_options import Matching, Order
+from wiretape_replay.verbatim.request_matching import Matching, Order
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 from wiretape_replay.verify.raw_connection import RawConnection
 from wiretape_replay.verify.response_comparison import Comparison, Difference, expected_response

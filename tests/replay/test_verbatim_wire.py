@@ -177,7 +177,7 @@ def test_a_miss_is_a_501_in_the_services_envelope(reel, serve, call):
 
     assert seen.body == (
         b'{"error":{"code":"wiretape_no_match","message":"GET /v1/sessions/s2/events/stream was not recorded. '
-        b'Nearest: exchange 1, GET /v1/sessions/s1/events/stream (differs in path).","request_id":"wiretape-1"}}\n'
+        b'Closest: exchange 1, GET /v1/sessions/s1/events/stream (differs in path).","request_id":"wiretape-1"}}\n'
     )
     assert seen.head == (
         b"HTTP/1.1 501 Not Implemented\r\nContent-Type: application/json\r\n"

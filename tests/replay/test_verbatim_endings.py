@@ -208,7 +208,7 @@ def test_bytes_that_were_not_recorded_are_left_out_with_a_warning(reel, serve, c
 
     assert caller.read(b"0\r\n\r\n").body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 3\n\n\r\n0\r\n\r\n"
     assert lines == [
-        f"GET {STREAM} → exchange 1, 200 (warning: 7 bytes of it were not recorded and are left out)",
+        f"GET {STREAM} → exchange 1, 200 (warning: 7 bytes are missing, because they were not recorded)",
     ]
 
 

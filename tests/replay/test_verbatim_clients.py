@@ -90,7 +90,7 @@ def test_a_client_that_polls_gets_the_recorded_sequence_then_a_reason(reel, serv
     assert seen == ["queued", "running", "done"]
     assert (beyond.status_code, beyond.headers["x-wiretape"]) == (501, "no-match")
     assert beyond.json()["error"]["code"] == "wiretape_no_match"
-    assert beyond.json()["error"]["message"].startswith("All 3 recorded answers were given")
+    assert beyond.json()["error"]["message"].startswith("All 3 recorded responses are used up")
     assert [served.exchange for served in tape.served] == [1, 2, 3]
 
 

@@ -29,7 +29,7 @@ RECORDED = [
     {"status": None, "ending": Ending.SERVICE_CLOSED},
     {"status": None, "ending": Ending.SERVICE_RESET},
 ]
-DIGEST = "6abfc7e00d2ff9c9a6629acdddf129cf95b52ade11f07fb7e50c49b7a41b6800"
+DIGEST = "13b1ca8a0070850a5365b7c7b78078b7e2f6502d88ae8e7de353e41de296b53f"
 """SHA-256 of everything that the client below receives.  It changes when a byte on the wire does, and only then."""
 
 

@@ -19,10 +19,10 @@ def test_delays_count_from_the_moment_the_request_was_whole(reel):
     reel.exchange([(5, b"a"), (20, b"b")], body=b"upload", method="POST", wait_ms=7)
     with open_recording(reel.close()) as recording:
         plan = plan_response(recording.exchange(1))
-        writes = list(plan.writes(recording.body(1, Side.RESPONSE)))
+        chunks = list(plan.chunks(recording.body(1, Side.RESPONSE)))
 
     assert plan.head_ns == 1 * MS
-    assert [(delay_ns, len(data)) for delay_ns, data in writes] == [(6 * MS, 1), (26 * MS, 1)]
+    assert [(delay_ns, len(data)) for delay_ns, data in chunks] == [(6 * MS, 1), (26 * MS, 1)]
     assert plan.end_ns == 33 * MS
 
 

@@ -8,7 +8,7 @@ from wiretape_replay import ReplayOptions
 from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest, read_body
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
-from wiretape_replay.verbatim.request_key import without_paths
+from wiretape_replay.verbatim.request_matching import without_paths
 
 FINGERPRINT = "[redacted:0123456789abcdef]"
 
@@ -220,7 +220,8 @@ def test_a_request_out_of_order_is_told_which_is_expected_next():
     world.take("GET", "/a")
 
     assert world.why_not("POST", "/b", b'{"n":2}') == (
-        "POST /b is out of order: expected next is exchange 2, POST /b (differs in body: $.n: 2 instead of 1)."
+        "POST /b is out of order: the next recorded request is exchange 2, "
+        "POST /b (differs in body: $.n: 2 instead of 1)."
     )
     assert world.why_not("GET", "/a").endswith("exchange 2, POST /b (differs in method, path and body).")
 
@@ -255,7 +256,7 @@ def test_what_is_ignored_is_not_named_as_a_difference():
     )
 
     assert world.why_not("POST", "/runs?t=1", b'{"at":2,"n":2}').partition("; ")[0] == (
-        "POST /runs?t=1 was not recorded. Nearest: exchange 1, POST /runs (differs in body: $.n: 2 instead of 1)"
+        "POST /runs?t=1 was not recorded. Closest: exchange 1, POST /runs (differs in body: $.n: 2 instead of 1)"
     )
 
 
@@ -265,6 +266,6 @@ def test_a_miss_says_which_headers_differ_but_no_secrets():
     world = World(("GET", "/s", b"", recorded), match_header=["accept", "authorization", "x-one", "x-two"])
 
     assert world.why_not("GET", "/s", b"", asked) == (
-        "GET /s was not recorded. Nearest: exchange 1, GET /s (differs in headers: accept: b instead of a, "
+        "GET /s was not recorded. Closest: exchange 1, GET /s (differs in headers: accept: b instead of a, "
         "authorization, x-one is missing, x-two was not recorded)."
     )

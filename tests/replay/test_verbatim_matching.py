@@ -201,8 +201,8 @@ def test_a_miss_says_that_all_answers_were_given():
     for target in ("/a", "/a", "/b"):
         taken(recorded, "GET", target)
 
-    assert why_not(recorded, "GET", "/a") == "All 2 recorded answers were given to GET /a: the recording has no more."
-    assert why_not(recorded, "GET", "/b") == "The one recorded answer was given to GET /b: the recording has no more."
+    assert why_not(recorded, "GET", "/a") == "All 2 recorded responses are used up: GET /a was requested again."
+    assert why_not(recorded, "GET", "/b") == "The only recorded response is used up: GET /b was requested again."
 
 
 @pytest.mark.parametrize(
@@ -231,7 +231,7 @@ def test_a_miss_names_what_comes_nearest_and_what_differs(asked, nearest):
         ("GET", "/o?x=1&x=2"),
     )
 
-    assert why_not(recorded, *asked).startswith(f"{asked[0]} {asked[1]} was not recorded. Nearest: {nearest}")
+    assert why_not(recorded, *asked).startswith(f"{asked[0]} {asked[1]} was not recorded. Closest: {nearest}")
 
 
 def test_a_miss_is_safe_to_print_and_short():
@@ -242,5 +242,5 @@ def test_a_miss_is_safe_to_print_and_short():
 
 
 def test_a_tape_of_nothing_says_so():
-    assert why_not(tape(), "GET", "/a") == "GET /a was not recorded: the recording holds no exchange."
+    assert why_not(tape(), "GET", "/a") == "GET /a was not recorded: the recording contains no exchanges."
     assert ExchangeQueues([]).take(HttpRequest("GET", "/a", NO_BODY)) is None
