@@ -10,7 +10,7 @@ import pytest
 from wiretape.rules import Checker, Settings, Verdict
 from wiretape.rules.state import event_log
 from wiretape.rules.state.event_log import LEAST_EVENTS
-from wiretape.rules.state.run_state import MOST_RUNS, SessionRuns
+from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.vectors import observations_of
 

@@ -11,7 +11,6 @@ from wiretape.rules.families import (
     capture_gaps,
     client_behaviour,
     durability,
-    error_envelope,
     event_content,
     keep_alive,
     rate_limits,
@@ -22,6 +21,7 @@ from wiretape.rules.families import (
     sse_framing,
     tool_calls,
 )
+from wiretape.rules.families import error_responses as error_envelope
 
 _FAMILIES = (
     bearer_keys,

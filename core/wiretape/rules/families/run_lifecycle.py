@@ -1,6 +1,6 @@
 """RUN: the runs of a session.
 
-`wiretape.rules.state.run_state` explains when it is proven that a run has not ended.
+`wiretape.rules.state.runs` explains when it is proven that a run has not ended.
 """
 
 from wiretape.contract import CANCEL, RUN_NOT_CANCELLABLE, RUN_STARTED, SESSION_BUSY, STATUS_IDLE, TERMINAL_RUN_TYPES
@@ -24,7 +24,7 @@ from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.run_state import RUN_EVENT_TYPES, Run
+from wiretape.rules.state.runs import RUN_EVENT_TYPES, Run
 from wiretape.rules.state.stream_state import StreamState
 
 GRACE_NS = 2_000_000_000

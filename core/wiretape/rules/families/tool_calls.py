@@ -17,7 +17,7 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.finding import Severity
 from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
-from wiretape.rules.state.run_state import OUTCOME_TYPES, find_disagreement
+from wiretape.rules.state.runs import OUTCOME_TYPES, find_disagreement
 from wiretape.rules.state.stream_state import StreamState
 
 _NOT_DELTA = frozenset({Shape.EPHEMERAL, Shape.DURABLE})

@@ -19,7 +19,7 @@ from wiretape.contract import (
 from wiretape.observations import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.state.client_state import ClientState, RequestKey, RetryWait, SameKeyRetry, SessionReader
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.run_state import Run
+from wiretape.rules.state.runs import Run
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
 from wiretape.rules.state.stream_state import SilenceMonitor, StreamState
 

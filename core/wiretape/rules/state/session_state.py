@@ -8,7 +8,7 @@ from wiretape.contract import session_in
 from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.client_state import ClientKey, SessionReader
 from wiretape.rules.state.event_log import EventBudget, EventLog
-from wiretape.rules.state.run_state import SessionRuns
+from wiretape.rules.state.runs import SessionRuns
 
 if TYPE_CHECKING:
     from wiretape.rules.state.stream_state import StreamState

@@ -22,7 +22,7 @@ from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape.rules.state.resume_state import ResumeState
-from wiretape.rules.state.run_state import StreamRuns
+from wiretape.rules.state.runs import StreamRuns
 from wiretape.rules.state.session_state import SessionState
 from wiretape.sse import Frame
 
