@@ -11,6 +11,7 @@ from wiretape.rules.families import (
     capture_gaps,
     client_behaviour,
     durability,
+    error_responses,
     event_content,
     keep_alive,
     rate_limits,
@@ -21,14 +22,13 @@ from wiretape.rules.families import (
     sse_framing,
     tool_calls,
 )
-from wiretape.rules.families import error_responses as error_envelope
 
 _FAMILIES = (
     bearer_keys,
     capture_gaps,
     client_behaviour,
     durability,
-    error_envelope,
+    error_responses,
     event_content,
     keep_alive,
     rate_limits,
