@@ -1,19 +1,21 @@
-"""Replays for tests: `with wiretape.testing.replay("run.db") as service: ...`.  For pytest there are fixtures.
+"""Replays and stand-ins for tests: `with wiretape.testing.replay("run.db") as service: ...`.
 
-The library knows the replay by name only, as the command line does.
+For pytest there are fixtures.  The library finds the replay by name only, as the command line does.
 """
 
 from importlib import import_module
 
-_HOMES = {
-    "ClientError": "wiretape_replay.testing.runners",
-    "JudgedReplay": "wiretape_replay.testing.judged",
-    "Request": "wiretape_replay.testing.listening",
-    "replay": "wiretape_replay.testing.runners",
+_MODULES = {
+    "CheckedReplay": "wiretape_replay.testing.checked_servers",
+    "CheckedService": "wiretape_replay.testing.checked_servers",
+    "ClientError": "wiretape_replay.testing.server_group",
+    "ReceivedRequest": "wiretape_replay.testing.received_requests",
+    "replay": "wiretape_replay.testing.server_group",
+    "serve": "wiretape_replay.testing.server_group",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _HOMES:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

@@ -1,6 +1,8 @@
-from wiretape_replay.testing.judged import JudgedReplay as JudgedReplay
-from wiretape_replay.testing.listening import Request as Request
-from wiretape_replay.testing.runners import ClientError as ClientError
-from wiretape_replay.testing.runners import replay as replay
+from wiretape_replay.testing.checked_servers import CheckedReplay as CheckedReplay
+from wiretape_replay.testing.checked_servers import CheckedService as CheckedService
+from wiretape_replay.testing.received_requests import ReceivedRequest as ReceivedRequest
+from wiretape_replay.testing.server_group import ClientError as ClientError
+from wiretape_replay.testing.server_group import replay as replay
+from wiretape_replay.testing.server_group import serve as serve
 
-__all__ = ["ClientError", "JudgedReplay", "Request", "replay"]
+__all__ = ["CheckedReplay", "CheckedService", "ClientError", "ReceivedRequest", "replay", "serve"]

@@ -231,7 +231,7 @@ def _held(playing: Replay) -> str:
 def _summarise(playing: Replay) -> None:
     served = _count(len(playing.served), "request")
     if playing.player is not None:
-        given = [stream for stream in playing.player.streamed if stream.refusal is None]
+        given = [stream for stream in playing.player.streams.requests if stream.refusal is None]
         served = f"{_count(len(given), 'stream')} and {served}"
     say(f"Served {served}; {_count(len(playing.misses), 'request')} had no match.")
     if (summary := playing.faults.summary()) is not None:

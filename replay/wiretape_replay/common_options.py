@@ -6,9 +6,10 @@ from typing import Any, TypeVar
 import click
 
 from wiretape.config import NEVER
+from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.files import PATH
 from wiretape.rules import Severity
-from wiretape_replay.control.control_access import VARIABLE, control_command_line
+from wiretape_replay.control.control_access import control_command_line
 from wiretape_replay.option_groups import option_group
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -33,8 +34,8 @@ faults_option = failing(
 control_option = _control(
     "--control-token",
     metavar="TOKEN",
-    envvar=VARIABLE,
-    help=f"What `wiretape control` has to show, by default a new one; in ${VARIABLE} other users do not see it.",
+    envvar=TOKEN_VARIABLE,
+    help=f"What `wiretape control` has to show, by default a new one; in ${TOKEN_VARIABLE} other users do not see it.",
 )
 debug_option = _control("--debug", is_flag=True, help="Show FILE in a browser as well, and drive the playhead there.")
 

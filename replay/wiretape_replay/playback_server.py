@@ -6,9 +6,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.control.control_access import check_token, new_token
+from wiretape_replay.control.control_access import check_token, create_token
 from wiretape_replay.control.control_api import ControlApi
-from wiretape_replay.control.handle import SessionHandle
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.faults.fault_script import FaultScript
@@ -34,10 +33,6 @@ class Playback:
     token: str
     """The control token."""
 
-    def session(self, session_id: str | None = None) -> SessionHandle:
-        """Return a handle on the playhead of a session; None: of the only session.  Raises InputError."""
-        return SessionHandle(self.control, self.control.session_state(session_id).session)
-
 
 class PlaybackServer:
     """Serves the responses of a handler, after authentication, rate limits and faults."""
@@ -59,7 +54,7 @@ class PlaybackServer:
         """Ids of the responses that do not come from a recording."""
         self.faults = FaultInjector(script)
         self.fault_applier = FaultApplier(self.faults, self.ids, log)
-        self.token = new_token() if token is None else check_token(token)
+        self.token = create_token() if token is None else check_token(token)
         self._log = log
         self._checker = checker
 

@@ -10,12 +10,9 @@ import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from wiretape_replay.control.control_state import State
-from wiretape_replay.control.handle import RunningSession
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
@@ -66,89 +63,20 @@ class LoopThread:
             self._loop.close()
 
 
-@dataclass(frozen=True, slots=True)
-class RunningReplay:
-    """A replay in the shared thread; to be used from any other thread."""
-
-    replay: Replay
-    """What it was asked; read-only from here."""
-    thread: LoopThread
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a slash at its end."""
-        return self.replay.url
-
-    def session(self, session_id: str | None = None) -> RunningSession:
-        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
-        return RunningSession(self.call(lambda: self.replay.session(session_id)), self.call)
-
-    def state(self) -> State:
-        """Of everything."""
-        state: State = self.call(self.replay.control.state)
-        return state
-
-    def reset(self) -> None:
-        """Begin anew: playheads, recorded answers and faults; streams that are connected end."""
-        self.call(self.replay.control.reset)
-
-    def call(self, work: Callable[[], Any]) -> Any:
-        """Run `work` in the event loop's thread, to its end if it is awaitable, and hand back what it returns."""
-        return self.thread.call(work)
-
-
 @contextmanager
-def start_replay(
-    recording_path: Path | str, options: ReplayOptions | None = None, **how: Any
-) -> Iterator[RunningReplay]:
+def start_replay(recording_path: Path | str, options: ReplayOptions | None = None, **how: Any) -> Iterator[Replay]:
     """Serve a recording until the block is left.  Takes what serve_replay takes, and raises what it raises."""
-    thread = shared_thread()
-    with thread.entered(serve_replay(recording_path, options, **how)) as replay:
-        yield RunningReplay(replay, thread)
-
-
-@dataclass(frozen=True, slots=True)
-class RunningService:
-    """A service that a scenario plays, in the shared thread; to be used from any other thread."""
-
-    service: Service
-    """What it did; read-only from here."""
-    thread: LoopThread
-
-    @property
-    def url(self) -> str:
-        """The base URL, without a slash at its end."""
-        return self.service.url
-
-    @property
-    def key(self) -> str:
-        """A bearer key that is good."""
-        return self.service.key
-
-    def advance(self, seconds: float) -> None:
-        """Let virtual time pass, a day at most, with everything that happens in it.
-
-        Raises InputError where time is real, and for what is no time.
-        """
-        self.call(lambda: self.service.advance(seconds))
-
-    def session(self, session_id: str | None = None) -> RunningSession:
-        """Moves the playhead of one session; None: of the only one.  Raises InputError."""
-        return RunningSession(self.call(lambda: self.service.session(session_id)), self.call)
-
-    def call(self, work: Callable[[], Any]) -> Any:
-        """Run `work` in the event loop's thread, to its end if it is awaitable, and hand back what it returns."""
-        return self.thread.call(work)
+    with shared_thread().entered(serve_replay(recording_path, options, **how)) as replay:
+        yield replay
 
 
 @contextmanager
 def start_scenario(
     scenario: Scenario | Path | str = DEFAULT_SCENARIO, options: ServeOptions | None = None, **how: Any
-) -> Iterator[RunningService]:
+) -> Iterator[Service]:
     """Play a service until the block is left.  Takes what serve_scenario takes, and raises what it raises."""
-    thread = shared_thread()
-    with thread.entered(serve_scenario(scenario, options, **how)) as service:
-        yield RunningService(service, thread)
+    with shared_thread().entered(serve_scenario(scenario, options, **how)) as service:
+        yield service
 
 
 def shared_thread() -> LoopThread:

@@ -11,15 +11,15 @@ from wiretape.contract import STREAM
 from wiretape.recording import Exchange, open_recording
 from wiretape.sse import Parser
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.control.wiring import operations_of
+from wiretape_replay.control.control_state import MissState, RequestSummary
+from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.playback_server import Playback, PlaybackServer
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.session.player import SessionPlayer
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.session_log import EntryKind, SessionLog
-from wiretape_replay.session.session_streams import SessionStreams
+from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
 
@@ -50,7 +50,7 @@ class Replay(Playback):
         """The sessions whose stream no client requested, in session mode."""
         if self.player is None:
             return []
-        requested = {stream.session_id for stream in self.player.streamed if stream.refusal is None}
+        requested = {stream.session_id for stream in self.player.streams.requests if stream.refusal is None}
         return [session_id for session_id in self.player.sessions if session_id not in requested]
 
     @property
@@ -81,7 +81,9 @@ async def serve_replay(
     server = PlaybackServer(options.script, log=log, checker=judge, token=token)
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
-        playheads = Playheads(speed=options.pace.speed, paused=options.paused, own=options.playhead == "connection")
+        playheads = Playheads(
+            speed=options.pace.speed, paused=options.paused, per_connection=options.playhead == "connection"
+        )
         sessions = build_sessions(recording, warnings.append) if options.mode == "session" else {}
         verbatim = VerbatimPlayer(
             recording,
@@ -93,13 +95,15 @@ async def serve_replay(
         )
         player = None
         if options.mode == "session":
-            streams = SessionStreams(playheads, server.ids, log, server.fault_applier)
-            player = SessionPlayer(sessions, known=find_session_ids(recording), others=verbatim, streams=streams)
+            streams = SessionStreams(playheads, server.ids, log, server.fault_applier.stream)
+            player = SessionPlayer(
+                sessions, known_ids=find_session_ids(recording), others=verbatim.respond, streams=streams
+            )
         access = None
         if options.treatment is not None:
             workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
             access = AccessControl(options.treatment, server.ids.next, workspace_of)
-        control = operations_of(playheads, verbatim, player)
+        control = replay_control(playheads, verbatim, player)
         handler = verbatim.respond if player is None else player.respond
         try:
             async with server.listen(handler, control, host, port, access=access) as url:
@@ -119,6 +123,25 @@ async def serve_replay(
 def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:
     """Whether an exchange is a stream of one of `sessions`."""
     return exchange.operation == STREAM.name and exchange.session_id in sessions
+
+
+def replay_control(playheads: Playheads, verbatim: VerbatimPlayer, player: SessionPlayer | None) -> PlayheadControl:
+    """Control of a replay's playheads; `player` is None in verbatim mode, which has none."""
+    return PlayheadControl(
+        playheads,
+        {} if player is None else {name: session.log for name, session in player.sessions.items()},
+        connected=() if player is None else player.streams.connected,
+        requests=lambda: _summarise_requests(verbatim, player),
+        on_reset=[verbatim.queues.reset],
+    )
+
+
+def _summarise_requests(verbatim: VerbatimPlayer, player: SessionPlayer | None) -> RequestSummary:
+    """The requests so far; of targets only the path, because the query may contain secrets."""
+    requests = [] if player is None else player.streams.requests
+    refused = sum(request.refusal is not None for request in requests)
+    misses = [MissState(miss.method, miss.target.partition("?")[0], miss.message) for miss in verbatim.missed]
+    return RequestSummary(len(requests) - refused, refused, len(verbatim.served), misses)
 
 
 def workspaces_of(logs: Mapping[str, SessionLog]) -> Callable[[str], str | None]:

@@ -13,7 +13,7 @@ def resumed_rightly(playing, overtakes=False):
 
     An ending that `overtakes` may throw away events that had arrived and had not been handed on.
     """
-    first, second = (stream.cursor for stream in playing.player.streamed)
+    first, second = (stream.cursor for stream in playing.player.streams.requests)
     return first is None and (second == "evt_3" or (overtakes and second in {None, "evt_1", "evt_2"}))
 
 
@@ -33,7 +33,7 @@ async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, h
         assert seen.gave_up is not None
     else:
         assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None)
-        assert resumed_rightly(playing, overtakes=how == "reset"), playing.player.streamed
+        assert resumed_rightly(playing, overtakes=how == "reset"), playing.player.streams.requests
 
 
 async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
@@ -47,7 +47,7 @@ async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
             assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None), how
             # Chunked and cut short is an error to Chromium, which now and then hands it on before what had come:
             # so it does with every server, with all bytes read off the socket (seen in 13 of 144 streams under load).
-            assert resumed_rightly(playing, overtakes=how != "end"), (how, playing.player.streamed)
+            assert resumed_rightly(playing, overtakes=how != "end"), (how, playing.player.streams.requests)
 
 
 def test_lost_and_repeated_events_are_counted(clients):

@@ -1,4 +1,4 @@
-"""Sessions made by hand, played on a real socket in the test's own event loop, and a client that sees every byte."""
+"""Sessions built by hand, served on a real socket in the test's event loop, and a client that sees every byte."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,14 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.control.wiring import operations_of
 from wiretape_replay.http_server.response import Framing, ResponseHead
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.responses.error_envelope import RequestIds
-from wiretape_replay.session.player import SessionPlayer
+from wiretape_replay.serving import replay_control
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.session.session import Session
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
-from wiretape_replay.session.session_streams import SessionStreams
+from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
+from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 MS = 1_000_000
@@ -37,8 +35,8 @@ def event(number: int, at_ms: float, type_: str = "tool.started", **more: object
     """A durable event with the id `e1`, the sequence 1 and so on."""
     document = json.dumps({"id": f"e{number}", "sequence": number, "type": type_})
     data = f"event: {type_}\nid: e{number}\ndata: {document}\n\n".encode()
-    said = {"id": f"e{number}", "type": type_, "sequence": number, "source": (7, number), **more}
-    return LogEntry(EntryKind.DURABLE, round(at_ms * MS), data, **said)
+    fields = {"id": f"e{number}", "type": type_, "sequence": number, "source": (7, number), **more}
+    return LogEntry(EntryKind.DURABLE, round(at_ms * MS), data, **fields)
 
 
 def delta(text: str, at_ms: float) -> LogEntry:
@@ -55,9 +53,9 @@ def ending(how: Ending, at_ms: float) -> LogEntry:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Let everything else have its turn until something holds."""
+    """Let other tasks run until a condition holds."""
     async with asyncio.timeout(_PATIENCE_S):
-        while not condition():  # noqa: ASYNC110 - nobody tells
+        while not condition():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
 
 
@@ -73,7 +71,7 @@ class Client:
         self._writer.write(data)
 
     async def begun(self) -> bytes:
-        """The head of the answer."""
+        """The head of the response."""
         async with asyncio.timeout(_PATIENCE_S):
             self.head = await self._reader.readuntil(b"\r\n\r\n")
         return self.head
@@ -99,7 +97,7 @@ class Client:
         return bytes(data), "closed"
 
     async def body(self) -> bytes:
-        """The body of an answer with a length."""
+        """The body of a response with a length."""
         length = re.search(rb"content-length: (\d+)", self.head or await self.begun(), re.IGNORECASE)
         assert length, self.head
         async with asyncio.timeout(_PATIENCE_S):
@@ -110,17 +108,18 @@ class Client:
 
 
 class Stage:
-    """Sessions that are played."""
+    """A server that serves the sessions."""
 
-    def __init__(self, url: str, player: SessionPlayer, operations: PlayheadControl) -> None:
+    def __init__(self, url: str, player: SessionPlayer, others: VerbatimPlayer, control: PlayheadControl) -> None:
         self.url = url
         self.player = player
-        self.operations = operations
+        self.others = others
+        self.control = control
         self.host = url.removeprefix("http://")
         self._clients: list[Client] = []
 
-    def drive(self, session_id: str = "s1"):
-        return self.player.drives.of(self.player.sessions[session_id].log)
+    def clock(self, session_id: str = "s1"):
+        return self.player.streams.playheads.latest(self.player.sessions[session_id].log)
 
     async def connect(self) -> Client:
         where = urlsplit(self.url)
@@ -136,15 +135,15 @@ class Stage:
     async def stream(
         self, session_id: str = "s1", *, cursor: str | None = None, deltas: bool = False, key: str = "k", **how: str
     ) -> Client:
-        """A stream of which the head has come, so that it is connected."""
+        """A stream whose head has arrived, so that it is connected."""
         headers = f"Authorization: Bearer {key}\r\n" + (f"Last-Event-ID: {cursor}\r\n" if cursor is not None else "")
         query = "?event_deltas=true" if deltas else ""
         client = await self.ask(f"/v1/sessions/{session_id}/events/stream{query}", headers, **how)
         await client.begun()
         return client
 
-    async def control(self, name: str, body: object = None, *, method: str | None = None) -> tuple[int, dict]:
-        """Ask the control interface; returns the status and the document."""
+    async def ask_control(self, name: str, body: object = None, *, method: str | None = None) -> tuple[int, dict]:
+        """Send a request to the control API; return the status and the document."""
         data = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
         method = method or ("GET" if body is None else "POST")
         headers = f"X-Wiretape-Token: {TOKEN}\r\nContent-Length: {len(data)}\r\nConnection: close\r\n"
@@ -169,23 +168,24 @@ async def playing(
     keep_alive_s: float = 15,
     known: Iterable[str] = (),
 ) -> AsyncIterator[Stage]:
-    """Play sessions, `s1` if there is one only, with nothing on the tape."""
+    """Serve sessions (a single one is `s1`) without recorded responses."""
     logs = entries if isinstance(entries, dict) else {"s1": entries}
-    sessions = {name: Session(SessionLog(name, list(said)), HEAD) for name, said in logs.items()}
+    sessions = {name: PlayableSession(SessionLog(name, list(log)), HEAD) for name, log in logs.items()}
     path = folder / "nothing.db"
     Writer.create(path, upstream="http://service.test").close(1)
-    drives = Playheads(speed=speed, paused=paused, own=own, keep_alive_s=keep_alive_s)
+    playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
-        tape, ids = VerbatimPlayer(recording, PlaybackSpeed.of("max"), print), RequestIds()
-        known = frozenset([*sessions, *known])
-        player = SessionPlayer(sessions, known=known, others=tape, streams=SessionStreams(drives, ids, print))
-        operations = operations_of(drives, tape, player)
-        front = HttpServer(player.respond, print)
-        ControlApi(operations, TOKEN).attach(front.app)
-        stage = Stage(await front.start("127.0.0.1", 0), player, operations)
+        others = VerbatimPlayer(recording, PlaybackSpeed.of("max"), print)
+        streams = SessionStreams(playheads, RequestIds(), print)
+        known_ids = frozenset([*sessions, *known])
+        player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)
+        control = replay_control(playheads, others, player)
+        server = HttpServer(player.respond, print)
+        ControlApi(control, TOKEN).attach(server.app)
+        stage = Stage(await server.start("127.0.0.1", 0), player, others, control)
         try:
             yield stage
         finally:
             stage.leave()
-            await front.stop()
-            drives.stop()
+            await server.stop()
+            playheads.stop()

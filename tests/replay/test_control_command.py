@@ -1,4 +1,4 @@
-"""`wiretape control` as people start it, on a replay as people start it, with a real client in between."""
+"""`wiretape control` with a replay and a real client."""
 
 import contextlib
 import json
@@ -64,7 +64,7 @@ def _line(process: subprocess.Popen[str], beginning: str) -> str:
 
 
 def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
-    """What the command writes when it does what it is told."""
+    """The output of a command that succeeds."""
     done = CliRunner().invoke(wiretape, ["control", url, *args], env={"WIRETAPE_TOKEN": token})
     assert done.exit_code == 0, done.stderr
     assert done.stderr == ""
@@ -72,7 +72,7 @@ def run(url: str, *args: str, token: str | None = CHOSEN) -> str:
 
 
 def refused(*args: str, token: str | None = CHOSEN) -> str:
-    """What the command says when it cannot do what it is told."""
+    """The error message of a command that fails."""
     done = CliRunner().invoke(wiretape, ["control", *args], env={"WIRETAPE_TOKEN": token})
     assert done.exit_code == 2
     assert len(done.stderr.splitlines()) == 1, done.stderr
@@ -80,13 +80,13 @@ def refused(*args: str, token: str | None = CHOSEN) -> str:
 
 
 @pytest.fixture
-def told(serve, recording) -> Callable[..., str]:
-    """Run the command on a replay that is paused: `told("step", "durable")`."""
+def run_paused(serve, recording) -> Callable[..., str]:
+    """Run the command on a replay that is paused: `run_paused("step", "durable")`."""
     replay = serve(recording, mode="session", paused=True)
     return lambda *args: run(replay.url, *args, token=replay.token)
 
 
-def test_the_line_that_the_replay_says_can_be_run_as_it_stands(recording):
+def test_the_command_that_the_replay_prints_can_be_run_as_it_is(recording):
     with replaying(recording, "--paused") as (_, url, line):
         command = line.removeprefix("Control: ").split()
         assert command[:4] == ["wiretape", "control", url, "state"]
@@ -100,13 +100,13 @@ def test_the_line_that_the_replay_says_can_be_run_as_it_stands(recording):
     assert done.stderr == ""
 
 
-def test_a_client_waits_at_a_breakpoint_while_the_playhead_is_driven(recording):
-    """A real client, in a thread, reads a stream that a person steps through."""
+def test_a_client_reads_a_stream_that_is_stepped_through(recording):
+    """The client runs in a thread."""
     lines: list[str] = []
     with replaying(recording, "--paused", "--control-token", CHOSEN) as (_, url, line):
         assert CHOSEN not in line
         run(url, "break", "--type", "tool.*")
-        assert "s1: waits for its first stream, at 0 of 4" in run(url, "resume")
+        assert "s1: waiting for its first stream, at 0 of 4" in run(url, "resume")
 
         def read() -> None:
             with httpx.stream("GET", url + STREAM, headers=KEY, timeout=30) as response:
@@ -127,72 +127,72 @@ def test_a_client_waits_at_a_breakpoint_while_the_playhead_is_driven(recording):
     assert lines == ["id: e1", "id: e2", "id: e3"]
 
 
-def test_a_token_of_ones_own_can_come_from_the_environment(recording, monkeypatch):
+def test_the_token_can_come_from_the_environment(recording, monkeypatch):
     monkeypatch.setenv("WIRETAPE_TOKEN", "from-outside")
     with replaying(recording, "--paused") as (_, url, line):
         assert line == f"Control: wiretape control {url} state\n"
         assert "paused" in run(url, "state", token="from-outside")
-        assert "is not that of this replay" in refused(url, "state", "--token", "other")
+        assert "is not the control token of this replay" in refused(url, "state", "--token", "other")
 
 
-def test_steps_seeks_and_resets(told):
-    assert "at 1 of 4" in told("step")
-    assert "at 3 of 4" in told("step", "durable", "--count", "2")
-    assert "s1: at the end, at 4 of 4" in told("step", "finding")
-    assert "at 1 of 4" in told("seek", "--sequence", "1")
-    assert "at 2 of 4" in told("seek", "--event", "e2")
-    assert "at 0 of 4" in told("seek", "--time", "0")
-    assert "at 3 of 4" in told("seek", "--place", "3")
-    assert "s1: paused, at 0 of 4" in told("reset")
-    assert "waits for its first stream" in told("resume")
-    assert "paused" in told("pause")
-    assert "paused" in told("wait", "standing")
+def test_steps_seeks_and_resets(run_paused):
+    assert "at 1 of 4" in run_paused("step")
+    assert "at 3 of 4" in run_paused("step", "durable", "--count", "2")
+    assert "s1: at the end, at 4 of 4" in run_paused("step", "finding")
+    assert "at 1 of 4" in run_paused("seek", "--sequence", "1")
+    assert "at 2 of 4" in run_paused("seek", "--event", "e2")
+    assert "at 0 of 4" in run_paused("seek", "--time", "0")
+    assert "at 3 of 4" in run_paused("seek", "--position", "3")
+    assert "s1: paused, at 0 of 4" in run_paused("reset")
+    assert "waiting for its first stream" in run_paused("resume")
+    assert "paused" in run_paused("pause")
+    assert "paused" in run_paused("wait", "stopped")
 
 
-def test_breakpoints_are_listed_and_taken_away(told):
-    told("break", "--sequence", "2", "--tool-call", "t1")
-    told("break", "--finding", "")
-    assert told("break", "--list").splitlines()[2:4] == [
+def test_breakpoints_are_listed_and_removed(run_paused):
+    run_paused("break", "--sequence", "2", "--tool-call", "t1")
+    run_paused("break", "--finding", "")
+    assert run_paused("break", "--list").splitlines()[2:4] == [
         "  breakpoint: sequence 2, tool call t1",
         "  breakpoint: finding (any)",
     ]
-    assert told("break", "--remove", "--sequence", "2", "--tool-call", "t1").count("breakpoint: ") == 1
-    assert "breakpoint" not in told("break", "--clear")
+    assert run_paused("break", "--remove", "--sequence", "2", "--tool-call", "t1").count("breakpoint: ") == 1
+    assert "breakpoint" not in run_paused("break", "--clear")
 
 
-def test_as_json_the_answer_is_that_of_the_interface(told):
-    state = json.loads(told("step", "--json"))
+def test_json_prints_the_response_of_the_control_api(run_paused):
+    state = json.loads(run_paused("step", "--json"))
 
     assert state["stepped"]["id"] == "e1"
-    assert (state["sessions"][0]["place"], state["sessions"][0]["session"]) == (1, "s1")
+    assert (state["sessions"][0]["position"], state["sessions"][0]["session"]) == (1, "s1")
 
 
-def test_what_did_not_come_in_time_is_status_2(serve, recording):
+def test_a_wait_that_times_out_exits_with_status_2(serve, recording):
     replay = serve(recording, mode="session", paused=True)
     done = CliRunner().invoke(
         wiretape,
         ["control", replay.url, "wait", "end", "--timeout", "0.01", "--token", replay.token, "--session", "s1"],
     )
 
-    assert (done.exit_code, done.stderr) == (2, "Error: Session s1 is not at the end after 0.01 s.\n")
+    assert (done.exit_code, done.stderr) == (2, "Error: Session s1 was not at the end after 0.01 s.\n")
 
 
-def test_what_the_replay_refuses_is_one_sentence(serve, recording):
+def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
     replay = serve(recording, mode="session", paused=True)
     token = ("--token", replay.token)
 
-    assert "There is no session s9; there is s1." in refused(replay.url, "pause", "--session", "s9", *token)
-    assert "Say one place to seek" in refused(replay.url, "seek", *token)
+    assert "Unknown session s9: choose one of s1." in refused(replay.url, "pause", "--session", "s9", *token)
+    assert "expected exactly one of sequence" in refused(replay.url, "seek", *token)
     assert "no event with sequence 9" in refused(replay.url, "seek", "--sequence", "9", *token)
-    assert "Say what to stop before" in refused(replay.url, "break", *token)
-    assert "Say what to stop before" in refused(replay.url, "break", "--list", "--clear", *token)
-    assert "Say what to stop before" in refused(replay.url, "break", "--remove", *token)
-    assert "--token, or WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
-    assert "is not that of this replay" in refused(replay.url, "state")
+    assert "Give the conditions of a breakpoint" in refused(replay.url, "break", *token)
+    assert "Give the conditions of a breakpoint" in refused(replay.url, "break", "--list", "--clear", *token)
+    assert "Give the conditions of a breakpoint" in refused(replay.url, "break", "--remove", *token)
+    assert "give --token or set WIRETAPE_TOKEN" in refused(replay.url, "state", token=None)
+    assert "is not the control token of this replay" in refused(replay.url, "state")
     assert "printable ASCII" in refused(replay.url, "state", "--token", "a\nb")
 
 
-def test_tape_mode_has_a_state_and_no_playhead(serve, recording):
+def test_verbatim_mode_has_a_state_and_no_playhead(serve, recording):
     replay = serve(recording, mode="verbatim")
 
     assert run(replay.url, "state", token=replay.token).startswith("no playhead: verbatim mode")
@@ -203,15 +203,15 @@ def test_tape_mode_has_a_state_and_no_playhead(serve, recording):
     "url",
     ["127.0.0.1:8090", "https://127.0.0.1:1", "http://", "http://x:y", "http://x/v1", "http://[::1", "nonsense\x1b"],
 )
-def test_what_is_no_url_of_a_replay_is_one_sentence(url):
-    assert "is no URL of a replay" in refused(url, "state")
+def test_an_invalid_url_is_refused_in_one_sentence(url):
+    assert "Invalid replay URL" in refused(url, "state")
 
 
-def test_where_nobody_listens_is_one_sentence():
+def test_an_address_without_a_server_is_refused_in_one_sentence():
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as probe:
         port = probe.getsockname()[1]
 
-    assert f"The replay at 127.0.0.1:{port} cannot be reached" in refused(f"http://127.0.0.1:{port}", "state")
+    assert f"Cannot reach the replay at 127.0.0.1:{port}" in refused(f"http://127.0.0.1:{port}", "state")
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_where_nobody_listens_is_one_sentence():
         b"",
     ],
 )
-def test_what_is_no_replay_is_one_sentence(answer):
-    """The token is shown to nobody else: redirections are not followed."""
+def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(answer):
+    """Redirections are not followed: the token must not reach another server."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
 
         def serve_once() -> None:
@@ -235,19 +235,19 @@ def test_what_is_no_replay_is_one_sentence(answer):
                 connection.sendall(answer)
 
         threading.Thread(target=serve_once).start()
-        said = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")
+        output = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")
 
-    assert "is no replay of wiretape" in said or "cannot be reached" in said
+    assert "is not a replay of wiretape" in output or "Cannot reach" in output
 
 
-def test_recorded_text_cannot_steer_the_terminal(serve, new_reel):
+def test_recorded_text_cannot_control_the_terminal(serve, new_reel):
     reel = new_reel("odd.db")
     reel.exchange([frame(1, "tool.started\x1b[2J".replace("\x1b", "\\u001b"), tool_call_id="\x1b[2J")])
     replay = serve(reel.close(), mode="session", paused=True)
 
-    said = run(replay.url, "step", token=replay.token)
-    assert "\x1b" not in said
-    assert "\\x1b[2J" in said
+    output = run(replay.url, "step", token=replay.token)
+    assert "\x1b" not in output
+    assert "\\x1b[2J" in output
 
 
 @pytest.mark.parametrize(
@@ -261,11 +261,11 @@ def test_recorded_text_cannot_steer_the_terminal(serve, new_reel):
         ("http://192.0.2.1:85", None),
     ],
 )
-def test_the_command_that_is_told_goes_to_a_loopback_address(url, line):
+def test_the_printed_command_uses_a_loopback_address(url, line):
     assert control_command_line(url, "t") == line
 
 
-def test_help_lists_the_commands_in_the_order_of_their_use_and_in_whole_sentences():
+def test_help_lists_the_subcommands_in_order_with_whole_sentences():
     listed = CliRunner().invoke(wiretape, ["control", "--help"]).output.partition("Commands:\n")[2].partition("\n\n")[0]
 
     names = re.findall(r"^  (\w+)", listed, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every example of docs/control.md that runs in a shell, run."""
+"""The shell examples of docs/control.md."""
 
 import json
 import os
@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from wiretape_replay import ReplayOptions
-from wiretape_replay.control.control_state import Status
-from wiretape_replay.control.playhead_control import Until
+from wiretape_replay.control.control_requests import WaitCondition
 from wiretape_replay.running import start_replay
-from wiretape_replay.session.playhead import Step
+from wiretape_replay.session.playhead import PlayheadStatus, StepTarget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")
 COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines()]
@@ -28,11 +27,11 @@ def recording(reel):
     return reel.close()
 
 
-def test_every_example_does_what_it_says(recording):
-    """One after the other on one replay, as somebody would who reads the page."""
+def test_every_shell_example_succeeds(recording):
+    """They run on one replay, in the order of the page."""
     answers = []
     with start_replay(recording, ReplayOptions(paused=True)) as replay:
-        env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
+        env = {**os.environ, "URL": replay.url, "TOKEN": replay.token}
         for command in COMMANDS:
             done = subprocess.run(
                 ["sh", "-c", command], capture_output=True, text=True, env=env, timeout=30, check=True
@@ -45,10 +44,10 @@ def test_every_example_does_what_it_says(recording):
         assert "error" not in json.loads(answer), command
 
 
-def test_the_example_of_a_state_has_the_keys_of_a_state(recording):
+def test_the_example_of_a_state_has_all_keys_of_a_state(recording):
     shown = json.loads(re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)[1])
     with start_replay(recording, ReplayOptions(paused=True)) as replay:
-        env = {**os.environ, "URL": replay.url, "TOKEN": replay.replay.token}
+        env = {**os.environ, "URL": replay.url, "TOKEN": replay.token}
         done = subprocess.run(
             ["sh", "-c", COMMANDS[0]], capture_output=True, text=True, env=env, timeout=30, check=True
         )
@@ -60,6 +59,6 @@ def test_the_example_of_a_state_has_the_keys_of_a_state(recording):
     assert list(shown["requests"]) == list(state["requests"])
 
 
-@pytest.mark.parametrize("words", [Step, Until, Status])
-def test_the_page_names_every_word_that_there_is(words):
-    assert [word.value for word in words if f"`{word.value}`" not in PAGE] == []
+@pytest.mark.parametrize("values", [StepTarget, WaitCondition, PlayheadStatus])
+def test_the_page_names_every_value(values):
+    assert [value.value for value in values if f"`{value.value}`" not in PAGE] == []

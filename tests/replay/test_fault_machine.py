@@ -14,9 +14,8 @@ from wiretape_replay.faults.fault_script import decode_fault_script
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.faults.instructions import CloseConnection, LogFault, ResetConnection, Send, SendError
 from wiretape_replay.http_server.request import NO_BODY, HttpRequest
-from wiretape_replay.session.follower import Follower, UnknownCursorError
-from wiretape_replay.session.playhead import Playhead, Step
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.playhead import Playhead, StepTarget
+from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
 
 TARGET = "/v1/sessions/s1/events/stream?event_deltas=true"
 TYPES = ["tool.started", "tool.completed", "message.delta"]
@@ -55,8 +54,8 @@ def faults(draw):
 class Connection:
     """A stream, and its model."""
 
-    def __init__(self, follower, stream_faults):
-        self.follower, self.faults = follower, stream_faults
+    def __init__(self, reader, stream_faults):
+        self.reader, self.faults = reader, stream_faults
         self.events = 0
         self.over = self.model_over = None
         self.wire, self.model_wire = b"", b""
@@ -94,27 +93,27 @@ class Faulted(RuleBasedStateMachine):
         assert any(isinstance(action, SendError) for action in injection.before) == refused
         if refused:
             return
-        known = {entry.id for entry in self.entries[: self.playhead.place]} - {None}
+        known = {entry.id for entry in self.entries[: self.playhead.position]} - {None}
         if sent is not None and sent not in known:
             with pytest.raises(UnknownCursorError):
-                Follower(self.log, self.playhead.place, cursor=sent, deltas=True)
+                LogReader(self.log, self.playhead.position, cursor=sent, deltas=True)
             return
-        follower = Follower(self.log, self.playhead.place, cursor=sent, deltas=True)
-        self.open.append(Connection(follower, injection.stream))
+        reader = LogReader(self.log, self.playhead.position, cursor=sent, deltas=True)
+        self.open.append(Connection(reader, injection.stream))
 
-    @rule(to=st.sampled_from(list(Step)))
+    @rule(to=st.sampled_from(list(StepTarget)))
     def step(self, to):
-        self.playhead.step(to, 0)
+        self.playhead.step(0, to)
 
     @rule(place=st.integers(0, 16))
     def seek(self, place):
-        self.playhead.seek(place, 0)
+        self.playhead.seek(0, place)
 
     @rule()
     def rewind(self):
         """What a reset by control does."""
         self.faults.rewind()
-        self.playhead.reset(0, paused=True)
+        self.playhead.reset(0)
         self.open.clear()
         self.before = self.in_all()
         self.asked, self.done = 0, [0] * len(self.chosen)
@@ -123,7 +122,7 @@ class Faulted(RuleBasedStateMachine):
     @rule(which=st.integers(0, 20))
     def read(self, which):
         connection = self.open[which % len(self.open)]
-        for entry in connection.follower.take(self.playhead.place):
+        for entry in connection.reader.read(self.playhead.position):
             if connection.over is not None:
                 break
             self.expect(connection, entry)

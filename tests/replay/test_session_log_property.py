@@ -1,4 +1,4 @@
-"""What holds of the log of every session recorded between a service and clients that keep the specification."""
+"""Properties of the log of any session recorded between a service and clients that follow the specification."""
 
 import importlib.util
 import random
@@ -12,15 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.session.follower import Follower, UnknownCursorError
 from wiretape_replay.session.recorded.log_builder import build_sessions
-from wiretape_replay.session.session_log import EntryKind
+from wiretape_replay.session.session_log import EntryKind, LogReader, UnknownCursorError
 
 SEEDS = st.integers(0, 2**32)
 
 
 def _worlds():
-    """The generator of conversations: tests are no package, so it is not found by its name."""
+    """The generator of conversations; the tests are not a package, so it is loaded by its path."""
     path = Path(__file__).parents[1] / "rules" / "world.py"
     spec = importlib.util.spec_from_file_location("wiretape_test_world_of_replay", path)
     module = importlib.util.module_from_spec(spec)
@@ -32,13 +31,13 @@ def _worlds():
 worlds = _worlds()
 
 
-def built(seed, steps):
-    """The sessions of a recorded conversation, what was said about them, and the frames of each stream."""
+def build(seed, steps):
+    """The sessions of a recorded conversation, the warnings, and the frames of each stream."""
     world = worlds.begin(random.Random(seed))
     for _ in range(steps):
         worlds.step(world)
     worlds.settle(world)
-    said = []
+    warnings = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run.db"
         writer = Writer.create(path, upstream="http://service.test")
@@ -51,7 +50,7 @@ def built(seed, steps):
                 for exchange in recording.exchanges()
                 if exchange.operation == "stream" and exchange.is_stream
             }
-            return build_sessions(recording, said.append), said, streams
+            return build_sessions(recording, warnings.append), warnings, streams
 
 
 def ids_on(frames):
@@ -64,8 +63,8 @@ def durable(entries):
 
 @settings(max_examples=50)
 @given(SEEDS, st.integers(1, 120))
-def test_a_log_has_every_durable_event_once_in_order_and_every_connection_got_a_run_of_it(seed, steps):
-    sessions, _, streams = built(seed, steps)
+def test_a_log_has_every_durable_event_once_and_each_connection_carried_consecutive_ones(seed, steps):
+    sessions, _, streams = build(seed, steps)
     assert set(sessions) == {session_id for session_id, _ in streams.values()}
     for session_id, session in sessions.items():
         events = durable(session.log.entries)
@@ -80,8 +79,8 @@ def test_a_log_has_every_durable_event_once_in_order_and_every_connection_got_a_
 
 @settings(max_examples=25)
 @given(SEEDS, st.integers(1, 120))
-def test_entries_are_recorded_frames_in_order_of_time_and_no_live_event_is_lost(seed, steps):
-    sessions, _, streams = built(seed, steps)
+def test_entries_are_recorded_frames_in_order_of_time_and_no_live_event_is_missing(seed, steps):
+    sessions, _, streams = build(seed, steps)
     for session_id, session in sessions.items():
         entries = session.log.entries
         assert all(before.time_ns <= after.time_ns for before, after in pairwise(entries))
@@ -93,43 +92,43 @@ def test_entries_are_recorded_frames_in_order_of_time_and_no_live_event_is_lost(
             for seen in frames
             if seen.event is not None
         }
-        assert taken.items() <= {place: frame.raw for place, frame in recorded.items()}.items()
+        assert taken.items() <= {event: frame.raw for event, frame in recorded.items()}.items()
         live = {frame.raw for frame in recorded.values() if frame.id is None}
         assert live == {entry.data for entry in entries if entry.kind is EntryKind.EPHEMERAL and entry.type}
 
 
 @settings(max_examples=25)
 @given(SEEDS, st.integers(1, 120))
-def test_of_a_service_that_keeps_the_specification_no_event_is_called_odd(seed, steps):
-    _, said, _ = built(seed, steps)
-    wrong = ("another content", "twice", "different events", "order in which", "no id", "had an id", "not recorded;")
-    assert [sentence for sentence in said if any(words in sentence for words in wrong)] == []
+def test_a_correct_service_causes_no_warning_about_events(seed, steps):
+    _, warnings, _ = build(seed, steps)
+    wrong = ("different content", "twice", "different events", "order in which", "no id", "an id;", "not recorded;")
+    assert [sentence for sentence in warnings if any(words in sentence for words in wrong)] == []
 
 
 @settings(max_examples=15)
 @given(SEEDS, st.integers(20, 120))
 def test_a_stream_carries_the_persisted_events_after_its_cursor_then_everything_live(seed, steps):
-    sessions, _, _ = built(seed, steps)
+    sessions, _, _ = build(seed, steps)
     for session in sessions.values():
         log = session.log
-        places = [place for place, entry in enumerate(log.entries) if entry.kind is EntryKind.DURABLE]
+        positions = [position for position, entry in enumerate(log.entries) if entry.kind is EntryKind.DURABLE]
         for playhead in sorted({len(log) * quarter // 4 for quarter in range(5)}):
-            for begin in [None, *places]:
+            for begin in [None, *positions]:
                 for deltas in (False, True):
                     check(log, playhead, begin, deltas)
 
 
 def check(log, playhead, begin, deltas):
-    """Connect with the durable event at place `begin` as cursor, and let the playhead go to the end of the log."""
+    """Connect with the durable event at position `begin` as cursor, and move the playhead to the end of the log."""
     cursor = None if begin is None else log.entries[begin].id
     if begin is not None and begin >= playhead:
         with pytest.raises(UnknownCursorError):
-            Follower(log, playhead, cursor=cursor, deltas=deltas)
+            LogReader(log, playhead, cursor=cursor, deltas=deltas)
         return
-    follower = Follower(log, playhead, cursor=cursor, deltas=deltas)
+    reader = LogReader(log, playhead, cursor=cursor, deltas=deltas)
     first = 0 if begin is None else begin + 1
-    assert list(follower.take(playhead)) == durable(log.entries[first:playhead])
+    assert list(reader.read(playhead)) == durable(log.entries[first:playhead])
     middle = (playhead + len(log)) // 2
-    live = [*follower.take(middle), *follower.take(len(log))]
+    live = [*reader.read(middle), *reader.read(len(log))]
     assert live == [entry for entry in log.entries[playhead:] if deltas or not entry.is_delta]
-    assert list(follower.take(len(log))) == []
+    assert list(reader.read(len(log))) == []

@@ -1,6 +1,6 @@
 """Streams on a log whose playhead is moved in any way, in any order, against a simple model of what they are sent.
 
-Log, Follower and Playhead as session mode uses them, without sockets; the clock is a number.
+Log, LogReader and Playhead as session mode uses them, without sockets; the clock is a number.
 """
 
 import math
@@ -13,10 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from wiretape.observations import Ending
-from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.follower import Follower, UnknownCursorError
-from wiretape_replay.session.playhead import Playhead, Step
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
+from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
 
 SECOND = 1_000_000_000
 DELTA = "message.delta"
@@ -77,7 +75,7 @@ def fits(point, entry):
 class Stream:
     """What one client is to be sent, and what it was sent."""
 
-    follower: Follower
+    follower: LogReader
     deltas: bool
     prompt: bool
     """Whether it reads at once whatever there is."""
@@ -97,7 +95,7 @@ class Stream:
         self.reached = max(self.reached, place)
 
     def read(self, place):
-        for entry in self.follower.take(place):
+        for entry in self.follower.read(place):
             if self.got and self.got[-1].kind is EntryKind.ENDING:
                 break
             self.got.append(entry)
@@ -136,12 +134,12 @@ class Streams(RuleBasedStateMachine):
         first = next((place for place, entry in enumerate(self.entries) if entry.id == cursor), None)
         if cursor is not None and (first is None or first >= self.place):
             with pytest.raises(UnknownCursorError):
-                Follower(self.log, self.playhead.place, cursor=cursor, deltas=deltas)
+                LogReader(self.log, self.playhead.position, cursor=cursor, deltas=deltas)
             return
         self.join(cursor, deltas=deltas, prompt=prompt, begin=0 if cursor is None else first + 1)
 
     def join(self, cursor, *, deltas, prompt, begin=0):
-        follower = Follower(self.log, self.playhead.place, cursor=cursor, deltas=deltas)
+        follower = LogReader(self.log, self.playhead.position, cursor=cursor, deltas=deltas)
         behind = self.entries[begin : self.place]
         persisted = [entry for entry in behind if entry.kind is EntryKind.DURABLE]
         self.streams.append(Stream(follower, deltas, prompt, self.place, persisted))
@@ -171,15 +169,15 @@ class Streams(RuleBasedStateMachine):
                 self.go(self.place + 1)
         self.settle()
 
-    @rule(to=st.sampled_from(list(Step)))
+    @rule(to=st.sampled_from(list(StepTarget)))
     def step(self, to):
         wanted = {
-            Step.DURABLE: lambda entry: entry.kind is EntryKind.DURABLE,
-            Step.FINDING: lambda entry: entry.findings != (),
-            Step.EVENT: lambda entry: entry.type is not None or entry.kind is not EntryKind.EPHEMERAL,
+            StepTarget.DURABLE: lambda entry: entry.kind is EntryKind.DURABLE,
+            StepTarget.FINDING: lambda entry: entry.findings != (),
+            StepTarget.EVENT: lambda entry: entry.type is not None or entry.kind is not EntryKind.EPHEMERAL,
         }[to]
         places = [place for place in range(self.place, len(self.entries)) if wanted(self.entries[place])]
-        passed = self.playhead.step(to, self.now_ns)
+        passed = self.playhead.step(self.now_ns, to)
         assert passed == (self.entries[places[0]] if places else None)
         self.started = self.paused = True
         self.go(places[0] + 1 if places else len(self.entries))
@@ -188,7 +186,7 @@ class Streams(RuleBasedStateMachine):
     @rule(data=st.data(), into_ns=st.sampled_from([0, 1, SECOND, 100 * SECOND]))
     def seek(self, data, into_ns):
         place = data.draw(st.integers(-1, len(self.entries) + 1))
-        self.playhead.seek(place, self.now_ns, position_ns=into_ns)
+        self.playhead.seek(self.now_ns, place, log_time_ns=into_ns)
         self.place = min(max(place, 0), len(self.entries))
         self.stopped = False
         if self.speed == math.inf and self.started and self.place < len(self.entries):
@@ -209,7 +207,7 @@ class Streams(RuleBasedStateMachine):
     @precondition(lambda self: len(self.streams) > 2)
     @rule()
     def reset(self):
-        self.playhead.reset(self.now_ns, paused=self.paused_at_first)
+        self.playhead.reset(self.now_ns)
         self.place, self.moment_ns, self.started, self.paused = 0, 0, False, self.paused_at_first
         self.stopped = False
         self.streams.clear()
@@ -219,7 +217,7 @@ class Streams(RuleBasedStateMachine):
     @rule(data=st.data())
     def read(self, data):
         stream = data.draw(st.sampled_from(self.streams))
-        stream.read(self.playhead.place)
+        stream.read(self.playhead.position)
 
     @precondition(lambda self: self.streams)
     @rule(data=st.data())
@@ -252,16 +250,16 @@ class Streams(RuleBasedStateMachine):
         for stream in self.streams:
             stream.pass_to(self.entries, self.place)
             if stream.prompt:
-                stream.read(self.playhead.place)
+                stream.read(self.playhead.position)
 
     # What holds.
 
     @invariant()
     def the_playhead_is_where_the_model_is(self):
         playhead = self.playhead
-        assert (playhead.place, playhead.paused, playhead.started) == (self.place, self.paused, self.started)
+        assert (playhead.position, playhead.paused, playhead.started) == (self.place, self.paused, self.started)
         assert (playhead.stopped_by is not None) == self.stopped
-        assert playhead.standing is not self.moves
+        assert playhead.is_moving is self.moves
         assert playhead.at_end == (self.place == len(self.entries))
 
     @invariant()
@@ -274,7 +272,7 @@ class Streams(RuleBasedStateMachine):
             left_ns = self.entries[self.place].time_ns - self.moment_ns
             assert due_ns == self.now_ns + math.ceil(left_ns / self.speed)
         if self.place < len(self.entries):
-            assert self.playhead.position_ns(self.now_ns) == self.moment_ns
+            assert self.playhead.log_time_ns(self.now_ns) == self.moment_ns
 
     @invariant()
     def every_stream_was_sent_what_it_is_due_and_no_more(self):

@@ -45,8 +45,7 @@ from wiretape_replay.service.scenario.scenario_steps import (
     ToolSchemas,
     WaitForInput,
 )
-from wiretape_replay.session.follower import Follower
-from wiretape_replay.session.session_log import EntryKind, SessionLog
+from wiretape_replay.session.session_log import EntryKind, LogReader, SessionLog
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -188,7 +187,7 @@ class Wire:
         self.now_ns = 0
         self.requests = 0
         self.stream = None
-        self.follower = None
+        self.reader = None
         self.sent = 0
         self.heard_ns = 0
         self.cursor = None
@@ -225,7 +224,7 @@ class Wire:
         """The client opens the stream, from its last event."""
         more = () if self.cursor is None else (("Last-Event-ID", self.cursor),)
         target = STREAM.path.format(session_id=SESSION) + "?event_deltas=true"
-        self.follower = Follower(self.log, len(self.log), cursor=self.cursor, deltas=True)
+        self.reader = LogReader(self.log, len(self.log), cursor=self.cursor, deltas=True)
         self.stream, self.sent, self.heard_ns = self.request("GET", target, (200, STREAM_HEAD), at_ns, more), 0, at_ns
         self.carry(at_ns)
 
@@ -235,7 +234,7 @@ class Wire:
 
     def carry(self, at_ns):
         """Send what is due on the stream."""
-        for entry in self.follower.take(len(self.log)):
+        for entry in self.reader.read(len(self.log)):
             if entry.kind is EntryKind.ENDING:
                 self.close(entry.ending, at_ns)
                 return

@@ -50,7 +50,7 @@ class Visit:
 
     async def create(self):
         while (reply := await self.post(f"{self.session}/runs", {})).status in {422, 503}:
-            await self.stage.service.advance(5)
+            await self.stage.service.control.async_advance(5)
         assert reply.status == 201, reply.body
         self.run = f"{self.session}/runs/{reply.json['id']}"
 
@@ -64,7 +64,10 @@ class Visit:
         while True:
             while (event := await stream.next()) is not None and event["type"] not in {ENDS, "stream.resync"}:
                 if event["type"] == "agent.custom_tool_use":
-                    await (self.stage.service.advance(2) if late else self.answer(event["content"]["tool_call_id"]))
+                    if late:
+                        await self.stage.service.control.async_advance(2)
+                    else:
+                        await self.answer(event["content"]["tool_call_id"])
             self.cursor = stream.cursor
             stream.close()
             if event is not None and event["type"] == ENDS:
@@ -74,7 +77,7 @@ class Visit:
     async def answer(self, call):
         body = {"tool_call_id": call, "output": {"celsius": 21.5}}
         while (reply := await self.post(f"{self.run}/resume", body)).status == 503:
-            await self.stage.service.advance(5)
+            await self.stage.service.control.async_advance(5)
         assert reply.status == 200, reply.body
 
 
@@ -88,7 +91,7 @@ async def refusals(stage):
     call = events[-1]["content"]["tool_call_id"]
     wrong = await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": "warm"}})
     assert wrong.code == "tool_result_invalid"
-    await stage.service.advance(20)
+    await stage.service.control.async_advance(20)
     assert (await stage.post(f"{run}/cancel")).status == 200
     events += await stream.until(ENDS)
     stream.close()
@@ -97,7 +100,7 @@ async def refusals(stage):
     while (reply := await stage.post("/v1/sessions")).status == 201:
         pass
     assert reply.code == "RATE_LIMITED"
-    await stage.service.advance(int(reply.headers["retry-after"]))
+    await stage.service.control.async_advance(int(reply.headers["retry-after"]))
     await stage.session()
 
 

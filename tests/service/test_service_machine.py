@@ -165,7 +165,7 @@ class Clients(RuleBasedStateMachine):
 
     async def _read(self, session, known):
         stream = await self.stage.stream(session.path, known[-1]["id"] if known else None, key=session.key)
-        await self.stage.service.advance(QUIET_S)
+        await self.stage.service.control.async_advance(QUIET_S)
         self._heard(session, known, await stream.quiet())
         stream.close()
 
@@ -192,7 +192,7 @@ class Clients(RuleBasedStateMachine):
             cursor = session.live.cursor
             known = [event["id"] for event in session.events]
             before = session.events[: known.index(cursor) + 1] if cursor else []
-            self.runner.run(self.stage.service.advance(QUIET_S))
+            self.runner.run(self.stage.service.control.async_advance(QUIET_S))
             self._heard(session, before, self.runner.run(session.live.quiet()))
             session.live.close()
             session.live = None
@@ -228,7 +228,7 @@ class Clients(RuleBasedStateMachine):
 
     @rule(seconds=st.sampled_from([0.1, 3, 30, 70]))
     def pass_time(self, seconds):
-        self.runner.run(self.stage.service.advance(seconds))
+        self.runner.run(self.stage.service.control.async_advance(seconds))
 
     @rule()
     def restart(self):

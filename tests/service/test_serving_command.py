@@ -89,23 +89,21 @@ def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
 def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_answers():
     """No `0 other requests`, where all of them were answered."""
     with start_scenario("hello", ServeOptions(clock="virtual")) as service:
-        told = CliRunner().invoke(
-            wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.service.token}
-        )
-        assert told.output == "no playhead: no session so far\nserved: 0 streams\n"
+        told = CliRunner().invoke(wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.token})
+        assert told.output == "no playhead: no session yet\nserved: 0 streams\n"
 
 
 def test_a_service_is_served_to_programs_without_an_event_loop():
     with start_scenario("silence", ServeOptions(clock="virtual")) as service:
         session = _post(f"{service.url}/v1/sessions", service.key)["id"]
         _post(f"{service.url}/v1/sessions/{session}/runs", service.key)
-        service.advance(100)
-        assert service.session(session).state().length > 5, "a whole run, with 40 seconds of silence"
-        kept = service.service.sessions.store.path
+        service.control.advance(100)
+        assert service.control.session(session).session_state().length > 5, "a whole run, with 40 seconds of silence"
+        kept = service.sessions.store.path
         assert kept.exists()
     assert not kept.exists(), "data that nobody named is gone"
     with start_scenario("hello", ServeOptions()) as service, pytest.raises(InputError, match="Only virtual time"):
-        service.advance(1)
+        service.control.advance(1)
 
 
 def test_the_page_says_of_each_option_what_the_help_does():

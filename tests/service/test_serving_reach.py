@@ -70,7 +70,7 @@ async def _(stage):
 @reaches("event_expired")
 async def _(stage):
     _, run, call = await waiting(stage)
-    await stage.service.advance(600)
+    await stage.service.control.async_advance(600)
     return await stage.post(f"{run}/resume", {"tool_call_id": call, "output": {"celsius": 20}})
 
 

@@ -1,4 +1,4 @@
-"""A project of somebody's: a recording, a client, and tests that pytest is run on."""
+"""A project of a user: a recording, a client, and tests to run with pytest."""
 
 import json
 import shutil
@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-# A run in this process forgets what it imported, and some of this cannot be imported twice.
+# A run of pytest in this process removes its imports afterwards, and some modules cannot be imported twice.
 import wiretape_inspect.commands.report  # noqa: F401
 import wiretape_replay.session.recorded.log_builder
-import wiretape_replay.testing.bench
-import wiretape_replay.testing.runners  # noqa: F401
+import wiretape_replay.testing.server_group  # noqa: F401
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -44,27 +43,27 @@ def get(url, target="/v1/other", headers=KEY):
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     try:
         connection.request("GET", target, headers=headers)
-        answer = connection.getresponse()
-        return answer.status, answer.read()
+        response = connection.getresponse()
+        return response.status, response.read()
     finally:
         connection.close()
 
 
 def read(url, events=3, cursor=None, deltas=False):
-    "Read so many durable events of the stream, and leave; returns their ids."
+    "Read a number of durable events of the stream, then disconnect; return their ids."
     where = urlsplit(url)
     connection = http.client.HTTPConnection(where.hostname, where.port, timeout=45)
     ids = []
     try:
         cursor = {"Last-Event-ID": cursor} if cursor else {}
         connection.request("GET", STREAM + ("?event_deltas=true" if deltas else ""), headers=KEY | cursor)
-        answer = connection.getresponse()
-        while len(ids) < events and (line := answer.readline()):
+        response = connection.getresponse()
+        while len(ids) < events and (line := response.readline()):
             if line.startswith(b"id: "):
                 ids.append(line[4:].decode().strip())
         if ids:
-            answer.readline(), answer.readline()  # its data, and the blank line
-        answer.close()
+            response.readline(), response.readline()  # its data, and the blank line
+        response.close()
     finally:
         connection.close()
     return ids
@@ -87,7 +86,7 @@ def _event(number: int) -> bytes:
 
 
 def observations() -> list:
-    """A stream of three events, and another answer, a second later."""
+    """A stream of three events, and another exchange a second later."""
     key = (("Authorization", "Bearer key-1"),)
     chunked = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
     plain = (("Content-Type", "application/json"), ("Content-Length", "2"))
@@ -124,7 +123,7 @@ def recording(tmp_path_factory: pytest.TempPathFactory, seen) -> Path:
 
 
 class Project:
-    """Tests of somebody else's, and runs of them."""
+    """The tests of a user's project, and runs of them."""
 
     def __init__(self, pytester: pytest.Pytester) -> None:
         self.pytester = pytester
@@ -137,12 +136,12 @@ class Project:
         path.write_text(textwrap.dedent(text), "utf-8")
 
     def run(self, tests: str, *options: str, subprocess: bool = False, name: str = "test_it.py") -> pytest.RunResult:
-        """Run tests that have `pytest` and everything of the client; `base` holds their temporary folders."""
+        """Run tests that can use `pytest` and the client; their temporary folders are in `base`."""
         self.file(name, "import pytest\nfrom client import *\n\n" + textwrap.dedent(tests))
         return self.pytest(*options, subprocess=subprocess)
 
     def pytest(self, *options: str, subprocess: bool = False) -> pytest.RunResult:
-        """Run all tests there are, or those that `options` name."""
+        """Run all tests, or those that `options` name."""
         run = self.pytester.runpytest_subprocess if subprocess else self.pytester.runpytest_inprocess
         # Older versions of anyio's plugin warn under new versions of pytest.
         without = ["cacheprovider", "cov", *([] if "anyio" in options else ["anyio"])]
@@ -150,7 +149,7 @@ class Project:
 
     @property
     def kept(self) -> list[Path]:
-        """Recordings of what passed."""
+        """The recordings that were kept."""
         return sorted(self.base.rglob("*.db"))
 
     def findings(self, path: Path) -> list[str]:
@@ -166,7 +165,7 @@ def project(pytester: pytest.Pytester, recording: Path, monkeypatch: pytest.Monk
     pytester.syspathinsert()
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=":")
     monkeypatch.setenv("COLUMNS", "200")
-    # How this run was begun is nothing to those within it.
+    # The inner runs must not inherit the options of this run.
     for name in ("PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT", "PYTEST_XDIST_TESTRUNUID"):
         monkeypatch.delenv(name, raising=False)
     return Project(pytester)

@@ -1,4 +1,4 @@
-"""The pytest plugin, in real runs of pytest: what passes, what fails, and what is said then."""
+"""The pytest plugin in real runs of pytest: which tests pass, which fail, and with which message."""
 
 import re
 import sys
@@ -10,14 +10,14 @@ from wiretape.recording import open_recording
 from wiretape_inspect.commands.report import report
 
 BAD = "def test_bad(wiretape_replay):\n    url = wiretape_replay('run.db').url\n    read(url); read(url)\n"
-"""A client that reconnects without its cursor."""
+"""A client that resumes without its cursor."""
 
 
 def text_of(result: pytest.RunResult) -> str:
     return result.stdout.str()
 
 
-def test_a_client_in_good_order_passes_and_nothing_is_left(project):
+def test_a_correct_client_passes_and_leaves_no_recordings(project):
     result = project.run("""
         def test_good(wiretape_replay):
             replay = wiretape_replay("run.db")
@@ -36,7 +36,7 @@ def test_a_finding_fails_the_test_with_the_text_of_the_report(project):
         ["*_ test_bad _*", "The client broke CLI002 (1 finding).", "", "CLI002 *"], consecutive=True
     )
     (kept,) = project.kept
-    assert f"What passed is recorded in {kept}." in text_of(result)
+    assert f"The traffic is recorded in {kept}." in text_of(result)
     assert "Traceback" not in text_of(result)
     result.stdout.fnmatch_lines(["FAILED test_it.py::test_bad - Failed: The client broke CLI002 (1 finding)."])
     same = CliRunner().invoke(report, [str(kept), "--select", "CLI", "--no-config"])
@@ -45,7 +45,7 @@ def test_a_finding_fails_the_test_with_the_text_of_the_report(project):
     assert summary.partition(" of ")[0] in text_of(result)
 
 
-def test_the_recording_of_a_failed_test_is_whole(project):
+def test_the_recording_of_a_failed_test_is_complete(project):
     project.run(BAD + "    wiretape_replay('run.db')\n")
     (kept,) = project.kept
     assert project.findings(kept) == ["CLI002"]
@@ -54,7 +54,7 @@ def test_the_recording_of_a_failed_test_is_whole(project):
         assert recording.info.ended_ns is not None
 
 
-def test_a_test_that_fails_by_itself_shows_its_own_failure_first(project):
+def test_a_test_that_fails_for_another_reason_shows_that_reason_first(project):
     result = project.run(BAD + "    assert 'mine' == 'yours'\n")
     result.assert_outcomes(failed=1)
     text = text_of(result)
@@ -67,7 +67,7 @@ def test_a_test_that_fails_by_itself_shows_its_own_failure_first(project):
     assert project.findings(project.kept[0]) == ["CLI002"]
 
 
-def test_a_test_that_fails_by_itself_without_findings_keeps_its_recording(project):
+def test_a_test_that_fails_for_another_reason_keeps_its_recording(project):
     result = project.run("""
         def test_own(wiretape_replay):
             get(wiretape_replay("run.db").url)
@@ -75,10 +75,10 @@ def test_a_test_that_fails_by_itself_without_findings_keeps_its_recording(projec
     """)
     result.assert_outcomes(failed=1)
     (kept,) = project.kept
-    result.stdout.fnmatch_lines(["Nothing is wrong with what the client did.", f"What passed is recorded in {kept}."])
+    result.stdout.fnmatch_lines(["The client passed the checks.", f"The traffic is recorded in {kept}."])
 
 
-def test_what_the_client_does_in_teardown_is_an_error_there(project):
+def test_a_rule_broken_in_teardown_is_an_error_at_teardown(project):
     result = project.run("""
         @pytest.fixture
         def client(wiretape_replay):
@@ -93,7 +93,7 @@ def test_what_the_client_does_in_teardown_is_an_error_there(project):
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_late*", "The client broke CLI002 (1 finding)."])
 
 
-def test_tests_that_are_skipped_or_expected_to_fail_are_left_alone(project):
+def test_skipped_tests_and_expected_failures_are_not_failed(project):
     result = project.run("""
         def test_skipped(wiretape_replay):
             url = wiretape_replay("run.db").url
@@ -114,7 +114,7 @@ def test_tests_that_are_skipped_or_expected_to_fail_are_left_alone(project):
     result.assert_outcomes(skipped=1, xfailed=2)
 
 
-def test_each_replay_of_a_test_is_judged(project):
+def test_each_replay_of_a_test_checks_its_client(project):
     result = project.run("""
         def test_two(wiretape_replay):
             first, second = wiretape_replay("run.db"), wiretape_replay("run.db", mode="verbatim", repeat="last")
@@ -125,16 +125,16 @@ def test_each_replay_of_a_test_is_judged(project):
     result.stdout.fnmatch_lines(
         [
             "The client broke CLI002 (1 finding).",
-            "What passed is recorded in *replayed.db.",
+            "The traffic is recorded in *replayed.db.",
             "1 request had no match.",
             "GET /v1/nothing was not recorded. Closest: *",
-            "What passed is recorded in *replayed-2.db.",
+            "The traffic is recorded in *replayed-2.db.",
         ]
     )
     assert [path.name for path in project.kept] == ["replayed-2.db", "replayed.db"]
 
 
-def test_requests_without_a_match_fail_the_test_unless_they_may(project):
+def test_requests_without_a_match_fail_the_test_unless_they_are_allowed(project):
     result = project.run("""
         def test_missed(wiretape_replay):
             url = wiretape_replay("run.db").url
@@ -149,7 +149,7 @@ def test_requests_without_a_match_fail_the_test_unless_they_may(project):
     result.stdout.fnmatch_lines(["2 requests had no match.", "GET /v1/othr was not recorded. Closest: exchange 2, *"])
 
 
-def test_each_request_without_a_match_is_told_once_and_so_are_the_first_ten(project):
+def test_the_first_ten_requests_without_a_match_are_listed_once_each(project):
     result = project.run("""
         def test_missed(wiretape_replay):
             url = wiretape_replay("run.db").url
@@ -158,12 +158,12 @@ def test_each_request_without_a_match_is_told_once_and_so_are_the_first_ten(proj
     """)
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["26 requests had no match.", "GET /v1/0 *", "GET /v1/9 *", "… and 3 more", "What passed *"]
+        ["26 requests had no match.", "GET /v1/0 *", "GET /v1/9 *", "… and 3 more", "The traffic *"]
     )
     assert "GET /v1/10 " not in text_of(result)
 
 
-def test_findings_are_told_when_they_cannot_be_recorded(project):
+def test_findings_are_reported_even_if_they_cannot_be_recorded(project):
     result = project.run(BAD.replace("wiretape_replay)", "wiretape_replay, tmp_path)") + "    tmp_path.rmdir()\n")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
@@ -176,7 +176,7 @@ def test_findings_are_told_when_they_cannot_be_recorded(project):
     assert "Traceback" not in text_of(result)
 
 
-def test_a_long_log_is_cut(project):
+def test_a_long_log_is_shortened(project):
     result = project.run("""
         def test_own(wiretape_replay):
             url = wiretape_replay("run.db", mode="verbatim", repeat="last").url
@@ -187,7 +187,7 @@ def test_a_long_log_is_cut(project):
     result.stdout.fnmatch_lines(["Requests:", "… 5 lines before"], consecutive=True)
 
 
-def test_what_fails_a_test_can_be_chosen(project):
+def test_the_criteria_for_failure_can_be_chosen(project):
     result = project.run("""
         def bad(replay):
             read(replay.url); read(replay.url)
@@ -213,7 +213,7 @@ def test_what_fails_a_test_can_be_chosen(project):
     result.stdout.fnmatch_lines(["FAILED *::test_other_allowed *", "FAILED *::test_warning *"])
 
 
-def test_what_is_allowed_is_not_reported_beside_what_is_not(project):
+def test_allowed_findings_are_not_reported_with_others(project):
     result = project.run("""
         def test_both(wiretape_replay):
             url = wiretape_replay("run.db", allow="CLI002").url
@@ -225,7 +225,7 @@ def test_what_is_allowed_is_not_reported_beside_what_is_not(project):
     assert "CLI002" not in text_of(result).partition("short test summary")[0].partition("The client broke")[2]
 
 
-def test_the_configuration_of_the_project_counts(project):
+def test_the_configuration_of_the_project_applies(project):
     project.run(BAD)
     (kept,) = project.kept
     known = project.path / "known.json"
@@ -248,7 +248,7 @@ def test_the_configuration_of_the_project_counts(project):
     result.stdout.re_match_lines([r".*wiretape\.toml: severity: expected a table, got 1\."])
 
 
-def test_the_marker_says_what_is_played_and_how(project):
+def test_the_marker_gives_the_recording_and_the_options(project):
     project.file(
         "tests/faults.toml", '[[fault]]\ndo = "error"\ncode = "RATE_LIMITED"\noperation = "stream"\ntimes = 1\n'
     )
@@ -259,16 +259,16 @@ def test_the_marker_says_what_is_played_and_how(project):
         @pytest.mark.wiretape(no_auth=True)
         class TestMarked:
             def test_of_all(self, wiretape):
-                assert wiretape.session().state().paused
+                assert wiretape.control.session_state().paused
                 assert get(wiretape.url, headers={})[0] == 200
 
             @pytest.mark.wiretape(paused=False, faults="faults.toml")
             def test_nearest_first(self, wiretape):
-                assert not wiretape.session().state().paused
+                assert not wiretape.control.session_state().paused
                 assert get(wiretape.url, STREAM, headers={})[0] == 429
 
             def test_the_call_before_markers(self, wiretape_replay):
-                assert not wiretape_replay(paused=False).session().state().paused
+                assert not wiretape_replay(paused=False).control.session_state().paused
         """,
         "--strict-markers",
         name="tests/test_marked.py",
@@ -277,8 +277,8 @@ def test_the_marker_says_what_is_played_and_how(project):
     project.pytest("--markers").stdout.fnmatch_lines(["@pytest.mark.wiretape(recording, *"])
 
 
-def test_files_are_looked_for_beside_the_test_and_then_in_rootdir(project):
-    project.file("tests/run.db", "no recording")
+def test_files_are_found_next_to_the_test_and_then_in_rootdir(project):
+    project.file("tests/run.db", "not a recording")
     result = project.run("def test_beside(wiretape_replay):\n    wiretape_replay('run.db')\n", name="tests/test_a.py")
     result.assert_outcomes(failed=1)
     assert "run.db is not a wiretape recording" in text_of(result)
@@ -299,7 +299,7 @@ def test_files_are_looked_for_beside_the_test_and_then_in_rootdir(project):
         "[{'do': 'drop', 'after': {'sequence': 2}}]",
     ],
 )
-def test_faults_are_given_in_any_form(project, faults):
+def test_faults_can_be_given_in_several_forms(project, faults):
     project.file("faults.toml", '[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\n')
     result = project.run(f"""
         def test_drops(wiretape_replay):
@@ -312,11 +312,11 @@ def test_faults_are_given_in_any_form(project, faults):
 
 
 @pytest.mark.parametrize(
-    ("call", "said"),
+    ("arguments", "message"),
     [
-        ("'none.db'", "There is no none.db in {folder}."),
+        ("'none.db'", "Cannot find none.db in {folder}."),
         ("'client.py'", "{folder}/client.py is not a wiretape recording*"),
-        ("", 'Say which recording: wiretape_replay("run.db"), or @pytest.mark.wiretape("run.db").'),
+        ("", 'The recording is missing: use wiretape_replay("run.db") or @pytest.mark.wiretape("run.db").'),
         ("'run.db', sped=2", "A replay has no option sped; did you mean speed?"),
         ("'run.db', speed='fast'", "The speed 'fast' is neither max nor a number over 0*"),
         ("'run.db', mode='disk'", "Invalid mode 'disk': expected session or verbatim."),
@@ -326,7 +326,7 @@ def test_faults_are_given_in_any_form(project, faults):
         ("'run.db', ignore_body=3", "Invalid ignore_body 3: expected a list of strings."),
         ("'run.db', fail_on='bad'", "Invalid fail_on 'bad': expected error, warning, note or never."),
         ("'run.db', allow=['CIL003']", "allow: Unknown rule code 'CIL003'; did you mean CLI003?"),
-        ("'run.db', faults='none.toml'", "There is no none.toml in {folder}."),
+        ("'run.db', faults='none.toml'", "Cannot find none.toml in {folder}."),
         ("'run.db', faults=7", "Invalid faults 7: expected a file, TOML text, a dictionary, or a list of faults."),
         ("'run.db', faults={'do': 'dorp'}", "faults: fault[[]0].do: expected one of *; did you mean drop?"),
         ("'run.db', faults=['drop']", "faults: fault[[]0]: expected a table, got 'drop'."),
@@ -334,32 +334,34 @@ def test_faults_are_given_in_any_form(project, faults):
         ("'run.db', faults='[[fault'", "faults is not valid TOML: *"),
         ("'run.db', faults='fault = 1'", "faults: fault: expected a list, got 1."),
         ("'run.db', service='[keys]'", "service: keys: expected a list of tables: write *"),
-        ("'run.db', service='none.toml'", "There is no none.toml in {folder}."),
+        ("'run.db', service='none.toml'", "Cannot find none.toml in {folder}."),
     ],
 )
-def test_what_cannot_be_is_said_in_one_sentence(project, call, said):
-    result = project.run(f"def test_it(wiretape_replay):\n    wiretape_replay({call})\n")
+def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, message):
+    result = project.run(f"def test_it(wiretape_replay):\n    wiretape_replay({arguments})\n")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
-        ["*_ test_it _*", said.format(folder=project.path), "=* short test summary*"], consecutive=True
+        ["*_ test_it _*", message.format(folder=project.path), "=* short test summary*"], consecutive=True
     )
 
 
 @pytest.mark.parametrize(
-    ("marker", "said"),
+    ("marker", "message"),
     [
-        ("'none.db'", "There is no none.db in *"),
-        ("'run.db', 'session'", "The marker wiretape takes one recording; everything else has a name."),
-        ("speed=1", "Say which recording: *"),
+        ("'none.db'", "Cannot find none.db in *"),
+        ("'run.db', 'session'", "The marker wiretape takes one recording; give all options by name."),
+        ("speed=1", "The recording is missing: *"),
     ],
 )
-def test_a_marker_that_cannot_be_is_an_error_of_the_setup(project, marker, said):
+def test_an_invalid_marker_is_an_error_at_setup(project, marker, message):
     result = project.run(f"@pytest.mark.wiretape({marker})\ndef test_it(wiretape):\n    pass\n")
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines(["*_ ERROR at setup of test_it _*", said, "=* short test summary*"], consecutive=True)
+    result.stdout.fnmatch_lines(
+        ["*_ ERROR at setup of test_it _*", message, "=* short test summary*"], consecutive=True
+    )
 
 
-def test_a_client_that_waits_is_given_what_the_test_steps_over(project):
+def test_a_test_steps_through_a_stream_that_its_client_reads(project):
     result = project.run("""
         import threading
 
@@ -368,29 +370,29 @@ def test_a_client_that_waits_is_given_what_the_test_steps_over(project):
             got = []
             client = threading.Thread(target=lambda: got.extend(read(replay.url, events=2)))
             client.start()
-            assert replay.wait("connected").place == 0
-            assert replay.step("durable").id == "e1"
+            assert replay.control.wait("connected").position == 0
+            assert replay.control.step("durable").id == "e1"
             assert client.is_alive()
-            point = replay.add_breakpoint(sequence=3)
-            assert replay.breakpoints == [point]
-            replay.resume()
-            assert replay.wait("breakpoint").place == 2
+            point = replay.control.add_breakpoint(sequence=3)
+            assert replay.control.breakpoints == [point]
+            replay.control.resume()
+            assert replay.control.wait("breakpoint").position == 2
             client.join(20)
             assert got == ["e1", "e2"]
-            replay.remove_breakpoint(point)
-            replay.seek(end=True)
-            assert replay.wait("end").at_end
+            replay.control.remove_breakpoint(point)
+            replay.control.seek(end=True)
+            assert replay.control.wait("end").at_end
             (stream,) = replay.streams
             assert (stream.session_id, stream.cursor) == ("s1", None)
-            replay.pause()
-            replay.reset()
-            (state,) = replay.state().sessions
-            assert (state.place, state.paused) == (0, True)
+            replay.control.pause()
+            replay.control.reset()
+            (state,) = replay.control.state().sessions
+            assert (state.position, state.paused) == (0, True)
     """)
     result.assert_outcomes(passed=1)
 
 
-def test_what_was_asked_can_be_looked_at(project):
+def test_requests_can_be_inspected(project):
     result = project.run("""
         import json
 
@@ -413,7 +415,7 @@ def test_what_was_asked_can_be_looked_at(project):
     result.assert_outcomes(passed=1)
 
 
-def test_coroutines_wait_without_stopping_their_loop(project):
+def test_coroutines_wait_without_blocking_their_loop(project):
     result = project.run("""
         import asyncio
 
@@ -421,9 +423,9 @@ def test_coroutines_wait_without_stopping_their_loop(project):
             replay = wiretape_replay("run.db", paused=True)
             reading = asyncio.create_task(asyncio.to_thread(read, replay.url, events=1))
             with pytest.raises(RuntimeError, match="async_wait"):
-                replay.wait("connected")
-            await replay.async_wait("connected")
-            replay.step()
+                replay.control.wait("connected")
+            await replay.control.async_wait("connected")
+            replay.control.step()
             assert await reading == ["e1"]
 
         @pytest.mark.wiretape("run.db")
@@ -435,8 +437,8 @@ def test_coroutines_wait_without_stopping_their_loop(project):
     result.stdout.fnmatch_lines(["The client broke CLI002 (1 finding)."])
 
 
-def test_anyio_runs_them_too(project):
-    """With its own plugin, in a process of its own: it is switched off in ours."""
+def test_coroutines_of_anyio_can_wait(project):
+    """It runs in its own process with the plugin of anyio, which is disabled in this one."""
     result = project.run(
         """
         import anyio
@@ -451,8 +453,8 @@ def test_anyio_runs_them_too(project):
         async def test_steps(wiretape):
             async with anyio.create_task_group() as group:
                 group.start_soon(anyio.to_thread.run_sync, lambda: read(wiretape.url, events=1))
-                await wiretape.async_wait("connected")
-                wiretape.step()
+                await wiretape.control.async_wait("connected")
+                wiretape.control.step()
         """,
         "-p",
         "anyio",
@@ -465,7 +467,7 @@ def test_anyio_runs_them_too(project):
     result.assert_outcomes(passed=1)
 
 
-def test_with_xdist_each_worker_plays_for_itself(project):
+def test_each_worker_of_xdist_has_its_own_replays(project):
     pytest.importorskip("xdist")
     tests = "".join(f"def test_{n}(wiretape_replay):\n    read(wiretape_replay('run.db').url)\n" for n in range(6))
     result = project.run(tests + BAD, "-n", "2", subprocess=True)
@@ -474,7 +476,7 @@ def test_with_xdist_each_worker_plays_for_itself(project):
     assert len(project.kept) == 1
 
 
-def test_nothing_is_imported_until_a_test_asks_for_a_replay(project):
+def test_only_the_plugin_is_imported_until_a_test_starts_a_replay(project):
     result = project.run(
         """
         import sys
@@ -490,14 +492,14 @@ def test_nothing_is_imported_until_a_test_asks_for_a_replay(project):
     result.assert_outcomes(passed=1)
 
 
-def test_the_fixtures_say_what_they_do(project):
+def test_the_fixtures_have_descriptions(project):
     result = project.run("", "--fixtures")
     text = re.sub(r"\s+", " ", text_of(result))
-    assert "Play a recording as an offline service:" in text
-    assert "The recording that the marker `wiretape` names" in text
+    assert "Replay a recording as an offline service:" in text
+    assert "A replay of the recording in the marker `wiretape`" in text
 
 
-def test_the_plugin_is_that_of_this_interpreter(project):
-    """What is tested is installed, with its entry point."""
+def test_the_plugin_is_loaded_by_its_entry_point(project):
+    """The package under test is installed."""
     result = project.run("def test_it():\n    pass\n", "--trace-config", subprocess=True)
     assert "wiretape_replay.testing.plugin" in text_of(result), sys.executable

@@ -12,8 +12,8 @@ def ask(service, method, path, body=None, **headers):
     try:
         data = None if body is None else json.dumps(body)
         connection.request(method, path, data, service.headers | headers)
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read()), dict(answer.getheaders())
+        response = connection.getresponse()
+        return response.status, json.loads(response.read()), dict(response.getheaders())
     finally:
         connection.close()
 
@@ -25,17 +25,17 @@ def follow(service, session, cursor=None):
     try:
         cursor = {"Last-Event-ID": cursor} if cursor else {}
         connection.request("GET", f"/v1/sessions/{session}/events/stream", headers=service.headers | cursor)
-        answer = connection.getresponse()
-        while line := answer.readline():
+        response = connection.getresponse()
+        while line := response.readline():
             if line.startswith(b"data: "):
                 event = json.loads(line[6:])
                 types.append(event["type"])
                 if event["type"] == "session.status_idle":
-                    answer.readline()
-                    service.advance(5)  # who leaves at once may not have read the last events
+                    response.readline()
+                    service.control.advance(5)  # a client that leaves at once may not have read the last event
                     return types, event["id"]
     finally:
-        answer.close()
+        response.close()
         connection.close()
 """
 
@@ -46,7 +46,7 @@ def project(project):
     return project
 
 
-def test_a_client_of_a_service_passes_and_nothing_is_left(project):
+def test_correct_clients_pass_and_leave_no_recordings(project):
     result = project.run("""
         from talk import *
 
@@ -66,7 +66,7 @@ def test_a_client_of_a_service_passes_and_nothing_is_left(project):
             ''')
             session = ask(service, "POST", "/v1/sessions")[1]["id"]
             run = ask(service, "POST", f"/v1/sessions/{session}/runs")[1]["id"]
-            service.advance(61)
+            service.control.advance(61)
             assert ask(service, "GET", f"/v1/sessions/{session}/runs/{run}")[1]["status"] == "failed"
 
         def test_keys(wiretape_service):
@@ -87,7 +87,7 @@ def test_a_client_of_a_service_passes_and_nothing_is_left(project):
     assert project.kept == []
 
 
-def test_what_the_client_does_wrong_fails_the_test(project):
+def test_a_broken_rule_fails_the_test(project):
     result = project.run("""
         from talk import *
 
@@ -108,14 +108,14 @@ def test_what_the_client_does_wrong_fails_the_test(project):
 
 
 @pytest.mark.parametrize(
-    ("asked", "words"),
+    ("arguments", "message"),
     [
         ("'helo'", "Unknown scenario helo; did you mean hello?"),
         ("'hello', sed=1", "A service has no option sed; did you mean seed?"),
         ("'hello', clock='fast'", "Invalid clock 'fast': expected virtual or real."),
-        ("'mine.toml'", "There is no mine.toml in "),
+        ("'mine.toml'", "Cannot find mine.toml in "),
         ("''", "No scenario given: expected a bundled scenario"),
-        ("7", "7 is no scenario: give the name of one that ships, a TOML file, or its text."),
+        ("7", "Invalid scenario 7: expected the name of a bundled one, a TOML file or its text."),
         ("'run = [{ }]'", "scenario: run[0]: steps is missing."),
         ("'[[runs]]'", "scenario: runs: unknown key; did you mean run?"),
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario: run[0].steps: expected a list of steps"),
@@ -126,8 +126,8 @@ def test_what_the_client_does_wrong_fails_the_test(project):
         ("service=7", "Invalid service 7: expected a file, TOML text or a dictionary."),
     ],
 )
-def test_what_cannot_be_served_is_told_in_one_sentence(project, asked, words):
-    result = project.run(f"def test_it(wiretape_service):\n    wiretape_service({asked})\n")
+def test_invalid_arguments_fail_the_test_in_one_sentence(project, arguments, message):
+    result = project.run(f"def test_it(wiretape_service):\n    wiretape_service({arguments})\n")
     result.assert_outcomes(failed=1)
-    assert words in result.stdout.str()
+    assert message in result.stdout.str()
     assert "Traceback" not in result.stdout.str()

@@ -62,7 +62,7 @@ def test_the_example_for_other_runners_passes(page):
 
 def test_every_option_is_on_the_page():
     from wiretape_replay import ReplayOptions  # noqa: PLC0415
-    from wiretape_replay.testing.choices import CRITERIA  # noqa: PLC0415
+    from wiretape_replay.testing.client_criteria import CRITERIA  # noqa: PLC0415
 
     names = [*(field.name for field in fields(ReplayOptions) if field.init), *CRITERIA]
     assert [name for name in names if f"`{name}`" not in PAGE] == []

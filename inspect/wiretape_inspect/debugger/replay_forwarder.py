@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, DummyCookieJar, TCPConnector, web
 
 from wiretape.addresses import is_loopback_host
-from wiretape.control_protocol import ROOT, TOKEN_HEADER, no_replay_error
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, replay_url_error
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 
@@ -41,9 +41,9 @@ class ReplayAddress:
         try:
             parts = urlsplit(url)
         except ValueError:
-            raise no_replay_error(url) from None
+            raise replay_url_error(url) from None
         if parts.scheme != "http" or not is_loopback_host(parts.netloc) or parts.path not in {"", "/"} or parts.query:
-            raise no_replay_error(url)
+            raise replay_url_error(url)
         if not token or not token.isascii() or not token.isprintable():
             raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token that the replay printed.")
         return cls(f"http://{parts.netloc}", token)
@@ -90,7 +90,7 @@ class ReplayForwarder:
     def _send(self, request: web.Request, body: bytes) -> AbstractAsyncContextManager[ClientResponse]:
         if self._session is None:
             raise RuntimeError("the server has not started")
-        url = f"{self.replay.url}{ROOT}{request.match_info['name']}"
+        url = f"{self.replay.url}{CONTROL_ROOT}{request.match_info['name']}"
         headers = {TOKEN_HEADER: self.replay.token, "Content-Type": "application/json"}
         return self._session.request(
             request.method, url, params=dict(request.query), data=body, headers=headers, allow_redirects=False

@@ -124,12 +124,12 @@ export class Playhead {
     }
   }
 
-  get isStanding() {
-    return this.state.standing || this.state.paused;
+  get isStopped() {
+    return this.state.stopped || this.state.paused;
   }
 
   runOrPause() {
-    if (this.state) this.post(this.isStanding ? "resume" : "pause", {});
+    if (this.state) this.post(this.isStopped ? "resume" : "pause", {});
   }
 
   step(to) {
@@ -174,12 +174,12 @@ export class Playhead {
       return;
     }
     this.drawSessions();
-    setText(this.runButton, this.isStanding ? "▶ Run" : "❚❚ Pause");
+    setText(this.runButton, this.isStopped ? "▶ Run" : "❚❚ Pause");
     setText(this.status, STATUSES[state.status] || printable(state.status));
     setClass(this.status, `play-status ${state.status}`);
     this.bar.max = Math.max(state.length, 1);
-    this.bar.value = state.place;
-    setText(this.count, `${formatNumber(state.place)} / ${formatNumber(state.length)} · ${formatDuration(state.position_ms * 1e6)}`);
+    this.bar.value = state.position;
+    setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)}`);
     this.drawNext(state.next);
     setText(this.streams, `${formatCount(state.streams.length, "stream")} connected`);
     this.drawBreakpoints(state);

@@ -1,23 +1,31 @@
-"""The control interface over HTTP: `/_wiretape/…`."""
+"""The control API over HTTP: one route, `/_wiretape/OPERATION`, and a table of operations."""
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import asdict, dataclass
+from inspect import isawaitable
 from itertools import count
+from typing import Any, NoReturn
 
 from aiohttp import web
 
 from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
-from wiretape.control_protocol import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S, ROOT, TOKEN_HEADER
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
+from wiretape.decode import Source, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
-from wiretape_replay.control import feed
-from wiretape_replay.control.admission import Caller, refusal
-from wiretape_replay.control.control_state import entry_state
-from wiretape_replay.control.fields import Fields
-from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError, Until
-from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.playhead import Step
+from wiretape_replay.control.control_access import Caller, find_refusal
+from wiretape_replay.control.control_requests import (
+    AdvanceRequest,
+    BreakpointRequest,
+    SeekRequest,
+    SessionRequest,
+    StepRequest,
+    WaitRequest,
+)
+from wiretape_replay.control.control_state import SessionState, describe_entry
+from wiretape_replay.control.playhead_control import PlayheadControl, UnknownSessionError
 
 _CODES = {
     400: "wiretape_invalid_request",
@@ -27,153 +35,177 @@ _CODES = {
     405: "wiretape_method_not_allowed",
     413: "wiretape_invalid_request",
 }
-"""The service has none of these, so that nobody takes them for its own."""
-_FEED = "events"
-_POINT = ("type", "sequence", "tool_call_id", "finding")
+"""The service uses none of these codes, so clients cannot mistake them for the service's errors."""
+_KEEP_ALIVE_S = 15.0
+_SHORTEST_PAUSE_S = 0.02
+"""Changes within this time are reported as one."""
 
-_Document = Mapping[str, object]
-_Operation = Callable[[Fields], Awaitable[_Document]]
+_Document = dict[str, Any]
+
+
+def _step(control: PlayheadControl, request: StepRequest) -> _Document:
+    passed = control.steps(request.to, count=request.count)
+    position = control.session_state().position
+    stepped = asdict(describe_entry(passed[-1], position - 1)) if len(passed) == request.count else None
+    return {"stepped": stepped, "found": len(passed)}
+
+
+def _seek(control: PlayheadControl, request: SeekRequest) -> None:
+    control.seek(
+        sequence=request.sequence,
+        event=request.event,
+        time_s=request.time_s,
+        position=request.position,
+        end=request.end,
+    )
+
+
+async def _wait(control: PlayheadControl, request: WaitRequest) -> _Document:
+    try:
+        await control.async_wait(request.until, timeout_s=request.timeout_s)
+    except TimeoutError:
+        return {"reached": False}
+    return {"reached": True}
+
+
+@dataclass(frozen=True, slots=True)
+class _Operation:
+    """An operation: the type of its parameters, and what it does."""
+
+    request: type[Any]
+    run: Callable[[PlayheadControl, Any], object]
+    """Returns what the response contains besides the state, or an awaitable of it."""
+
+
+_STATE = _Operation(SessionRequest, lambda _control, _request: None)
+_OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
+    "state": {"GET": _STATE},
+    "pause": {"POST": _Operation(SessionRequest, lambda control, _: control.pause())},
+    "resume": {"POST": _Operation(SessionRequest, lambda control, _: control.resume())},
+    "step": {"POST": _Operation(StepRequest, _step)},
+    "seek": {"POST": _Operation(SeekRequest, _seek)},
+    "breakpoints": {
+        "GET": _STATE,
+        "POST": _Operation(BreakpointRequest, lambda control, request: control.add_breakpoint(request.breakpoint)),
+        "DELETE": _Operation(BreakpointRequest, lambda control, request: control.remove_breakpoint(request.breakpoint)),
+    },
+    "reset": {"POST": _Operation(SessionRequest, lambda control, _: control.reset())},
+    "wait": {"POST": _Operation(WaitRequest, _wait)},
+    "events": {"GET": _STATE},
+    "advance": {"POST": _Operation(AdvanceRequest, lambda control, request: control.async_advance(request.seconds))},
+}
+"""By name and method.  `advance` exists only where time is virtual."""
 
 
 class ControlApi:
     """Answers every request under `/_wiretape/`."""
 
-    def __init__(self, operations: PlayheadControl, token: str) -> None:
-        self._operations = operations
+    def __init__(self, control: PlayheadControl, token: str) -> None:
+        self._control = control
         self._token = token
         self._request_ids = count(1)
-        self._table: Mapping[str, Mapping[str, _Operation]] = {
-            "state": {"GET": self._state},
-            "pause": {"POST": self._pause},
-            "resume": {"POST": self._resume},
-            "step": {"POST": self._step},
-            "seek": {"POST": self._seek},
-            "breakpoints": {"GET": self._breakpoints, "POST": self._add, "DELETE": self._remove},
-            "reset": {"POST": self._reset},
-            "wait": {"POST": self._wait},
-            _FEED: {"GET": self._state},
-            **({"advance": {"POST": self._advance}} if operations.advance is not None else {}),
-        }
+        self._operations = dict(_OPERATIONS)
+        if not control.can_advance:
+            del self._operations["advance"]
 
     def attach(self, app: web.Application) -> None:
-        """Let the app answer with it."""
-        for path in (ROOT.rstrip("/"), ROOT + "{rest:.*}"):
+        """Add the route to an application."""
+        for path in (CONTROL_ROOT.rstrip("/"), CONTROL_ROOT + "{rest:.*}"):
             app.router.add_route("*", path, self.answer)
-        app.on_shutdown.append(self._let_go)
+        app.on_shutdown.append(self._end_feeds)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         """Answer one request."""
-        refused = refusal(_caller(request), self._token)
-        if refused is not None:
-            return self._error(*refused)
+        refusal = find_refusal(_caller(request), self._token)
+        if refusal is not None:
+            return self._error(*refusal)
         path = request.raw_path.partition("?")[0]
-        name = path.removeprefix(ROOT)
-        methods = self._table.get(name)
-        if methods is None or not path.startswith(ROOT):
-            return self._error(404, f"There is no {shorten(path)}; there is {', '.join(self._table)} under {ROOT}.")
+        name = path.removeprefix(CONTROL_ROOT)
+        methods = self._operations.get(name)
+        if methods is None or not path.startswith(CONTROL_ROOT):
+            known = ", ".join(self._operations)
+            return self._error(404, f"Unknown path {shorten(path)}: expected {CONTROL_ROOT} and one of {known}.")
         if request.method not in methods:
-            return self._error(405, f"{name} takes {' and '.join(methods)}.", {"Allow": ", ".join(methods)})
-        if name == _FEED:
-            return await self._follow(request)
-        return await self._do(methods[request.method], request)
+            allowed = ", ".join(methods)
+            return self._error(405, f"{name} does not support {request.method}: use {allowed}.", {"Allow": allowed})
+        if name == "events":
+            return await self._send_feed(request)
+        return await self._run(name, methods[request.method], request)
 
-    async def _do(self, operation: _Operation, request: web.Request) -> web.Response:
+    async def _run(self, name: str, operation: _Operation, request: web.Request) -> web.Response:
         try:
-            return _json(200, await operation(await _fields(request)))
+            parameters = decode(await _parameters(request), operation.request, Source(name))
+            session_id = getattr(parameters, "session", None)
+            control = self._control if session_id is None else self._control.session(session_id)
+            result = operation.run(control, parameters)
+            result = await result if isawaitable(result) else result
+            if (name, request.method) == ("breakpoints", "GET"):
+                return _json(200, _breakpoints_by_session(control))
+            return _json(200, asdict(control.state()) | (result if isinstance(result, dict) else {}))
         except UnknownSessionError as error:
             return self._error(404, error.message)
         except InputError as error:
             return self._error(400, error.message)
         except web.HTTPRequestEntityTooLarge:
-            return self._error(413, "The body is too long.")
+            return self._error(413, "The request body is too long.")
         except web.RequestPayloadError:
-            return self._error(400, "The body did not arrive whole.")
+            return self._error(400, "The request body is incomplete.")
 
-    async def _state(self, fields: Fields) -> _Document:
-        return self._now(_session(fields))
-
-    async def _pause(self, fields: Fields) -> _Document:
-        self._operations.pause(session_id := _session(fields))
-        return self._now(session_id)
-
-    async def _resume(self, fields: Fields) -> _Document:
-        self._operations.resume(session_id := _session(fields))
-        return self._now(session_id)
-
-    async def _advance(self, fields: Fields) -> _Document:
-        """Of a service that a scenario plays."""
-        fields.only(["seconds"])
-        if self._operations.advance is not None:
-            await self._operations.advance(fields.unchecked("seconds"))
-        return self._now(None)
-
-    async def _step(self, fields: Fields) -> _Document:
-        session_id = _session(fields, "to", "count")
-        to, steps = fields.choice("to", Step.EVENT), fields.count("count", 1, MOST_STEPS)
-        passed = self._operations.steps(session_id, to, steps)
-        place = self._operations.session_state(session_id).place
-        stepped = asdict(entry_state(passed[-1], place - 1)) if len(passed) == steps else None
-        return {**self._now(session_id), "stepped": stepped, "found": len(passed)}
-
-    async def _seek(self, fields: Fields) -> _Document:
-        session_id = _session(fields, "sequence", "event", "time_s", "place", "end")
-        self._operations.seek(
-            session_id,
-            sequence=fields.integer("sequence"),
-            event=fields.text("event"),
-            time_s=fields.number("time_s"),
-            place=fields.integer("place"),
-            end=fields.flag("end"),
-        )
-        return self._now(session_id)
-
-    async def _breakpoints(self, fields: Fields) -> _Document:
-        sessions = self._operations.state(_session(fields)).sessions
-        return {"breakpoints": {state.session: [asdict(point) for point in state.breakpoints] for state in sessions}}
-
-    async def _add(self, fields: Fields) -> _Document:
-        session_id, point = _session(fields, *_POINT), _point(fields)
-        self._operations.add_breakpoint(point, session_id)
-        return self._now(session_id)
-
-    async def _remove(self, fields: Fields) -> _Document:
-        session_id, point = _session(fields, *_POINT), _point(fields)
-        self._operations.remove_breakpoint(None if point.is_empty else point, session_id)
-        return self._now(session_id)
-
-    async def _reset(self, fields: Fields) -> _Document:
-        self._operations.reset(session_id := _session(fields))
-        return self._now(session_id)
-
-    async def _wait(self, fields: Fields) -> _Document:
-        session_id = _session(fields, "until", "timeout_s")
-        timeout_s = fields.number("timeout_s", LONGEST_WAIT_S)
-        timeout_s = PATIENCE_S if timeout_s is None else timeout_s
-        reached = await self._operations.wait(session_id, fields.choice("until", Until.STANDING), timeout_s)
-        return {**self._now(session_id), "reached": reached}
-
-    def _now(self, session_id: str | None) -> dict[str, object]:
-        return asdict(self._operations.state(session_id))
-
-    async def _follow(self, request: web.Request) -> web.StreamResponse:
+    async def _send_feed(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": EVENT_STREAM, "Cache-Control": "no-store"})
         try:
             await response.prepare(request)
-            async for message in feed.changes(self._operations):
+            async for message in _feed(self._control):
                 await response.write(message)
         except ConnectionError:
-            pass  # nobody reads any more
+            pass  # the reader has left
         return response
 
-    async def _let_go(self, _: web.Application) -> None:
-        self._operations.changes.close()
+    async def _end_feeds(self, _: web.Application) -> None:
+        self._control.changes.close()
 
     def _error(self, status: int, message: str, headers: Mapping[str, str] | None = None) -> web.Response:
         request_id = f"wiretape-control-{next(self._request_ids)}"
         error = {"code": _CODES[status], "message": message, "request_id": request_id}
-        if status == 401:  # RFC 9110, 11.6.1: no 401 goes without
+        if status == 401:  # RFC 9110, 11.6.1: a 401 response must have this header
             headers = {"WWW-Authenticate": TOKEN_HEADER}
         return _json(status, {ENVELOPE_KEY: error}, headers)
+
+
+async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:
+    """SSE messages: the state of every session, then the state of each session that has changed.
+
+    A message is a session's state with counts in place of its breakpoints and streams.  Its id counts the changes of
+    the replay.  Ends with the replay.
+    """
+    sent: dict[str, _Document] = {}
+    while not control.changes.is_closed:
+        count = control.changes.count
+        for session in control.state().sessions:
+            document = _summarise(session)
+            if sent.get(session.session) != document:
+                sent[session.session] = document
+                yield f"id: {count}\nevent: playhead\ndata: {json.dumps(document)}\n\n".encode()
+        try:
+            async with asyncio.timeout(_KEEP_ALIVE_S):
+                await control.changes.wait(count)
+        except TimeoutError:
+            yield b": keep-alive\n\n"
+        await asyncio.sleep(_SHORTEST_PAUSE_S)
+
+
+def _summarise(state: SessionState) -> _Document:
+    document = asdict(state)
+    document["streams"] = len(state.streams)
+    document["breakpoints"] = len(state.breakpoints)
+    if state.next is not None:
+        document["next"] = {name: document["next"][name] for name in ("kind", "type", "sequence", "id")}
+    return document
+
+
+def _breakpoints_by_session(control: PlayheadControl) -> _Document:
+    sessions = control.state().sessions
+    return {"breakpoints": {state.session: [asdict(point) for point in state.breakpoints] for state in sessions}}
 
 
 def _caller(request: web.Request) -> Caller:
@@ -186,27 +218,29 @@ def _caller(request: web.Request) -> Caller:
     )
 
 
-async def _fields(request: web.Request) -> Fields:
-    """What the body says, or, where there is none to send, the query."""
+async def _parameters(request: web.Request) -> _Document:
+    """The parameters of an operation: the JSON object in the body, or the query of a GET.  Raises InputError."""
     if request.method == "GET":
-        return Fields(dict(request.query))
-    return Fields.read(await request.read())
+        return dict(request.query)
+    body = await request.read()
+    if not body.strip():
+        return {}
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError):
+        raise InputError("The request body is not valid JSON.") from None
+    if not isinstance(value, dict):
+        raise InputError('The request body is not a JSON object, such as {"session": "ses_1"}.')
+    return value
 
 
-def _session(fields: Fields, *others: str) -> str | None:
-    """The session that is named; refuses fields that are neither that nor one of `others`."""
-    fields.only(["session", *others])
-    return fields.text("session")
-
-
-def _point(fields: Fields) -> Breakpoint:
-    return Breakpoint(
-        fields.text("type"), fields.integer("sequence"), fields.text("tool_call_id"), fields.text("finding")
-    )
+def _refuse_constant(constant: str) -> NoReturn:
+    """Refuse NaN and Infinity, which are not JSON."""
+    raise ValueError(constant)
 
 
 def _json(status: int, document: _Document, headers: Mapping[str, str] | None = None) -> web.Response:
-    """Written by the standard library: ids of recordings may hold what other writers refuse."""
+    """A JSON response.  The standard library writes ids that other encoders refuse, such as lone surrogates."""
     body = json.dumps(document).encode() + b"\n"
     return web.Response(
         status=status,

@@ -1,4 +1,4 @@
-"""Asks a replay's control interface over HTTP."""
+"""HTTP client of a replay's control API."""
 
 import http.client
 import json
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from wiretape.control_protocol import ROOT, TOKEN_HEADER, no_replay_error
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER, replay_url_error
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 
-_PATIENCE_S = 20.0
+_TIMEOUT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class ControlClient:
-    """Where a replay listens, and the token that it said.
+    """The address of a replay, and its control token.
 
-    It is asked directly: a proxy or a redirection would see the token.
+    Requests go to it directly, and redirections are not followed: a proxy or another server would see the token.
     """
 
     host: str
@@ -26,59 +26,57 @@ class ControlClient:
     token: str
 
     @classmethod
-    def at(cls, url: str, token: str) -> "ControlClient":
-        """The replay at a URL.  Raises InputError."""
+    def of_url(cls, url: str, token: str) -> "ControlClient":
+        """The client for the replay at a URL.  Raises InputError."""
         try:
-            where = urlsplit(url)
-            port = where.port or 80
+            parts = urlsplit(url)
+            port = parts.port or 80
         except ValueError:
-            raise no_replay_error(url) from None
-        if where.scheme != "http" or not where.hostname or where.path not in {"", "/"} or where.query:
-            raise no_replay_error(url)
-        return cls(where.hostname, port, token)
-
-    def get(self, name: str, session: str | None = None) -> dict[str, Any]:
-        """What an operation tells.  Raises InputError."""
-        query = f"?session={quote(session, safe='')}" if session is not None else ""
-        return self._ask("GET", name + query)
+            raise replay_url_error(url) from None
+        if parts.scheme != "http" or not parts.hostname or parts.path not in {"", "/"} or parts.query:
+            raise replay_url_error(url)
+        return cls(parts.hostname, port, token)
 
     def send(
-        self, name: str, fields: Mapping[str, object], *, method: str = "POST", takes_s: float = 0
+        self, method: str, operation: str, parameters: Mapping[str, object], *, takes_s: float = 0
     ) -> dict[str, Any]:
-        """Do an operation, which may take that long; fields that are None are left out.  Raises InputError."""
-        body = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()
-        return self._ask(method, name, body, takes_s)
+        """Do an operation, which may take `takes_s` seconds; parameters that are None are left out.
 
-    def _ask(self, method: str, name: str, body: bytes = b"", takes_s: float = 0) -> dict[str, Any]:
-        connection = http.client.HTTPConnection(self.host, self.port, timeout=_PATIENCE_S + takes_s)
+        Return the document of the response.  Raises InputError.
+        """
+        parameters = {name: value for name, value in parameters.items() if value is not None}
+        query = body = ""
+        if method == "GET":
+            query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in parameters.items())
+        else:
+            body = json.dumps(parameters)
+        path = CONTROL_ROOT + operation + (f"?{query}" if query else "")
         headers = {TOKEN_HEADER: self.token, "Content-Type": "application/json", "Connection": "close"}
+        connection = http.client.HTTPConnection(self.host, self.port, timeout=_TIMEOUT_S + takes_s)
+        address = shorten(f"{self.host}:{self.port}")
         try:
-            connection.request(method, ROOT + name, body, headers)
-            answer = connection.getresponse()
-            return _document(answer.status, answer.read())
+            connection.request(method, path, body.encode(), headers)
+            response = connection.getresponse()
+            return _read_document(response.status, response.read())
         except TimeoutError:
-            raise InputError(f"The replay at {self._where} does not answer.") from None
+            raise InputError(f"The replay at {address} does not respond.") from None
         except OSError as error:
-            why = error.strerror or str(error) or "the connection ended"
-            raise InputError(f"The replay at {self._where} cannot be reached: {why}.") from None
+            reason = error.strerror or str(error) or "the connection was closed"
+            raise InputError(f"Cannot reach the replay at {address}: {reason}.") from None
         except (http.client.HTTPException, ValueError):
-            raise InputError(f"What answers at {self._where} is no replay of wiretape.") from None
+            raise InputError(f"The server at {address} is not a replay of wiretape.") from None
         finally:
             connection.close()
 
-    @property
-    def _where(self) -> str:
-        return shorten(f"{self.host}:{self.port}")
 
-
-def _document(status: int, body: bytes) -> dict[str, Any]:
-    """Raises InputError for an error, in the words of the replay, and ValueError for what no replay answers."""
+def _read_document(status: int, body: bytes) -> dict[str, Any]:
+    """The document of a response.  Raises InputError for an error of the replay, ValueError for other servers."""
     document = json.loads(body)
     if not isinstance(document, dict):
-        raise ValueError(document)  # noqa: TRY004 - JSON, but no answer
+        raise ValueError(document)  # noqa: TRY004 - JSON, but not of a replay
     if status == http.client.OK:
         return document
     error = document.get("error")
     if not isinstance(error, dict) or not isinstance(error.get("message"), str):
-        raise ValueError(document)  # noqa: TRY004
+        raise ValueError(document)  # noqa: TRY004 - as above
     raise InputError(shorten(error["message"], 600))

@@ -1,24 +1,28 @@
-"""`wiretape control`."""
+"""The command `wiretape control`."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import click
 
-from wiretape.control_protocol import LONGEST_WAIT_S, MOST_STEPS, PATIENCE_S
+from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
+from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.errors import InputError
-from wiretape_replay.control import telling
-from wiretape_replay.control.control_access import VARIABLE, check_token
+from wiretape.labels import count_of
+from wiretape.safe_text import shorten
+from wiretape_replay.control.control_access import check_token
 from wiretape_replay.control.control_client import ControlClient
-from wiretape_replay.control.handle import not_reached
-from wiretape_replay.control.playhead_control import Until
-from wiretape_replay.session.playhead import Step
+from wiretape_replay.control.control_requests import WaitCondition
+from wiretape_replay.control.playhead_control import not_reached_message
+from wiretape_replay.session.playhead import StepTarget
+
+_Document = Mapping[str, Any]
 
 
-class _Teller:
-    """A replay, which session of it is meant, and how answers are written."""
+class _Target:
+    """The replay to control, and the options that all subcommands share."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -26,155 +30,212 @@ class _Teller:
         self.session: str | None = None
         self.as_json = False
 
-    def ask(self) -> None:
-        """Write the state."""
-        self.write(self._remote.get("state", self.session))
-
-    def do(
-        self, name: str, fields: Mapping[str, object] | None = None, *, method: str = "POST", takes_s: float = 0
-    ) -> dict[str, Any]:
-        """Do an operation, and write the state that follows."""
-        fields = {"session": self.session, **(fields or {})}
-        answer = self._remote.send(name, fields, method=method, takes_s=takes_s)
-        self.write(answer)
-        return answer
-
-    def write(self, answer: Mapping[str, Any]) -> None:
-        """Write an answer."""
-        click.echo(json.dumps(answer, indent=2) if self.as_json else "\n".join(_told(answer)))
-
-    @property
-    def _remote(self) -> ControlClient:
+    def send(
+        self,
+        operation: str,
+        parameters: Mapping[str, object] | None = None,
+        *,
+        method: str = "POST",
+        takes_s: float = 0,
+    ) -> _Document:
+        """Do an operation and print the resulting state."""
         if self.token is None:
-            raise InputError(f"Give the token that the replay said when it began: --token, or {VARIABLE}.")
-        return ControlClient.at(self.url, check_token(self.token))
+            raise InputError(f"The control token is missing: give --token or set {TOKEN_VARIABLE}.")
+        client = ControlClient.of_url(self.url, check_token(self.token))
+        parameters = {"session": self.session, **(parameters or {})}
+        document = client.send(method, operation, parameters, takes_s=takes_s)
+        click.echo(json.dumps(document, indent=2) if self.as_json else "\n".join(_format_response(document)))
+        return document
 
 
-def _told(answer: Mapping[str, Any]) -> Iterator[str]:
-    if answer.get("stepped") is not None:
-        yield f"passed: {telling.entry(answer['stepped'])}"
-    elif "found" in answer:
-        yield f"passed: everything to the end of the log, with only {answer['found']} of what was asked for"
-    yield from telling.lines(answer)
+class _OrderedGroup(click.Group):
+    """A group whose help lists the subcommands in the order of their definition, with their whole sentences."""
 
-
-class _InOrder(click.Group):
-    """Lists its commands in the order in which they stand here, and whole sentences of them."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - the signature of click
         return list(self.commands)
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - the same
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - as above
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help or "") for name, command in self.commands.items()])
 
 
-@click.group(cls=_InOrder, epilog="Example: wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…")
+@click.group(
+    cls=_OrderedGroup, epilog="Example: wiretape control http://127.0.0.1:8090 step durable --count 3 --token 2f…"
+)
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
-    """Move the playheads of a replay that runs at URL, and see where they are.
+    """Move and inspect the playheads of a replay running at URL.
 
-    Every command writes the state that follows.
+    Every command prints the resulting state.
     """
-    ctx.obj = _Teller(url)
+    ctx.obj = _Target(url)
 
 
-def _noted(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
+def _store_option(ctx: click.Context, parameter: click.Parameter, value: object) -> None:
     setattr(ctx.obj, parameter.name or "", value)
 
 
-def _command(function: Callable[..., None]) -> click.Command:
-    """A command of the group, with the options that all of them take."""
-    told = partial(click.option, expose_value=False, callback=_noted)
+def _subcommand(function: Callable[..., None]) -> click.Command:
+    """A command of the group, with the options that all of them share."""
+    shared_option = partial(click.option, expose_value=False, callback=_store_option)
     options = [
-        told("--token", envvar=VARIABLE, metavar="TOKEN", help=f"The one that the replay said; also ${VARIABLE}."),
-        told("--session", metavar="ID", help="Which session; needed where there are several."),
-        told("--json", "as_json", is_flag=True, help="Write the answer as one JSON document."),
+        shared_option(
+            "--token",
+            envvar=TOKEN_VARIABLE,
+            metavar="TOKEN",
+            help=f"Control token that the replay printed; can also be set as ${TOKEN_VARIABLE}.",
+        ),
+        shared_option("--session", metavar="ID", help="Session to control; required if there are several."),
+        shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]
     for option in reversed(options):
         function = option(function)
     return control.command(name=function.__name__.rstrip("_"))(click.pass_obj(function))
 
 
-@_command
-def state(teller: _Teller) -> None:
-    """Where the playheads are, what is ahead, and who is connected."""
-    teller.ask()
+@_subcommand
+def state(target: _Target) -> None:
+    """Show where the playheads are, what is ahead, and who is connected."""
+    target.send("state", method="GET")
 
 
-@_command
-def pause(teller: _Teller) -> None:
-    """Stop here."""
-    teller.do("pause")
+@_subcommand
+def pause(target: _Target) -> None:
+    """Stop at the current position."""
+    target.send("pause")
 
 
-@_command
-def resume(teller: _Teller) -> None:
-    """Move on, beyond the breakpoint that stopped it."""
-    teller.do("resume")
+@_subcommand
+def resume(target: _Target) -> None:
+    """Continue past the breakpoint that stopped the playhead."""
+    target.send("resume")
 
 
-@_command
-@click.argument("to", type=click.Choice([step.value for step in Step]), default=Step.EVENT.value)
+@_subcommand
+@click.argument("to", type=click.Choice([target.value for target in StepTarget]), default="event")
 @click.option(
-    "--count", metavar="N", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True, help="How many."
+    "--count", metavar="N", type=click.IntRange(1, MOST_STEPS), default=1, show_default=True, help="Number of steps."
 )
-def step(teller: _Teller, to: str, count: int) -> None:
-    """Pause, and go behind the next event, durable event or event with a finding."""
-    teller.do("step", {"to": to, "count": count})
+def step(target: _Target, to: str, count: int) -> None:
+    """Pause, then advance past the next event, durable event, or event with a finding."""
+    target.send("step", {"to": to, "count": count})
 
 
-@_command
-@click.option("--sequence", metavar="N", type=int, help="Behind the event with this sequence.")
-@click.option("--event", metavar="ID", help="Behind the durable event with this id.")
-@click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="To a time of the log.")
-@click.option("--place", metavar="N", type=click.IntRange(min=0), help="To a place of the log, counted from 0.")
-@click.option("--end", is_flag=True, help="Behind everything.")
-def seek(teller: _Teller, /, **where: object) -> None:
-    """Go to one place of the log, forward or back."""
-    teller.do("seek", {name: value for name, value in where.items() if value is not False})
+@_subcommand
+@click.option("--sequence", metavar="N", type=int, help="To just after the event with this sequence.")
+@click.option("--event", metavar="ID", help="To just after the durable event with this id.")
+@click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="To a time in the log.")
+@click.option("--position", metavar="N", type=click.IntRange(min=0), help="To a position in the log, counted from 0.")
+@click.option("--end", is_flag=True, help="To the end of the log.")
+def seek(target: _Target, /, **destination: object) -> None:
+    """Go to a position in the log, forward or back."""
+    target.send("seek", {name: value for name, value in destination.items() if value is not False})
 
 
-@_command
-@click.option("--type", "type_", metavar="TYPE", help="Stop before events of this type; * stands for anything.")
+@_subcommand
+@click.option("--type", "type_", metavar="TYPE", help="Stop before events of this type; * matches anything.")
 @click.option("--sequence", metavar="N", type=int, help="Stop before the event with this sequence.")
 @click.option("--tool-call", "tool_call_id", metavar="ID", help="Stop before events of this tool call.")
-@click.option("--finding", metavar="CODE", help="Stop before events with this finding; the code may be a beginning.")
-@click.option("--remove", is_flag=True, help="Take this breakpoint away instead.")
-@click.option("--clear", is_flag=True, help="Take all breakpoints away.")
-@click.option("--list", "listed", is_flag=True, help="Change nothing.")
-def break_(teller: _Teller, /, *, type_: str | None, remove: bool, clear: bool, listed: bool, **rest: object) -> None:
-    """Stop before every event that fits all that is said."""
-    point = {"type": type_, **rest}
-    is_empty = not any(value is not None for value in point.values())
-    if clear + listed + (not is_empty) != 1 or (remove and is_empty):
-        raise InputError("Say what to stop before (--type, --sequence, --tool-call, --finding), or --clear, or --list.")
-    if listed:
-        teller.ask()
+@click.option("--finding", metavar="CODE", help="Stop before events with this finding; a code prefix is enough.")
+@click.option("--remove", is_flag=True, help="Remove this breakpoint instead.")
+@click.option("--clear", is_flag=True, help="Remove all breakpoints.")
+@click.option("--list", "lists", is_flag=True, help="List the breakpoints without changing them.")
+def break_(target: _Target, /, *, type_: str | None, remove: bool, clear: bool, lists: bool, **others: object) -> None:
+    """Stop before every event that matches all the given conditions."""
+    conditions = {"type": type_, **others}
+    is_empty = all(value is None for value in conditions.values())
+    if clear + lists + (not is_empty) != 1 or (remove and is_empty):
+        raise InputError(
+            "Give the conditions of a breakpoint (--type, --sequence, --tool-call, --finding), or --clear, or --list."
+        )
+    if lists:
+        target.send("state", method="GET")
     else:
-        teller.do("breakpoints", point, method="DELETE" if remove or clear else "POST")
+        target.send("breakpoints", conditions, method="DELETE" if remove or clear else "POST")
 
 
-@_command
-def reset(teller: _Teller) -> None:
-    """Begin anew: playheads, recorded answers and faults; streams that are connected end."""
-    teller.do("reset")
+@_subcommand
+def reset(target: _Target) -> None:
+    """Start over: reset playheads, recorded responses and faults, and close connected streams."""
+    target.send("reset")
 
 
-@_command
-@click.argument("until", type=click.Choice([until.value for until in Until]), default=Until.STANDING.value)
+@_subcommand
+@click.argument(
+    "until", type=click.Choice([until.value for until in WaitCondition]), default=WaitCondition.STOPPED.value
+)
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(0, LONGEST_WAIT_S),
-    default=PATIENCE_S,
+    default=DEFAULT_WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="Longer than this is an error.",
+    help="Fail after this many seconds.",
 )
-def wait(teller: _Teller, until: str, timeout_s: float) -> None:
-    """Wait until the playhead stands, is at a breakpoint or at the end, or a stream is connected."""
-    answer = teller.do("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
-    if not answer["reached"]:
-        raise InputError(not_reached(answer["sessions"][0]["session"], Until(until), timeout_s))
+def wait(target: _Target, until: str, timeout_s: float) -> None:
+    """Wait until the playhead is stopped, at a breakpoint or at the end, or until a stream is connected."""
+    document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
+    if not document["reached"]:
+        raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))
+
+
+# The state of a replay as lines; text of the recording is made printable.
+
+_STATUS = {
+    "waiting": "waiting for its first stream",
+    "moving": "moving",
+    "paused": "paused",
+    "breakpoint": "stopped at a breakpoint",
+    "end": "at the end",
+}
+_ENTRY_FIELDS = {"sequence": "sequence", "id": "id", "tool_call_id": "tool call", "source": "recorded at"}
+_CONDITIONS = {"type": "type", "sequence": "sequence", "tool_call_id": "tool call", "finding": "finding"}
+
+
+def _format_response(document: _Document) -> Iterator[str]:
+    if document.get("stepped") is not None:
+        yield f"passed: {_format_entry(document['stepped'])}"
+    elif "found" in document:
+        yield f"reached the end of the log after {count_of(document['found'], 'step')}"
+    for session in document["sessions"]:
+        yield from _format_session(session)
+    requests = document["requests"]
+    is_replay = requests["recorded"] is not None
+    if not document["sessions"]:
+        yield f"no playhead: {'verbatim mode, or no recorded streams' if is_replay else 'no session yet'}"
+    refused = f" and {requests['refused']} refused" if requests["refused"] else ""
+    others = f", {count_of(requests['recorded'], 'other request')}" if is_replay else ""
+    yield f"served: {count_of(requests['streams'], 'stream')}{refused}{others}"
+    for miss in requests["misses"]:
+        yield f"no match: {shorten(miss['method'])} {shorten(miss['path'])}: {shorten(miss['message'], 600)}"
+
+
+def _format_session(session: _Document) -> Iterator[str]:
+    position = f"{session['position']} of {session['length']}, {session['time_ms'] / 1000:.3f} s"
+    yield f"{shorten(session['session'])}: {_STATUS.get(session['status'], session['status'])}, at {position}"
+    if session["next"] is not None:
+        yield f"  next: {_format_entry(session['next'])}"
+    for point in session["breakpoints"]:
+        yield f"  breakpoint: {_format_breakpoint(point)}" + ("  (here)" if point == session["stopped_by"] else "")
+    for stream in session["streams"]:
+        start = f"after {shorten(stream['cursor'])}" if stream["cursor"] else "from the beginning"
+        yield f"  stream: {start}, {'with' if stream['deltas'] else 'without'} deltas, at {stream['position']}"
+
+
+def _format_entry(entry: _Document) -> str:
+    """An entry of the log: `tool.started, sequence 3, id e3, tool call t1, recorded at 2:3`."""
+    name = entry["type"] or ("ending " + entry["ending"] if entry["ending"] else entry["kind"])
+    parts = [name, *(f"{label} {entry[key]}" for key, label in _ENTRY_FIELDS.items() if entry[key] is not None)]
+    return shorten(", ".join([*parts, *_format_findings(entry["findings"])]), 400)
+
+
+def _format_breakpoint(point: _Document) -> str:
+    """The conditions of a breakpoint: `type tool.*, tool call t1`."""
+    parts = [f"{label} {point[key] or '(any)'}" for key, label in _CONDITIONS.items() if point[key] is not None]
+    return shorten(", ".join(parts), 400)
+
+
+def _format_findings(codes: Sequence[str]) -> list[str]:
+    return [f"findings {' '.join(codes)}"] if codes else []

@@ -1,51 +1,22 @@
-"""What there is to know of a replay at one moment: plain values, ready for JSON."""
+"""The state of a replay at one moment, as plain values that can be written as JSON."""
 
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
-from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.playhead import Playhead
+from wiretape_replay.session.playhead import Breakpoint, PlayheadStatus
 from wiretape_replay.session.playhead_clock import PlayheadClock
 from wiretape_replay.session.session_log import LogEntry
+from wiretape_replay.session.session_streams import ConnectedStream
 
 _MS = 1_000_000
 
 
-class Status(StrEnum):
-    """What a playhead does."""
-
-    WAITING = "waiting"
-    """Its clock begins when the first stream connects."""
-    MOVING = "moving"
-    PAUSED = "paused"
-    BREAKPOINT = "breakpoint"
-    """Paused by a breakpoint."""
-    END = "end"
-    """Nothing is ahead."""
-
-    @classmethod
-    def of(cls, playhead: Playhead) -> "Status":
-        """The status of a playhead."""
-        if playhead.at_end:
-            return cls.END
-        if playhead.paused:
-            return cls.PAUSED if playhead.stopped_by is None else cls.BREAKPOINT
-        return cls.MOVING if playhead.started else cls.WAITING
-
-    @property
-    def stands(self) -> bool:
-        """Whether the playhead stays where it is until somebody moves it."""
-        return self not in {Status.WAITING, Status.MOVING}
-
-
 @dataclass(frozen=True, slots=True)
 class EntryState:
-    """An entry of a log, its bytes apart."""
+    """An entry of a log, without its bytes."""
 
-    place: int
+    position: int
     kind: str
     time_ms: float
     type: str | None
@@ -55,34 +26,35 @@ class EntryState:
     tool_call_id: str | None
     ending: str | None
     source: str | None
-    """`EXCHANGE:EVENT` in the recording, as `wiretape show --at` takes it."""
+    """Its location in the recording, `EXCHANGE:EVENT`, as `wiretape show --at` takes it."""
     findings: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamState:
-    """A stream that is connected."""
+    """A connected stream."""
 
     cursor: str | None
     """As the client sent it."""
     deltas: bool
-    place: int
-    """Of the entry that it is sent next."""
+    position: int
+    """The position of the entry that it gets next."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionState:
-    """A session and its playhead; where clients have their own, the latest of them."""
+    """A session and its playhead; if clients have their own playheads, the latest."""
 
     session: str
-    status: Status
-    place: int
-    """Of the first entry that is still ahead."""
+    status: PlayheadStatus
+    position: int
+    """The position of the first entry that is still ahead."""
     length: int
-    """Of the log."""
-    position_ms: float
+    """The number of entries of the log."""
+    time_ms: float
+    """The time of the log at the playhead."""
     paused: bool
-    standing: bool
+    stopped: bool
     at_end: bool
     next: EntryState | None
     breakpoints: Sequence[Breakpoint]
@@ -92,8 +64,8 @@ class SessionState:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
-    """A request that had no match."""
+class MissState:
+    """A request that matched no recorded one."""
 
     method: str
     path: str
@@ -101,37 +73,37 @@ class Miss:
 
 
 @dataclass(frozen=True, slots=True)
-class Requests:
-    """What was asked for so far."""
+class RequestSummary:
+    """The requests so far."""
 
     streams: int = 0
-    """Given by a playhead."""
+    """Streams that were served."""
     refused: int = 0
-    """Streams that were answered with an error."""
+    """Streams that were refused with an error."""
     recorded: int | None = 0
-    """Requests that were given a recorded answer; None where none is recorded, as by `wiretape serve`."""
-    misses: Sequence[Miss] = ()
+    """Requests that got a recorded response; None for `wiretape serve`, which has none."""
+    misses: Sequence[MissState] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class State:
-    """A replay."""
+class ReplayState:
+    """The state of a replay."""
 
     speed: float | str
-    """So many times as fast as recorded, or `max`."""
+    """A multiple of the recorded speed, or `max`."""
     sessions: Sequence[SessionState]
-    requests: Requests
+    requests: RequestSummary
 
 
-def speed_of(speed: float) -> float | str:
+def describe_speed(speed: float) -> float | str:
     """A speed as people write it."""
     return "max" if speed == math.inf else speed
 
 
-def entry_state(entry: LogEntry, place: int) -> EntryState:
-    """What there is to know of an entry at a place."""
+def describe_entry(entry: LogEntry, position: int) -> EntryState:
+    """The state of the entry at a position."""
     return EntryState(
-        place=place,
+        position=position,
         kind=entry.kind.value,
         time_ms=entry.time_ns / _MS,
         type=entry.type,
@@ -145,26 +117,28 @@ def entry_state(entry: LogEntry, place: int) -> EntryState:
     )
 
 
-def session_state(drive: PlayheadClock, connected: Collection[Connected], playheads: int, now_ns: int) -> SessionState:
-    """What there is to know of a session; `connected` may hold streams of others."""
-    playhead = drive.playhead
-    log, place, status = playhead.log, playhead.place, Status.of(playhead)
+def describe_session(
+    clocks: Sequence[PlayheadClock], connected: Collection[ConnectedStream], now_ns: int
+) -> SessionState:
+    """The state of a session with these playheads, the latest last; `connected` may contain streams of others."""
+    playhead = clocks[-1].playhead
+    log, position, status = playhead.log, playhead.position, playhead.status
     return SessionState(
         session=log.session_id,
         status=status,
-        place=place,
+        position=position,
         length=len(log),
-        position_ms=round(playhead.position_ns(now_ns) / _MS, 3),
+        time_ms=round(playhead.log_time_ns(now_ns) / _MS, 3),
         paused=playhead.paused,
-        standing=status.stands,
+        stopped=status.is_stopped,
         at_end=playhead.at_end,
-        next=None if playhead.at_end else entry_state(log.entries[place], place),
-        breakpoints=tuple(playhead.breakpoints),
+        next=None if playhead.at_end else describe_entry(log.entries[position], position),
+        breakpoints=playhead.breakpoints,
         stopped_by=playhead.stopped_by,
         streams=tuple(
-            StreamState(stream.cursor, stream.deltas, stream.follower.place)
+            StreamState(stream.cursor, stream.deltas, stream.reader.position)
             for stream in connected
-            if stream.drive.playhead.log is log
+            if stream.clock.playhead.log is log
         ),
-        playheads=playheads,
+        playheads=len(clocks),
     )

@@ -1,250 +1,413 @@
-"""What can be done to a replay while it runs: one implementation, for HTTP and for Python.
-
-To be used in the event loop's thread.
-"""
+"""Control of the playheads of a replay: one thread-safe handle with everything that can be done while it runs."""
 
 import asyncio
-import math
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from enum import StrEnum
+from concurrent.futures import Future
+from contextlib import suppress
+from copy import copy
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 
-from wiretape.control_protocol import MOST_STEPS
+from wiretape.contract import EVENT_TYPES
+from wiretape.control_protocol import DEFAULT_WAIT_S
 from wiretape.errors import InputError
-from wiretape.safe_text import shorten
-from wiretape_replay.control import checks
-from wiretape_replay.control.control_state import Requests, SessionState, State, Status, session_state, speed_of
-from wiretape_replay.session.breakpoints import Breakpoint
-from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.playhead import Step
+from wiretape.rules import CATALOGUE
+from wiretape.safe_text import closest_match, shorten
+from wiretape_replay.control.control_requests import (
+    AdvanceRequest,
+    BreakpointRequest,
+    SeekRequest,
+    StepRequest,
+    WaitCondition,
+    WaitRequest,
+    check_request,
+)
+from wiretape_replay.control.control_state import (
+    ReplayState,
+    RequestSummary,
+    SessionState,
+    describe_session,
+    describe_speed,
+)
+from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
+from wiretape_replay.session.playhead_clock import PlayheadClock
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_log import LogEntry, SessionLog
+from wiretape_replay.session.session_streams import ConnectedStream
 
-_LISTED = 10
-"""How many sessions a message names."""
+_MOST_LISTED = 10
+_NOT_REACHED = {
+    WaitCondition.STOPPED: "was still moving, or waiting for its first stream,",
+    WaitCondition.BREAKPOINT: "was not at a breakpoint",
+    WaitCondition.END: "was not at the end",
+    WaitCondition.CONNECTED: "had no stream",
+}
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class UnknownSessionError(InputError):
-    """There is no session of that name."""
+    """No session has this id."""
 
 
-class Until(StrEnum):
-    """What can be waited for."""
+class BreakpointConditions(TypedDict, total=False):
+    """The conditions of a breakpoint; see Breakpoint."""
 
-    STANDING = "standing"
-    """The playhead stays where it is until somebody moves it: paused, at a breakpoint, or at the end."""
-    BREAKPOINT = "breakpoint"
-    END = "end"
-    CONNECTED = "connected"
-    """A stream is connected."""
+    type: str
+    sequence: int
+    tool_call_id: str
+    finding: str
+
+
+def _in_loop(
+    method: Callable[Concatenate["PlayheadControl", _P], _T],
+) -> Callable[Concatenate["PlayheadControl", _P], _T]:
+    """Let a method be called from any thread: it runs in the thread of the replay's event loop."""
+
+    @wraps(method)
+    def call(self: "PlayheadControl", /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        async def run() -> _T:
+            return method(self, *args, **kwargs)
+
+        if self.is_in_loop or not self.loop.is_running():
+            return method(self, *args, **kwargs)
+        return _wait_for(asyncio.run_coroutine_threadsafe(run(), self.loop))
+
+    return call
 
 
 class PlayheadControl:
-    """Moves the playheads of a replay, and says where they are.
+    """Moves the playheads of a replay and reports their state.  Use it from any thread.
 
-    Where clients have playheads of their own, a session's operations are about all of them, apart from step,
-    seek, state and wait, which are about the latest.
+    `control.session("s1")` controls one session.  Without a session, `state`, `pause`, `resume`, `reset` and changes
+    of breakpoints apply to all sessions, and the other operations to the only one.
+    With a playhead for each connection, `step`, `seek`, `state` and `wait` apply to the latest playhead of a session,
+    the other operations to all of them.
+
+    Operations raise InputError if they cannot be done.
     """
 
     def __init__(
         self,
-        drives: Playheads,
+        playheads: Playheads,
         logs: Mapping[str, SessionLog],
         *,
-        connected: Collection[Connected] = (),
-        requests: Callable[[], Requests] = Requests,
+        connected: Collection[ConnectedStream] = (),
+        requests: Callable[[], RequestSummary] = RequestSummary,
         on_reset: Collection[Callable[[], object]] = (),
         advance: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
-        """`logs` and `connected` may change while the replay runs.  `on_reset` is called when all begins anew.
+        """Create it in the event loop of the replay; `logs` and `connected` may change while the replay runs.
 
-        `advance` lets so many seconds pass, where a service is played, or raises InputError.
+        `on_reset` are called by `reset`.  `advance` lets virtual time pass; None if there is none.
         """
-        self.changes = drives.changes
+        self.loop = asyncio.get_running_loop()
+        self.changes = playheads.changes
         self.on_reset = list(on_reset)
-        """What else has to begin anew: append to it."""
-        self.advance = advance
-        self._drives = drives
+        """What else `reset` resets; append to it."""
+        self._advance = advance
+        self.session_id: str | None = None
+        """The session that it controls; None: all sessions."""
+        self._playheads = playheads
         self._logs = logs
         self._connected = connected
         self._requests = requests
 
     @property
-    def session_ids(self) -> list[str]:
-        """The sessions that have a playhead."""
-        return list(self._logs)
+    def is_in_loop(self) -> bool:
+        """Whether the caller runs in the thread of the replay's event loop."""
+        try:
+            return asyncio.get_running_loop() is self.loop
+        except RuntimeError:
+            return False
 
-    def state(self, session_id: str | None = None) -> State:
-        """The session's, or that of all.  Raises UnknownSessionError."""
-        logs = self._logs.values() if session_id is None else [self._log(session_id)]
-        return State(speed_of(self._drives.speed), tuple(map(self._state, logs)), self._requests())
+    @_in_loop
+    def session(self, session_id: str | None = None) -> "PlayheadControl":
+        """Control of one session; without an id, of the only one."""
+        control = copy(self)
+        control.session_id = self._log(session_id).session_id
+        return control
 
-    def session_state(self, session_id: str | None = None) -> SessionState:
-        """One session's; None: the only one's.  Raises InputError."""
-        return self._state(self._log(session_id))
+    @_in_loop
+    def state(self) -> ReplayState:
+        """The state of the replay: its playheads, what is ahead of them, and who is connected."""
+        logs = self._logs.values() if self.session_id is None else [self._log()]
+        sessions = tuple(self._describe(log) for log in logs)
+        return ReplayState(describe_speed(self._playheads.speed), sessions, self._requests())
 
-    def pause(self, session_id: str | None = None) -> None:
-        """Stop here; None: all sessions.  Raises InputError."""
-        for log in self._every(session_id):
-            for drive in self._drives.all_of(log):
-                drive.pause()
+    @_in_loop
+    def session_state(self) -> SessionState:
+        """The state of the session."""
+        return self._describe(self._log())
 
-    def resume(self, session_id: str | None = None) -> None:
-        """Move on, beyond the breakpoint that stopped it; None: all sessions.  Raises InputError."""
-        for log in self._every(session_id):
-            for drive in self._drives.all_of(log):
-                drive.resume()
+    @_in_loop
+    def pause(self) -> None:
+        """Stop at the current position."""
+        for clock in self._clocks():
+            clock.move(Playhead.pause)
 
-    def step(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> LogEntry | None:
-        """Pause, and pass entries up to and with the `count`-th next that `to` fits.
+    @_in_loop
+    def resume(self) -> None:
+        """Continue, past the breakpoint that stopped the playhead."""
+        for clock in self._clocks():
+            clock.move(Playhead.resume)
 
-        Returns that; None when the log ended before.  Raises InputError.
+    @_in_loop
+    def step(self, to: StepTarget | str = StepTarget.EVENT, *, count: int = 1) -> LogEntry | None:
+        """Pause, then advance past the next `event`, `durable` event or `finding`, `count` times.
+
+        Return the last entry passed; None if the log ends first.
         """
-        passed = self.steps(session_id, to, count)
+        passed = self.steps(to, count=count)
         return passed[-1] if len(passed) == count else None
 
-    def steps(self, session_id: str | None = None, to: Step = Step.EVENT, count: int = 1) -> list[LogEntry]:
-        """The same; returns all that `to` fits, fewer than `count` when the log ended before.  Raises InputError."""
-        checks.whole(count, "How many steps", 1, MOST_STEPS)
-        drive = self._drives.of(self._log(session_id))
+    @_in_loop
+    def steps(self, to: StepTarget | str = StepTarget.EVENT, *, count: int = 1) -> list[LogEntry]:
+        """The same; return all entries that were stepped to, fewer than `count` if the log ends first."""
+        request = check_request("step", StepRequest, to=to, count=count)
+        clock = self._playheads.latest(self._log())
         passed: list[LogEntry] = []
-        while len(passed) < count and (entry := drive.step(to)) is not None:
+        while len(passed) < count and (entry := clock.move(Playhead.step, request.to)) is not None:
             passed.append(entry)
         return passed
 
+    @_in_loop
     def seek(
         self,
-        session_id: str | None = None,
         *,
         sequence: int | None = None,
         event: str | None = None,
         time_s: float | None = None,
-        place: int | None = None,
+        position: int | None = None,
         end: bool = False,
     ) -> None:
-        """Go behind the event with a sequence or id, to a time or place of the log, or to its end: one of these.
+        """Go just after the event with a sequence or id, to a time or position of the log, or to its end.
 
-        Raises InputError.
+        Give exactly one of these.
         """
-        log = self._log(session_id)
-        if [sequence, event, time_s, place, end or None].count(None) != 4:  # all but one
-            raise InputError("Say one place to seek: a sequence, an event's id, a time, a place, or the end.")
-        checks.whole(sequence, "A sequence to seek")
-        checks.text(event, "An event to seek")
-        checks.whole(place, "A place to seek")
-        if time_s is not None:
-            self._seek_time(log, time_s)
+        request = check_request(
+            "seek", SeekRequest, sequence=sequence, event=event, time_s=time_s, position=position, end=end
+        )
+        log = self._log()
+        clock = self._playheads.latest(log)
+        if request.time_s is not None:
+            time_ns = round(request.time_s * 1e9)
+            clock.move(Playhead.seek, log.position_after_time(time_ns), log_time_ns=time_ns)
         else:
-            self._drives.of(log).seek(_place(log, sequence, event, place))
+            clock.move(Playhead.seek, _find_position(log, request))
 
-    def breakpoints(self, session_id: str | None = None) -> list[Breakpoint]:
-        """Those of one session; None: the only one's.  Raises InputError."""
-        return list(self._drives.of(self._log(session_id)).playhead.breakpoints)
+    @property
+    def breakpoints(self) -> list[Breakpoint]:
+        """The breakpoints of the session."""
+        return self._list_breakpoints()
 
-    def add_breakpoint(self, point: Breakpoint, session_id: str | None = None) -> None:
-        """Stop before what `point` fits; None: in all sessions.  Raises InputError."""
-        if point.is_empty:
-            raise InputError("A breakpoint has to say a type, a sequence, a tool call or a finding.")
-        checks.point(point)
-        entries = [entry for log in self._every(session_id) for entry in log.entries]
-        checks.event_type(point.type, {entry.type for entry in entries if entry.type is not None})
-        checks.finding(point.finding, {code for entry in entries for code in entry.findings})
-        self._change(session_id, lambda points: [*points, point] if point not in points else points)
+    @_in_loop
+    def add_breakpoint(self, point: Breakpoint | None = None, **conditions: Unpack[BreakpointConditions]) -> Breakpoint:
+        """Stop before every event that matches all conditions; return the breakpoint."""
+        point = _breakpoint(point, conditions)
+        if point is None:
+            raise InputError("A breakpoint needs a condition: type, sequence, tool_call_id or finding.")
+        entries = [entry for log in self._selected_logs() for entry in log.entries]
+        _check_event_type(point.type, {entry.type for entry in entries if entry.type is not None})
+        _check_finding(point.finding, {code for entry in entries for code in entry.findings})
+        for clock in self._clocks():
+            clock.playhead.breakpoints = tuple(dict.fromkeys([*clock.playhead.breakpoints, point]))
+            clock.update()
+        return point
 
-    def remove_breakpoint(self, point: Breakpoint | None = None, session_id: str | None = None) -> None:
-        """Stop there no longer; None: nowhere.  Raises InputError when there is no such breakpoint."""
-        known = [found for log in self._every(session_id) for found in self._drives.of(log).playhead.breakpoints]
-        if point is not None and point not in known:
+    @_in_loop
+    def remove_breakpoint(self, point: Breakpoint | None = None, **conditions: Unpack[BreakpointConditions]) -> None:
+        """Remove the breakpoint that is given, or that has these conditions; without any, remove all."""
+        point = _breakpoint(point, conditions)
+        latest = [self._playheads.latest(log).playhead for log in self._selected_logs()]
+        if point is not None and not any(point in playhead.breakpoints for playhead in latest):
             raise InputError("There is no such breakpoint.")
-        self._change(session_id, lambda points: [kept for kept in points if kept != point and point is not None])
+        for clock in self._clocks():
+            kept = [] if point is None else [other for other in clock.playhead.breakpoints if other != point]
+            clock.playhead.breakpoints = tuple(kept)
+            clock.update()
 
-    def reset(self, session_id: str | None = None) -> None:
-        """Begin anew, breakpoints kept; streams that are connected end.
+    @_in_loop
+    def reset(self) -> None:
+        """Start over: reset the playheads and close their streams.  Breakpoints stay.
 
-        None: with all sessions, the tape and the faults.  Raises UnknownSessionError.
+        Without a session, the recorded responses and the faults are reset, too.
         """
-        if session_id is not None:
-            for drive in self._drives.all_of(self._log(session_id)):
-                drive.reset()
+        if self.session_id is not None:
+            for clock in self._clocks():
+                clock.move(Playhead.reset)
             return
-        for begin_anew in self.on_reset:
-            begin_anew()
-        self._drives.reset()
+        for reset in self.on_reset:
+            reset()
+        self._playheads.reset()
 
-    async def wait(
-        self, session_id: str | None = None, until: Until = Until.STANDING, timeout_s: float | None = None
-    ) -> bool:
-        """Wait; False when it did not happen within `timeout_s` seconds, or the replay ended.  Raises InputError."""
-        checks.number(timeout_s, "The time to wait")
-        log = self._log(session_id)
-        try:
-            async with asyncio.timeout(timeout_s):
-                while not self._has_come(log, until):
-                    if self.changes.closed:
-                        return False
-                    await self.changes.after(self.changes.count)
-        except TimeoutError:
-            return False
-        return True
+    def wait(
+        self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
+    ) -> SessionState:
+        """Wait until the playhead is `stopped`, at a `breakpoint` or at the `end`, or a stream is `connected`.
 
-    def _has_come(self, log: SessionLog, until: Until) -> bool:
-        if until is Until.CONNECTED:
-            return any(stream.drive.playhead.log is log for stream in self._connected)
-        status = Status.of(self._drives.of(log).playhead)
-        return status.stands if until is Until.STANDING else status.value == until.value
+        Raises TimeoutError if that does not happen in time, and RuntimeError in a coroutine: use `async_wait` there.
+        """
+        if _is_in_coroutine():
+            raise RuntimeError("wait() would block the event loop: use `await ....async_wait()` in a coroutine.")
+        return _wait_for(asyncio.run_coroutine_threadsafe(self._wait(until, timeout_s), self.loop))
 
-    def _state(self, log: SessionLog) -> SessionState:
-        drives = self._drives.all_of(log)
-        return session_state(drives[-1], self._connected, len(drives), time.monotonic_ns())
+    async def async_wait(
+        self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
+    ) -> SessionState:
+        """The same in a coroutine of asyncio."""
+        if self.is_in_loop:
+            return await self._wait(until, timeout_s)
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._wait(until, timeout_s), self.loop))
 
-    def _seek_time(self, log: SessionLog, time_s: float) -> None:
-        checks.number(time_s, "A time to seek")
-        if not 0 <= time_s < math.inf:
-            raise InputError("A time to seek is a number of seconds from the beginning of the log.")
-        time_ns = round(time_s * 1e9)
-        self._drives.of(log).seek(log.after_time(time_ns), position_ns=time_ns)
+    @property
+    def can_advance(self) -> bool:
+        """Whether there is virtual time."""
+        return self._advance is not None
 
-    def _change(self, session_id: str | None, change: Callable[[list[Breakpoint]], list[Breakpoint]]) -> None:
-        for log in self._every(session_id):
-            for drive in self._drives.all_of(log):
-                drive.set_breakpoints(change(drive.playhead.breakpoints))
+    def advance(self, seconds: float) -> None:
+        """Let virtual time pass, a day at most, and everything happen that is due in it.
 
-    def _every(self, session_id: str | None) -> list[SessionLog]:
-        if session_id is None and self._logs:
+        Raises RuntimeError in a coroutine: use `async_advance` there.
+        """
+        if _is_in_coroutine():
+            raise RuntimeError("advance() would block the event loop: use `await ....async_advance()` in a coroutine.")
+        _wait_for(asyncio.run_coroutine_threadsafe(self._advance_time(seconds), self.loop))
+
+    async def async_advance(self, seconds: float) -> None:
+        """The same in a coroutine of asyncio."""
+        if self.is_in_loop:
+            await self._advance_time(seconds)
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._advance_time(seconds), self.loop))
+
+    async def _advance_time(self, seconds: float) -> None:
+        request = check_request("advance", AdvanceRequest, seconds=seconds)
+        if self._advance is None:
+            raise InputError("Only virtual time can be advanced: use a virtual clock (--clock virtual).")
+        await self._advance(request.seconds)
+
+    async def _wait(self, until: WaitCondition | str, timeout_s: float) -> SessionState:
+        request = check_request("wait", WaitRequest, until=until, timeout_s=timeout_s)
+        log = self._log()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(request.timeout_s):
+                while not self._is_reached(log, request.until) and not self.changes.is_closed:
+                    await self.changes.wait(self.changes.count)
+        if not self._is_reached(log, request.until):
+            raise TimeoutError(not_reached_message(log.session_id, request.until, request.timeout_s))
+        return self._describe(log)
+
+    def _is_reached(self, log: SessionLog, until: WaitCondition) -> bool:
+        if until is WaitCondition.CONNECTED:
+            return any(stream.clock.playhead.log is log for stream in self._connected)
+        status = self._playheads.latest(log).playhead.status
+        return status.is_stopped if until is WaitCondition.STOPPED else status.value == until.value
+
+    def _describe(self, log: SessionLog) -> SessionState:
+        return describe_session(self._playheads.of_session(log), self._connected, time.monotonic_ns())
+
+    @_in_loop
+    def _list_breakpoints(self) -> list[Breakpoint]:
+        return list(self._playheads.latest(self._log()).playhead.breakpoints)
+
+    def _clocks(self) -> list[PlayheadClock]:
+        return [clock for log in self._selected_logs() for clock in self._playheads.of_session(log)]
+
+    def _selected_logs(self) -> list[SessionLog]:
+        if self.session_id is None and self._logs:
             return list(self._logs.values())
-        return [self._log(session_id)]
+        return [self._log()]
 
-    def _log(self, session_id: str | None) -> SessionLog:
-        """The log of a session; None: of the only one."""
+    def _log(self, session_id: str | None = None) -> SessionLog:
+        """The log of a session; without an id, of the session that is controlled, or of the only one."""
+        session_id = self.session_id if session_id is None else session_id
         if not self._logs:
-            raise InputError("There is no playhead to move: this is verbatim mode, or no streams were recorded.")
+            raise InputError(
+                "There is no playhead to move: no session has a stream, or the replay is in verbatim mode."
+            )
         if session_id is None and len(self._logs) > 1:
-            raise InputError(f"There are several sessions: say which one ({self._names()}).")
+            raise InputError(f"There are several sessions: choose one ({self._list_sessions()}).")
         if session_id is None:
             return next(iter(self._logs.values()))
         if session_id not in self._logs:
-            raise UnknownSessionError(f"There is no session {shorten(session_id)}; there is {self._names()}.")
+            raise UnknownSessionError(f"Unknown session {shorten(session_id)}: choose one of {self._list_sessions()}.")
         return self._logs[session_id]
 
-    def _names(self) -> str:
-        names = [shorten(name) for name in self._logs]
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        return ", ".join(names[:_LISTED]) + more
+    def _list_sessions(self) -> str:
+        ids = [shorten(session_id) for session_id in self._logs]
+        more = f" and {len(ids) - _MOST_LISTED} more" if len(ids) > _MOST_LISTED else ""
+        return ", ".join(ids[:_MOST_LISTED]) + more
 
 
-def _place(log: SessionLog, sequence: int | None, event: str | None, place: int | None) -> int:
-    if sequence is not None:
-        found = log.after_sequence(sequence)
-        if found is None:
-            raise InputError(f"Session {shorten(log.session_id)} has no event with sequence {sequence}.")
-        return found
-    if event is not None:
-        at = log.place_of(event)
-        if at is None:
-            raise InputError(f"Session {shorten(log.session_id)} has no durable event with the id {shorten(event)}.")
-        return at + 1
-    if place is None:
+def not_reached_message(session_id: str, until: WaitCondition, timeout_s: float) -> str:
+    """The message for a wait that took too long."""
+    return f"Session {session_id} {_NOT_REACHED[until]} after {timeout_s:g} s."
+
+
+def _find_position(log: SessionLog, request: SeekRequest) -> int:
+    session = f"Session {shorten(log.session_id)}"
+    if request.sequence is not None:
+        after = log.position_after_sequence(request.sequence)
+        if after is None:
+            raise InputError(f"{session} has no event with sequence {request.sequence}.")
+        return after
+    if request.event is not None:
+        position = log.position_of(request.event)
+        if position is None:
+            raise InputError(f"{session} has no durable event with the id {shorten(request.event)}.")
+        return position + 1
+    if request.position is None:
         return len(log)
-    if not 0 <= place <= len(log):
-        raise InputError(f"Session {shorten(log.session_id)} has the places 0 to {len(log)}.")
-    return place
+    if not 0 <= request.position <= len(log):
+        raise InputError(f"Invalid position {request.position}: expected a number from 0 to {len(log)}.")
+    return request.position
+
+
+def _breakpoint(point: Breakpoint | None, conditions: BreakpointConditions) -> Breakpoint | None:
+    """The breakpoint that is given as an object, or by its conditions; None if neither is given."""
+    if point is not None and conditions:
+        raise InputError("Give either a breakpoint object or its conditions, not both.")
+    fields: Mapping[str, Any] = conditions
+    if point is not None:
+        fields = {name: getattr(point, name) for name in Breakpoint.__dataclass_fields__}
+    return check_request("breakpoint", BreakpointRequest, **fields).breakpoint
+
+
+def _check_event_type(pattern: str | None, recorded: Collection[str]) -> None:
+    """Refuse a type that neither the specification nor the log has; a pattern may match future events."""
+    if pattern is None or "*" in pattern or pattern in EVENT_TYPES or pattern in recorded:
+        return
+    similar = closest_match(pattern, EVENT_TYPES)
+    raise InputError(f"Unknown event type {shorten(repr(pattern))}{f'; did you mean {similar}?' if similar else '.'}")
+
+
+def _check_finding(prefix: str | None, recorded: Collection[str]) -> None:
+    """Refuse a prefix that no rule code has, nor any finding of the log."""
+    if not prefix or any(code.startswith(prefix) for code in (*CATALOGUE, *recorded)):
+        return
+    upper = prefix.upper()
+    similar = upper if any(code.startswith(upper) for code in CATALOGUE) else closest_match(upper, CATALOGUE)
+    guess = f"; did you mean {similar}?" if similar else "."
+    raise InputError(f"Unknown rule code {shorten(repr(prefix))}{guess}")
+
+
+def _wait_for(future: "Future[_T]") -> _T:
+    try:
+        return future.result()
+    except BaseException:  # Ctrl-C, or the time limit of a test
+        future.cancel()
+        raise
+
+
+def _is_in_coroutine() -> bool:
+    """Whether a task of asyncio runs in this thread.
+
+    A running loop alone does not matter: it may run on another stack, as with Playwright's synchronous interface.
+    """
+    try:
+        return asyncio.current_task() is not None
+    except RuntimeError:
+        return False

@@ -25,8 +25,7 @@ from wiretape_replay.faults.fault_script import (
     as_tuple,
 )
 from wiretape_replay.faults.instructions import CloseConnection, Instruction, ResetConnection, Send, Wait
-from wiretape_replay.session.frames import event_frame
-from wiretape_replay.session.session_log import LogEntry
+from wiretape_replay.session.session_log import LogEntry, event_frame
 
 _STRING = re.compile(rb':[ ]?"')
 _LINE_END_BYTES = b"\r\n"

@@ -137,7 +137,7 @@ async def _serve(
         if served.sessions.by_id:
             say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
         await served.broken.wait()
-    sessions, streams = len(served.sessions.by_id), len(served.streams.streamed)
+    sessions, streams = len(served.sessions.by_id), len(served.streams.requests)
     say(f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}.")
     if (summary := served.faults.summary()) is not None:
         say(summary)

@@ -11,7 +11,7 @@ from pathlib import Path
 from wiretape.errors import InputError
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.control.control_state import Requests
+from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.playback_server import Playback, PlaybackServer
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
@@ -52,13 +52,6 @@ class Service(Playback):
         """By which everything happens."""
         return self.sessions.clock
 
-    async def advance(self, seconds: float) -> None:
-        """Let virtual time pass, a day at most, with everything that happens in it.
-
-        Raises InputError where time is real, and for what is no time.
-        """
-        await self.clock.advance(seconds)
-
 
 @asynccontextmanager
 async def serve_scenario(
@@ -84,7 +77,7 @@ async def serve_scenario(
     broken = asyncio.Event()
     with _opened(options) as store:
         clock = _clock(store, virtual=options.is_virtual)
-        drives = Playheads(speed=float("inf"), paused=False, own=False, later=clock.later)
+        drives = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
 
         def break_down(error: InputError) -> None:
             log(f"Error: {error.message}")
@@ -93,7 +86,7 @@ async def serve_scenario(
         sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
         server = PlaybackServer(options.script, log=log, checker=judge, token=token, ids=ids)
-        streams = SessionStreams(drives, ids, log, server.fault_applier)
+        streams = SessionStreams(drives, ids, log, server.fault_applier.stream)
         access = AccessControl(options.setup.service, ids.next)
         source = ScenarioSource(
             Doing(sessions, options.setup.assumed),
@@ -188,13 +181,13 @@ def _key(setup: Setup) -> str:
 def _control(sessions: Sessions, streams: SessionStreams) -> PlayheadControl:
     """What can be done to it while it runs."""
 
-    def requests() -> Requests:
-        refused = sum(stream.refusal is not None for stream in streams.streamed)
-        return Requests(len(streams.streamed) - refused, refused, None, [])
+    def requests() -> RequestSummary:
+        refused = sum(stream.refusal is not None for stream in streams.requests)
+        return RequestSummary(len(streams.requests) - refused, refused, None, [])
 
     def start() -> None:
         for live in sessions.by_id.values():
-            sessions.drives.of(live.session.log).start()
+            sessions.drives.latest(live.session.log).start()
 
     return PlayheadControl(
         sessions.drives,

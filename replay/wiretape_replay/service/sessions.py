@@ -21,10 +21,9 @@ from wiretape_replay.service.engine.run_state import RunSnapshot
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.store import Change, Kept, Store, StoredSession
-from wiretape_replay.session.idle_timer import Timer
+from wiretape_replay.session.playhead_clock import Timer
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.session.session import Session
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
 
 _HEAD = ResponseHead(
     200,
@@ -45,7 +44,7 @@ class LiveSession:
 
     stored: StoredSession
     engine: SessionEngine
-    session: Session
+    session: PlayableSession
     """What the streams carry."""
     durable: int = 0
     """How many events are stored."""
@@ -152,12 +151,12 @@ class Sessions:
             seed=self.store.seed,
             epoch=self.clock.epoch,
         )
-        return LiveSession(stored, engine, Session(SessionLog(stored.id), _HEAD, _KEEP_ALIVE))
+        return LiveSession(stored, engine, PlayableSession(SessionLog(stored.id), _HEAD, _KEEP_ALIVE))
 
     def _add(self, live: LiveSession) -> None:
         self.by_id[live.id] = live
         self.logs[live.id] = live.session.log
-        self.drives.of(live.session.log).start()
+        self.drives.latest(live.session.log).start()
         self._schedule(live)
 
     def _undo(self, live: LiveSession) -> None:
@@ -246,7 +245,7 @@ class Sessions:
             live.session.log.append(entry)
             live.durable += entry.kind is EntryKind.DURABLE
         if entries:
-            self.drives.of(live.session.log).grown()
+            self.drives.latest(live.session.log).update()
         self._schedule(live)
 
 

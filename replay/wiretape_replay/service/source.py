@@ -49,7 +49,7 @@ class ScenarioSource:
                 if found.route.name == STREAM.name:
                     live = self._doing.session(request)
                     check_stream(asked)
-                    await self._streams.give(asked, line, live.session)
+                    await self._streams.serve(asked, line, live.session)
                     return
                 answer = self._doing.do(request)
         except Refusal as refusal:

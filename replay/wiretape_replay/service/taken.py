@@ -3,7 +3,7 @@
 import re
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
-from wiretape.control_protocol import ROOT, TOKEN_HEADER
+from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.toml import hint
 from wiretape_replay.service.operations.routing import Route
 
@@ -35,6 +35,6 @@ def why_no_operation(route: Route) -> str | None:
     """Why no operation can have this method and path; None where one can."""
     if route.method not in METHODS:
         return f"there is no method {route.method} for it{hint(route.method, METHODS)}"
-    if route.segments[0] == ROOT.strip("/"):
-        return f"what begins with {ROOT} is the control interface's"
+    if route.segments[0] == CONTROL_ROOT.strip("/"):
+        return f"what begins with {CONTROL_ROOT} is the control interface's"
     return None

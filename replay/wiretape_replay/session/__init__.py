@@ -1,1 +1,1 @@
-"""Session mode: a log of events, and a playhead that moves over it."""
+"""Session mode: the log of a session, the playhead that moves over it, and the streams that follow the playhead."""

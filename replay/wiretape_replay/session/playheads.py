@@ -1,89 +1,131 @@
-"""Which playhead a stream follows."""
+"""The playheads of a replay, and which of them a stream follows."""
+
+import asyncio
 
 from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observations import header
 from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.session.changes import Changes
-from wiretape_replay.session.idle_timer import CallLater, call_later
 from wiretape_replay.session.playhead import Playhead
-from wiretape_replay.session.playhead_clock import PlayheadClock
+from wiretape_replay.session.playhead_clock import CallLater, PlayheadClock, call_later
 from wiretape_replay.session.session_log import SessionLog
 
 
+class ChangeNotifier:
+    """Counts changes and wakes whoever waits for the next.  Use it in the event loop's thread only."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.is_closed = False
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    @property
+    def waiting(self) -> int:
+        """How many tasks are waiting."""
+        return len(self._waiters)
+
+    def notify(self) -> None:
+        """Count one more change."""
+        self.count += 1
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> None:
+        """Wake everybody, and let nobody wait any more."""
+        self.is_closed = True
+        self.notify()
+
+    async def wait(self, count: int) -> None:
+        """Return once there are more than `count` changes."""
+        if self.is_closed or self.count > count:
+            return
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+
 class Playheads:
-    """The playheads of a replay: one a session, or one for each client that begins anew."""
+    """The playheads of a replay: one for each session, or one for each stream that begins without a cursor."""
 
     def __init__(
         self,
         *,
         speed: float,
         paused: bool,
-        own: bool,
+        per_connection: bool,
         keep_alive_s: float = KEEP_ALIVE_SECONDS,
-        later: CallLater = call_later,
+        call_later: CallLater = call_later,
     ) -> None:
-        """`own`: a stream without a cursor gets a playhead of its own, and one with a cursor goes on with it.
+        """With `per_connection`, a stream without a cursor gets a new playhead, and one with a cursor keeps the last.
 
-        `keep_alive_s`, `later`: see Drive.
+        `keep_alive_s` and `call_later`: see PlayheadClock.
         """
         self.speed = speed
-        self.changes = Changes()
-        """Of the playheads and of who follows them."""
-        self.shared: dict[str, PlayheadClock] = {}
-        """The playhead of each session by its id: the one that all follow, or the latest."""
+        self.changes = ChangeNotifier()
+        """Changes of the playheads, and of the streams that follow them."""
         self._paused = paused
-        self._own = own
+        self._per_connection = per_connection
         self._keep_alive_s = keep_alive_s
-        self._later = later
-        self._spare: dict[str, PlayheadClock] = {}
-        self._latest: dict[tuple[str, str], PlayheadClock] = {}
-        self._every: list[PlayheadClock] = []
+        self._call_later = call_later
+        self._latest: dict[str, PlayheadClock] = {}
+        self._unclaimed: dict[str, PlayheadClock] = {}
+        """Playheads that were moved before any stream connected."""
+        self._by_client: dict[tuple[str, str], PlayheadClock] = {}
+        self._all: list[PlayheadClock] = []
 
-    def of(self, log: SessionLog) -> PlayheadClock:
-        """The playhead of a session.  One that no stream has asked for yet is that of the next that begins anew."""
-        drive = self.shared.get(log.session_id)
-        if drive is None:
-            drive = self._spare[log.session_id] = self._begin(log)
-        return drive
+    def latest(self, log: SessionLog) -> PlayheadClock:
+        """The playhead of a session, or the latest if it has several.
 
-    def all_of(self, log: SessionLog) -> list[PlayheadClock]:
-        """Every playhead of a session, the latest last; one at least."""
-        latest = self.of(log)
-        return [drive for drive in self._every if drive.playhead.log is log] if self._own else [latest]
+        A playhead that no stream follows yet belongs to the next stream that begins without a cursor.
+        """
+        clock = self._latest.get(log.session_id)
+        if clock is None:
+            clock = self._unclaimed[log.session_id] = self._create(log)
+        return clock
 
-    def for_stream(self, log: SessionLog, asked: HttpRequest, cursor: str | None) -> PlayheadClock:
-        """The playhead that the stream asked for follows."""
-        if not self._own:
-            return self.of(log)
-        client = (log.session_id, _client(asked))
-        known = self._latest.get(client)
-        if known is None or cursor is None:
-            spare = self._spare.pop(log.session_id, None)
-            known = self._latest[client] = self._begin(log) if spare is None else spare
-        return known
+    def of_session(self, log: SessionLog) -> list[PlayheadClock]:
+        """All playheads of a session, the latest last; at least one."""
+        latest = self.latest(log)
+        return [clock for clock in self._all if clock.playhead.log is log] if self._per_connection else [latest]
+
+    def for_stream(self, log: SessionLog, request: HttpRequest, cursor: str | None) -> PlayheadClock:
+        """The playhead that a requested stream follows."""
+        if not self._per_connection:
+            return self.latest(log)
+        client = (log.session_id, _client_of(request))
+        clock = self._by_client.get(client)
+        if clock is None or cursor is None:
+            unclaimed = self._unclaimed.pop(log.session_id, None)
+            clock = self._by_client[client] = self._create(log) if unclaimed is None else unclaimed
+        return clock
 
     def reset(self) -> None:
-        """Begin anew with every session."""
-        for drive in self._every:
-            drive.reset()
+        """Reset the playheads of all sessions."""
+        for clock in self._all:
+            clock.move(Playhead.reset)
 
     def stop(self) -> None:
-        """Let no clock run any longer."""
-        for drive in self._every:
-            drive.stop()
+        """Stop all clocks."""
+        for clock in self._all:
+            clock.stop()
         self.changes.close()
 
-    def _begin(self, log: SessionLog) -> PlayheadClock:
+    def _create(self, log: SessionLog) -> PlayheadClock:
         playhead = Playhead(log, speed=self.speed, paused=self._paused)
-        latest = self.shared.get(log.session_id)
+        latest = self._latest.get(log.session_id)
         if latest is not None:
-            playhead.breakpoints = list(latest.playhead.breakpoints)
-        drive = PlayheadClock(playhead, changed=self.changes.note, keep_alive_s=self._keep_alive_s, later=self._later)
-        self.shared[log.session_id] = drive
-        self._every.append(drive)
-        return drive
+            playhead.breakpoints = latest.playhead.breakpoints
+        clock = PlayheadClock(
+            playhead, on_change=self.changes.notify, keep_alive_s=self._keep_alive_s, call_later=self._call_later
+        )
+        self._latest[log.session_id] = clock
+        self._all.append(clock)
+        return clock
 
 
-def _client(asked: HttpRequest) -> str:
-    """Who asks: the bearer key, or without one the address."""
-    return bearer_key(header(asked.headers, AUTHORIZATION) or "") or asked.client
+def _client_of(request: HttpRequest) -> str:
+    """What identifies a client: its bearer key, or its address if it sends no key."""
+    return bearer_key(header(request.headers, AUTHORIZATION) or "") or request.client

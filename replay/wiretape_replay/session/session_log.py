@@ -1,74 +1,76 @@
-"""The log of a session: what its streams carry, in order.  Pure: no I/O, no clock.
+"""The log of a session: everything its streams carry, in order.  Pure: no I/O, no clock.
 
-A log may grow while it is read: a recorded one is whole from the beginning, that of a service that is played by
-a script gets longer.
+A log may grow while it is read.  The log of a recorded session is complete from the start; the log of a session that
+a scenario plays gets longer.
 """
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.observations import Ending
+from wiretape_replay.http_server.response import ResponseHead
 
-_SPACE = " \t"
+KEEP_ALIVE = b": keep-alive\n\n"
+_WHITESPACE = " \t"
 
 
 class EntryKind(StrEnum):
     """What an entry is to the stream that carries it."""
 
     DURABLE = "durable"
-    """An event with an id.  Behind the playhead it is persisted: replayed to all who ask for what follows a cursor."""
+    """An event with an id.  Behind the playhead it is persisted: replayed to every client that resumes before it."""
     EPHEMERAL = "ephemeral"
-    """An event without an id, or a comment.  Only who is connected when the playhead passes it gets it."""
+    """An event without an id, or a comment.  Only streams that are connected when the playhead passes it carry it."""
     ENDING = "ending"
     """The service ended the streams that were connected here."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One thing at one place of the log."""
+    """One frame, or one ending, at one position of the log."""
 
     kind: EntryKind
     time_ns: int
-    """Since the log began; never less than that of the entry before."""
+    """Time since the log began; never less than the time of the entry before."""
     data: bytes = b""
     """The frame, exactly as it is sent; empty for an ending."""
     id: str | None = None
     """The cursor of a durable event."""
     type: str | None = None
-    """The event's type; None for comments and for what is no event of the service."""
+    """The event's type; None for comments and for events that the specification does not define."""
     sequence: int | None = None
     run_id: str | None = None
     tool_call_id: str | None = None
     ending: Ending | None = None
-    """How the streams ended, for an ending."""
+    """For an ending: how the streams ended."""
     source: tuple[int, int | None] | None = None
-    """Exchange and event number in the recording that it was taken from."""
+    """Exchange number and event number in the recording."""
     findings: tuple[str, ...] = ()
-    """Codes of the recorded findings about it."""
+    """Codes of the recorded findings about this event."""
 
     @property
     def is_event(self) -> bool:
-        """Whether it is an event, and no comment or ending."""
+        """Whether it is an event rather than a comment or an ending."""
         return self.type is not None or self.kind is EntryKind.DURABLE
 
     @property
     def is_delta(self) -> bool:
-        """Whether it is sent only to those who ask for deltas."""
+        """Whether only clients that request deltas get it."""
         return self.type in DELTA_TYPES
 
 
 class SessionLog:
-    """The entries of one session.  A *place* is an index into them; place `len(log)` is behind the last."""
+    """The entries of one session.  A *position* is an index into them; `len(log)` is the position after the last."""
 
     def __init__(self, session_id: str, entries: Sequence[LogEntry] = ()) -> None:
         self.session_id = session_id
         self.entries: list[LogEntry] = []
-        self._places: dict[str, int] = {}
+        self._positions: dict[str, int] = {}
         self._stripped: dict[str, str | None] = {}
-        """The id with space at its ends that is meant without it; None where several could be."""
+        """For ids with whitespace at either end: the id by its stripped form, or None if several share that form."""
         for entry in entries:
             self.append(entry)
 
@@ -76,37 +78,99 @@ class SessionLog:
         return len(self.entries)
 
     def append(self, entry: LogEntry) -> None:
-        """Add an entry at the end.  Where an id comes twice, the first is the one that a cursor names."""
+        """Add an entry at the end.  If an id occurs twice, a cursor names the first event."""
         if entry.kind is EntryKind.DURABLE and entry.id is not None:
-            self.know(entry.id, len(self.entries))
+            self.add_cursor(entry.id, len(self.entries))
         self.entries.append(entry)
 
-    def know(self, cursor: str, place: int) -> None:
-        """Let a cursor that no event here carries name `place`; -1 is in front of all.
+    def add_cursor(self, cursor: str, position: int) -> None:
+        """Let `cursor` name `position`; -1 is before the first entry.
 
-        So a client goes on whose cursor was given out before the log begins.
+        This lets a client resume with a cursor that the service issued before the log begins.
         """
-        self._places.setdefault(cursor, place)
-        stripped = cursor.strip(_SPACE)
+        self._positions.setdefault(cursor, position)
+        stripped = cursor.strip(_WHITESPACE)
         if stripped != cursor and self._stripped.setdefault(stripped, cursor) != cursor:
             self._stripped[stripped] = None
 
-    def after_time(self, time_ns: int) -> int:
-        """The place behind everything that came by `time_ns`."""
+    def position_of(self, cursor: str) -> int | None:
+        """The position of the durable event that `cursor` names; None if there is none.
+
+        HTTP strips the whitespace around a header value (RFC 9110, 5.5).  An id with whitespace at either end is
+        therefore also found by its stripped form, unless that is the id of another event.
+        """
+        if cursor in self._positions:
+            return self._positions[cursor]
+        original = self._stripped.get(cursor.strip(_WHITESPACE))
+        return None if original is None else self._positions[original]
+
+    def position_after_time(self, time_ns: int) -> int:
+        """The position after all entries up to `time_ns`."""
         return bisect_right(self.entries, time_ns, key=lambda entry: entry.time_ns)
 
-    def after_sequence(self, sequence: int) -> int | None:
-        """The place behind the durable event with this sequence; None when the log has none."""
-        found = (place for place, entry in enumerate(self.entries, 1) if entry.sequence == sequence)
-        return next(found, None)
+    def position_after_sequence(self, sequence: int) -> int | None:
+        """The position after the event with this sequence; None if the log has none."""
+        positions = (position for position, entry in enumerate(self.entries, 1) if entry.sequence == sequence)
+        return next(positions, None)
 
-    def place_of(self, cursor: str) -> int | None:
-        """The place of the durable event that `cursor` names, or that it is known by; None when there is none.
 
-        HTTP takes away the space around what a header says (RFC 9110, 5.5), so that an id with space at its ends is
-        also named without it, unless that is another id.
+class UnknownCursorError(LookupError):
+    """The cursor names no persisted event."""
+
+
+class LogReader:
+    """Selects what one stream carries from a log.
+
+    One rule decides everything: durable events behind the playhead are persisted, and a stream begins with those
+    after its cursor; all entries ahead of the playhead are live, and are sent when the playhead passes them.
+    """
+
+    def __init__(self, log: SessionLog, playhead: int, *, cursor: str | None, deltas: bool) -> None:
+        """`playhead` is its position when the client connects.
+
+        Raises UnknownCursorError if the cursor names no event behind the playhead: the service cannot have issued it.
         """
-        if cursor in self._places:
-            return self._places[cursor]
-        spaced = self._stripped.get(cursor.strip(_SPACE))
-        return None if spaced is None else self._places[spaced]
+        self._log = log
+        self._live_from = playhead
+        self._deltas = deltas
+        self._next = 0
+        if cursor is not None:
+            position = log.position_of(cursor)
+            if position is None or position >= playhead:
+                raise UnknownCursorError(cursor)
+            self._next = position + 1
+
+    @property
+    def position(self) -> int:
+        """The position of the next entry to read."""
+        return self._next
+
+    def read(self, playhead: int) -> Iterator[LogEntry]:
+        """The entries that the stream carries, from the current position to the playhead; each entry once."""
+        while self._next < min(playhead, len(self._log)):
+            entry = self._log.entries[self._next]
+            self._next += 1
+            if self._carries(entry):
+                yield entry
+
+    def _carries(self, entry: LogEntry) -> bool:
+        if self._next <= self._live_from:
+            return entry.kind is EntryKind.DURABLE
+        return self._deltas or not entry.is_delta
+
+
+@dataclass(frozen=True, slots=True)
+class PlayableSession:
+    """A session's log, and what its streams have in common."""
+
+    log: SessionLog
+    head: ResponseHead
+    """Status line and headers of every stream; chunked."""
+    keep_alive: bytes = KEEP_ALIVE
+    """The comment that is sent while the playhead is stopped."""
+
+
+def event_frame(name: str, data: bytes, event_id: str | None = None) -> bytes:
+    """The bytes of an event: `event:`, `id:` if there is one, and one `data:` line.  No value may have line ends."""
+    line = b"" if event_id is None else b"id: %b\n" % event_id.encode()
+    return b"event: %b\n%bdata: %b\n\n" % (name.encode(), line, data)

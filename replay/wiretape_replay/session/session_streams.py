@@ -1,96 +1,253 @@
-"""The streams of sessions: who asked for which, and who follows now."""
+"""The streams of sessions: which client requested which, who is connected, and what is sent as the playhead moves."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import islice, takewhile
+from typing import Protocol
 
-from wiretape.contract import CURSOR_HEADER, INVALID_CURSOR, cursor_in, deltas_requested
-from wiretape.observations import header
+from wiretape.contract import (
+    CURSOR_HEADER,
+    INVALID_CURSOR,
+    RESOURCE_NOT_FOUND,
+    STREAM,
+    cursor_in,
+    deltas_requested,
+    operation_of,
+    session_in,
+)
+from wiretape.observations import Ending, header
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
+from wiretape_replay.http_server.server import Handler
+from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.responses.error_envelope import RequestIds, error_response
-from wiretape_replay.session.connected import Connected
-from wiretape_replay.session.follower import Follower, UnknownCursorError
+from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.session.session import Session
-from wiretape_replay.session.stream import give
+from wiretape_replay.session.session_log import (
+    EntryKind,
+    LogEntry,
+    LogReader,
+    PlayableSession,
+    UnknownCursorError,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """A stream that was given, or refused."""
+    """A request for a stream, served or refused."""
 
     session_id: str
     cursor: str | None
     deltas: bool
-    place: int
-    """Of the playhead when it was asked for."""
+    position: int
+    """The playhead's position at the time of the request."""
     refusal: str | None = None
-    """The code of the error that was answered instead."""
+    """The error code of the response, if the request was refused."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConnectedStream:
+    """A stream that is connected now."""
+
+    clock: PlayheadClock
+    reader: LogReader
+    cursor: str | None
+    """As the client sent it."""
+    deltas: bool
+
+
+class FaultySender(Protocol):
+    """Sends the entries of one stream with faults."""
+
+    async def send(self, entry: LogEntry) -> bool:
+        """Send an event or a comment; return True if a fault ended the stream.  Raises ConnectionError."""
+        ...
+
+    async def flush(self) -> bool:
+        """Send what is held back because nothing follows it; return True if a fault ended the stream."""
+        ...
 
 
 class SessionStreams:
-    """Gives streams by the playheads of their sessions, and errors where something else is asked for."""
+    """Serves streams by the playheads of their sessions, and answers other stream requests with errors."""
 
     def __init__(
         self,
-        drives: Playheads,
+        playheads: Playheads,
         request_ids: RequestIds,
         log: Callable[[str], None],
-        faulty: FaultApplier | None = None,
+        faulty_sender: Callable[[ResponseWriter], FaultySender | None] = lambda _: None,
     ) -> None:
-        """`log` takes a line for each request.  `faulty` says which streams are sent with faults."""
-        self.drives = drives
-        self.streamed: list[StreamRequest] = []
-        self.connected: list[Connected] = []
-        """The streams that have not ended, in the order in which they began."""
-        self._log = log
-        self._request_ids = request_ids
-        self._faulty = faulty
+        """`log` gets one line for each request.
 
-    async def give(self, asked: HttpRequest, line: ResponseWriter, session: Session) -> None:
-        """Answer a request for the stream of a session.  See Source."""
-        sent, deltas = header(asked.headers, CURSOR_HEADER), deltas_requested(asked.target)
-        cursor = cursor_in(sent)
-        drive = self.drives.for_stream(session.log, asked, cursor)
+        `faulty_sender` returns the sender of a stream that faults can hit, None for other streams.
+        """
+        self.playheads = playheads
+        self.requests: list[StreamRequest] = []
+        """In order of arrival."""
+        self.connected: list[ConnectedStream] = []
+        """In order of their beginning."""
+        self._request_ids = request_ids
+        self._log = log
+        self._faulty_sender = faulty_sender
+
+    async def serve(self, request: HttpRequest, writer: ResponseWriter, session: PlayableSession) -> None:
+        """Answer a request for the stream of a session."""
+        log = session.log
+        sent_cursor, deltas = header(request.headers, CURSOR_HEADER), deltas_requested(request.target)
+        cursor = cursor_in(sent_cursor)
+        clock = self.playheads.for_stream(log, request, cursor)
         if cursor is not None:
-            drive.begin_after(cursor)
-        place = drive.playhead.place
+            clock.start_after(cursor)
+        position = clock.playhead.position
         try:
-            follower = Follower(session.log, place, cursor=cursor, deltas=deltas)
+            reader = LogReader(log, position, cursor=cursor, deltas=deltas)
         except UnknownCursorError:
-            self.streamed.append(StreamRequest(session.log.session_id, cursor or sent, deltas, place, INVALID_CURSOR))
-            message = f"The cursor {cursor} names no persisted event of session {session.log.session_id}."
-            await self.refuse(asked, line, INVALID_CURSOR, message)
-            if session.log.place_of(cursor or "") is not None:
-                self._log(f"  The event is on the log, but ahead of the playhead (at {place} of {len(session.log)}).")
+            refused = StreamRequest(log.session_id, cursor or sent_cursor, deltas, position, INVALID_CURSOR)
+            self.requests.append(refused)
+            message = f"The cursor {cursor} names no persisted event of session {log.session_id}."
+            await self.refuse(request, writer, INVALID_CURSOR, message)
+            if log.position_of(cursor or "") is not None:
+                self._log(f"  The event is on the log, but ahead of the playhead (at {position} of {len(log)}).")
             return
-        self.streamed.append(StreamRequest(session.log.session_id, cursor or sent, deltas, place))
-        since = f"after {cursor}" if cursor else "from the beginning"
-        self._say(asked, f"session {session.log.session_id} {since}, playhead at {place} of {len(session.log)}")
-        with self._counted(Connected(drive, follower, cursor or sent, deltas)):
-            await line.start(session.head)
-            faulty = self._faulty.stream(line) if self._faulty else None
-            await give(line, drive, follower, session.keep_alive, faulty)
+        self.requests.append(StreamRequest(log.session_id, cursor or sent_cursor, deltas, position))
+        start = f"after {cursor}" if cursor else "from the beginning"
+        self._log_outcome(request, f"session {log.session_id} {start}, playhead at {position} of {len(log)}")
+        with self._connect(ConnectedStream(clock, reader, cursor or sent_cursor, deltas)):
+            await writer.start(session.head)
+            await send_stream(writer, clock, reader, session.keep_alive, self._faulty_sender(writer))
+
+    async def refuse(self, request: HttpRequest, writer: ResponseWriter, code: str, message: str) -> None:
+        """Answer with an error."""
+        response = error_response(code, message, self._request_ids.next())
+        self._log_outcome(request, f"{response.status} {code}")
+        await writer.respond(response)
 
     @contextmanager
-    def _counted(self, stream: Connected) -> Iterator[None]:
+    def _connect(self, stream: ConnectedStream) -> Iterator[None]:
         self.connected.append(stream)
-        self.drives.changes.note()
+        self.playheads.changes.notify()
         try:
             yield
         finally:
             self.connected.remove(stream)
-            self.drives.changes.note()
+            self.playheads.changes.notify()
 
-    async def refuse(self, asked: HttpRequest, line: ResponseWriter, code: str, message: str) -> None:
-        """Answer with an error."""
-        answer = error_response(code, message, self._request_ids.next())
-        self._say(asked, f"{answer.status} {code}")
-        await line.respond(answer)
+    def _log_outcome(self, request: HttpRequest, outcome: str) -> None:
+        self._log(shorten(f"{request.label} → {outcome}"))
 
-    def _say(self, asked: HttpRequest, outcome: str) -> None:
-        # The query may hold secrets.
-        self._log(shorten(f"{asked.method} {asked.target.partition('?')[0]} → {outcome}"))
+
+class SessionPlayer:
+    """Handles the requests of session mode: serves streams by the playhead, and passes on all others."""
+
+    def __init__(
+        self,
+        sessions: Mapping[str, PlayableSession],
+        *,
+        known_ids: frozenset[str],
+        others: Handler,
+        streams: SessionStreams,
+    ) -> None:
+        """`known_ids` are the ids of all sessions, including those without a stream."""
+        self.sessions = sessions
+        self.streams = streams
+        self._known_ids = known_ids
+        self._others = others
+
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond to one request."""
+        match = operation_of(request.method, request.target)
+        session_id = match.session_id if match else session_in(request.target)
+        if session_id is not None and session_id not in self._known_ids:
+            await self.streams.refuse(request, writer, RESOURCE_NOT_FOUND, session_not_found(session_id))
+        elif match is not None and match.operation is STREAM and match.session_id in self.sessions:
+            await self.streams.serve(request, writer, self.sessions[match.session_id])
+        else:
+            await self._others(request, writer)
+
+
+async def send_stream(
+    writer: ResponseWriter,
+    clock: PlayheadClock,
+    reader: LogReader,
+    keep_alive: bytes,
+    faulty: FaultySender | None = None,
+) -> None:
+    """Send a stream, whose head is sent already, until it ends.  Raises ConnectionError if the client leaves."""
+    idle = clock.idle_timer()
+    try:
+        await _send_entries(writer, clock, reader, keep_alive, faulty, idle=idle)
+    finally:
+        idle.stop()
+
+
+async def _send_entries(
+    writer: ResponseWriter,
+    clock: PlayheadClock,
+    reader: LogReader,
+    keep_alive: bytes,
+    faulty: FaultySender | None,
+    *,
+    idle: IdleTimer,
+) -> None:
+    playhead, resets = clock.playhead, clock.playhead.resets
+    clock.start()
+    while playhead.resets == resets:
+        before = reader.position
+        due = reader.read(playhead.position)
+        has_sent = False
+        while batch := list(islice(due, 1 if faulty is not None else CHUNKS_PER_TURN)):
+            has_sent = True
+            if await _send_batch(batch, writer, faulty):
+                return
+            if playhead.resets != resets:
+                break
+        if has_sent:
+            idle.stop()
+        if playhead.resets != resets or reader.position < playhead.position:
+            continue  # a slow client kept this task waiting in the meantime
+        if not playhead.is_moving or (reader.position > before and not has_sent):
+            # The playhead may pass entries that this client does not get, such as deltas: the client sees silence.
+            # But while the playhead moves through a recorded silence, only the recorded keep-alives are sent.
+            idle.start()
+        if not await clock.wait_for_move(idle):
+            if faulty is not None and await faulty.flush():
+                return
+            await writer.write(keep_alive)
+            idle.stop()
+    writer.close()
+
+
+async def _send_batch(batch: Sequence[LogEntry], writer: ResponseWriter, faulty: FaultySender | None) -> bool:
+    """Send entries, one at a time if there are faults; return True if that ended the stream."""
+    if faulty is not None:
+        return await _send_with_faults(batch[0], writer, faulty)
+    await writer.write_all([entry.data for entry in takewhile(_is_frame, batch)])
+    ending = next((entry for entry in batch if not _is_frame(entry)), None)
+    if ending is not None:
+        await _end(writer, ending.ending)
+    return ending is not None
+
+
+async def _send_with_faults(entry: LogEntry, writer: ResponseWriter, faulty: FaultySender) -> bool:
+    if _is_frame(entry):
+        return await faulty.send(entry)
+    if not await faulty.flush():
+        await _end(writer, entry.ending)
+    return True
+
+
+def _is_frame(entry: LogEntry) -> bool:
+    return entry.kind is not EntryKind.ENDING
+
+
+async def _end(writer: ResponseWriter, ending: Ending | None) -> None:
+    """End the stream as the service ended it."""
+    if ending is Ending.SERVICE_RESET:
+        await writer.reset()
+    elif ending is Ending.COMPLETE:
+        await writer.finish()
+    else:
+        writer.close()

@@ -1,1 +1,1 @@
-"""Replays for tests: the pytest plugin, and the same for other runners (`wiretape.testing`)."""
+"""Replays and the stand-in for tests: the pytest plugin, and the same for other test runners (`wiretape.testing`)."""

@@ -66,7 +66,7 @@ async def test_events_of_the_playhead_are_forwarded(driver):
         first = await events.content.readuntil(b"\n\n")
         await send(driver, "step")
         second = await events.content.readuntil(b"\n\n")
-    assert (b'"place": 0' in first, b'"place": 1' in second) == (True, True)
+    assert (b'"position": 0' in first, b'"position": 1' in second) == (True, True)
 
 
 async def test_errors_of_the_replay_are_forwarded(driver):
@@ -95,7 +95,7 @@ async def test_requests_that_are_not_allowed_are_not_forwarded(driver, replay, m
 
     assert found == status
     assert isinstance(document["error"]["message"], str)
-    assert replay.control.session_state(None).place == 0
+    assert replay.control.session_state().position == 0
 
 
 async def test_control_token_never_reaches_the_page(driver, replay):
@@ -148,7 +148,7 @@ async def test_refused_control_token_is_not_a_refused_cookie(session, replay, op
     "url", ["", "x", "https://127.0.0.1:1", "http://evil.example", "http://127.0.0.1:1/x", "http://127.0.0.1:x"]
 )
 def test_url_that_is_not_a_replay_on_this_machine_is_refused(url):
-    with pytest.raises(InputError, match="is no URL of a replay"):
+    with pytest.raises(InputError, match="Invalid replay URL"):
         ReplayAddress.parse(url, "token")
 
 

@@ -9,8 +9,7 @@ import orjson
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.observations import Ending
-from wiretape_replay.session.frames import event_frame
-from wiretape_replay.session.session_log import EntryKind, LogEntry
+from wiretape_replay.session.session_log import EntryKind, LogEntry, event_frame
 
 Content = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 _EMPTY: Mapping[str, Any] = {}

@@ -1,1 +1,1 @@
-"""From a session's recorded connections to its log."""
+"""Builds the log of a session from its recorded connections."""

@@ -1,4 +1,4 @@
-"""A piece of a recorded stream, on its way to become an entry of a log.  Pure: no I/O, no clock."""
+"""A draft of a log entry, while its position and its time may still change.  Pure: no I/O, no clock."""
 
 import sys
 from dataclasses import dataclass
@@ -10,14 +10,14 @@ from wiretape_replay.session.session_log import EntryKind, LogEntry
 
 @dataclass(slots=True, eq=False)
 class DraftEntry:
-    """What an entry holds, while its place and its time may still change.  Equal to itself only."""
+    """What an entry will hold.  Equal to itself only."""
 
     kind: EntryKind
     time_ns: int
-    """When it came, in the time of the recording."""
+    """Its time in the recording."""
     data: bytes
     exchange: int
-    """From which it is; 0 when it is from none."""
+    """The exchange that carried it; 0 if none did."""
     event: int | None = None
     id: str | None = None
     type: str | None = None
@@ -26,27 +26,28 @@ class DraftEntry:
     tool_call_id: str | None = None
     ending: Ending | None = None
     findings: tuple[str, ...] = ()
-    carried_by: int = 0
-    """The last exchange that was seen to carry it."""
-    place: int = -1
-    """Among the durable events of its session, once these are in order."""
+    last_exchange: int = 0
+    """The last exchange found to carry it."""
+    index: int = -1
+    """Its index among the durable events of its session, once they are in order."""
 
     @property
     def key(self) -> str | int | None:
-        """What joins the copies of a durable event: its id, or its sequence when it has none."""
+        """What the copies of a durable event have in common: the id, or the sequence if it has no id."""
         return self.sequence if self.id is None else self.id
 
-    def become(self, other: "DraftEntry") -> None:
-        """Be what `other` is: a copy of the event that came before this one."""
-        self.time_ns, self.data, self.exchange, self.event = other.time_ns, other.data, other.exchange, other.event
-        self.type, self.sequence = other.type, other.sequence
-        self.run_id, self.tool_call_id = other.run_id, other.tool_call_id
+    def take_over(self, earlier: "DraftEntry") -> None:
+        """Take the content of a copy of the same event that arrived earlier."""
+        self.time_ns, self.data = earlier.time_ns, earlier.data
+        self.exchange, self.event = earlier.exchange, earlier.event
+        self.type, self.sequence = earlier.type, earlier.sequence
+        self.run_id, self.tool_call_id = earlier.run_id, earlier.tool_call_id
 
-    def entry(self, time_ns: int) -> LogEntry:
-        """The entry at that time of the log."""
+    def finish(self, origin_ns: int) -> LogEntry:
+        """The entry, in a log that begins at `origin_ns` of the recording."""
         return LogEntry(
             self.kind,
-            time_ns,
+            self.time_ns - origin_ns,
             self.data,
             self.id,
             self.type,
@@ -60,35 +61,35 @@ class DraftEntry:
 
 
 def draft_of_message(message: ParsedEvent, exchange: int) -> DraftEntry:
-    """The piece for a message, read as the rules read it.
+    """The draft for a message, read as the rules read it.
 
-    With an id, whatever else it is, it is durable: clients may come back with that id.  A sequence alone says as much,
-    though then no cursor names it.
+    A message with an id is durable, whatever else it contains, because clients may resume with that id.  So is an
+    event with a sequence and no id, although no cursor names it.
     """
-    identity = _id_of(message)
-    durable = identity is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
+    event_id = _id_of(message)
+    is_durable = event_id is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
     calls = message.tool_call_ids
     return DraftEntry(
-        EntryKind.DURABLE if durable else EntryKind.EPHEMERAL,
+        EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
         message.time_ns,
         message.frame.raw,
         exchange,
         message.number,
-        identity,
-        _shared(message.type),
+        event_id,
+        _interned(message.type),
         message.sequence,
-        _shared(message.run_id),
-        _shared(calls[0]) if calls else None,
+        _interned(message.run_id),
+        _interned(calls[0]) if calls else None,
     )
 
 
 def _id_of(message: ParsedEvent) -> str | None:
-    """The id as its reader would send it back; one that is no UTF-8 with U+FFFD in it."""
+    """The id as a client would send it back; bytes that are not UTF-8 become U+FFFD."""
     if message.id is None and message.has_id:
         return message.frame.id or None
     return message.id
 
 
-def _shared(text: str | None) -> str | None:
-    """The same text, held once however often it comes."""
+def _interned(text: str | None) -> str | None:
+    """The same text, held in memory once."""
     return None if text is None else sys.intern(text)

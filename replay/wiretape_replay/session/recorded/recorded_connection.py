@@ -1,4 +1,4 @@
-"""Reads one recorded stream connection: its durable events, and what came between them.  Pure: no I/O, no clock."""
+"""Reads one recorded stream connection: its durable events, and what arrived between them.  Pure: no I/O, no clock."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -16,191 +16,196 @@ from wiretape_replay.session.session_log import EntryKind
 
 KEEP_ALIVE_NS = KEEP_ALIVE_SECONDS * 1_000_000_000
 
-Findings = Mapping[tuple[int, int], tuple[str, ...]]
-"""The codes of the recorded findings about an event, by exchange and event number."""
+FindingCodes = Mapping[tuple[int, int], tuple[str, ...]]
+"""The codes of the recorded findings about each event, by exchange and event number."""
 
 
 @dataclass(slots=True, eq=False)
 class Stretch:
-    """What came on one connection between two durable events, if anything did."""
+    """What one connection carried between two durable events."""
 
     deltas: bool
-    """Whether the connection asked for deltas."""
+    """Whether the connection requested deltas."""
     after: DraftEntry | None
-    """The durable event that came before; None at the beginning of the connection."""
+    """The durable event before it; None at the beginning of the connection."""
     begin_ns: int
     end_ns: int = 0
     before: DraftEntry | None = None
-    """The durable event that came next; None at the end of the connection."""
-    pieces: list[DraftEntry] = field(default_factory=list)
+    """The durable event after it; None at the end of the connection."""
+    events: list[DraftEntry] = field(default_factory=list)
     """Events without an id."""
     comments: list[DraftEntry] = field(default_factory=list)
     last: list[DraftEntry] = field(default_factory=list)
-    """How the service ended the connection here: bytes of an unfinished message, and the ending."""
+    """How the service ended the connection here: the bytes of an unfinished message, and the ending."""
 
-    def __bool__(self) -> bool:
-        return bool(self.pieces or self.comments or self.last)
+    @property
+    def is_empty(self) -> bool:
+        """Whether it carried nothing."""
+        return not (self.events or self.comments or self.last)
 
 
 @dataclass(slots=True, eq=False)
 class RecordedConnection:
-    """A stream that the service gave."""
+    """A stream that the service served."""
 
     exchange: Exchange
     begin_ns: int
-    """When its head came."""
+    """When the response started."""
     cursor: str | None
     deltas: bool
     durable: list[DraftEntry] = field(default_factory=list)
     """The durable events that it carried, in order, each once."""
     stretches: list[Stretch] = field(default_factory=list)
     end_ns: int = 0
-    """When it ended, as far as can be told."""
+    """When it ended, as far as is known."""
 
     @property
     def ended_by_service(self) -> bool:
         """Whether the service ended it, in whatever way."""
-        return self.exchange.ending in _BY_SERVICE
+        return self.exchange.ending in _ENDINGS_BY_SERVICE
 
 
-_BY_SERVICE = {
+_ENDINGS_BY_SERVICE = {
     Ending.COMPLETE: Ending.COMPLETE,
     Ending.SERVICE_CLOSED: Ending.SERVICE_CLOSED,
     Ending.SERVICE_RESET: Ending.SERVICE_RESET,
-    # What is no HTTP any more cannot be given again, but that it ends there can.
+    # Invalid HTTP cannot be replayed, but the end of the stream can.
     Ending.SERVICE_INVALID: Ending.SERVICE_CLOSED,
 }
 
 
 class ConnectionReader:
-    """Reads the body of one connection.  `read` is called once."""
+    """Reads the body of one connection.  Call `read` once."""
 
-    def __init__(self, exchange: Exchange, join: DurableEvents, findings: Findings, odd: LogWarnings) -> None:
+    def __init__(
+        self, exchange: Exchange, events: DurableEvents, findings: FindingCodes, warnings: LogWarnings
+    ) -> None:
         """`exchange` has a response."""
         begin_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
         cursor = cursor_in(header(exchange.request.headers, CURSOR_HEADER))
         self._connection = RecordedConnection(exchange, begin_ns, cursor, deltas_requested(exchange.request.target))
         self._number = exchange.number
-        self._join = join
+        self._events = events
         self._findings = findings
-        self._odd = odd
+        self._warnings = warnings
         self._stretch: Stretch | None = None
+        self._durable_ns = begin_ns
+        """When the last durable event arrived."""
         self._comment: DraftEntry | None = None
-        """The comment that a blank line would belong to."""
+        """The comment that a following blank line belongs to."""
         self._oversized: DraftEntry | None = None
-        """The event over the size limit of which pieces are coming."""
+        """The event over the size limit that is arriving."""
         self._tail: DraftEntry | None = None
 
     def read(self, body: Iterable[BytesArrived | BytesLost]) -> RecordedConnection:
-        """Everything of it, once."""
+        """Read the whole body."""
         frames = FrameReader(self._connection.exchange.content_encoding)
-        heard_ns = self._connection.begin_ns
+        last_ns = self._connection.begin_ns
         for part in body:
             if isinstance(part, BytesArrived):
-                heard_ns = max(heard_ns, part.times[-1])
-                self._take(frames.feed(part))
+                last_ns = max(last_ns, part.times[-1])
+                self._add_frames(frames.feed(part))
             else:
-                self._odd.lost[self._number] += part.count
-                self._take(frames.skip(part))
-        self._take(frames.close())
+                self._warnings.lost[self._number] += part.count
+                self._add_frames(frames.skip(part))
+        self._add_frames(frames.close())
         if frames.undecodable is not None:
-            self._odd.undecodable.append((self._number, frames.undecodable))
-        self._end(heard_ns)
+            self._warnings.undecodable.append((self._number, frames.undecodable))
+        self._finish(last_ns)
         return self._connection
 
-    def _take(self, seen: Iterable[SeenFrame]) -> None:
-        for one in seen:
-            kind = one.frame.kind
+    def _add_frames(self, seen_frames: Iterable[SeenFrame]) -> None:
+        for seen in seen_frames:
+            kind = seen.frame.kind
             if kind is FrameKind.OVERSIZED:
-                self._take_oversized(one)
+                self._add_oversized(seen)
                 continue
             self._comment = self._comment if kind is FrameKind.BLANK else None
             self._oversized = self._tail = None
             if kind is FrameKind.MESSAGE:
-                self._take_message(ParsedEvent(one))
+                self._add_message(ParsedEvent(seen))
             elif kind is FrameKind.TAIL:
-                self._tail = self._bare(one)
+                self._tail = self._draft(seen)
             elif kind is not FrameKind.BOM:
-                self._take_comment(one)
+                self._add_comment(seen)
 
-    def _take_message(self, message: ParsedEvent) -> None:
-        piece = draft_of_message(message, self._number)
+    def _add_message(self, message: ParsedEvent) -> None:
+        draft = draft_of_message(message, self._number)
         if self._findings:
-            piece.findings = self._findings.get((self._number, piece.event or 0), ())
-        if piece.kind is EntryKind.DURABLE:
-            if message.shape is not Shape.NO_DATA or self._join.find(piece.id) is None:
-                self._take_durable(piece)
+            draft.findings = self._findings.get((self._number, draft.event or 0), ())
+        if draft.kind is EntryKind.DURABLE:
+            if message.shape is not Shape.NO_DATA or self._events.find(draft.id) is None:
+                self._add_durable(draft)
                 return
-            # Nothing but the id of an event that was there before.
-            piece.kind, piece.id = EntryKind.EPHEMERAL, None
-        self._between().pieces.append(piece)
+            # It has nothing but the id of an earlier event.
+            draft.kind, draft.id = EntryKind.EPHEMERAL, None
+        self._current_stretch().events.append(draft)
 
-    def _take_durable(self, piece: DraftEntry) -> None:
-        event = self._join.take(piece)
+    def _add_durable(self, draft: DraftEntry) -> None:
+        event = self._events.add(draft)
         if event is None:
             return
         if self._stretch is not None:
-            self._stretch.end_ns, self._stretch.before = piece.time_ns, event
+            self._stretch.end_ns, self._stretch.before = draft.time_ns, event
             self._stretch = None
         self._connection.durable.append(event)
-        self._durable_ns = piece.time_ns
+        self._durable_ns = draft.time_ns
 
-    def _take_comment(self, seen: SeenFrame) -> None:
-        """A comment; with it the blank lines behind it, which some clients take for an event."""
+    def _add_comment(self, seen: SeenFrame) -> None:
+        """Add a comment, with the blank lines after it, because some clients take these for an event."""
         if self._comment is not None and seen.frame.kind is FrameKind.BLANK:
             self._comment.data += seen.frame.raw
             return
-        self._comment = self._bare(seen)
-        self._between().comments.append(self._comment)
+        self._comment = self._draft(seen)
+        self._current_stretch().comments.append(self._comment)
 
-    def _take_oversized(self, seen: SeenFrame) -> None:
+    def _add_oversized(self, seen: SeenFrame) -> None:
         if self._oversized is None:
-            self._oversized = self._bare(seen)
-            self._between().pieces.append(self._oversized)
-            self._odd.oversized.append(0)
+            self._oversized = self._draft(seen)
+            self._current_stretch().events.append(self._oversized)
+            self._warnings.oversized.append(0)
         else:
             self._oversized.data += seen.frame.raw
             self._oversized.time_ns = seen.time_ns
-        self._odd.oversized[-1] = len(self._oversized.data)
+        self._warnings.oversized[-1] = len(self._oversized.data)
 
-    def _bare(self, seen: SeenFrame) -> DraftEntry:
+    def _draft(self, seen: SeenFrame) -> DraftEntry:
         return DraftEntry(EntryKind.EPHEMERAL, seen.time_ns, seen.frame.raw, self._number)
 
-    def _between(self) -> Stretch:
-        """The stretch that goes on since the last durable event."""
+    def _current_stretch(self) -> Stretch:
+        """The stretch since the last durable event."""
         if self._stretch is None:
             connection = self._connection
             after = connection.durable[-1] if connection.durable else None
-            begin_ns = self._durable_ns if after is not None else connection.begin_ns
-            self._stretch = Stretch(connection.deltas, after, begin_ns)
+            self._stretch = Stretch(connection.deltas, after, self._durable_ns)
             connection.stretches.append(self._stretch)
         return self._stretch
 
-    def _end(self, heard_ns: int) -> None:
-        """The end of the connection; of one that nobody saw end, it is when the next keep-alive would have come."""
+    def _finish(self, last_ns: int) -> None:
+        """Set the end of the connection; if none was recorded, the time at which the next keep-alive was due."""
         connection, exchange = self._connection, self._connection.exchange
-        connection.end_ns = heard_ns + KEEP_ALIVE_NS if exchange.ended_ns is None else exchange.ended_ns
-        tail = self._unfinished()
-        ending = _BY_SERVICE.get(exchange.ending)
+        connection.end_ns = last_ns + KEEP_ALIVE_NS if exchange.ended_ns is None else exchange.ended_ns
+        tail = self._unfinished_message()
+        ending = _ENDINGS_BY_SERVICE.get(exchange.ending)
         if ending is not None:
             last = DraftEntry(EntryKind.ENDING, connection.end_ns, b"", self._number, ending=ending)
-            self._between().last = [last] if tail is None else [tail, last]
+            self._current_stretch().last = [last] if tail is None else [tail, last]
         elif tail is not None:
-            self._odd.tails.append(self._number)
+            self._warnings.tails.append(self._number)
         if self._stretch is not None:
             self._stretch.end_ns = connection.end_ns
 
-    def _unfinished(self) -> DraftEntry | None:
+    def _unfinished_message(self) -> DraftEntry | None:
         """The bytes of the message that the end of the connection cut off."""
         if (
             self._oversized is not None
             and not self._oversized.data.endswith(_BLANK_LINES)
             and self._stretch is not None
         ):
-            self._stretch.pieces.remove(self._oversized)
+            self._stretch.events.remove(self._oversized)
             return self._oversized
-        # After a gap it may be the rest of a message that was lost.
-        return None if self._odd.lost[self._number] else self._tail
+        # After a gap, the tail may belong to a message whose beginning was lost.
+        return None if self._warnings.lost[self._number] else self._tail
 
 
 _BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r", b"\n\r\n")

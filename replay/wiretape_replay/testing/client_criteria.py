@@ -1,6 +1,6 @@
-"""The options of a test: how something is played, and what the client must not do."""
+"""The options of a test: those of the replay or the stand-in, and the criteria by which the client fails the test."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,14 +15,14 @@ from wiretape_replay.replay_options import ReplayOptions, check_choice, string_l
 from wiretape_replay.service.serve_options import ServeOptions
 
 CRITERIA = ("fail_on", "allow", "allow_misses")
-"""The options of a test that a replay or service does not have."""
+"""The options of a test that `wiretape replay` and `wiretape serve` do not have."""
 _THRESHOLDS = (*(severity.value for severity in Severity), NEVER)
 _Options = TypeVar("_Options", ReplayOptions, ServeOptions)
 
 
 @dataclass(frozen=True, slots=True)
 class ClientCriteria:
-    """What makes a test fail."""
+    """When the client fails a test."""
 
     config: Config
     """Configuration of the rules."""
@@ -34,31 +34,32 @@ class ClientCriteria:
     """Whether requests without a match are allowed."""
 
     @classmethod
-    def of(cls, given: Mapping[str, Any], config: Config) -> "ClientCriteria":
+    def of(cls, options: Mapping[str, Any], config: Config) -> "ClientCriteria":
         """The criteria among the options of a test.  Raises InputError."""
-        fail_on = given.get("fail_on") or config.fail_on or Severity.ERROR.value
+        fail_on = options.get("fail_on") or config.fail_on or Severity.ERROR.value
         check_choice("fail_on", fail_on, _THRESHOLDS)
-        return cls(config, str(fail_on), _rules(given.get("allow", ()), config), bool(given.get("allow_misses")))
+        return cls(config, str(fail_on), _rules(options.get("allow", ()), config), bool(options.get("allow_misses")))
 
 
-def options_in(kind: type[_Options], given: Mapping[str, Any], find: Callable[[Path], Path], what: str) -> _Options:
-    """The options of the replay or service among those of a test.  `find` resolves paths.  Raises InputError."""
-    known: list[str] = [each.name for each in fields(kind) if each.init]
-    refuse_unknown(given, [*known, *CRITERIA], what)
-    return kind(**{name: _located(name, value, find) for name, value in given.items() if name in known})
+def select_options(
+    type_: type[_Options], options: Mapping[str, Any], find: Callable[[Path], Path], owner: str
+) -> _Options:
+    """The options of the replay or the stand-in among those of a test.
 
-
-def refuse_unknown(given: Mapping[str, Any], known: Sequence[str], what: str) -> None:
-    """Raise InputError for an option that `what` does not have."""
-    for name in given:
+    `find` resolves paths; `owner` names the replay or the stand-in in errors.  Raises InputError.
+    """
+    names: list[str] = [field.name for field in fields(type_) if field.init]
+    known = [*names, *CRITERIA]
+    for name in options:
         if name not in known:
             similar = closest_match(name, known)
-            guess = f"did you mean {similar}?" if similar else f"choose from {', '.join(known)}."
-            raise InputError(f"{what} has no option {printable(name)}; {guess}")
+            guess = f"did you mean {similar}?" if similar else f"choose one of {', '.join(known)}."
+            raise InputError(f"{owner} has no option {printable(name)}; {guess}")
+    return type_(**{name: _resolve(name, value, find) for name, value in options.items() if name in names})
 
 
-def _located(name: str, value: Any, find: Callable[[Path], Path]) -> Any:
-    """The value of an option, with the path of a file resolved."""
+def _resolve(name: str, value: Any, find: Callable[[Path], Path]) -> Any:
+    """The value of an option; if it is the path of a file, resolved."""
     if name not in {"faults", "service"} or not isinstance(value, str | Path):
         return value
     return value if isinstance(value, str) and is_toml_text(value) else find(Path(value))

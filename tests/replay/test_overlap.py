@@ -1,4 +1,4 @@
-"""What several connections carried between two durable events is joined: one letter stands for an event, here."""
+"""Merging what several connections carried between two durable events; each letter is an event."""
 
 import pytest
 
@@ -11,18 +11,18 @@ SECOND = 1_000_000_000
 
 
 def stretch(letters, begin, end, *, deltas=True):
-    """One letter a second from `begin` on; a space is a second in which nothing comes.  Small letters are deltas."""
+    """One letter per second from `begin` on; a space is a second without an event.  Lower-case letters are deltas."""
     made = Stretch(deltas, None, begin * SECOND, end * SECOND)
     for after, letter in enumerate(letters):
         kind = "message.delta" if letter.islower() else "message.started"
         if letter != " ":
             time_ns = (begin + after) * SECOND
-            made.pieces.append(DraftEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
+            made.events.append(DraftEntry(EntryKind.EPHEMERAL, time_ns, letter.encode(), 1, type=kind))
     return made
 
 
-def joined(*stretches):
-    return b"".join(piece.data for piece in merge_stretches(stretches)).decode()
+def merge(*stretches):
+    return b"".join(event.data for event in merge_stretches(stretches)).decode()
 
 
 @pytest.mark.parametrize(
@@ -37,20 +37,20 @@ def joined(*stretches):
         (("aaab", 0, 4), ("aabaa", 1, 9), "aaabaa"),
         (("cdef", 2, 9), ("abcd", 0, 4), "abcdef"),
         (("cdefg", 2, 9), ("abcd", 0, 4), "abcdefg"),
-        # Nothing in common: one after the other.
+        # Without common events, they follow one another.
         (("ab", 0, 9), ("cd", 1, 9), "abcd"),
         (("abc", 1, 9), ("d", 0, 9), "dabc"),
-        # An event that comes on the one after the other has ended is another event, though it looks the same.
+        # An event that arrives after the other connection has ended is another event, even with the same bytes.
         (("abc", 0, 3), ("       a", 2, 12), "abca"),
         (("", 0, 9), ("ab", 0, 9), "ab"),
         (("", 0, 9), ("", 0, 9), ""),
-        # Not open at the same time: deltas may be repeated.
+        # Connections that were not open at the same time may repeat deltas.
         (("abc", 0, 3), ("bcd", 3, 9), "abcbcd"),
         (("bcd", 3, 9), ("abc", 0, 3), "abcbcd"),
     ],
 )
-def test_of_two_connections_each_event_comes_once_if_they_were_open_at_the_same_time(one, other, whole):
-    assert joined(stretch(*one), stretch(*other)) == whole
+def test_events_of_two_connections_that_overlap_are_taken_once(one, other, whole):
+    assert merge(stretch(*one), stretch(*other)) == whole
 
 
 @pytest.mark.parametrize(
@@ -65,12 +65,12 @@ def test_of_two_connections_each_event_comes_once_if_they_were_open_at_the_same_
     ],
 )
 @pytest.mark.parametrize("swapped", [False, True])
-def test_a_connection_without_deltas_adds_what_the_other_lacks(with_deltas, without, whole, swapped):
+def test_a_connection_without_deltas_adds_the_events_that_the_other_lacks(with_deltas, without, whole, swapped):
     both = [stretch(*with_deltas), stretch(*without, deltas=False)]
-    assert joined(*reversed(both) if swapped else both) == whole
+    assert merge(*reversed(both) if swapped else both) == whole
 
 
-def test_any_number_of_connections_is_joined():
+def test_several_connections_are_merged():
     assert (
-        joined(stretch("abcd", 0, 4), stretch("cdef", 2, 6), stretch("efgh", 4, 9), stretch("bcde", 1, 5)) == "abcdefgh"
+        merge(stretch("abcd", 0, 4), stretch("cdef", 2, 6), stretch("efgh", 4, 9), stretch("bcde", 1, 5)) == "abcdefgh"
     )

@@ -1,4 +1,4 @@
-"""A judge that also keeps what it was asked, for tests to look at."""
+"""A client checker that also collects the requests of the client, for a test to inspect."""
 
 import json
 from dataclasses import dataclass, field
@@ -15,89 +15,89 @@ from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE, ExchangeL
 
 
 @dataclass(slots=True)
-class Request:
-    """A request that came, and what became of it so far."""
+class ReceivedRequest:
+    """A request of the client, and its response so far."""
 
     number: int
-    """From 1; findings and reports call it the exchange."""
+    """From 1; the number of the exchange in findings and reports."""
     method: str
     target: str
     """Path and query."""
     headers: Headers
     status: int | None = None
-    """Of the answer, once it has begun."""
+    """The status of the response, once it has started."""
     faults: list[str] = field(default_factory=list)
-    """What was done to the answer by script."""
+    """The faults that changed the response."""
     ending: Ending | None = None
-    """How the answer ended, once it has."""
-    _pieces: list[bytes] = field(default_factory=list, repr=False)
+    """How the response ended, once it has."""
+    _chunks: list[bytes] = field(default_factory=list, repr=False)
 
     @property
     def body(self) -> bytes:
-        """As far as it has come, as it crossed the wire."""
-        return b"".join(self._pieces)
+        """The body so far, as it was sent."""
+        return b"".join(self._chunks)
 
     @property
     def path(self) -> str:
-        """Without the query."""
+        """The target without the query."""
         return self.target.partition("?")[0]
 
     def header(self, name: str) -> str | None:
-        """The value of a header, in whatever case its name is; None without it."""
+        """The value of a header, whatever the case of its name; None if it is missing."""
         return observations.header(self.headers, name)
 
     def json(self) -> Any:
-        """The body, read as JSON.  Raises ValueError when it is none."""
+        """The body as JSON.  Raises ValueError if it is not JSON."""
         return json.loads(self.body)
 
 
-class Listener(ClientChecker):
-    """A judge whose recording is made late, and who knows the requests."""
+class RequestCollector(ClientChecker):
+    """A client checker that collects the requests, and writes its recording only when it is asked to."""
 
     def __init__(self, settings: Settings, record: Path) -> None:
-        """Raises RecordingError when `record` cannot be made."""
+        """Raises RecordingError if `record` cannot be written."""
         super().__init__(settings, record=record, late=True)
-        self.requests: list[Request] = []
+        self.requests: list[ReceivedRequest] = []
 
     def request_started(self, request: HttpRequest) -> ExchangeListener:
         """See TrafficListener."""
-        received = Request(len(self.requests) + 1, request.method, request.target, request.headers)
+        received = ReceivedRequest(len(self.requests) + 1, request.method, request.target, request.headers)
         self.requests.append(received)
-        return _Tap(super().request_started(request), received)
+        return _CollectingListener(super().request_started(request), received)
 
 
 @dataclass(frozen=True, slots=True)
-class _Tap:
-    """Tells the judge and the request."""
+class _CollectingListener:
+    """Updates a collected request, and passes everything on to the checker."""
 
-    judge: ExchangeListener
-    request: Request
+    checker: ExchangeListener
+    request: ReceivedRequest
 
     def request_body(self, data: bytes) -> None:
         """See ExchangeListener."""
-        self.request._pieces.append(data)  # noqa: SLF001 - nobody else may
-        self.judge.request_body(data)
+        self.request._chunks.append(data)  # noqa: SLF001 - read-only for everybody else
+        self.checker.request_body(data)
 
     def request_ended(self) -> None:
         """See ExchangeListener."""
-        self.judge.request_ended()
+        self.checker.request_ended()
 
     def response_started(self, head: ResponseHead) -> None:
         """See ExchangeListener."""
         self.request.status = head.status
-        self.judge.response_started(head)
+        self.checker.response_started(head)
 
     def response_body(self, data: bytes) -> None:
         """See ExchangeListener."""
-        self.judge.response_body(data)
+        self.checker.response_body(data)
 
     def fault_injected(self, fault: str) -> None:
         """See ExchangeListener."""
         if fault != OWN_RESPONSE:
             self.request.faults.append(fault)
-        self.judge.fault_injected(fault)
+        self.checker.fault_injected(fault)
 
     def exchange_ended(self, ending: Ending) -> None:
         """See ExchangeListener."""
         self.request.ending = ending
-        self.judge.exchange_ended(ending)
+        self.checker.exchange_ended(ending)

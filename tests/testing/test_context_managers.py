@@ -1,4 +1,4 @@
-"""`wiretape.testing`, for runners that are not pytest."""
+"""`wiretape.testing`, for other test runners than pytest."""
 
 import subprocess
 import sys
@@ -6,45 +6,50 @@ import tempfile
 import unittest
 from pathlib import Path
 from urllib.error import HTTPError
-from urllib.request import Request as Question
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import pytest
 
 import wiretape.testing
 from wiretape.errors import InputError
-from wiretape.testing import ClientError, replay
+from wiretape.testing import ClientError, replay, serve
 
 STREAM = "/v1/sessions/s1/events/stream"
 
 
 def read(url: str) -> bytes:
     """Read the stream to its end, without a cursor."""
-    with urlopen(Question(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=45) as answer:  # noqa: S310
+    with urlopen(Request(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=45) as answer:  # noqa: S310
         return b"".join(answer.readline() for _ in range(12))
 
 
+def request_without_key(url: str) -> None:
+    with pytest.raises(HTTPError) as error:
+        urlopen(Request(url + "/v1/sessions", b""), timeout=45)  # noqa: S310
+    error.value.close()
+
+
 def read_twice(url: str) -> None:
-    """As a client that reconnects without its cursor."""
+    """Read the stream twice, like a client that resumes without its cursor."""
     read(url)
     read(url)
 
 
 @pytest.fixture
 def folders(tmp_path, monkeypatch):
-    """Where recordings are kept."""
+    """The names in the folder for temporary files."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return lambda: [path.name for path in sorted(tmp_path.rglob("*"))]
 
 
-def test_a_client_in_good_order_leaves_nothing(recording, folders):
+def test_a_correct_client_leaves_no_files(recording, folders):
     with replay(recording) as service:
         assert b"id: e3" in read(service.url)
         assert len(service.requests) == 1
     assert folders() == []
 
 
-def test_findings_are_an_assertion_that_failed(recording, folders):
+def test_a_broken_rule_is_an_assertion_error(recording, folders):
     with pytest.raises(ClientError) as error, replay(recording) as service:
         read_twice(service.url)
     assert isinstance(error.value, AssertionError)
@@ -55,11 +60,11 @@ def test_findings_are_an_assertion_that_failed(recording, folders):
         "CLI002 resumed-from-wrong-event  error of the client",
     ]
     assert not hasattr(error.value, "__notes__")
-    assert Path(lines[-1].removeprefix("What passed is recorded in ").removesuffix(".")).is_file()
+    assert Path(lines[-1].removeprefix("The traffic is recorded in ").removesuffix(".")).is_file()
     assert folders()[1:] == ["replayed.db"]
 
 
-def test_an_exception_of_the_blocks_own_is_told_what_the_client_did(recording, folders):
+def test_an_exception_of_the_block_gets_the_report_as_a_note(recording, folders):
     with pytest.raises(HTTPError) as error, replay(recording) as service:
         urlopen(f"{service.url}/v1/other", timeout=45)  # noqa: S310 - and without a key
     error.value.close()
@@ -69,7 +74,7 @@ def test_an_exception_of_the_blocks_own_is_told_what_the_client_did(recording, f
     assert folders()[1:] == ["replayed.db"]
 
 
-def test_what_cannot_be_played_leaves_nothing(recording, folders):
+def test_an_invalid_recording_or_option_leaves_no_files(recording, folders):
     with pytest.raises(InputError, match=r"none\.db") as error, replay(recording.with_name("none.db")):
         pass
     assert not hasattr(error.value, "__notes__")
@@ -78,7 +83,18 @@ def test_what_cannot_be_played_leaves_nothing(recording, folders):
     assert folders() == []
 
 
-def test_unittest_takes_it_as_a_failure_of_the_test(recording, folders):
+def test_a_stand_in_checks_its_client(folders):
+    with serve("hello") as service:
+        with urlopen(Request(service.url + "/v1/sessions", b"", service.headers), timeout=45) as response:  # noqa: S310
+            assert response.status == 201
+        service.control.advance(60)
+        assert service.findings == []
+    assert folders() == []
+    with pytest.raises(ClientError, match="The client broke CLI001"), serve("hello") as service:
+        request_without_key(service.url)
+
+
+def test_unittest_reports_a_broken_rule_as_a_failure(recording, folders):
     class Case(unittest.TestCase):
         def setUp(self):
             self.service = self.enterContext(replay(recording))
@@ -93,7 +109,7 @@ def test_unittest_takes_it_as_a_failure_of_the_test(recording, folders):
     assert "The client broke CLI002 (1 finding)." in text
 
 
-def test_the_library_knows_it_by_name_only():
+def test_importing_wiretape_testing_does_not_import_the_replay():
     program = "import sys, wiretape.testing; assert not {'wiretape_replay', 'aiohttp'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     with pytest.raises(AttributeError, match="has no attribute 'repaly'"):

@@ -1,4 +1,4 @@
-"""Recordings that begin late, are not whole, or show a service that misbehaves: served as well as can be, and told."""
+"""Recordings that begin late, are incomplete, or show a service that misbehaves: what is replayed, and the warnings."""
 
 import gzip
 import json
@@ -8,9 +8,8 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse.parser import DEFAULT_LIMIT
-from wiretape_replay.session.follower import Follower
 from wiretape_replay.session.recorded.log_builder import build_sessions
-from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
+from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog
 
 STREAM = "/v1/sessions/s1/events/stream"
 
@@ -30,15 +29,15 @@ def lost(count):
 
 @pytest.fixture
 def build(reel):
-    """End the recording and build its sessions: returns the log of `s1` and what was said, without the prefix."""
+    """End the recording and build its sessions: returns the log of `s1` and the warnings, without the prefix."""
 
     def _build():
-        said = []
+        warnings = []
         with open_recording(reel.close()) as recording:
-            sessions = build_sessions(recording, said.append)
-        assert all(sentence.endswith(".") and "\n" not in sentence for sentence in said)
+            sessions = build_sessions(recording, warnings.append)
+        assert all(sentence.endswith(".") and "\n" not in sentence for sentence in warnings)
         prefix = "Session `s1`: "
-        return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in said]
+        return sessions["s1"].log if sessions else None, [sentence.removeprefix(prefix) for sentence in warnings]
 
     return _build
 
@@ -55,36 +54,36 @@ def cursor(identity):
     return (("Last-Event-ID", identity),)
 
 
-# It began before the recording.
+# The session began before the recording.
 
 
-def test_a_cursor_from_before_the_recording_gives_what_it_gave(reel, build):
+def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(reel, build):
     reel.exchange([event(8), event(9)], request_headers=cursor("e7"), ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(10)], request_headers=cursor("e9"), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     for known, after in {"e7": [8, 9, 10], "e9": [10]}.items():
-        follower = Follower(log, len(log), cursor=known, deltas=False)
-        assert [entry.sequence for entry in follower.take(len(log))] == after
-    assert said == [
-        "the cursor `e7` of exchange 1 is that of no recorded event; it gives what was sent after it.",
-        "the recording begins in the middle of it, with sequence 8.",
+        reader = LogReader(log, len(log), cursor=known, deltas=False)
+        assert [entry.sequence for entry in reader.read(len(log))] == after
+    assert warnings == [
+        "the cursor `e7` of exchange 1 names no recorded event; a client that sends it gets what was sent after it.",
+        "its recording begins in the middle, with sequence 8.",
     ]
 
 
-def test_a_cursor_that_no_event_carries_goes_on_where_it_did(reel, build):
+def test_a_cursor_without_an_event_resumes_where_it_resumed_then(reel, build):
     reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(3)], request_headers=cursor("odd"), ending=Ending.CLIENT_CLOSED)
     reel.exchange([], request_headers=cursor("odder"), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     for known, after in {"odd": [3], "odder": []}.items():
-        follower = Follower(log, len(log), cursor=known, deltas=False)
-        assert [entry.sequence for entry in follower.take(len(log))] == after
-    what = "the cursor `odd` of exchange 2 is that of no recorded event, nor that of 1 other"
-    assert said == [f"{what}; it gives what was sent after it."]
+        reader = LogReader(log, len(log), cursor=known, deltas=False)
+        assert [entry.sequence for entry in reader.read(len(log))] == after
+    problem = "the cursor `odd` of exchange 2 names no recorded event, nor do those of 1 other exchange"
+    assert warnings == [f"{problem}; a client that sends it gets what was sent after it."]
 
 
-@pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["no ASCII", "earlier"])
-def test_a_client_with_such_a_cursor_is_served(reel, serve, call, identity, after):
+@pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["not ASCII", "earlier"])
+def test_a_client_with_an_unusual_cursor_gets_a_stream(reel, serve, call, identity, after):
     reel.exchange([event(1, "é"), event(2)], request_headers=cursor("e0"), ending=Ending.CLIENT_CLOSED)
     url = serve(reel.close(), mode="session").url
     first, then = call(url), call(url)
@@ -96,90 +95,89 @@ def test_a_client_with_such_a_cursor_is_served(reel, serve, call, identity, afte
     assert f"\nid: {after}\n".encode() in then.read_past(b"\n\n")
 
 
-def test_a_cursor_that_is_no_ascii_is_found_by_its_event(reel, build):
+def test_a_cursor_that_is_not_ascii_names_its_event(reel, build):
     reel.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert [entry.id for entry in log.entries] == ["é", "e2"]
-    assert said == []
+    assert warnings == []
 
 
 # The service misbehaves.
 
 
-def test_another_content_for_an_event_on_another_connection_is_not_served(reel, build):
+def test_a_copy_with_a_different_content_is_not_replayed(reel, build):
     reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1), event(2)]
-    assert said == ["id `e2` came with another content later; the first is served."]
+    assert warnings == ["id `e2` arrived again with a different content; the first is replayed."]
 
 
-def test_other_bytes_for_the_same_content_are_not_served(reel, build):
+def test_a_copy_in_different_bytes_is_not_replayed(reel, build):
     respelled = message("e1", {"sequence": 1, "type": "x"}, end="\r")
     reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([respelled], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1)]
-    assert said == ["1 replayed copy had the same JSON in other bytes; those that came first are served."]
+    assert warnings == ["1 replayed copy has the same JSON in different bytes; the first bytes are replayed."]
 
 
-def test_an_event_that_comes_twice_on_one_connection_is_served_once(reel, build):
+def test_an_event_that_arrives_twice_on_one_connection_is_replayed_once(reel, build):
     reel.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1), event(2)]
-    assert said == ["id `e1` came twice on one connection; it is served once."]
+    assert warnings == ["id `e1` arrived twice on one connection; it is replayed once."]
 
 
-def test_different_events_with_one_id_are_all_served_however_often_they_are_replayed(reel, build):
+def test_different_events_with_the_same_id_are_all_replayed(reel, build):
     frames = [event(1, "same"), event(2, "same"), event(3, "same")]
     reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
     reel.exchange(frames[1:], request_headers=cursor("same"), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == frames
-    assert log.place_of("same") == 0
-    assert said == [
-        "id `same` came on one connection for different events; all are served, and as a cursor it names the first."
-    ]
+    assert log.position_of("same") == 0
+    problem = "id `same` arrived on one connection for different events"
+    assert warnings == [f"{problem}; all are replayed, and as a cursor it names the first."]
 
 
-def test_events_without_ids_are_joined_by_their_sequences(reel, build):
+def test_copies_of_events_without_ids_are_recognised_by_their_sequences(reel, build):
     reel.exchange([event(1, None), event(2, None)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(1, None), event(2, None), event(3)], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1, None), event(2, None), event(3)]
     assert kinds(log) == ["durable"] * 3
-    assert said == ["2 events with a sequence had no id; they are replayed, but no cursor names them."]
+    assert warnings == ["2 events have a sequence but no id; they are replayed, but no cursor names them."]
 
 
 @pytest.mark.parametrize(
     ("sequences", "why"),
     [
-        ([1, 3, 2], "on one connection sequence 2 comes after sequence 3"),
-        ([1, 10**50, 2], "on one connection sequence 2 comes after sequence of more than 40 digits"),
-        ([None, 2, 3], "1 of its 3 durable events carry no sequence"),
-        ([1, 1.5, "2"], "2 of its 3 durable events carry no sequence"),
+        ([1, 3, 2], "on one connection, sequence 2 comes after sequence 3"),
+        ([1, 10**50, 2], "on one connection, sequence 2 comes after sequence of more than 40 digits"),
+        ([None, 2, 3], "1 of its 3 durable events have no sequence"),
+        ([1, 1.5, "2"], "2 of its 3 durable events have no sequence"),
     ],
 )
-def test_where_sequences_give_no_order_events_come_as_they_came(reel, build, sequences, why):
+def test_events_are_replayed_as_they_arrived_if_their_sequences_define_no_order(reel, build, sequences, why):
     frames = [event(sequence, f"e{place}") for place, sequence in enumerate(sequences)]
     reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == frames
-    assert said == [f"{why}; events are served in the order in which they first came."]
+    assert warnings == [f"{why}; events are replayed in the order in which they first arrived."]
 
 
-def test_a_sequence_that_two_events_share_gives_no_order(reel, build):
+def test_two_events_with_the_same_sequence_have_no_order(reel, build):
     reel.exchange([event(1), event(2, "a")], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(2, "b"), event(3)], request_headers=cursor("a"), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert [entry.id for entry in log.entries] == ["e1", "a", "b", "e3"]
-    assert said == [
-        "different events carry the same sequence; events are served in the order in which they first came."
+    assert warnings == [
+        "different events have the same sequence; events are replayed in the order in which they first arrived."
     ]
 
 
-def test_without_sequences_what_was_replayed_before_a_known_event_stands_before_it(reel, build):
+def test_events_without_sequences_stay_before_the_events_that_they_were_replayed_before(reel, build):
     bare = {name: message(name, {"type": "x"}) for name in "abcdefg"}
     reel.exchange([bare["d"], bare["f"]], request_headers=cursor("c"), ending=Ending.CLIENT_CLOSED)
     reel.exchange([bare[name] for name in "bdefg"], ending=Ending.CLIENT_CLOSED)
@@ -191,17 +189,17 @@ def test_without_sequences_what_was_replayed_before_a_known_event_stands_before_
 def test_a_delta_with_an_id_can_be_a_cursor(reel, build):
     delta = b'event: message.delta\nid: d1\ndata: {"type":"message.delta"}\n\n'
     reel.exchange([event(1), delta, event(2)], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1), delta, event(2)]
-    assert log.place_of("d1") == 1
-    assert said[1:] == ["1 delta had an id; they are replayed as durable events are."]
+    assert log.position_of("d1") == 1
+    assert warnings[1:] == ["1 delta has an id; they are replayed like durable events."]
 
 
-def test_an_id_without_data_can_be_a_cursor_and_is_no_event_when_it_repeats_one(reel, build):
+def test_an_id_without_data_is_a_cursor_unless_it_repeats_an_earlier_one(reel, build):
     reel.exchange([event(1), b"id: e1\n\n", b"id: checkpoint\n\n", event(2)], ending=Ending.CLIENT_CLOSED)
     log, _ = build()
     assert kinds(log) == ["durable", "ephemeral", "durable", "durable"]
-    assert log.place_of("checkpoint") == 2
+    assert log.position_of("checkpoint") == 2
 
 
 @pytest.mark.parametrize(
@@ -220,33 +218,33 @@ def test_an_id_without_data_can_be_a_cursor_and_is_no_event_when_it_repeats_one(
         b"data: " + b"[" * 100_000 + b"\n\n",
     ],
 )
-def test_whatever_is_no_durable_event_is_live_output(reel, build, frame):
+def test_everything_but_durable_events_is_ephemeral(reel, build, frame):
     reel.exchange([event(1), frame, event(2)], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1), frame, event(2)]
     assert kinds(log) == ["durable", "ephemeral", "durable"]
-    assert said == []
+    assert warnings == []
 
 
-# The recording is not whole.
+# The recording is incomplete.
 
 
-def test_lost_bytes_take_with_them_only_the_events_that_they_belonged_to(reel, build):
+def test_lost_bytes_affect_only_the_events_that_contained_them(reel, build):
     whole = event(2)
     reel.exchange([event(1), whole[:10], lost(20), whole[30:] + event(3)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([lost(7)], ending=Ending.COMPLETE)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1), event(3), b""]
-    assert said == ["27 bytes of exchanges 1, 2 were not recorded; the events that they belonged to are missing."]
+    assert warnings == ["27 bytes of exchanges 1, 2 were not recorded; the events that contained them are missing."]
 
 
-def test_what_is_left_of_an_event_after_a_gap_is_not_taken_for_an_unfinished_one(reel, build):
+def test_the_rest_of_an_event_after_a_gap_is_not_an_unfinished_event(reel, build):
     reel.exchange([event(1), lost(5), b"not the beginning"], ending=Ending.SERVICE_CLOSED)
     log, _ = build()
     assert data(log) == [event(1), b""]
 
 
-def test_an_event_that_was_lost_on_one_connection_is_taken_from_another(reel, build):
+def test_an_event_lost_on_one_connection_is_taken_from_another(reel, build):
     reel.exchange([event(1), lost(len(event(2))), b"\n\n", event(3)], ending=Ending.CLIENT_CLOSED)
     reel.exchange([event(2), event(3)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
     log, _ = build()
@@ -256,55 +254,55 @@ def test_an_event_that_was_lost_on_one_connection_is_taken_from_another(reel, bu
 @pytest.mark.parametrize(
     ("coding", "kept"), [("gzip", [event(1)]), ("x-rot13", [])], ids=["broken gzip", "an unknown coding"]
 )
-def test_a_body_that_cannot_be_decoded_gives_what_came_before(reel, build, coding, kept):
+def test_a_body_that_cannot_be_decoded_keeps_the_events_before(reel, build, coding, kept):
     headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", coding))
     chunks = [gzip.compress(event(1)), b"\x1f\x8bbroken"]
     reel.exchange(chunks, headers=headers, ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == kept
-    assert said[-1].startswith("exchange 1 cannot be decoded to its end (`")
+    assert warnings[-1].startswith("exchange 1 cannot be decoded to its end (`")
 
 
 @pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.CLIENT_CLOSED])
-def test_an_unfinished_event_is_served_where_the_service_ended_in_it(reel, build, ending):
+def test_an_unfinished_event_is_replayed_if_the_service_ended_the_stream_in_it(reel, build, ending):
     reel.exchange([event(1), b"id: e2\ndata: {"], ending=ending)
     reel.exchange([event(2)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     if ending is Ending.CLIENT_CLOSED:
         assert data(log) == [event(1), event(2)]
-        assert said == ["the unfinished event at the end of exchange 1 is left out."]
+        assert warnings == ["the unfinished event at the end of exchange 1 is left out."]
     else:
         assert data(log) == [event(1), b"id: e2\ndata: {", b"", event(2)]
         assert kinds(log) == ["durable", "ephemeral", "ending", "durable"]
-        assert said == []
+        assert warnings == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_event_over_the_size_limit_is_live_output_in_one_piece(reel, build, whole):
+def test_an_event_over_the_size_limit_is_one_ephemeral_entry(reel, build, whole):
     large = b"id: e2\ndata: " + b"x" * DEFAULT_LIMIT + (b"\n\n" if whole else b"")
     reel.exchange([event(1), large, *([event(3)] if whole else [])], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
-    # No bytes in the assertion: pytest would spell out sixteen million of them.
+    log, warnings = build()
+    # Compare lengths: pytest would print sixteen million bytes.
     assert [len(entry.data) for entry in log.entries] == [
         len(piece) for piece in [event(1), large, event(3)][: 3 * whole or 1]
     ]
     assert all(entry.kind is EntryKind.EPHEMERAL for entry in log.entries if len(entry.data) > DEFAULT_LIMIT)
     assert (
-        f"1 event of up to {len(large)} bytes went over the size limit; served to those who listen, but never replayed."
-        in said
+        f"1 event of up to {len(large)} bytes exceeded the size limit; connected clients get them, but they are never "
+        "replayed." in warnings
     )
-    assert ("the unfinished event at the end of exchange 1 is left out." in said) is not whole
+    assert ("the unfinished event at the end of exchange 1 is left out." in warnings) is not whole
 
 
-# There is less than a stream.
+# There is no complete stream.
 
 
 def test_a_recording_without_a_stream_has_no_sessions(reel, build):
     reel.exchange([b"{}"], target="/v1/sessions/s1", headers=(("Content-Type", "application/json"),))
-    assert build() == (None, ["The recording holds no stream of any session."])
+    assert build() == (None, ["The recording contains no stream of any session."])
 
 
-def test_refusals_are_counted_and_take_no_part(reel, build):
+def test_refused_requests_are_counted_and_otherwise_ignored(reel, build):
     plain = (("Content-Type", "text/plain"),)
     reel.exchange([b"{}"], status=429)
     reel.exchange([event(9)], status=429)
@@ -312,10 +310,10 @@ def test_refusals_are_counted_and_take_no_part(reel, build):
     reel.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
     reel.exchange([event(9)], headers=plain)
     reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [event(1)]
-    assert said == [
-        "5 requests for its stream got something else (200 without an event stream: 1, 404: 1, 429: 2, no answer: 1)."
+    assert warnings == [
+        "5 requests for its stream got no stream (200 without an event stream: 1, 404: 1, 429: 2, no response: 1)."
     ]
 
 
@@ -323,20 +321,20 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(reel, build):
     reel.exchange([b"{}"], status=429)
     assert build() == (
         None,
-        ["1 request for its stream got something else (429: 1).", "The recording holds no stream of any session."],
+        ["1 request for its stream got no stream (429: 1).", "The recording contains no stream of any session."],
     )
 
 
 @pytest.mark.parametrize("chunks", [[], [b": hello\n\n"]])
-def test_a_stream_without_durable_events_is_served_too(reel, build, chunks):
+def test_a_stream_without_durable_events_is_replayed(reel, build, chunks):
     reel.exchange(chunks, ending=Ending.SERVICE_RESET)
-    log, said = build()
+    log, warnings = build()
     assert data(log) == [*chunks, b""]
-    assert said == ["it has no durable event."]
+    assert warnings == ["it has no durable event."]
 
 
 @pytest.mark.parametrize(
-    ("ids", "cursor", "place"),
+    ("ids", "cursor", "position"),
     [
         (["a", " b "], "b", 1),
         (["a", "\tb"], " b", 1),
@@ -347,6 +345,6 @@ def test_a_stream_without_durable_events_is_served_too(reel, build, chunks):
         (["b"], " b", None),
     ],
 )
-def test_a_cursor_is_known_without_the_space_that_http_takes_away(ids, cursor, place):
-    """What a header says has no space at its ends; where several ids could be meant, none is."""
-    assert SessionLog("s1", [LogEntry(EntryKind.DURABLE, 0, id=one) for one in ids]).place_of(cursor) == place
+def test_a_cursor_is_found_without_the_whitespace_that_http_strips(ids, cursor, position):
+    """A header value has no whitespace at its ends; if several ids are possible, the cursor names none."""
+    assert SessionLog("s1", [LogEntry(EntryKind.DURABLE, 0, id=one) for one in ids]).position_of(cursor) == position

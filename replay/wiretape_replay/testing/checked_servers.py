@@ -1,0 +1,182 @@
+"""A replay and a stand-in that a test starts, and that check the client that the test runs against them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from wiretape.errors import InputError
+from wiretape.rules import Finding
+from wiretape.toml_files import is_toml_text
+from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.replay_options import ReplayOptions
+from wiretape_replay.running import shared_thread, start_replay, start_scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.serving import Service
+from wiretape_replay.serving import Replay
+from wiretape_replay.session.session_streams import StreamRequest
+from wiretape_replay.testing.client_criteria import ClientCriteria
+from wiretape_replay.testing.failure_message import failure_message
+from wiretape_replay.testing.received_requests import ReceivedRequest, RequestCollector
+from wiretape_replay.verbatim.exchange_queues import RecordedRequest
+from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
+
+_TURNS = 20
+"""After this many turns, the event loop has noticed the disconnection of a client that disconnected before."""
+
+
+class CheckedServer:
+    """A server in the shared thread that checks its client.  Use it from any other thread."""
+
+    def __init__(
+        self,
+        server: Replay | Service,
+        collector: RequestCollector,
+        criteria: ClientCriteria,
+        record: Path,
+        log_lines: list[str],
+    ) -> None:
+        self.record = record
+        """Where the traffic is recorded if `keep` is called or the test fails."""
+        self.lines = log_lines
+        """The lines that the command would print, one for each request."""
+        self._server = server
+        self._collector = collector
+        self._criteria = criteria
+
+    @property
+    def url(self) -> str:
+        """The base URL, without a trailing slash."""
+        return self._server.url
+
+    @property
+    def control(self) -> PlayheadControl:
+        """Moves the playheads."""
+        return self._server.control
+
+    @property
+    def requests(self) -> list[ReceivedRequest]:
+        """The requests so far, in order."""
+        return list(self._collector.requests)
+
+    @property
+    def streams(self) -> list[StreamRequest]:
+        """The requests for streams so far, in order."""
+        raise NotImplementedError
+
+    @property
+    def misses(self) -> list[UnmatchedRequest]:
+        """The requests without a match, in order; the stand-in has none."""
+        return []
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings about the client so far, whether or not the test fails because of them; at most 10,000."""
+
+        async def collect() -> list[Finding]:
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+            return list(self._collector.against_client)
+
+        found: list[Finding] = shared_thread().call(collect)
+        return found
+
+    @property
+    def faults_done(self) -> dict[str, int]:
+        """How often each fault was applied so far, by name."""
+        return self._server.faults.counts
+
+    def keep(self) -> None:
+        """Record the traffic, from the beginning to the end.  Raises RecordingError."""
+        shared_thread().call(self._collector.keep)
+
+    def failure(self) -> str | None:
+        """Why the test fails: findings with their report, and requests without a match; None if it does not.
+
+        If it fails, the traffic is recorded.
+        """
+        checks_failed = self._collector.failed
+        return failure_message(
+            self.findings, self.misses, self._criteria, self.record, self.keep, checks_failed=checks_failed
+        )
+
+
+class CheckedReplay(CheckedServer):
+    """A replay that checks its client."""
+
+    _server: Replay
+
+    @property
+    def streams(self) -> list[StreamRequest]:
+        """The requests for streams so far, in order; none in verbatim mode."""
+        player = self._server.player
+        return [] if player is None else list(player.streams.requests)
+
+    @property
+    def misses(self) -> list[UnmatchedRequest]:
+        """The requests without a match, in order; they get status 501."""
+        return list(self._server.misses)
+
+    @property
+    def unconsumed(self) -> list[RecordedRequest]:
+        """The recorded requests that the client did not send, in order; in session mode without streams."""
+        return self._server.unconsumed
+
+
+class CheckedService(CheckedServer):
+    """A stand-in that checks its client."""
+
+    _server: Service
+
+    @property
+    def key(self) -> str:
+        """A valid bearer key."""
+        return self._server.key
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers that every request needs."""
+        return {"Authorization": f"Bearer {self.key}"}
+
+    @property
+    def streams(self) -> list[StreamRequest]:
+        """The requests for streams so far, in order."""
+        return list(self._server.streams.requests)
+
+
+@contextmanager
+def checked_replay(
+    recording: Path, options: ReplayOptions, criteria: ClientCriteria, record: Path
+) -> Iterator[CheckedReplay]:
+    """Replay a recording until the block is left.  The attributes stay readable afterwards.
+
+    `record` is the path of a new file.  Raises InputError.
+    """
+    collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
+    with start_replay(recording, options, judge=collector, log=lines.append) as replay:
+        yield CheckedReplay(replay, collector, criteria, record, lines)
+
+
+@contextmanager
+def checked_service(
+    scenario: Scenario | Path | str, options: ServeOptions, criteria: ClientCriteria, record: Path
+) -> Iterator[CheckedService]:
+    """Play a scenario until the block is left.  The attributes stay readable afterwards.
+
+    `record` is the path of a new file.  Raises InputError.
+    """
+    collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
+    with start_scenario(scenario, options, judge=collector, log=lines.append) as service:
+        yield CheckedService(service, collector, criteria, record, lines)
+
+
+def find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | Path | str:
+    """A scenario with its path resolved by `find`, if it is given as a file.  Raises InputError."""
+    if isinstance(scenario, Path):
+        return find(scenario)
+    if isinstance(scenario, str) and not is_toml_text(scenario) and (scenario.endswith(".toml") or "/" in scenario):
+        return find(Path(scenario))
+    if not isinstance(scenario, Scenario | str):
+        raise InputError(f"Invalid scenario {scenario!r}: expected the name of a bundled one, a TOML file or its text.")
+    return scenario
