@@ -159,7 +159,7 @@ def stream(row: StreamRow) -> list[Span]:
             spans = _odd("cut", f"{amount(row.end - row.start)} of an unfinished event", row.preview, row.time_ns)
         case OversizedRow():
             size = amount(row.end - row.start)
-            spans = _odd("large", f"event of {size}, too large to be looked into", row.preview, row.time_ns)
+            spans = _odd("large", f"event of {size}, too large to be parsed", row.preview, row.time_ns)
         case LostRow():
             spans = _odd("lost", f"{amount(row.count)} not recorded", row.why, row.time_ns)
     return spans

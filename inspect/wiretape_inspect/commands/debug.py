@@ -23,7 +23,11 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 @click.command()
 @click.argument("file", type=PATH)
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:0", show_default=True, help="Loopback address; 0: a free port."
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:0",
+    show_default=True,
+    help="Loopback address to listen on; port 0 chooses a free one.",
 )
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
 @click.option("--replay", metavar="URL", help="Drive a replay of FILE; reads its token from $WIRETAPE_TOKEN.")

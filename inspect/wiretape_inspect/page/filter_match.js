@@ -26,37 +26,23 @@ function valueTest(field, value) {
   return patternTest(field, value);
 }
 
-const NUMBER_OF = {
-  seq: (subject) => subject.sequence,
-  event: (subject) => subject.event,
-  exchange: (subject) => subject.exchange,
-  gap: (subject) => subject.gap_ns,
-};
-
 function numberTest(field, { low, high }) {
-  return (subject) => {
-    const number = NUMBER_OF[field](subject);
+  const name = { seq: "sequence", gap: "gap_ns" }[field] || field;
+  return ({ [name]: number }) => {
     if (number === null || number === undefined) return false;
     return (low === null || low <= number) && (high === null || number <= high);
   };
 }
 
-const NAMES_OF = {
-  type: (subject) => [subject.type],
-  id: (subject) => [subject.id],
-  rule: (subject) => subject.codes || [],
-  run: (subject) => [subject.run],
-  tool: (subject) => [subject.tool],
-  session: (subject) => [subject.session],
-};
-
 /** The test of a name against a pattern; rule codes match in upper or lower case. */
-function patternTest(field, value) {
-  const names = NAMES_OF[field];
-  const fold = field === "rule" ? (text) => text.toLowerCase() : (text) => text;
-  const wanted = fold(value.text);
-  const matches = value.quoted || !/[*?]/.test(wanted) ? (name) => name === wanted : (name) => matchesPattern(wanted, name);
-  return (subject) => names(subject).some((name) => name !== null && name !== undefined && matches(fold(name)));
+function patternTest(field, { text, quoted }) {
+  const matcher = (wanted) => (quoted || !/[*?]/.test(wanted) ? (name) => name === wanted : (name) => matchesPattern(wanted, name));
+  if (field === "rule") {
+    const matches = matcher(text.toLowerCase());
+    return (subject) => (subject.codes || []).some((code) => matches(code.toLowerCase()));
+  }
+  const matches = matcher(text);
+  return ({ [field]: name }) => name !== null && name !== undefined && matches(name);
 }
 
 /** Whether `name` matches a pattern: `*` matches any text, `?` any character.  Goes back to the last star only. */

@@ -6,6 +6,7 @@
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import assert_never
 
 from wiretape.event_facts import EventFacts
@@ -172,7 +173,7 @@ def _test(field: str, value: Text | Range) -> Match:
 
 
 def _number_test(field: str, wanted: Range) -> Match:
-    number_of = _NUMBERS[field]
+    number_of = attrgetter({"seq": "sequence", "gap": "gap_ns"}.get(field, field))
 
     def test(subject: Subject) -> bool:
         number = number_of(subject)
@@ -181,29 +182,18 @@ def _number_test(field: str, wanted: Range) -> Match:
     return test
 
 
-_NUMBERS: dict[str, Callable[[Subject], int | None]] = {
-    "seq": lambda subject: subject.sequence,
-    "event": lambda subject: subject.event,
-    "exchange": lambda subject: subject.exchange,
-    "gap": lambda subject: subject.gap_ns,
-}
-
-
 def _pattern_test(field: str, value: Text) -> Match:
     """Return the test of a name against a pattern; rule codes match in upper or lower case."""
-    pattern = compile_pattern(value, ignore_case=field == "rule")
-    names_of = _NAMES[field]
-    return lambda subject: any(name is not None and pattern.fullmatch(name) for name in names_of(subject))
+    if field == "rule":
+        codes = compile_pattern(value, ignore_case=True)
+        return lambda subject: any(map(codes.fullmatch, subject.codes))
+    pattern, name_of = compile_pattern(value), attrgetter(field)
 
+    def test(subject: Subject) -> bool:
+        name = name_of(subject)
+        return name is not None and pattern.fullmatch(name) is not None
 
-_NAMES: dict[str, Callable[[Subject], tuple[str | None, ...]]] = {
-    "type": lambda subject: (subject.type,),
-    "id": lambda subject: (subject.id,),
-    "rule": lambda subject: subject.codes,
-    "run": lambda subject: (subject.run,),
-    "tool": lambda subject: (subject.tool,),
-    "session": lambda subject: (subject.session,),
-}
+    return test
 
 
 def compile_pattern(value: Text, *, ignore_case: bool = False) -> re.Pattern[str]:
