@@ -1,4 +1,4 @@
-"""`make bench`: wiretape and what it is compared with, side by side in one run.  See README.md."""
+"""`make bench`: wiretape and its references, side by side in one run.  See README.md."""
 
 import argparse
 import platform
@@ -11,20 +11,20 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
-import judging
-import looking
-import mocks
-import replaying
-import serving
+import mock_servers
+import replay_benchmark
+import report_benchmark
+import serve_benchmark
+import view_benchmark
+from proxy_targets import WAYS, run_client, service
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from ways import WAYS, run_client, service
 
 
 @dataclass(frozen=True)
 class Load:
-    """One kind of traffic and the figures that it gives."""
+    """One kind of traffic, and its figures."""
 
     name: str
     arguments: tuple[object, ...]
@@ -45,7 +45,7 @@ Results = dict[tuple[str, str, str], list[float]]
 
 
 def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
-    """Every load over every way, in turn; and what the recordings say of themselves."""
+    """Measure every load over every connection in turn; return the results, and figures of the recordings."""
     results: Results = defaultdict(list)
     recorded: Results = defaultdict(list)
     kinds = loads(quick)
@@ -68,7 +68,7 @@ def measure(rounds: int, quick: bool, folder: Path) -> tuple[Results, Results]:
 
 
 def audit(path: Path, result: dict[str, float]) -> dict[str, float]:
-    """What the recording lacks and how large it is; the file is removed."""
+    """Return what the recording lacks and its size; delete the file."""
     with sqlite3.connect(path) as connection:
         (events,) = connection.execute("SELECT count(*) FROM frame WHERE event IS NOT NULL").fetchone()
         (exchanges,) = connection.execute("SELECT count(*) FROM exchange WHERE ending = 'complete'").fetchone()
@@ -115,9 +115,9 @@ def proxy(console: Console, rounds: int, quick: bool) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of measurements (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve", "look"), help="leave the others out")
+    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve", "look"), help="run one benchmark only")
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     console = Console(width=120)
@@ -125,14 +125,14 @@ def main() -> None:
     if options.only in {None, "proxy"}:
         proxy(console, rounds, options.quick)
     if options.only in {None, "report"}:
-        judging.show(100_000 if options.quick else 1_000_000, console)
+        report_benchmark.show(100_000 if options.quick else 1_000_000, console)
     if options.only in {None, "replay"}:
-        replaying.show(console, rounds=rounds, quick=options.quick)
-        mocks.show(console, rounds=rounds, quick=options.quick)
+        replay_benchmark.show(console, rounds=rounds, quick=options.quick)
+        mock_servers.show(console, rounds=rounds, quick=options.quick)
     if options.only in {None, "serve"}:
-        serving.show(console, quick=options.quick)
+        serve_benchmark.show(console, quick=options.quick)
     if options.only in {None, "look"}:
-        looking.show(console, 100_000 if options.quick else 1_000_000)
+        view_benchmark.show(console, 100_000 if options.quick else 1_000_000)
 
 
 if __name__ == "__main__":

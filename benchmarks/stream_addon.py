@@ -1,4 +1,4 @@
-"""Stock mitmdump's way to let an event stream pass."""
+"""Stream all responses in stock mitmdump."""
 
 from mitmproxy.http import HTTPFlow
 

@@ -125,16 +125,16 @@ def test_mitmproxy_chooses_the_view_for_event_streams_only():
     assert view.render_priority(b"", content_type="text/event-stream") < 0
 
 
-def test_the_installed_mitmproxy_renders_with_the_view():
+def test_the_view_implements_the_interface_of_the_installed_mitmproxy():
     install()
     install()  # a script is loaded again when its file changes
     flow = make_flow(event(1))
 
-    if hasattr(contentviews, "Contentview"):
-        shown = contentviews.prettify_message(flow.response, flow)
-        name, text = shown.view_name, shown.text
+    if hasattr(contentviews, "Contentview"):  # mitmproxy 12
+        metadata = contentviews.Metadata(flow=flow, http_message=flow.response, content_type="text/event-stream")
+        lines = EventStreamView().prettify(event(1), metadata).split("\n")
     else:
-        name, lines, _ = contentviews.get_message_content_view("auto", flow.response, flow)
-        text = "\n".join("".join(part for _, part in line) for line in lines)
-    assert NAME in name
-    assert text.splitlines()[:2] == [f"1 event, {len(event(1))} bytes", HEADING]
+        name, styled, _ = contentviews.get_message_content_view("auto", flow.response, flow)
+        assert NAME in name
+        lines = ["".join(part for _, part in line) for line in styled]
+    assert lines[:2] == [f"1 event, {len(event(1))} bytes", HEADING]

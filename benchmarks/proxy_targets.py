@@ -1,4 +1,4 @@
-"""The three ways to the service: direct, through stock mitmdump, through wiretape."""
+"""The three compared connections to the service: direct, through stock mitmdump, through wiretape."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def free_port() -> int:
 @contextmanager
 def service() -> Iterator[int]:
     process = subprocess.Popen(
-        [sys.executable, HERE / "service.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, HERE / "upstream_service.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stdout
     try:
@@ -81,7 +81,7 @@ def _await_port(port: int, process: "subprocess.Popen[bytes]") -> None:
 
 
 def run_client(port: int, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, str(HERE / "client.py"), str(port), *map(str, arguments)]
+    command = [sys.executable, str(HERE / "proxy_client.py"), str(port), *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result

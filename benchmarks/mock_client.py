@@ -1,4 +1,4 @@
-"""The client of the comparison with other mock servers.  Prints one JSON line.
+"""The client for the comparison with other mock servers.  Prints one JSON line.
 
 asking.py PORT stream METHOD TARGET BODY               events of one whole stream, and the seconds that it took
 asking.py PORT after METHOD TARGET BODY CURSOR         events that are sent to a client which had CURSOR last
@@ -35,7 +35,7 @@ async def head(reader: asyncio.StreamReader) -> bytes:
 
 
 async def stream(port: int, asked: bytes) -> dict[str, float]:
-    """To its end, or until nothing comes any more."""
+    """Read a stream to its end, or until nothing arrives anymore."""
     began = last = time.perf_counter()
     reader, writer = await ask(port, asked)
     await head(reader)

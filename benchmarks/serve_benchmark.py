@@ -1,6 +1,6 @@
-"""`wiretape serve` with many sessions that stream at once.
+"""`wiretape serve` with many sessions streaming at once.
 
-python benchmarks/serving.py [--quick]
+python benchmarks/serve_benchmark.py [--quick]
 """
 
 import argparse
@@ -16,10 +16,10 @@ from datetime import datetime
 from pathlib import Path
 
 import aiohttp
-from replaying import resident
+from proxy_targets import BIN, free_port, running
+from replay_benchmark import resident
 from rich.console import Console
 from rich.table import Table
-from ways import BIN, free_port, running
 
 SCENARIO = """
 title = "Tool calls, two events a second"
@@ -38,7 +38,7 @@ tenant = "bench"
 HEADERS = {"Authorization": "Bearer bench-key"}
 CREATED = re.compile(rb'"created_at":"([^"]+)"')
 AT_ONCE = 16
-"""Sessions that are begun at the same time."""
+"""Sessions that start at the same time."""
 
 
 async def stream(port: int, sessions: int) -> dict[str, float]:
@@ -69,7 +69,7 @@ async def stream(port: int, sessions: int) -> dict[str, float]:
         stream.close()
 
     timeout, connector = aiohttp.ClientTimeout(total=None), aiohttp.TCPConnector(limit=0)
-    gc.disable()  # the pauses of the client are not the service's
+    gc.disable()  # pauses of the client do not count
     url = f"http://127.0.0.1:{port}"
     async with aiohttp.ClientSession(url, headers=HEADERS, timeout=timeout, connector=connector) as http:
         await asyncio.gather(*(follow(http) for _ in range(sessions)))
@@ -85,7 +85,7 @@ async def stream(port: int, sessions: int) -> dict[str, float]:
 
 
 def measure(folder: Path, sessions: int, seconds: int) -> dict[str, float]:
-    """Events/s, lateness (ms) and what the sessions and their streams cost (MB)."""
+    """Return events/s, lateness (ms) and memory of the sessions and their streams (MB)."""
     (folder / "bench.toml").write_text(SCENARIO.format(seconds=seconds), "utf-8")
     (folder / "service.toml").write_text(SERVICE, "utf-8")
     port = free_port()
@@ -103,7 +103,7 @@ def measure(folder: Path, sessions: int, seconds: int) -> dict[str, float]:
 
 
 def show(console: Console, *, quick: bool = False) -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     sessions, seconds = (200, 5) if quick else (1000, 20)
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as name:
         result = measure(Path(name), sessions, seconds)
@@ -117,7 +117,7 @@ def show(console: Console, *, quick: bool = False) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="fewer sessions, for a shorter time")
+    parser.add_argument("--quick", action="store_true", help="fewer sessions for a shorter time")
     parser.add_argument("--client", nargs=2, type=int, metavar=("PORT", "SESSIONS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.client is not None:

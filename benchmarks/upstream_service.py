@@ -1,4 +1,4 @@
-"""A service that only sends events and small JSON, as fast as plain asyncio can.
+"""A service that sends events and small JSON as fast as plain asyncio allows.
 
 GET  /v1/sessions/ID/events/stream?event_deltas=true&n=EVENTS[&hz=RATE]    without hz: flat out
 POST /v1/sessions
@@ -9,7 +9,7 @@ import random
 import sys
 import time
 
-from events import event
+from sample_events import event
 
 HEAD = (
     b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\n"

@@ -1,4 +1,4 @@
-"""The events that the benchmark service sends: four deltas, then a durable event."""
+"""The events of the benchmarks: four deltas, then a durable event."""
 
 DELTA = (
     b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_1",'
@@ -12,7 +12,7 @@ DURABLE = (
 
 
 def event(session: bytes, number: int, now_ns: int) -> bytes:
-    """Event `number` (from 0) of a session, carrying the time at which it was made."""
+    """Return event `number` (from 0) of a session, with the time at which it was created."""
     if number % 5 < 4:
         return DELTA % (number, now_ns)
     return DURABLE % (number, number, number // 5 + 1, session, now_ns)

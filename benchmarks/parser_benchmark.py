@@ -1,6 +1,6 @@
-"""What the parser of event streams costs, in microseconds a frame.
+"""Time of the event stream parser, in microseconds per frame.
 
-    python benchmarks/parser.py
+    python benchmarks/parser_benchmark.py
 
 Frames of some 200 bytes with three fields each, as the service sends them.  Best of a few rounds, one thread.
 """
@@ -21,7 +21,7 @@ _LINE_ENDS = {"LF": b"\n", "CR LF": b"\r\n", "CR": b"\r"}
 
 
 def measure(frame: bytes, size: int, frames: int = _FRAMES) -> float:
-    """Seconds for one frame, when a stream of them is fed `size` bytes at a time."""
+    """Return the seconds per frame if a stream is fed `size` bytes at a time."""
     stream = frame * frames
     chunks = [stream[at : at + size] for at in range(0, len(stream), size)]
     return min(_seconds(chunks, frames) for _ in range(_ROUNDS)) / frames

@@ -1,6 +1,6 @@
-"""`wiretape replay` beside other mock servers, each on the nearest work that it can do.  See README.md.
+"""`wiretape replay` compared with other mock servers, each with the closest equivalent work.  See README.md.
 
-python benchmarks/mocks.py [--rounds N] [--quick]
+python benchmarks/mock_servers.py [--rounds N] [--quick]
 """
 
 import argparse
@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
-from bare import DOCUMENT
-from events import event
-from replaying import SECOND, bare, record, replay
+from bare_handler import DOCUMENT
+from proxy_targets import HERE, free_port, running
+from replay_benchmark import SECOND, bare, record, replay
 from rich.console import Console
 from rich.table import Table
-from ways import HERE, free_port, running
+from sample_events import event
 
 from wiretape.observations import Ending
 
@@ -36,16 +36,16 @@ Asked = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Server:
-    """Who answers, and what it has to be asked."""
+    """A server, and the requests for it."""
 
     name: str
     start: Callable[[Path, int], AbstractContextManager[int]]
-    """Takes a folder and the number of events; gives the port."""
+    """Starts it with a folder and the number of events; yields the port."""
     stream: Asked = ("GET", f"{STREAM}?event_deltas=true", "")
     warm_up: Asked = ("GET", f"{STREAM}?event_deltas=true", "")
     json: Asked = ("GET", JSON, "")
     missing: Callable[[], str | None] = lambda: None
-    """Why it cannot be started."""
+    """Why it cannot be started, or None."""
 
 
 def recording(folder: Path, events: int) -> Path:
@@ -96,7 +96,7 @@ def _aimock(folder: Path, events: int) -> Iterator[int]:
 
 
 def _parsed(frame: bytes) -> dict[str, str]:
-    """The fields of a frame."""
+    """Return the fields of a frame."""
     return dict(line.split(": ", 1) for line in frame.decode().splitlines() if line)
 
 
@@ -124,7 +124,7 @@ SERVERS = (
 
 
 def ask(port: int, kind: str, asked: Asked, *numbers: object) -> dict[str, float]:
-    command = [sys.executable, str(HERE / "asking.py"), str(port), kind, *asked, *map(str, numbers)]
+    command = [sys.executable, str(HERE / "mock_client.py"), str(port), kind, *asked, *map(str, numbers)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
@@ -132,7 +132,7 @@ def ask(port: int, kind: str, asked: Asked, *numbers: object) -> dict[str, float
 
 def measure(server: Server, folder: Path, events: int, seconds: float) -> dict[str, float]:
     with server.start(folder, events) as port:
-        for _ in range(3):  # a Java program gets faster as it runs
+        for _ in range(3):  # a Java program warms up
             ask(port, "stream", server.warm_up)
         given = ask(port, "stream", server.stream)
         assert given["events"] == events, (server.name, given)
@@ -143,7 +143,7 @@ def measure(server: Server, folder: Path, events: int, seconds: float) -> dict[s
 
 
 def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     events = 20_000
     missing = {server.name: server.missing() for server in SERVERS}
     there = [server for server in SERVERS if missing[server.name] is None]
@@ -170,7 +170,7 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each server is measured (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of measurements per server (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
     options = parser.parse_args()
     show(Console(width=100), rounds=options.rounds, quick=options.quick)

@@ -1,4 +1,4 @@
-"""A bare aiohttp handler that streams the frames of a file, one write each: what a replay is measured against.
+"""A bare aiohttp handler that streams the frames of a file, one write each, as the reference for replays.
 
 It also has a small JSON answer.
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from aiohttp import web
 
 DOCUMENT = b'{"id":"s0","title":"%s","status":"idle","created_at":"2026-01-01T00:00:00Z"}' % (b"a session " * 20)
-"""The small JSON answer."""
+"""The small JSON response."""
 
 
 async def main(frames: list[bytes], hz: float | None) -> None:

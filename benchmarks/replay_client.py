@@ -1,4 +1,4 @@
-"""The clients of the replay's benchmark.  Prints one JSON line.
+"""The clients of the replay benchmark.  Prints one JSON line.
 
 reading.py PORT flat STREAMS              seconds until STREAMS clients have their whole stream, and its bytes
 reading.py PORT paced STREAMS SECONDS     how late each event came, in us, against the most punctual of its stream
@@ -45,7 +45,7 @@ async def flat(port: int, streams: int) -> dict[str, float]:
 
 
 async def paced(port: int, streams: int, seconds: float) -> dict[str, float]:
-    """Events carry their recorded time as `t`, in ns."""
+    """Measure lateness; events contain their recorded time as `t`, in ns."""
     late: list[int] = []
 
     async def follow(number: int) -> None:
@@ -63,7 +63,7 @@ async def paced(port: int, streams: int, seconds: float) -> dict[str, float]:
         await asyncio.sleep(number * 0.004)
         await follow(number)
 
-    gc.disable()  # the pauses of the client are not the replay's
+    gc.disable()  # pauses of the client do not count
     await asyncio.gather(*(start(number) for number in range(streams)))
     off = sorted(late)
     return {"events": len(off), "p50": off[len(off) // 2] / 1e3, "p99": off[int(len(off) * 0.99)] / 1e3}

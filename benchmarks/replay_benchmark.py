@@ -1,6 +1,6 @@
-"""`wiretape replay` beside a bare aiohttp handler that writes the same bytes.
+"""`wiretape replay` compared with a bare aiohttp handler that writes the same bytes.
 
-python benchmarks/replaying.py [--rounds N] [--quick]
+python benchmarks/replay_benchmark.py [--rounds N] [--quick]
 """
 
 import argparse
@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 
-from events import event
+from proxy_targets import BIN, HERE, free_port, running
 from rich.console import Console
 from rich.table import Table
-from ways import BIN, HERE, free_port, running
+from sample_events import event
 
 from wiretape.observations import (
     BytesArrived,
@@ -40,7 +40,7 @@ BARE = "bare aiohttp handler"
 def record(
     path: Path, streams: int, events: int, gap_ns: int, ending: Ending, *, answer: tuple[str, bytes] | None = None
 ) -> Path:
-    """A recording of `streams` sessions with one stream each, all at the same time: `events` events `gap_ns` apart.
+    """Record `streams` sessions with one stream each, all at the same time: `events` events `gap_ns` apart.
 
     Each event carries its recorded time as `t`.  With `answer`, a target and a document, there is a JSON answer too.
     """
@@ -74,7 +74,7 @@ def record(
 
 
 def begun(exchange: int, target: str, headers: Headers, clock: Iterator[int]) -> list[Observation]:
-    """A request and the head of its answer."""
+    """Return a request and the beginning of its response."""
     key = (("Authorization", "Bearer wt-bench-0123456789"),)
     return [
         RequestStarted(exchange, next(clock), "127.0.0.1", "GET", "http", "bench", target, "HTTP/1.1", key),
@@ -91,7 +91,7 @@ def store(writer: Writer) -> None:
 
 @contextmanager
 def replay(path: Path, mode: str, speed: str, *options: str) -> Iterator[tuple[int, int]]:
-    """Port and process id."""
+    """Start a replay; yield its port and process id."""
     port = free_port()
     command = [BIN / "wiretape", "replay", path, "--mode", mode, "--speed", speed, "--listen", f"127.0.0.1:{port}"]
     with running([*command, *options], port) as process:
@@ -100,14 +100,14 @@ def replay(path: Path, mode: str, speed: str, *options: str) -> Iterator[tuple[i
 
 @contextmanager
 def bare(path: Path, *hz: object) -> Iterator[tuple[int, int]]:
-    """A bare aiohttp handler with the frames of stream s0; port and process id."""
+    """Start a bare aiohttp handler with the frames of stream s0; yield its port and process id."""
     frames = path.with_suffix(".sse")
     if not frames.exists():
         with open_recording(path) as recording:
             frames.write_bytes(
                 b"".join(run.data for run in recording.body(1, Side.RESPONSE) if isinstance(run, BytesArrived))
             )
-    command = [sys.executable, str(HERE / "bare.py"), str(frames), *map(str, hz)]
+    command = [sys.executable, str(HERE / "bare_handler.py"), str(frames), *map(str, hz)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     try:
@@ -118,20 +118,20 @@ def bare(path: Path, *hz: object) -> Iterator[tuple[int, int]]:
 
 
 def read(port: int, *arguments: object) -> dict[str, float]:
-    command = [sys.executable, str(HERE / "reading.py"), str(port), *map(str, arguments)]
+    command = [sys.executable, str(HERE / "replay_client.py"), str(port), *map(str, arguments)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     result: dict[str, float] = json.loads(done.stdout)
     return result
 
 
 def resident(process: int) -> int:
-    """Kilobytes."""
+    """Return resident memory in kilobytes."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(status.partition("VmRSS:")[2].split()[0])
 
 
 def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
-    """Events per second, by who sends them."""
+    """Return events per second by server."""
     path = record(folder / "flat.db", 1, events, 1000, Ending.COMPLETE)
     rates: defaultdict[str, list[float]] = defaultdict(list)
     ways = {
@@ -147,7 +147,7 @@ def flat_out(folder: Path, rounds: int, events: int) -> dict[str, float]:
 
 
 def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, dict[str, float]]:
-    """How late events come, by who sends them."""
+    """Return the lateness of events by server."""
     path = record(folder / "paced.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
     late: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     ways = {BARE: lambda: bare(path, 10), "session mode": lambda: replay(path, "session", "1")}
@@ -159,12 +159,12 @@ def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, 
 
 
 def idle(folder: Path, streams: int) -> float:
-    """Megabytes that open streams cost."""
+    """Return the megabytes that open streams cost."""
     path = record(folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
     with replay(path, "session", "max") as (port, process):
         read(port, "paced", 10, 1)
         before = resident(process)
-        command = [sys.executable, str(HERE / "reading.py"), str(port), "idle", str(streams)]
+        command = [sys.executable, str(HERE / "replay_client.py"), str(port), "idle", str(streams)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as clients:
             assert clients.stdout
             assert clients.stdout.readline() == "open\n"
@@ -174,7 +174,7 @@ def idle(folder: Path, streams: int) -> float:
 
 
 def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     streams = 100 if quick else 500
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as name:
         folder = Path(name)
@@ -203,7 +203,7 @@ def _judged(text: str, good: bool) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5, help="how often each way is measured (default 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="number of measurements (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
     options = parser.parse_args()
     show(Console(width=120), rounds=options.rounds, quick=options.quick)

@@ -1,6 +1,6 @@
-"""`wiretape report` over a long recording, beside what reading the same JSON costs anyway.
+"""`wiretape report` for a long recording, compared with reading the same JSON.
 
-    python benchmarks/judging.py [EVENTS]
+    python benchmarks/report_benchmark.py [EVENTS]
 
 Prints events per second on one core, the peak of resident memory, and the ratio to two plain loops over the same
 data: `orjson.loads` alone, and `orjson.loads` with a prebuilt `jsonschema` validator for each event.
@@ -17,9 +17,9 @@ from itertools import accumulate
 from pathlib import Path
 
 import orjson
-from events import event
 from rich.console import Console
 from rich.table import Table
+from sample_events import event
 
 from wiretape.contract.schemas import DURABLE_EVENT, MESSAGE_DELTA
 from wiretape.observations import (
@@ -40,7 +40,7 @@ RUN = 50
 
 
 def traffic(began_ns: int, events: int) -> Iterator[Observation]:
-    """Ten streams of ten sessions at once, each event a chunk, a comment every fifteen seconds where need be."""
+    """Yield ten streams of ten sessions at once, one event per chunk, with keep-alives every fifteen seconds."""
     clock = iter(range(began_ns + 1, 2**62, CHUNK_NS))
     offsets = dict.fromkeys(range(1, STREAMS + 1), 0)
     numbers = dict.fromkeys(offsets, 0)
@@ -76,7 +76,7 @@ def record(path: Path, events: int) -> None:
 
 
 def plain_loops(path: Path) -> tuple[float, float]:
-    """Seconds for `orjson.loads` over all data, and for that with a jsonschema validator."""
+    """Return the seconds for `orjson.loads` of all data, without and with a jsonschema validator."""
     with open_recording(path) as recording:
         exchanges = [exchange.number for exchange in recording.exchanges()]
         data = [seen.frame.data for number in exchanges for seen in recording.frames(number) if seen.event]
@@ -93,7 +93,7 @@ def plain_loops(path: Path) -> tuple[float, float]:
 
 
 def run_report(path: Path) -> tuple[float, float]:
-    """CPU seconds and peak resident megabytes of the command."""
+    """Return CPU seconds and peak resident megabytes of the command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "wiretape", "report", str(path), "--format", "json", "--output", os.devnull]
     done = subprocess.run(command, check=False)
@@ -104,7 +104,7 @@ def run_report(path: Path) -> tuple[float, float]:
 
 
 def show(events: int, console: Console) -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     with tempfile.TemporaryDirectory(prefix="wiretape-bench-") as folder:
         path = Path(folder, "bench.db")
         record(path, events)

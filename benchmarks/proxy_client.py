@@ -1,4 +1,4 @@
-"""The clients of the benchmark: read as little of what comes as the figure needs.  Prints one JSON line.
+"""The clients of the proxy benchmark: they read only what a figure needs.  Prints one JSON line.
 
 client.py PORT flat STREAMS EVENTS
 client.py PORT spread STREAMS HZ SECONDS
@@ -43,7 +43,7 @@ async def flat(port: int, streams: int, events: int) -> dict[str, float]:
     counts = await asyncio.gather(*(follow(number) for number in range(streams)))
     spent = time.perf_counter() - begin
     total = sum(seen for seen, _ in counts)
-    # A marker cut between two reads is missed: at most one a read, and never a lost event.
+    # A marker split between two reads is missed: at most one per read, and no event is lost.
     assert total >= streams * events * 0.99, total
     return {"rate": streams * events / spent, "events": streams * events, "wire": sum(wire for _, wire in counts)}
 

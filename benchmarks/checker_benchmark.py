@@ -1,6 +1,6 @@
-"""How long the checker takes over ordinary events, beside parsing their JSON alone.
+"""Time of the checker for ordinary events, compared with parsing their JSON.
 
-Run it with `python benchmarks/checker.py [EVENTS]`.
+Run it with `python benchmarks/checker_benchmark.py [EVENTS]`.
 """
 
 import sys
@@ -18,7 +18,7 @@ _REPEATS = 3
 
 
 def messages(count: int) -> Iterator[bytes]:
-    """An ordinary stream: four deltas of some 200 bytes to each durable event of some 400."""
+    """Yield an ordinary stream: four deltas of about 200 bytes for each durable event of about 400."""
     for number in range(1, count + 1):
         event = _durable(number) if number % 5 == 0 else _delta(number)
         head = f"id: {event['id']}\n" if "id" in event else ""
@@ -46,7 +46,7 @@ def _durable(number: int) -> dict[str, object]:
 
 
 def runs(count: int) -> list[BytesArrived]:
-    """The messages as they would come, some to a chunk."""
+    """Return the messages as they would arrive, several in a chunk."""
     parts = list(messages(count))
     found, at = [], 0
     for begin in range(0, count, _CHUNK_EVENTS):
@@ -57,14 +57,14 @@ def runs(count: int) -> list[BytesArrived]:
 
 
 def frames(body: list[BytesArrived]) -> Iterator[SeenFrame]:
-    """The frames of the body."""
+    """Yield the frames of the body."""
     reader = FrameReader()
     for run in body:
         yield from reader.feed(run)
 
 
 def check(body: list[BytesArrived]) -> None:
-    """Check the body as the answer to a stream request; nothing must be found."""
+    """Check the body as the response to a stream request; there must be no findings."""
     checker = Checker()
     target = "/v1/sessions/ses_0123456789abcdef/events/stream?event_deltas=true"
     checker.feed(RequestStarted(1, 1, "127.0.0.1", "GET", "http", "service", target, "HTTP/1.1", ()))
@@ -74,7 +74,7 @@ def check(body: list[BytesArrived]) -> None:
 
 
 def best(function: Callable[[], object], count: int) -> float:
-    """Microseconds an event, in the best of some runs."""
+    """Return microseconds per event, the best of several runs."""
     seconds = []
     for _ in range(_REPEATS):
         begun = time.perf_counter()
@@ -84,7 +84,7 @@ def best(function: Callable[[], object], count: int) -> float:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print what one event costs in each part."""
+    """Print the time per event of each part."""
     arguments = sys.argv[1:] if argv is None else argv
     count = int(arguments[0]) if arguments else 50_000
     body = runs(count)

@@ -1,6 +1,6 @@
-"""`wiretape show` and the debugger's page on long recordings: how long somebody waits who looks at one.
+"""`wiretape show` and the debugger's page for long recordings: how long a user waits.
 
-    python benchmarks/looking.py [EVENTS]
+    python benchmarks/view_benchmark.py [EVENTS]
 
 `show` reads a recording of EVENTS (a million unless told otherwise) and is measured until its fortieth line is there;
 the page shows one stream of a twentieth of that in headless Chromium, from the request of the page on.
@@ -17,11 +17,11 @@ from collections.abc import Iterable
 from itertools import accumulate
 from pathlib import Path
 
-from events import event
-from judging import record
 from playwright.sync_api import Page, sync_playwright
+from report_benchmark import record
 from rich.console import Console
 from rich.table import Table
+from sample_events import event
 
 from wiretape.observations import (
     BytesArrived,
@@ -60,7 +60,7 @@ _SCROLL = """async share => {
 
 
 def one_stream(path: Path, events: int) -> None:
-    """A recording of one stream of durable events, a chunk and two milliseconds each."""
+    """Create a recording of one stream of durable events, one per chunk, two milliseconds apart."""
     writer = Writer.create(path, upstream="http://bench")
     clock = iter(range(writer.began_ns + 1, 2**62, 2_000_000))
     kind = (("Content-Type", "text/event-stream"),)
@@ -79,7 +79,7 @@ def one_stream(path: Path, events: int) -> None:
 
 
 def first_screen(path: Path) -> float:
-    """Seconds until `wiretape show` has written a screen."""
+    """Return the seconds until `wiretape show` has written one screen."""
     began = time.perf_counter()
     with subprocess.Popen([sys.executable, "-m", "wiretape", "show", path], stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -91,7 +91,7 @@ def first_screen(path: Path) -> float:
 
 
 def whole(path: Path) -> float:
-    """Megabytes that `wiretape show` needs at most to write everything."""
+    """Return the peak megabytes of `wiretape show` for the whole recording."""
     subprocess.run([sys.executable, "-m", "wiretape", "show", path], stdout=subprocess.DEVNULL, check=True)
     return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
 
@@ -100,7 +100,7 @@ Figures = dict[str, float]
 
 
 def look(page: Page, address: str) -> Figures:
-    """What the page takes, in seconds, and what it lacks."""
+    """Return the page's times in seconds, and the number of gaps."""
     began = time.perf_counter()
     page.goto(address)
     page.wait_for_function(_FIRST_ROWS, polling=10)
@@ -119,7 +119,7 @@ def look(page: Page, address: str) -> Figures:
 
 
 def look_in_browser(path: Path) -> Figures:
-    """The page of a recording, served by the command."""
+    """Measure the page of a recording, served by the command."""
     command = [sys.executable, "-m", "wiretape", "debug", str(path), "--listen", "127.0.0.1:0"]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(_FLAGS))
@@ -140,7 +140,7 @@ def _address(lines: Iterable[str]) -> str:
 
 
 def show(console: Console, events: int) -> None:
-    """Measure and print."""
+    """Measure and print the result."""
     table = Table(title=f"looking at {events:,} and {events // 20:,} events", title_justify="left")
     for title in ("figure", "measured", "to reach"):
         table.add_column(title, justify="left" if title == "figure" else "right")
