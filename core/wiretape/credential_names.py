@@ -1,4 +1,4 @@
-"""How credentials are called where they do not belong: in the query of a request."""
+"""Names of query parameters that carry credentials."""
 
 CREDENTIAL_PARAMETERS = (
     "access_token",
@@ -12,4 +12,4 @@ CREDENTIAL_PARAMETERS = (
     "secret",
     "token",
 )
-"""Names of query parameters that carry a credential, in lower case.  They are redacted, and found (CLI008)."""
+"""In lower case.  Their values are redacted, and CLI008 reports them."""

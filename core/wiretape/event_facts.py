@@ -132,7 +132,7 @@ def _string(value: Any) -> str | None:
 
 def _note(frame: Frame, value: Any, data: bytes) -> str:
     if not data:
-        return "empty data" if frame.dispatched else "no data line, so clients ignore it"
+        return "empty data" if frame.is_dispatched else "no data line, so clients ignore it"
     if value is UnreadableJson.TOO_COMPLEX:
         return "nested too deeply, or a number is too long, to be read"
     if not isinstance(value, dict):

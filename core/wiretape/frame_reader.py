@@ -1,4 +1,4 @@
-"""From the bytes of one response to its frames, each with the time of its last byte and its event number."""
+"""Frames of a response body, each with the arrival time of its last byte and its event number."""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,52 +17,52 @@ from wiretape.observations import (
 )
 from wiretape.sse import Frame, FrameKind, Parser
 
-# Python 3.11 takes 50 ns to look up the member of an enumeration.
+# Python 3.11 takes 50 ns to look up a member of an enumeration.
 _MESSAGE = FrameKind.MESSAGE
 
 
 class SeenFrame(NamedTuple):
-    """A frame at its place in an exchange."""
+    """A frame of an exchange."""
 
     frame: Frame
     time_ns: int
     """When its last byte arrived."""
     event: int | None
-    """Which message of the connection it is, from 1; None for frames that are no message."""
+    """Number of the event on its connection, from 1; None for frames that are not events."""
 
 
 class StreamPosition(NamedTuple):
-    """A place between two frames of a stream, from which on it can be read."""
+    """A position between two frames of a stream, from which it can be read."""
 
     start: int = 0
     """Offset in the body."""
     events: int = 0
-    """How many messages stand before it."""
+    """The number of events before it."""
     last_event_id: bytes = b""
-    """The last event ID string in force."""
+    """The last event ID string at this position."""
     time_ns: int = 0
-    """When what stands before it came."""
+    """When the bytes before it arrived."""
 
 
 STREAM_START = StreamPosition()
-"""Where every stream begins."""
+"""The beginning of a stream."""
 
 
 class FrameReader:
-    """Folds the observed bytes of one response into frames.  Pure: no I/O, no clock.
+    """Reads the frames of one response from its observed bytes.  Pure: no I/O, no clock.
 
-    An encoded body is decoded first; frame offsets then count decoded bytes.  A body
-    that cannot be decoded gives no frames from there on, and `undecodable` says why.
+    An encoded body is decoded first; frame offsets then count decoded bytes.  After an error in the encoding there are
+    no more frames, and `undecodable` is the reason.
 
-    Reading may begin at a `place` in a body that is not encoded; what is fed of the bytes before it is passed over.
+    Reading may begin at a `position` in a body that is not encoded; bytes before it are skipped.
     """
 
-    def __init__(self, content_encoding: str | None = None, place: StreamPosition = STREAM_START) -> None:
+    def __init__(self, content_encoding: str | None = None, position: StreamPosition = STREAM_START) -> None:
         self.undecodable: str | None = None
-        self.events = place.events
-        self._parser = Parser(start=place.start, last_event_id=place.last_event_id)
-        self._begin = place.start
-        self._last: tuple[int, int] = (place.start, place.time_ns)
+        self.events = position.events
+        self._parser = Parser(start=position.start, last_event_id=position.last_event_id)
+        self._begin = position.start
+        self._last: tuple[int, int] = (position.start, position.time_ns)
         try:
             self._decoder = decoder(content_encoding)
         except DecodingError as error:
@@ -70,17 +70,17 @@ class FrameReader:
             self.undecodable = str(error)
 
     def feed(self, run: BytesArrived) -> list[SeenFrame]:
-        """The frames that these bytes complete."""
+        """Return the frames that these bytes complete."""
         if self.undecodable is not None:
             return []
         if run.start < self._begin:
-            run = run.behind(min(self._begin, run.end))
+            run = run.after(min(self._begin, run.end))
         if isinstance(self._decoder, Identity):
-            return self._place(self._parser.feed(run.data), run.ends, run.times)
+            return self._add_times(self._parser.feed(run.data), run.ends, run.times)
         return self._feed_encoded(run)
 
     def skip(self, lost: BytesLost) -> list[SeenFrame]:
-        """The frames that a gap in the recorded bytes cuts off; reading goes on behind the gap."""
+        """Return the frames that lost bytes cut off; reading continues after them."""
         if self.undecodable is None and not isinstance(self._decoder, Identity):
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
         cut = self.close()
@@ -89,8 +89,8 @@ class FrameReader:
         return cut
 
     def close(self) -> list[SeenFrame]:
-        """The frames that the end of the body completes or cuts off."""
-        return self._place(self._parser.close(), (), ())
+        """Return the frames that the end of the body completes or cuts off."""
+        return self._add_times(self._parser.close(), (), ())
 
     def _feed_encoded(self, run: BytesArrived) -> list[SeenFrame]:
         seen: list[SeenFrame] = []
@@ -98,14 +98,14 @@ class FrameReader:
             try:
                 for decoded in self._decoder.slices(data):
                     end = self._last[0] + len(decoded)
-                    seen += self._place(self._parser.feed(decoded), (end,), (time_ns,))
+                    seen += self._add_times(self._parser.feed(decoded), (end,), (time_ns,))
             except DecodingError as error:
                 self.undecodable = str(error)
                 break
         return seen
 
-    def _place(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[SeenFrame]:
-        """Give each frame its number and the time of the chunk that holds its last byte."""
+    def _add_times(self, frames: Iterable[Frame], ends: Sequence[int], times: Sequence[int]) -> list[SeenFrame]:
+        """Add to each frame its event number and the time of the chunk with its last byte."""
         seen = []
         before_end, before_ns = self._last
         events, chunk = self.events, 0
@@ -113,7 +113,7 @@ class FrameReader:
             kind, start, raw, _, _ = frame
             end = start + len(raw)
             if end <= before_end:
-                # The parser gave it out one byte late: it ends with the run before.
+                # The parser returned it one byte late: it ends with the previous run.
                 time_ns = before_ns
             else:
                 while ends[chunk] < end:
@@ -126,32 +126,32 @@ class FrameReader:
             seen.append(SeenFrame(frame, time_ns, number))
         self.events = events
         if ends and ends[-1] > before_end:
-            # Empty chunks may stand at the end of the run.
+            # The run may end with empty chunks.
             self._last = (ends[-1], times[bisect_left(ends, ends[-1])])
         return seen
 
 
 class ReadObservation(NamedTuple):
-    """An observation, read."""
+    """An observation with the frames that it completes."""
 
-    seen: Observation
+    observation: Observation
     frames: Sequence[SeenFrame] = ()
-    """What it completes, or cuts off, of the event stream that it belongs to."""
+    """The frames of its event stream that it completes or cuts off."""
     undecodable: bool = False
-    """Whether that stream cannot be decoded from here on."""
+    """Whether that stream can no longer be decoded."""
 
 
 class StreamReaders:
-    """Reads the event streams of a recording, each once, for everybody who looks at frames.
+    """Reads the frames of all event streams of a recording, once for all users of frames.
 
-    Give it all observations, in order of time.
+    Feed it all observations in order of time.
     """
 
     def __init__(self) -> None:
         self._readers: dict[int, FrameReader] = {}
 
     def read(self, seen: Observation) -> ReadObservation:
-        """The observation and its frames."""
+        """Return the observation with its frames."""
         if isinstance(seen, ResponseStarted):
             if is_event_stream(header(seen.headers, "content-type")):
                 self._readers[seen.exchange] = FrameReader(header(seen.headers, "content-encoding"))
@@ -173,10 +173,10 @@ class StreamReaders:
 
 
 def read_frames(
-    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], place: StreamPosition = STREAM_START
+    content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], position: StreamPosition = STREAM_START
 ) -> Iterator[SeenFrame]:
-    """The frames of a response body from `place` on, lazily."""
-    reader = FrameReader(content_encoding, place)
+    """Yield the frames of a response body from `position` on."""
+    reader = FrameReader(content_encoding, position)
     for part in body:
         yield from reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
     yield from reader.close()

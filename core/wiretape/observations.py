@@ -1,14 +1,13 @@
-"""The vocabulary between capture, store and checks: what was seen, and when.
+"""Observations: what was seen of exchanges, and when.  Capture, recordings and checks share these types.
 
-An *exchange* is one request and its response.  Observations of all exchanges of a
-recording form one sequence in order of time; the proxy produces it, a recording
-gives it back unchanged, the checker folds over it.  Nothing here does I/O.
+An *exchange* is one request and its response.  The observations of all exchanges of a recording form one sequence in
+order of time: the proxy produces it, a recording returns it unchanged, and the checker processes it.
 
-Times are integer nanoseconds since the recording began, on a monotonic clock, and
-strictly increase over the whole recording, so that the order is never in doubt.
+Times are integer nanoseconds since the recording began, on a monotonic clock.  They strictly increase over the whole
+recording, so the order is always defined.
 
-Header names and values are `str` in which every character stands for one byte
-(latin-1), as they crossed the wire: order, case and repetition kept.
+Header names and values are `str` in which every character stands for one byte (latin-1), as they crossed the wire:
+with their order, case and repetitions.
 """
 
 from bisect import bisect_right
@@ -21,38 +20,38 @@ Headers = tuple[tuple[str, str], ...]
 
 
 class Side(StrEnum):
-    """Which of an exchange's two bodies."""
+    """One of the two bodies of an exchange."""
 
     REQUEST = "request"
     RESPONSE = "response"
 
 
 class Ending(StrEnum):
-    """How an exchange ended, as far as the proxy could see it."""
+    """How an exchange ended, as far as the proxy could observe it."""
 
     COMPLETE = "complete"
-    """The response ended as its framing announced (or, without any framing, by an orderly close)."""
+    """The response ended as its framing announced (or, without framing, by an orderly close)."""
     SERVICE_CLOSED = "service-closed"
-    """The service closed the connection (FIN, GOAWAY) before the response was whole."""
+    """The service closed the connection (FIN, GOAWAY) before the end of the response."""
     SERVICE_RESET = "service-reset"
     """The service reset the connection or the HTTP/2 stream (RST, RST_STREAM)."""
     SERVICE_UNREACHABLE = "service-unreachable"
-    """No connection to the service could be made, so there is no response."""
+    """The proxy could not connect to the service, so there is no response."""
     SERVICE_INVALID = "service-invalid"
-    """The service sent something that is not HTTP."""
+    """The service sent something other than HTTP."""
     CLIENT_CLOSED = "client-closed"
-    """The client left, reset the HTTP/2 stream, or sent something that is not HTTP."""
+    """The client closed the connection, reset the HTTP/2 stream, or sent something other than HTTP."""
     TIMED_OUT = "timed-out"
-    """The proxy gave up on a connection on which no byte had come for too long."""
+    """The proxy closed a connection on which no byte had arrived for too long."""
     PROXY_STOPPED = "proxy-stopped"
-    """The proxy was asked to stop while the exchange was open."""
+    """The proxy was stopped while the exchange was open."""
     OPEN = "open"
-    """Nobody said: the proxy was killed, or the recording is still being written."""
+    """Unknown: the proxy was killed, or the recording is still being written."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestStarted:
-    """A request head arrived.  Begins exchange number `exchange` (from 1, never reused)."""
+    """The headers of a request arrived.  Begins the exchange `exchange` (from 1, never reused)."""
 
     exchange: int
     time_ns: int
@@ -61,7 +60,7 @@ class RequestStarted:
     method: str
     scheme: str
     authority: str
-    """`host[:port]` of the upstream that the request was sent to."""
+    """`host[:port]` of the upstream to which the request was sent."""
     target: str
     """Path and query as they crossed the wire."""
     http_version: str
@@ -70,7 +69,7 @@ class RequestStarted:
 
 @dataclass(frozen=True, slots=True)
 class RequestEnded:
-    """The request arrived whole.  May come after the response began, or never."""
+    """The whole request arrived.  May be observed after the response began, or never."""
 
     exchange: int
     time_ns: int
@@ -78,7 +77,7 @@ class RequestEnded:
 
 @dataclass(frozen=True, slots=True)
 class ResponseStarted:
-    """A response head arrived."""
+    """The headers of a response arrived."""
 
     exchange: int
     time_ns: int
@@ -90,10 +89,9 @@ class ResponseStarted:
 
 @dataclass(frozen=True, slots=True)
 class BytesArrived:
-    """A run of consecutive chunks of one body, as they came off the wire (still encoded).
+    """A run of consecutive chunks of one body, as they arrived (still encoded).
 
-    How chunks are grouped into runs carries no meaning: readers and writers may cut
-    between any two chunks.
+    The grouping of chunks into runs has no meaning: readers and writers may split between any two chunks.
     """
 
     exchange: int
@@ -102,29 +100,29 @@ class BytesArrived:
     """Offset in the body of the first byte of `data`."""
     data: bytes
     ends: Sequence[int]
-    """For each chunk, the offset in the body just after it; the last is `start + len(data)`."""
+    """For each chunk the offset in the body after it; the last is `start + len(data)`."""
     times: Sequence[int]
-    """For each chunk, when it arrived (ns)."""
+    """For each chunk its arrival time (ns)."""
 
     @property
     def time_ns(self) -> int:
-        """When the first chunk arrived."""
+        """The arrival time of the first chunk."""
         return self.times[0]
 
     @property
     def end(self) -> int:
-        """Offset in the body just after the last byte."""
+        """Offset in the body after the last byte."""
         return self.start + len(self.data)
 
     def chunks(self) -> Iterator[tuple[int, bytes]]:
-        """Each chunk as `(time_ns, bytes)`."""
+        """Yield each chunk as `(time_ns, bytes)`."""
         begin = 0
         for end, time_ns in zip(self.ends, self.times, strict=True):
             yield time_ns, self.data[begin : end - self.start]
             begin = end - self.start
 
-    def behind(self, start: int) -> "BytesArrived":
-        """The rest from offset `start` on, which is not before its own start; may be empty."""
+    def after(self, start: int) -> "BytesArrived":
+        """Return the rest from the offset `start` on, which must not be before its own start; may be empty."""
         first = bisect_right(self.ends, start)
         data, ends, times = self.data[start - self.start :], self.ends[first:], self.times[first:]
         return BytesArrived(self.exchange, self.side, start, data, ends, times)
@@ -132,34 +130,34 @@ class BytesArrived:
 
 @dataclass(frozen=True, slots=True)
 class BytesLost:
-    """Bytes of a body that passed the proxy but were not recorded, and why (see REC001)."""
+    """Bytes of a body that passed the proxy but were not recorded (see REC001)."""
 
     exchange: int
     time_ns: int
     side: Side
     start: int
-    """Offset in the body of the first byte that is missing."""
+    """Offset in the body of the first lost byte."""
     count: int
-    """How many bytes are missing."""
+    """The number of lost bytes."""
     why: str
 
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEnded:
-    """The exchange is over; nothing more is observed of it."""
+    """The exchange ended."""
 
     exchange: int
     time_ns: int
     ending: Ending
     detail: str = ""
-    """What the proxy said about it, for people."""
+    """An explanation by the proxy, for people."""
 
 
 Observation = RequestStarted | RequestEnded | ResponseStarted | BytesArrived | BytesLost | ExchangeEnded
 
 
 def header(headers: Headers, name: str) -> str | None:
-    """The value of the first header called `name` (in any case), or None."""
+    """Return the value of the first header called `name` (in any case), or None."""
     wanted = name.lower()
     for key, value in headers:
         if key.lower() == wanted:
@@ -168,7 +166,7 @@ def header(headers: Headers, name: str) -> str | None:
 
 
 def reason_phrase(status: int) -> str:
-    """What HTTP calls a status; empty where it has no name."""
+    """Return the reason phrase of a status; empty if it has none."""
     try:
         return HTTPStatus(status).phrase
     except ValueError:

@@ -143,7 +143,7 @@ def _cells(frame: Frame) -> str:
         f"{shorten(str(sequence), _LONGEST_NAME) if type(sequence) is int else '·':>6}",
         f"{shorten(name if name and isinstance(name, str) else frame.event, _LONGEST_NAME):<22}",
         shorten(frame.id or "", _LONGEST_NAME),
-        _begin(data) if frame.dispatched else "no data line, so clients ignore it",
+        _begin(data) if frame.is_dispatched else "no data line, so clients ignore it",
     )
     return "  ".join(filter(None, cells))
 

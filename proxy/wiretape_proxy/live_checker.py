@@ -112,7 +112,7 @@ class LiveChecker:
 
     def feed(self, read: ReadObservation) -> list[Finding]:
         """Check an observation; return its findings."""
-        seen = read.seen
+        seen = read.observation
         if isinstance(seen, RequestStarted):
             self.exchanges += 1
             self._open[seen.exchange] = _Exchange(seen)

@@ -244,7 +244,7 @@ class _Recorder:
         found: list[Finding] = []
         failure = self._checker.failure
         for read in self._writer.derive(most):
-            seen = read.seen
+            seen = read.observation
             findings = self._checker.feed(read)
             self._checked_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
             self._report(findings)

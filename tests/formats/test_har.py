@@ -96,7 +96,7 @@ def body(recording, number=1, side=Side.RESPONSE):
 def times(recording, number=1):
     """Return the milliseconds between the request and each event."""
     began = recording.exchange(number).request.time_ns
-    return [round((seen.time_ns - began) / 1e6, 3) for seen in recording.frames(number) if seen.frame.dispatched]
+    return [round((seen.time_ns - began) / 1e6, 3) for seen in recording.frames(number) if seen.frame.is_dispatched]
 
 
 def har(*, text=None, messages=None, creator="WebInspector", timings=None, **response):
@@ -180,7 +180,7 @@ def test_a_body_is_joined_across_lost_bytes(recorded, tmp_path, chunks, datas, m
 
     assert body(recording) == b"".join(chunk for chunk in chunks if isinstance(chunk, bytes))
     assert recording.exchange(1).lost_bytes == 0
-    assert [seen.frame.data for seen in recording.frames(1) if seen.frame.dispatched] == datas
+    assert [seen.frame.data for seen in recording.frames(1) if seen.frame.is_dispatched] == datas
     assert ("The listed events differ from the body of exchange 1" in notes) == mismatch
 
 
@@ -289,7 +289,7 @@ DATA = [data for number in range(1, 6) for data in (f'{{"n": {number}}}', "delta
 def test_files_of_other_programs_are_imported_with_all_events(tmp_path, file, number, data):
     _, recording = imported(tmp_path, (HERE / "written" / file).read_bytes())
 
-    frames = [seen.frame for seen in recording.frames(number) if seen.frame.dispatched]
+    frames = [seen.frame for seen in recording.frames(number) if seen.frame.is_dispatched]
     assert [frame.data.decode() for frame in frames] == data
     assert [frame.id for frame in frames if frame.id] == [
         str(n) for n in range(1, len(data) // 2 + 1)

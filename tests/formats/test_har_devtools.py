@@ -165,7 +165,7 @@ def _recorded(path: Path) -> Path:
 
 
 def _events(recording: Recording, number: int) -> list[tuple[str, str, str]]:
-    shown = (seen.frame for seen in recording.frames(number) if seen.frame.dispatched)
+    shown = (seen.frame for seen in recording.frames(number) if seen.frame.is_dispatched)
     return [(frame.event or "message", frame.id or "", frame.data.decode()) for frame in shown]
 
 

@@ -62,7 +62,7 @@ def told(recording: Recording) -> Told:
 def _told(recording: Recording, number: int) -> Told:
     exchange, start = recording.exchange(number), recording.info.started_unix_ns
     request, response = exchange.request, exchange.response
-    events = [seen for seen in recording.frames(number) if exchange.is_stream and seen.frame.dispatched]
+    events = [seen for seen in recording.frames(number) if exchange.is_stream and seen.frame.is_dispatched]
     return {
         "number": number,
         "client": request.client,
@@ -155,7 +155,7 @@ def _holes(all_: Told) -> None:
             each[where] = [(at, data) for at, data in each[where] if data is not None]
         body = _decoded(each)
         if each["stream"] and body is not None:
-            events = [(frame.event, frame.id, frame.data) for frame in _frames(body) if frame.dispatched]
+            events = [(frame.event, frame.id, frame.data) for frame in _frames(body) if frame.is_dispatched]
             kept = _as_listed(each["events"], events)
             # From the first event on that is another, all come at once.
             last = [each["answered ns"], *each["event times"][:kept]][-1]
@@ -242,7 +242,7 @@ def _units(chunks: list[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
             units[-1] += frame.raw
         else:
             units.append(frame.raw)
-            apart = frame.dispatched
+            apart = frame.is_dispatched
     return [(0, unit) for unit in units]
 
 

@@ -46,7 +46,7 @@ def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, 
     with open_recording(path) as recording:
         messages = [seen for seen in recording.frames(1) if seen.event]
     assert [row["data"] for row in rows] == [
-        seen.frame.data.decode("utf-8", "replace") if seen.frame.dispatched else None for seen in messages
+        seen.frame.data.decode("utf-8", "replace") if seen.frame.is_dispatched else None for seen in messages
     ]
     assert [row["sse_id"] for row in rows] == [seen.frame.id for seen in messages]
     assert [row["at_ms"] for row in rows] == [seen.time_ns // 1_000_000 for seen in messages]

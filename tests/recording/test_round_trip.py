@@ -113,7 +113,7 @@ def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observ
                 writer.commit()
         writer.commit()
         while writer.has_backlog:
-            live += [read.seen for read in writer.derive()]
+            live += [read.observation for read in writer.derive()]
         writer.close(began + 100_000)
 
         assert single(live) == shifted

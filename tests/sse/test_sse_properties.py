@@ -83,7 +83,7 @@ def events_of(frames: Iterable[Frame]) -> list[tuple[str, str, str]]:
             frame.last_event_id.decode("utf-8", "replace"),
         )
         for frame in frames
-        if frame.dispatched
+        if frame.is_dispatched
     ]
 
 

@@ -82,7 +82,7 @@ def test_there_are_vectors_enough_each_with_a_name_of_its_own():
 def test_fed_whole(vector):
     frames = _fed(vector, [vector.stream])
     assert _pairs(frames) == vector.frames
-    dispatched = [frame for frame in frames if frame.dispatched]
+    dispatched = [frame for frame in frames if frame.is_dispatched]
     assert [
         [(frame.values(b"event") or [b""])[-1] or b"message", frame.data, frame.last_event_id] for frame in dispatched
     ] == vector.events

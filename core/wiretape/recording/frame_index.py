@@ -37,7 +37,7 @@ class FrameIndex:
 
     def feed(self, read: ReadObservation) -> None:
         """Index the frames that an observation completes.  Raises sqlite3.Error."""
-        seen = read.seen
+        seen = read.observation
         if isinstance(seen, ResponseStarted):
             encoding = header(seen.headers, "content-encoding") or "identity"
             self._is_identity[seen.exchange] = encoding.strip().lower() == "identity"

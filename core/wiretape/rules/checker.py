@@ -90,7 +90,7 @@ class Checker:
 
     def feed_read(self, read: ReadObservation) -> list[Finding]:
         """Return the findings as `feed` does, for an observation that the given `readers` have read."""
-        seen = read.seen
+        seen = read.observation
         if isinstance(seen, BytesArrived):
             self._add_bytes(seen, read)
         elif isinstance(seen, RequestStarted):

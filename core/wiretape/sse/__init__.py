@@ -1,4 +1,4 @@
-"""Server-sent events: an incremental parser over bytes, after the WHATWG HTML standard."""
+"""Server-sent events: an incremental parser over bytes that follows the WHATWG HTML standard."""
 
 from wiretape.sse.frame import Frame, FrameKind
 from wiretape.sse.parser import Parser

@@ -1,17 +1,16 @@
-"""The parser: bytes of an event stream in, frames out, each as soon as its last byte is there.
+"""Incremental SSE parser: bytes of an event stream in, frames out, each as soon as its last byte arrives.
 
-It follows the WHATWG HTML standard, "Server-sent events", clauses "Parsing an event stream"
-and "Interpreting an event stream", but works on bytes.  What the standard does to decoded
-text comes to the same on UTF-8 bytes, since every character that it looks for is ASCII.
+It follows the WHATWG HTML standard, "Server-sent events", clauses "Parsing an event stream" and "Interpreting an event
+stream", but works on bytes.  The rules of the standard for decoded text are the same for UTF-8 bytes, because every
+character that they look for is ASCII.
 
-Where a frame ends depends on the bytes of the stream alone, never on how they were cut when
-they arrived.  Only a line end that begins with CR can be in doubt when its CR is there, since
-an LF may follow and belong to it.  The rule:
+Where a frame ends depends only on the bytes of the stream, never on the chunks in which they arrive.  Only a line end
+that begins with CR is ambiguous when its CR arrives, because an LF may follow and belong to it:
 
-* If the line end before it was a bare CR, so is this one: the frame ends with the CR, at
-  once, and a stream whose lines end with CR is never late.  Should an LF follow after all,
-  it is still no line of its own: it begins the next frame, and means nothing there.
-* Otherwise (after LF or CR LF, and for the first line end seen) the next byte decides.
+* If the previous line end was a bare CR, this one is as well: the frame ends with the CR, at once, and frames of a
+  stream whose lines end with CR are never late.  If an LF follows nevertheless, it is not a line: it begins the next
+  frame, where it has no meaning.
+* Otherwise (after LF or CR LF, and for the first line end) the next byte decides.
 """
 
 import re
@@ -19,54 +18,52 @@ import re
 from wiretape.sse.frame import Frame, FrameKind
 
 DEFAULT_LIMIT = 16 * 1024 * 1024
-"""Bytes that a frame may have, unless the parser is told otherwise."""
+"""Maximum bytes of a frame, by default."""
 
 _BOM = b"\xef\xbb\xbf"
 _CR = 0x0D
 _LF = 0x0A
 _COLON = 0x3A
-# A line that begins with none of these holds a field.
+# A line that begins with none of these is a field.
 _NO_FIELD = b":\r\n"
-# A frame that begins with none of these is a block, wherever it stands.
+# A frame that begins with none of these is a block, anywhere in the stream.
 _NO_BLOCK = _NO_FIELD + _BOM[:1]
-# Python 3.11 takes 50 ns to look up the member of an enumeration.
+# Python 3.11 takes 50 ns to look up a member of an enumeration.
 _MESSAGE, _BLANK = FrameKind.MESSAGE, FrameKind.BLANK
 
-# What ends a frame.  Each may be searched for from anywhere inside the frame; where it was not
-# found, it can begin with the last `_OVERLAP` bytes of what was searched, but not before.
+# Ends of frames.  A search may start anywhere inside the frame.  If it finds nothing, the end can begin with the last
+# `_OVERLAP` bytes of the searched bytes, but not before.
 _BOM_END = re.compile(_BOM)
 _LINE_END = re.compile(rb"\r?+\n|\r(?=[^\n])")
 _LINE_END_AFTER_CR = re.compile(rb"[\r\n]")
 _BLANK_LINE = re.compile(rb"\n(?:\r?+\n|\r(?=[^\n]))|\r\r")
 _OVERLAP = 2
-# Finds the same in bytes without CR CR, several times faster, since its first byte is fixed.
+# Finds the same in bytes without CR CR, several times faster, because its first byte is fixed.
 _BLANK_LINE_AFTER_LF = re.compile(rb"\n(?:\r?+\n|\r(?=[^\n]))")
 
 _FIELD = re.compile(rb"^([^:\n]++)(?::\x20?+(.*+))?+\n?+", re.MULTILINE)
 
 
 def _fields(block: bytes) -> tuple[tuple[bytes, bytes], ...]:
-    """The field lines of a block: one space after the colon is no part of the value; no colon, an empty value."""
+    """Return the fields of a block.  One space after the colon is not part of the value, which may be empty."""
     if b"\r" in block:
         block = block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
     return tuple(_FIELD.findall(block))
 
 
 class Parser:
-    """Cuts a stream into frames, in whatever pieces its bytes arrive.
+    """Splits a stream into frames, whatever the pieces in which its bytes arrive.
 
-    `limit` is how many bytes a frame may have.  A longer one is given out in pieces of kind
-    OVERSIZED, of `limit` bytes each, the last one shorter; the frame behind it is read as
-    usual.  Nobody looks inside the pieces, so an id there never becomes the last event ID.
-    The parser holds no more than about `limit` bytes beside what it was last fed.
+    `limit` is the maximum size of a frame in bytes.  A longer one is returned in pieces of kind OVERSIZED, of `limit`
+    bytes each except the last; the frame after it is parsed as usual.  The pieces are not parsed, so an id in them
+    never becomes the last event ID.  The parser holds about `limit` bytes in addition to the bytes last fed.
 
-    `start` is the offset in the stream of the first byte fed, and `last_event_id` the last
-    event ID string in force there.  With `midstream` that byte may stand anywhere in a block:
-    all up to and including the first blank line that surely is one is a TAIL without
-    fields.  A byte order mark is one at offset 0 only, and not midstream.
+    `start` is the offset in the stream of the first byte fed, and `last_event_id` the last event ID string at that
+    offset.  With `midstream` that byte may be anywhere in a block: all bytes up to and including the first certain
+    blank line are a TAIL without fields.  A byte order mark is recognized only at offset 0, and not with `midstream`.
 
-    A frame is given out with its last byte, or with the byte after it where only that tells.
-    Raises ValueError for a limit below 1.
+    A frame is returned with its last byte, or with the byte after it if the frame is ambiguous without it.  Raises
+    ValueError for a limit below 1.
     """
 
     def __init__(
@@ -76,37 +73,37 @@ class Parser:
             raise ValueError("A frame must be allowed at least one byte.")
         self._limit = limit
         self._last_event_id = last_event_id
-        self._after_cr = False  # the last frame ended with CR: an LF that comes next belongs to it
+        self._after_cr = False  # the last frame ended with CR, so an LF that follows belongs to it
         self._closed = False
-        # The frame that is not whole yet: its bytes, where the next one to give out stands in
-        # the stream, what kind it is and what ends it (None until its first bytes told).
+        # The incomplete frame: its bytes, the stream offset of the next frame to return, its kind, and its end (None
+        # until its first bytes determine it).
         self._pending = bytearray()
         self._offset = start
         self._kind = FrameKind.TAIL
         self._ending = _BLANK_LINE if midstream else None
-        self._searched = 0  # what ends it begins no earlier than here in the pending bytes
-        self._given = 0  # 1 when the first pending byte went out with a piece: the frame's end may begin with it
+        self._searched = 0  # its end begins no earlier than here in the pending bytes
+        self._given = 0  # 1 if the first pending byte was returned with a piece: the frame's end may begin with it
 
     @property
     def last_event_id(self) -> bytes:
-        """The last event ID string: of the last whole block with an id that holds no NUL."""
+        """The last event ID string: the id of the last whole block with an id without NUL."""
         return self._last_event_id
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that `data` completes.  Raises ValueError after `close()`."""
+        """Return the frames that `data` completes.  Raises ValueError after `close()`."""
         if self._closed:
-            raise ValueError("The stream was closed, so nothing can follow.")
+            raise ValueError("The parser was closed.")
         if not self._pending:
             return self._cut(bytes(data))
         self._pending += data
-        return self._cut(bytes(self._pending)) if self._may_give() else []
+        return self._cut(bytes(self._pending)) if self._may_complete() else []
 
     def close(self) -> list[Frame]:
-        """What the end of the stream completes or cuts off: a frame or none.  Closing again gives none.
+        """Return the frame that the end of the stream completes or cuts off, if there is one.
 
-        A frame that waited for the byte after its CR is whole.  An LF alone, whose CR went out
-        with the last frame, is a BLANK.  All else is a TAIL (with the fields of its block, the last
-        of which may be cut; they change no last event ID) or the last piece of an oversized frame.
+        A frame that waited for the byte after its CR is complete.  A single LF, whose CR was part of the last frame,
+        is a BLANK.  Anything else is a TAIL (with the fields of its block, the last of which may be cut off; they do
+        not change the last event ID) or the last piece of an oversized frame.
         """
         frames: list[Frame] = []
         if self._pending:
@@ -124,13 +121,13 @@ class Parser:
         return frames
 
     def _ends_with_cr(self) -> bool:
-        """Whether the pending bytes are a whole frame if nothing follows their CR."""
+        """Whether the pending bytes are a whole frame if no byte follows their CR."""
         if self._ending is None:
             return False
         return self._pending.endswith(b"\r" if self._ending is _LINE_END else b"\n\r")
 
-    def _may_give(self) -> bool:
-        """Whether the pending bytes may give a frame or a piece.  Looks at none of them with every feed."""
+    def _may_complete(self) -> bool:
+        """Whether the pending bytes may contain a frame or a piece.  Does not search the same bytes with every feed."""
         if self._ending is None or len(self._pending) - self._given > self._limit:
             return True
         found = self._ending.search(self._pending, self._searched)
@@ -138,7 +135,7 @@ class Parser:
         return found is not None
 
     def _cut(self, data: bytes) -> list[Frame]:
-        """The whole frames of `data`, which begins with the pending bytes; what is left becomes pending."""
+        """Return the whole frames of `data`, which begins with the pending bytes; the rest becomes pending."""
         frames: list[Frame] = []
         begin, searched = self._given, self._searched
         only_lf = b"\r" not in data
@@ -155,7 +152,7 @@ class Parser:
                     begin = self._cut_blank_lines(data, begin, frames)
                     continue
                 else:
-                    searched = self._look_at_start(data, begin)
+                    searched = self._classify_start(data, begin)
                 if self._ending is None:
                     break
             found = (blank_line if self._ending is _BLANK_LINE else self._ending).search(data, searched)
@@ -170,9 +167,9 @@ class Parser:
     def _cut_blocks(
         self, data: bytes, begin: int, frames: list[Frame], blank_line: re.Pattern[bytes], *, only_lf: bool
     ) -> int:
-        """The whole blocks that stand one behind the other from `begin` on; gives back where they end.
+        """Add the consecutive whole blocks from `begin` on, and return where they end.
 
-        Nothing comes out otherwise than by `_finish`, but sooner: nearly all of a stream is such blocks.
+        This is a faster form of `_finish`, because nearly all of a stream are such blocks.
         """
         first, origin, last_event_id = begin, self._offset - begin, self._last_event_id
         while begin < len(data) and data[begin] not in _NO_BLOCK:
@@ -192,7 +189,7 @@ class Parser:
         return begin
 
     def _cut_blank_lines(self, data: bytes, begin: int, frames: list[Frame]) -> int:
-        """The blank lines from `begin` on, each an LF; gives back where they end.  As above: the same, but sooner."""
+        """Add the blank lines from `begin` on, each an LF, and return where they end.  Also a faster `_finish`."""
         end = begin + 1
         while end < len(data) and data[end] == _LF:
             end += 1
@@ -201,8 +198,8 @@ class Parser:
         self._offset = origin + end
         return end
 
-    def _look_at_start(self, data: bytes, begin: int) -> int:
-        """Tell what frame begins, if enough of its bytes are there; gives back from where to search for its end."""
+    def _classify_start(self, data: bytes, begin: int) -> int:
+        """Determine the kind of the next frame, if possible, and return where to start searching for its end."""
         if self._offset == 0 and _BOM.startswith(first := data[begin : begin + len(_BOM)]):
             if first == _BOM:
                 self._kind, self._ending = FrameKind.BOM, _BOM_END
@@ -220,7 +217,7 @@ class Parser:
         return begin
 
     def _finish(self, raw: bytes, frames: list[Frame]) -> None:
-        """Give out the frame that ends with `raw`; the next one begins."""
+        """Add the frame that ends with `raw`, and begin the next one."""
         if self._given or len(raw) > self._limit:
             for begin in range(0, len(raw), self._limit):
                 self._add(FrameKind.OVERSIZED, raw[begin : begin + self._limit], frames)
@@ -238,7 +235,7 @@ class Parser:
         self._given = 0
 
     def _keep(self, data: bytes, begin: int, searched: int, frames: list[Frame]) -> None:
-        """Keep what follows `begin` for the next feed, after giving out what is over the limit."""
+        """Keep the bytes after `begin` for the next feed, after adding the pieces that exceed the limit."""
         while len(data) - begin > self._limit:
             self._add(FrameKind.OVERSIZED, data[begin : begin + self._limit], frames)
             begin += self._limit

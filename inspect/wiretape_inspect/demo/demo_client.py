@@ -98,7 +98,7 @@ class DemoClient:
             received.close()
 
     async def _handle(self, frame: Frame, http: aiohttp.ClientSession) -> None:
-        if not frame.dispatched:
+        if not frame.is_dispatched:
             return
         self.events += 1
         event_type = orjson.loads(frame.data)["type"]

@@ -46,7 +46,7 @@ class EventChunks:
         at, parts = self._began_ns, list[bytes]()
         for part, frame in _split_frames(body):
             parts.append(part)
-            if not frame.dispatched or self.mismatch:
+            if not frame.is_dispatched or self.mismatch:
                 continue
             event = next(left, None)
             if event is None or not _is_same_event(event, frame):
@@ -88,7 +88,7 @@ def _split_frames(body: bytes) -> Iterator[tuple[bytes, Frame]]:
     parser = Parser()
     part, first = b"", None
     for frame in (*parser.feed(body), *parser.close()):
-        if first is not None and (first.dispatched or frame.kind not in _JOINED):
+        if first is not None and (first.is_dispatched or frame.kind not in _JOINED):
             yield part, first
             part, first = b"", None
         part, first = part + frame.raw, first or frame

@@ -169,7 +169,7 @@ def _headers(headers: Headers, *, sensitive: bool) -> list[dict[str, str]]:
 
 def _events(recording: Recording, exchange: Exchange) -> Iterator[SeenFrame]:
     """Return the events that a browser dispatches: those with data."""
-    return (seen for seen in recording.frames(exchange.number) if seen.frame.dispatched)
+    return (seen for seen in recording.frames(exchange.number) if seen.frame.is_dispatched)
 
 
 def _message(recording: Recording, seen: SeenFrame) -> dict[str, Any]:

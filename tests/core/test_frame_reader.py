@@ -245,7 +245,7 @@ def test_the_streams_of_many_exchanges_are_read_apart_and_nothing_else_is():
         BytesArrived(1, Side.RESPONSE, 15, b"data: d\n\n", (24,), (60,)),
     ]
     reads = [readers.read(observation) for observation in seen]
-    assert [read.seen for read in reads] == seen
+    assert [read.observation for read in reads] == seen
     assert [rows(read.frames) for read in reads if read.frames] == [
         [("message", b"data: c\n\n", 30, 1)],
         [("tail", b"da", 30, None)],
