@@ -35,7 +35,7 @@ class _StateSteps:
         self._recording = recording
         self._exchange = exchange
         self._window = window
-        self._knowledge, self.connections = history_before(recording, exchange)
+        self._history, self.connections = history_before(recording, exchange)
         self._cursor = request_cursor(exchange)
         self._before: dict[str, Any] = {}
         self._spans: dict[str, dict[str, Span]] = {"runs": {}, "calls": {}}
@@ -44,7 +44,7 @@ class _StateSteps:
 
     def read(self) -> Iterator[tuple[int, dict[str, Any]]]:
         """Yield the state before the first message as step 0, then the number and the changes of each message."""
-        work = self._knowledge.activity
+        work = self._history.activity
         for call in with_names(self._recording, (call for call in list(work.calls.values()) if call.is_open)):
             work.calls[call.id] = call
         yield 0, self._changes(list(work.runs), list(work.calls))
@@ -57,7 +57,7 @@ class _StateSteps:
                 yield seen.event, changes
 
     def _read_message(self, seen: SeenFrame) -> dict[str, Any]:
-        facts = self._knowledge.add_event(self._exchange.number, seen)
+        facts = self._history.add_event(self._exchange.number, seen)
         self._cursor = cursor_after(seen, self._cursor)
         self._name_call(facts)
         if self._window is not None and seen.event not in self._window:
@@ -75,7 +75,7 @@ class _StateSteps:
 
     def _changed_outside(self) -> tuple[list[str], list[str]]:
         """Return the last runs that changed outside the window, and the calls, except those that also ended there."""
-        runs, known = list(self._outside["runs"])[-_MOST_RUNS:], self._knowledge.activity.calls
+        runs, known = list(self._outside["runs"])[-_MOST_RUNS:], self._history.activity.calls
         calls = [
             id_
             for id_ in self._outside["calls"]
@@ -86,25 +86,25 @@ class _StateSteps:
 
     def _name_call(self, facts: EventFacts) -> None:
         """Set the name of a tool call that begins with this message."""
-        calls = self._knowledge.activity.calls
+        calls = self._history.activity.calls
         call = calls.get(facts.tool_call_id or "")
         if call is not None and call.began is not None and not call.name and call.id not in self._spans["calls"]:
             calls[call.id] = replace(call, name=facts.text)
 
     def _changes(self, runs: list[str | None], calls: list[str | None]) -> dict[str, Any]:
         """Return what has changed since the last step; only these runs and calls may have."""
-        knowledge = self._knowledge
+        history = self._history
         now = {
-            "session": knowledge.activity.session,
+            "session": history.activity.session,
             "cursor": self._cursor or None,
-            "last_sequence": knowledge.sequence,
-            **{name: self.texts.locate(name, spoken) for name, spoken in knowledge.texts.items()},
+            "last_sequence": history.sequence,
+            **{name: self.texts.locate(name, joined) for name, joined in history.texts.items()},
         }
         changes = {
             name: value for name, value in now.items() if name not in self._before or self._before[name] != value
         }
         self._before = now
-        for name, ids, spans in (("runs", runs, knowledge.activity.runs), ("calls", calls, knowledge.activity.calls)):
+        for name, ids, spans in (("runs", runs, history.activity.runs), ("calls", calls, history.activity.calls)):
             changed = [self._changed_fields(name, spans[id_]) for id_ in ids if id_ is not None and id_ in spans]
             if changed := [each for each in changed if each]:
                 changes[name] = changed
@@ -139,26 +139,26 @@ class _Texts:
         """Start new texts: the next ones do not continue the last ones."""
         self._now.clear()
 
-    def locate(self, name: str, spoken: JoinedText) -> list[Any] | None:
+    def locate(self, name: str, joined: JoinedText) -> list[Any] | None:
         """Return `[index, units, characters, final]` of a text as it is now."""
         before, location = self._now.get(name, (JoinedText(), None))
-        if spoken != before:
-            location = self._extended(before, location, spoken)
-            self._now[name] = (spoken, location)
+        if joined != before:
+            location = self._extended(before, location, joined)
+            self._now[name] = (joined, location)
         return location
 
-    def _extended(self, before: JoinedText, location: list[Any] | None, spoken: JoinedText) -> list[Any] | None:
-        if not spoken.characters and not spoken.final:
+    def _extended(self, before: JoinedText, location: list[Any] | None, joined: JoinedText) -> list[Any] | None:
+        if not joined.characters and not joined.final:
             return None
-        added = spoken.characters - before.characters
-        if location is not None and spoken.final and spoken.text == before.text and not added:
+        added = joined.characters - before.characters
+        if location is not None and joined.final and joined.text == before.text and not added:
             return [*location[:3], True]
-        if location is None or spoken.final or before.final:
-            self._texts.append([spoken.text])
-            return [len(self._texts) - 1, _utf16_length(spoken.text), spoken.characters, spoken.final]
-        piece = spoken.text[-added:]
+        if location is None or joined.final or before.final:
+            self._texts.append([joined.text])
+            return [len(self._texts) - 1, _utf16_length(joined.text), joined.characters, joined.final]
+        piece = joined.text[-added:]
         self._texts[location[0]].append(piece)
-        return [location[0], location[1] + _utf16_length(piece), spoken.characters, False]
+        return [location[0], location[1] + _utf16_length(piece), joined.characters, False]
 
 
 def _utf16_length(text: str) -> int:

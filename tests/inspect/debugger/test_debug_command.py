@@ -102,7 +102,7 @@ def test_invalid_arguments_are_reported_in_one_sentence(run, session, tmp_path):
     assert "is not a wiretape recording" in refused(run, __file__)
     assert "Invalid address" in refused(run, session, "--listen", "nonsense")
     assert "Invalid host 0.0.0.0" in refused(run, session, "--listen", "0.0.0.0:0")
-    assert "is no URL of a replay" in refused(run, session, "--replay", "ftp://x\x1b[31m")
+    assert "Invalid replay URL 'ftp://x\\x1b[31m'" in refused(run, session, "--replay", "ftp://x\x1b[31m")
     assert "Missing control token" in refused(run, session, "--replay", "http://127.0.0.1:1")
     assert "No such option" in refused(run, session, "--opn")
 
