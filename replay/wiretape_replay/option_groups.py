@@ -9,7 +9,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class _Option(click.Option):
-    """An option that stands in a group of the help."""
+    """An option that belongs to a group of the help."""
 
     def __init__(self, *args: Any, group: str, **attributes: Any) -> None:
         super().__init__(*args, **attributes)
@@ -17,7 +17,7 @@ class _Option(click.Option):
 
 
 class GroupedCommand(click.Command):
-    """Writes the groups in the order in which their first options were declared, and ungrouped options last."""
+    """Lists the groups in the order of their first options, and options without a group last."""
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click.Command."""
@@ -34,7 +34,7 @@ class GroupedCommand(click.Command):
 
 
 def option_group(title: str) -> Callable[..., Callable[[_F], _F]]:
-    """`click.option` for the options of one group."""
+    """A `click.option` for the options of one group."""
 
     def option(*names: str, **attributes: Any) -> Callable[[_F], _F]:
         return click.option(*names, cls=_Option, group=title, **attributes)

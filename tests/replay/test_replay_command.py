@@ -160,7 +160,7 @@ def test_an_address_of_somebody_else_is_one_sentence(recording, address):
 
 @pytest.mark.parametrize("speed", ["fast", "0", "-1", "nan"])
 def test_a_bad_speed_is_one_sentence(recording, speed):
-    assert refused(recording, "--speed", speed).startswith(f"Error: The speed {speed!r} is neither max nor a number")
+    assert refused(recording, "--speed", speed).startswith(f"Error: Invalid speed {speed!r}: expected max or a number")
 
 
 def test_no_file_and_a_foreign_file_are_one_sentence_each(tmp_path):

@@ -1,6 +1,6 @@
-"""Streams on a log whose playhead is moved in any way, in any order, against a simple model of what they are sent.
+"""Streams on a log whose playhead is moved in any order, compared with a simple model of what they carry.
 
-Log, LogReader and Playhead as session mode uses them, without sockets; the clock is a number.
+Log, LogReader and Playhead as session mode uses them, but without sockets; the clock is a number.
 """
 
 import math
@@ -23,7 +23,7 @@ TYPES = ["run.started", "tool.started", "tool.completed", "message.completed"]
 
 @st.composite
 def logs(draw):
-    """Entries of every kind, a few seconds apart or at once; ids may come twice."""
+    """Entries of every kind, simultaneous or a few seconds apart; ids may occur twice."""
     entries, now_ns = [], 0
     kinds = st.sampled_from(["durable"] * 4 + ["live"] * 4 + ["comment", "end"])
     for number, kind in enumerate(draw(st.lists(kinds, min_size=draw(st.sampled_from([0, 12, 12])), max_size=20))):
@@ -60,8 +60,8 @@ POINTS = st.just([]) | st.lists(
 )
 
 
-def fits(point, entry):
-    """Whether a breakpoint is at an entry, as the documentation has it."""
+def matches(point, entry):
+    """Whether a breakpoint matches an entry, according to the documentation."""
     found = [code for code in entry.findings if code.startswith(point.get("finding", ""))]
     return (
         fnmatchcase(entry.type or "", point.get("type", "*"))
@@ -73,36 +73,36 @@ def fits(point, entry):
 
 @dataclass
 class Stream:
-    """What one client is to be sent, and what it was sent."""
+    """What one client should get, and what it got."""
 
-    follower: LogReader
+    reader: LogReader
     deltas: bool
     prompt: bool
-    """Whether it reads at once whatever there is."""
+    """Whether it reads everything at once."""
     reached: int
-    """The farthest place of the playhead since it connected."""
+    """The farthest position of the playhead since it connected."""
     due: list
-    """What it is to be sent until now, in order."""
+    """What it should have got until now, in order."""
     ended: bool = False
     got: list = field(default_factory=list)
 
-    def pass_to(self, entries, place):
-        """The playhead has passed what is before `place`."""
-        for entry in entries[self.reached : place]:
+    def pass_to(self, entries, position):
+        """The playhead has passed the entries before `position`."""
+        for entry in entries[self.reached : position]:
             if not self.ended and (self.deltas or entry.type not in {DELTA, "reasoning.delta"}):
                 self.due.append(entry)
                 self.ended = entry.kind is EntryKind.ENDING
-        self.reached = max(self.reached, place)
+        self.reached = max(self.reached, position)
 
-    def read(self, place):
-        for entry in self.follower.read(place):
+    def read(self, position):
+        for entry in self.reader.read(position):
             if self.got and self.got[-1].kind is EntryKind.ENDING:
                 break
             self.got.append(entry)
 
 
 class Streams(RuleBasedStateMachine):
-    """Moves a playhead, its model beside it."""
+    """Moves a playhead and its model."""
 
     @initialize(
         entries=logs(),
@@ -117,32 +117,34 @@ class Streams(RuleBasedStateMachine):
         self.playhead = Playhead(self.log, speed=speed, paused=paused)
         self.now_ns = 12345
         self.streams = []
-        # The model: a place, a moment of the log, and whether it moves.
-        self.place, self.moment_ns, self.started, self.paused = 0, 0, False, paused
+        # The model: a position, a time of the log, and whether it moves.
+        self.position, self.log_time_ns, self.started, self.paused = 0, 0, False, paused
         self.stopped = False
         self.set_breakpoints(points)
         if listener:
             self.join(None, deltas=True, prompt=True)
 
-    # What is done.
+    # The operations.
 
     @rule(data=st.data(), deltas=st.booleans(), prompt=st.booleans())
     def connect(self, data, deltas, prompt):
         known = [entry.id for entry in self.entries if entry.id is not None]
-        near = [entry.id for entry in self.entries[max(0, self.place - 1) : self.place + 1] if entry.id is not None]
+        near = [
+            entry.id for entry in self.entries[max(0, self.position - 1) : self.position + 1] if entry.id is not None
+        ]
         cursor = data.draw(st.sampled_from([None, "unknown"]) | st.sampled_from(known + near or [None]))
-        first = next((place for place, entry in enumerate(self.entries) if entry.id == cursor), None)
-        if cursor is not None and (first is None or first >= self.place):
+        first = next((position for position, entry in enumerate(self.entries) if entry.id == cursor), None)
+        if cursor is not None and (first is None or first >= self.position):
             with pytest.raises(UnknownCursorError):
                 LogReader(self.log, self.playhead.position, cursor=cursor, deltas=deltas)
             return
         self.join(cursor, deltas=deltas, prompt=prompt, begin=0 if cursor is None else first + 1)
 
     def join(self, cursor, *, deltas, prompt, begin=0):
-        follower = LogReader(self.log, self.playhead.position, cursor=cursor, deltas=deltas)
-        behind = self.entries[begin : self.place]
+        reader = LogReader(self.log, self.playhead.position, cursor=cursor, deltas=deltas)
+        behind = self.entries[begin : self.position]
         persisted = [entry for entry in behind if entry.kind is EntryKind.DURABLE]
-        self.streams.append(Stream(follower, deltas, prompt, self.place, persisted))
+        self.streams.append(Stream(reader, deltas, prompt, self.position, persisted))
         self.playhead.start(self.now_ns)
         self.started = True
         self.settle()
@@ -151,7 +153,7 @@ class Streams(RuleBasedStateMachine):
     def wait(self, ns):
         self.now_ns += ns
         if self.moves and self.speed != math.inf:
-            self.moment_ns += ns * self.speed
+            self.log_time_ns += ns * self.speed
         self.settle()
 
     @rule()
@@ -166,7 +168,7 @@ class Streams(RuleBasedStateMachine):
         if self.paused:
             self.paused = False
             if self.stopped:
-                self.go(self.place + 1)
+                self.go(self.position + 1)
         self.settle()
 
     @rule(to=st.sampled_from(list(StepTarget)))
@@ -176,24 +178,24 @@ class Streams(RuleBasedStateMachine):
             StepTarget.FINDING: lambda entry: entry.findings != (),
             StepTarget.EVENT: lambda entry: entry.type is not None or entry.kind is not EntryKind.EPHEMERAL,
         }[to]
-        places = [place for place in range(self.place, len(self.entries)) if wanted(self.entries[place])]
+        positions = [position for position in range(self.position, len(self.entries)) if wanted(self.entries[position])]
         passed = self.playhead.step(self.now_ns, to)
-        assert passed == (self.entries[places[0]] if places else None)
+        assert passed == (self.entries[positions[0]] if positions else None)
         self.started = self.paused = True
-        self.go(places[0] + 1 if places else len(self.entries))
+        self.go(positions[0] + 1 if positions else len(self.entries))
         self.settle()
 
     @rule(data=st.data(), into_ns=st.sampled_from([0, 1, SECOND, 100 * SECOND]))
     def seek(self, data, into_ns):
-        place = data.draw(st.integers(-1, len(self.entries) + 1))
-        self.playhead.seek(self.now_ns, place, log_time_ns=into_ns)
-        self.place = min(max(place, 0), len(self.entries))
+        position = data.draw(st.integers(-1, len(self.entries) + 1))
+        self.playhead.seek(self.now_ns, position, log_time_ns=into_ns)
+        self.position = min(max(position, 0), len(self.entries))
         self.stopped = False
-        if self.speed == math.inf and self.started and self.place < len(self.entries):
+        if self.speed == math.inf and self.started and self.position < len(self.entries):
             self.paused = True
-        behind_ns = self.entries[self.place - 1].time_ns if self.place else 0
-        ahead_ns = self.entries[self.place].time_ns if self.place < len(self.entries) else into_ns
-        self.moment_ns = max(behind_ns, min(into_ns, ahead_ns))
+        behind_ns = self.entries[self.position - 1].time_ns if self.position else 0
+        ahead_ns = self.entries[self.position].time_ns if self.position < len(self.entries) else into_ns
+        self.log_time_ns = max(behind_ns, min(into_ns, ahead_ns))
         self.settle()
 
     @rule(points=POINTS)
@@ -208,7 +210,7 @@ class Streams(RuleBasedStateMachine):
     @rule()
     def reset(self):
         self.playhead.reset(self.now_ns)
-        self.place, self.moment_ns, self.started, self.paused = 0, 0, False, self.paused_at_first
+        self.position, self.log_time_ns, self.started, self.paused = 0, 0, False, self.paused_at_first
         self.stopped = False
         self.streams.clear()
         self.settle()
@@ -228,39 +230,39 @@ class Streams(RuleBasedStateMachine):
 
     @property
     def moves(self):
-        return self.started and not self.paused and self.place < len(self.entries)
+        return self.started and not self.paused and self.position < len(self.entries)
 
-    def go(self, place):
-        """Pass everything before `place` by hand."""
-        self.place = place
+    def go(self, position):
+        """Pass everything before `position` by hand."""
+        self.position = position
         self.stopped = False
-        if place:
-            self.moment_ns = max(self.moment_ns, self.entries[place - 1].time_ns)
+        if position:
+            self.log_time_ns = max(self.log_time_ns, self.entries[position - 1].time_ns)
 
     def settle(self):
-        """Pass what is due, in the model and in earnest, and let streams have it."""
-        while self.moves and (self.speed == math.inf or self.entries[self.place].time_ns <= self.moment_ns):
-            entry = self.entries[self.place]
-            if any(fits(point, entry) for point in self.points):
+        """Pass what is due, in the model and with the playhead, and let the streams read it."""
+        while self.moves and (self.speed == math.inf or self.entries[self.position].time_ns <= self.log_time_ns):
+            entry = self.entries[self.position]
+            if any(matches(point, entry) for point in self.points):
                 self.paused = self.stopped = True
-                self.moment_ns = entry.time_ns
+                self.log_time_ns = entry.time_ns
             else:
-                self.place += 1
+                self.position += 1
         self.playhead.advance(self.now_ns)
         for stream in self.streams:
-            stream.pass_to(self.entries, self.place)
+            stream.pass_to(self.entries, self.position)
             if stream.prompt:
                 stream.read(self.playhead.position)
 
-    # What holds.
+    # The invariants.
 
     @invariant()
     def the_playhead_is_where_the_model_is(self):
         playhead = self.playhead
-        assert (playhead.position, playhead.paused, playhead.started) == (self.place, self.paused, self.started)
+        assert (playhead.position, playhead.paused, playhead.started) == (self.position, self.paused, self.started)
         assert (playhead.stopped_by is not None) == self.stopped
         assert playhead.is_moving is self.moves
-        assert playhead.at_end == (self.place == len(self.entries))
+        assert playhead.at_end == (self.position == len(self.entries))
 
     @invariant()
     def the_clock_is_due_when_the_model_says(self):
@@ -269,20 +271,20 @@ class Streams(RuleBasedStateMachine):
             assert due_ns is None
         else:
             assert self.speed != math.inf
-            left_ns = self.entries[self.place].time_ns - self.moment_ns
+            left_ns = self.entries[self.position].time_ns - self.log_time_ns
             assert due_ns == self.now_ns + math.ceil(left_ns / self.speed)
-        if self.place < len(self.entries):
-            assert self.playhead.log_time_ns(self.now_ns) == self.moment_ns
+        if self.position < len(self.entries):
+            assert self.playhead.log_time_ns(self.now_ns) == self.log_time_ns
 
     @invariant()
-    def every_stream_was_sent_what_it_is_due_and_no_more(self):
+    def every_stream_got_what_it_should(self):
         for stream in self.streams:
             assert stream.got == stream.due[: len(stream.got)]
-            if stream.prompt and self.place >= stream.reached:
+            if stream.prompt and self.position >= stream.reached:
                 assert stream.got == stream.due
 
     def teardown(self):
-        """Whoever has not read anything yet does so in the end."""
+        """All clients read the rest."""
         if hasattr(self, "playhead"):
             for stream in self.streams:
                 stream.pass_to(self.entries, len(self.entries))

@@ -318,7 +318,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
         ("'client.py'", "{folder}/client.py is not a wiretape recording*"),
         ("", 'The recording is missing: use wiretape_replay("run.db") or @pytest.mark.wiretape("run.db").'),
         ("'run.db', sped=2", "A replay has no option sped; did you mean speed?"),
-        ("'run.db', speed='fast'", "The speed 'fast' is neither max nor a number over 0*"),
+        ("'run.db', speed='fast'", "Invalid speed 'fast': expected max or a number greater than 0*"),
         ("'run.db', mode='disk'", "Invalid mode 'disk': expected session or verbatim."),
         ("'run.db', mode='verbatim', paused=True", "Verbatim mode has no playhead: *"),
         ("'run.db', playhead='own'", "Invalid playhead 'own': expected session or connection."),

@@ -84,9 +84,9 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
             "--token",
             envvar=TOKEN_VARIABLE,
             metavar="TOKEN",
-            help=f"Control token that the replay printed; can also be set as ${TOKEN_VARIABLE}.",
+            help=f"Control token that the replay printed; or set ${TOKEN_VARIABLE}.",
         ),
-        shared_option("--session", metavar="ID", help="Session to control; required if there are several."),
+        shared_option("--session", metavar="ID", help="Session to control; by default all, or the only one."),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]
     for option in reversed(options):

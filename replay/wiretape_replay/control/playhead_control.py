@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
@@ -250,17 +250,13 @@ class PlayheadControl:
 
         Raises TimeoutError if that does not happen in time, and RuntimeError in a coroutine: use `async_wait` there.
         """
-        if _is_in_coroutine():
-            raise RuntimeError("wait() would block the event loop: use `await ....async_wait()` in a coroutine.")
-        return _wait_for(asyncio.run_coroutine_threadsafe(self._wait(until, timeout_s), self.loop))
+        return self._block(lambda: self._wait(until, timeout_s))
 
     async def async_wait(
         self, until: WaitCondition | str = WaitCondition.STOPPED, *, timeout_s: float = DEFAULT_WAIT_S
     ) -> SessionState:
         """The same in a coroutine of asyncio."""
-        if self.is_in_loop:
-            return await self._wait(until, timeout_s)
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._wait(until, timeout_s), self.loop))
+        return await self._dispatch(lambda: self._wait(until, timeout_s))
 
     @property
     def can_advance(self) -> bool:
@@ -272,16 +268,21 @@ class PlayheadControl:
 
         Raises RuntimeError in a coroutine: use `async_advance` there.
         """
-        if _is_in_coroutine():
-            raise RuntimeError("advance() would block the event loop: use `await ....async_advance()` in a coroutine.")
-        _wait_for(asyncio.run_coroutine_threadsafe(self._advance_time(seconds), self.loop))
+        self._block(lambda: self._advance_time(seconds))
 
     async def async_advance(self, seconds: float) -> None:
         """The same in a coroutine of asyncio."""
+        await self._dispatch(lambda: self._advance_time(seconds))
+
+    def _block(self, work: "Callable[[], Coroutine[Any, Any, _T]]") -> _T:
+        if _is_in_coroutine():
+            raise RuntimeError("This would block the event loop: in a coroutine, use async_wait or async_advance.")
+        return _wait_for(asyncio.run_coroutine_threadsafe(work(), self.loop))
+
+    async def _dispatch(self, work: "Callable[[], Coroutine[Any, Any, _T]]") -> _T:
         if self.is_in_loop:
-            await self._advance_time(seconds)
-        else:
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._advance_time(seconds), self.loop))
+            return await work()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work(), self.loop))
 
     async def _advance_time(self, seconds: float) -> None:
         request = check_request("advance", AdvanceRequest, seconds=seconds)

@@ -82,10 +82,10 @@ class VerbatimPlayer:
         clock = self._speed.start()
         sent = 0
         if plan.head is not None:
-            await clock.reach(plan.head_ns)
+            await clock.wait_until(plan.head_ns)
             await writer.start(plan.head)
             sent = await self._send_body(exchange, plan, writer, clock)
-        await clock.reach(plan.end_ns)
+        await clock.wait_until(plan.end_ns)
         await _end(plan.end_after(sent), writer)
 
     async def _send_body(
@@ -95,12 +95,12 @@ class VerbatimPlayer:
         sent = 0
         due: list[bytes] = []
         for delay_ns, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)):
-            waits = clock.left(delay_ns) > 0
+            waits = clock.remaining_s(delay_ns) > 0
             if waits or len(due) == CHUNKS_PER_TURN:
                 await writer.write_all(due)
                 due = []
             if waits:
-                await clock.reach(delay_ns)
+                await clock.wait_until(delay_ns)
             due.append(data)
             sent += len(data)
         await writer.write_all(due)
