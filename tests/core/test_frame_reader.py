@@ -39,7 +39,7 @@ def rows(seen):
     return [(found.frame.kind.value, found.frame.raw, found.time_ns, found.event) for found in seen]
 
 
-def test_a_frame_has_the_time_of_its_last_byte_and_messages_are_numbered():
+def test_a_frame_has_the_time_of_its_last_byte_and_events_are_numbered():
     chunks = [(10, b"data: a\n"), (20, b"\ndata: b\n\n"), (30, b": ping\n\nid: 1\n"), (40, b"\n\n"), (50, b"data")]
     assert rows(read_frames(None, [arrived(*chunks)])) == [
         ("message", b"data: a\n\n", 20, 1),
@@ -52,7 +52,7 @@ def test_a_frame_has_the_time_of_its_last_byte_and_messages_are_numbered():
     ]
 
 
-def test_a_frame_given_out_with_the_byte_after_it_has_the_time_of_its_own_last_byte():
+def test_a_frame_returned_one_byte_late_has_the_time_of_its_own_last_byte():
     """A last CR needs a look at the next byte, which may come much later, or never."""
     expected = [("message", b"data: a\n\r", 10, 1), ("comment", b":\r", 20, None), ("blank", b"\n\r", 30, None)]
     assert rows(read_frames(None, runs([(10, b"data: a\n\r")], [(20, b":\r")], [(30, b"\n\r")])))[0] == expected[0]
@@ -60,7 +60,7 @@ def test_a_frame_given_out_with_the_byte_after_it_has_the_time_of_its_own_last_b
     assert rows(read_frames(None, runs([(10, b"data: a\n\r")]))) == expected[:1]
 
 
-def test_chunks_without_bytes_move_no_time():
+def test_chunks_without_bytes_do_not_change_times():
     groups = [(10, b"data: a\n\r"), (15, b"")], [(20, b"")], [(30, b"data: b")], [(40, b"")]
     assert rows(read_frames(None, runs(*groups))) == [
         ("message", b"data: a\n\r", 10, 1),
@@ -68,7 +68,7 @@ def test_chunks_without_bytes_move_no_time():
     ]
 
 
-def test_frames_come_as_soon_as_they_are_whole():
+def test_frames_are_returned_as_soon_as_they_are_complete():
     reader = FrameReader()
     first, second = runs([(10, b"data: a\n")], [(20, b"\n")])
     assert reader.feed(first) == []
@@ -82,7 +82,7 @@ def test_frames_come_as_soon_as_they_are_whole():
     st.lists(st.integers(0, 30), max_size=6),
     st.sampled_from([None, "gzip", "br", "zstd"]),
 )
-def test_how_chunks_are_grouped_into_runs_carries_no_meaning(pieces, cuts, encoding):
+def test_the_grouping_of_chunks_into_runs_has_no_meaning(pieces, cuts, encoding):
     chunks = [(10 * number, piece) for number, piece in enumerate(encoded(encoding, pieces), 1)]
     bounds = sorted({0, len(chunks), *(cut for cut in cuts if cut < len(chunks))})
     groups = [chunks[begin:end] for begin, end in itertools.pairwise(bounds)]
@@ -125,13 +125,13 @@ def test_an_encoded_stream_gives_the_frames_of_the_plain_one(encoding):
     ("encoding", "encode"),
     [("gzip", gzip.compress), ("zstd", zstandard.ZstdCompressor().compress), ("deflate", zlib.compress)],
 )
-def test_each_event_may_be_a_member_of_its_own(encoding, encode):
+def test_each_event_may_be_a_separate_gzip_member(encoding, encode):
     chunks = [(10 * number, encode(piece)) for number, piece in enumerate(EVENTS, 1)]
     assert rows(read_frames(encoding, [arrived(*chunks)])) == EXPECTED
 
 
 @pytest.mark.parametrize(("encoding", "encode"), [("gzip", gzip.compress), ("br", brotli.compress)])
-def test_an_encoded_body_may_come_byte_by_byte(encoding, encode):
+def test_an_encoded_body_may_arrive_byte_by_byte(encoding, encode):
     body = encode(b"".join(EVENTS))
     chunks = [(number, body[number : number + 1]) for number in range(len(body))]
     found = rows(read_frames(encoding, runs(*([chunk] for chunk in chunks))))
@@ -146,7 +146,7 @@ def test_the_time_of_a_frame_is_not_that_of_a_later_chunk_that_decodes_to_nothin
     assert seen == [("message", b"data: a\n\n", 10, 1), ("tail", b"data: b", 10, None)]
 
 
-def test_a_body_that_cannot_be_decoded_gives_what_came_before_and_says_why():
+def test_an_undecodable_body_has_the_frames_before_the_error_and_a_reason():
     reader = FrameReader("gzip")
     good = gzip.compress(b"data: a\n\ndata: b")
     assert rows(reader.feed(arrived((10, good + b"rubbish and more rubbish")))) == [("message", b"data: a\n\n", 10, 1)]
@@ -155,7 +155,7 @@ def test_a_body_that_cannot_be_decoded_gives_what_came_before_and_says_why():
     assert rows(reader.close()) == [("tail", b"data: b", 10, None)]
 
 
-def test_behind_bytes_that_cannot_be_decoded_nothing_is_decoded_in_the_same_run_either():
+def test_bytes_after_a_decoding_error_are_not_decoded():
     """And the first reason stays the one that is given."""
     reader = FrameReader("gzip")
     run = arrived((10, b"rubbish, and no gzip member"), (20, gzip.compress(b"data: a\n\n")))
@@ -166,7 +166,7 @@ def test_behind_bytes_that_cannot_be_decoded_nothing_is_decoded_in_the_same_run_
     assert reader.undecodable == why
 
 
-def test_a_stream_in_an_unknown_encoding_gives_no_frames_and_says_why():
+def test_a_stream_in_an_unknown_encoding_has_no_frames_and_a_reason():
     reader = FrameReader("lzma")
     assert "'lzma'" in reader.undecodable
     assert reader.feed(arrived((10, b"data: a\n\n"))) == []
@@ -174,7 +174,7 @@ def test_a_stream_in_an_unknown_encoding_gives_no_frames_and_says_why():
     assert reader.close() == []
 
 
-def test_a_body_that_decodes_without_bound_is_undecodable():
+def test_a_body_that_decodes_to_too_many_bytes_is_undecodable():
     compressor = brotli.Compressor(quality=1)
     bomb = b"".join(compressor.process(bytes(2**22)) for _ in range(40)) + compressor.finish()
     reader = FrameReader("br")
@@ -182,7 +182,7 @@ def test_a_body_that_decodes_without_bound_is_undecodable():
     assert "more than" in reader.undecodable
 
 
-def test_behind_a_gap_reading_goes_on_at_the_next_blank_line():
+def test_reading_continues_at_the_next_blank_line_after_lost_bytes():
     before = b"id: 1\ndata: a\n\nid: 2\ndata:"
     after = b' {"b"}\n\n: ping\ndata: c\n\n'
     start = len(before) + 50
@@ -206,7 +206,7 @@ def test_a_gap_between_frames_keeps_the_last_event_id():
     assert seen[-1].frame.last_event_id == b"1"
 
 
-def test_two_gaps_with_nothing_between_them_are_one():
+def test_two_adjacent_gaps_are_one():
     body = [arrived((10, b"data: a\n\n")), lost(9, 5), lost(14, 5), arrived((100, b"x\n\ndata: c\n\n"), start=19)]
     assert [raw for _, raw, *_ in rows(read_frames(None, body))] == [b"data: a\n\n", b"x\n\n", b"data: c\n\n"]
 
@@ -232,7 +232,7 @@ def answered(exchange, content_type):
     return ResponseStarted(exchange, 5, 200, "OK", "HTTP/1.1", (("Content-Type", content_type),))
 
 
-def test_the_streams_of_many_exchanges_are_read_apart_and_nothing_else_is():
+def test_the_streams_of_many_exchanges_are_read_separately():
     readers = StreamReaders()
     seen = [
         answered(1, "text/event-stream"),

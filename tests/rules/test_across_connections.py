@@ -73,32 +73,32 @@ def test_half_a_second_is_tolerated_before_retry_after(again_at, codes):
 
 
 @pytest.mark.parametrize(("again", "codes"), [("?page=1", ["CLI004"]), ("?page=2", []), ("", [])])
-def test_another_query_makes_another_request(again, codes):
+def test_a_request_with_another_query_is_another_request(again, codes):
     first = answer("GET /v1/x?page=1", 429, more=["Retry-After: 3"], at=10.0)
     found = Played(first, answer(f"GET /v1/x{again}", at=11.0)).codes
     assert [code for code in found if code == "CLI004"] == codes
 
 
-def test_a_429_that_breaks_off_tells_nobody_to_wait():
+def test_a_429_that_is_cut_off_requires_no_wait():
     first = answer("POST /v1/x", 429, more=["Retry-After: 3"], at=1.0, ending="client-closed")
     assert "CLI004" not in Played(first, answer("POST /v1/x", at=2.0)).codes
 
 
 @pytest.mark.parametrize(("cancel_at", "end_after", "codes"), [(5.0, 9, ["RUN006"]), (2.9, 9, []), (5.0, 5.9, [])])
-def test_two_seconds_are_tolerated_on_both_sides_of_a_refused_cancel(event, cancel_at, end_after, codes):
+def test_two_seconds_of_tolerance_surround_a_refused_cancel(event, cancel_at, end_after, codes):
     stream = read(event(1, "run.started"), {"text": event(2, "run.completed"), "after": end_after}, at=1.0)
     cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=cancel_at)
     assert Played(stream, cancel).codes == codes
 
 
-def test_a_refused_cancel_is_found_as_soon_as_the_grace_is_over(three):
+def test_a_refused_cancel_is_reported_after_the_tolerance(three):
     stream = read(three[0], {"text": DELTA, "after": 7}, at=1.0, ending="open")
     cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=5.0)
     assert [finding.code for finding in Played(stream, cancel).live] == ["RUN006"]
 
 
 @pytest.mark.parametrize("more", [{"part": []}, {"part": [{"text": DELTA, "after": 5}]}])
-def test_a_refused_cancel_is_not_judged_when_nobody_listened_long_enough(three, more):
+def test_a_refused_cancel_is_inconclusive_if_no_stream_was_open_long_enough(three, more):
     stream = read(three[0], *more["part"], at=1.0, ending="open" if more["part"] else "complete")
     cancel = answer(f"POST {PATH}/runs/run_1/cancel", 409, "RUN_NOT_CANCELLABLE", at=5.0)
     played = Played(stream, cancel)
@@ -111,7 +111,7 @@ def test_a_client_has_a_minute_to_follow_a_resync(three, at, codes):
     assert Played(read(three[0], RESYNC, at=2.0), read(three[1], cursor="evt_1", at=at)).codes == codes
 
 
-def test_events_that_come_again_are_one_finding_a_connection(three):
+def test_repeated_events_are_one_finding_per_connection(three):
     """At the first of them."""
     played = Played(read(*three), read(*three, cursor="evt_3"), read(*three, cursor="evt_3", key="two"))
     assert [(f.code, f.exchange, f.event) for f in played.findings] == [("RES001", 2, 1), ("RES001", 3, 1)]
@@ -142,7 +142,7 @@ def test_after_a_reconnect_only_deltas_of_a_run_that_began_afterwards_cannot_be_
     ],
 )
 @pytest.mark.parametrize("stored", [True, False])
-def test_what_a_cancelled_run_had_under_way_may_end_after_it(event, end, kind, codes, stored):
+def test_tool_calls_of_a_cancelled_run_may_end_after_it(event, end, kind, codes, stored):
     calls = event(2, "agent.custom_tool_use", content={"tool_call_id": "call_1"})
     late = event(4, kind, content={"tool_call_id": "call_1"})
     if not stored:
@@ -151,7 +151,7 @@ def test_what_a_cancelled_run_had_under_way_may_end_after_it(event, end, kind, c
     assert [code for code in found if code.startswith("RUN")] == codes
 
 
-def test_what_is_spared_after_the_end_of_a_run_does_not_hide_what_is_not(event):
+def test_an_exempt_event_after_the_end_of_a_run_does_not_hide_another(event):
     calls = event(2, "agent.custom_tool_use", content={"tool_call_id": "call_1"})
     ended = event(4, "tool.failed", content={"tool_call_id": "call_1"})
     late = event(5, "message.completed", content=[])
@@ -174,14 +174,14 @@ def test_another_key_or_another_address_is_another_client(three):
     ("ending", "after", "codes"),
     [("client-closed", 0.5, []), ("client-closed", 5, ["CLI002"]), ("service-closed", 0.5, ["CLI002"])],
 )
-def test_a_client_that_left_may_not_have_read_what_came_last(three, ending, after, codes):
+def test_a_client_that_left_may_not_have_read_the_last_events(three, ending, after, codes):
     first = read(three[0], {"text": three[1], "after": 5}, ending=ending, ends_after=after)
     played = Played(first, read(three[1], cursor="evt_1"))
     assert played.codes == codes
     assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
 
 
-def test_a_cursor_that_was_right_once_is_not_right_for_ever(three):
+def test_a_cursor_is_right_only_once_per_stream(three):
     again = read(three[1], cursor="evt_1"), read(three[2], cursor="evt_2")
     assert Played(read(three[0]), *again).codes == []
     assert Played(read(three[0]), *again, read(three[1], three[2], cursor="evt_1")).codes == ["CLI002"]
@@ -196,7 +196,7 @@ def test_a_newer_cursor_may_have_been_read_elsewhere(three, more):
     assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
 
 
-def test_order_is_that_of_coming_where_a_sequence_says_nothing(event):
+def test_events_without_sequences_are_ordered_by_arrival(event):
     first, second = (event(number, sequence=...) for number in (1, 2))
     between = read(second, {"text": DELTA, "after": 30}, cursor="evt_1", key="two", at=5.0)
     assert "CLI002" not in Played(read(first), between, read(cursor="evt_2", at=10.0)).codes
@@ -212,7 +212,7 @@ def test_an_older_cursor_may_be_that_of_another_address(three):
 
 
 @pytest.mark.parametrize(("refused", "codes"), [(True, ["CLI002"]), (False, [])])
-def test_of_a_cursor_that_nobody_saw_the_service_says_whether_there_is_such_an_event(three, refused, codes):
+def test_the_response_decides_about_an_unknown_cursor(three, refused, codes):
     again = read(cursor="evt_9")
     if refused:
         again = again | {"part": [], "status": 400, "body": answer("", code="invalid_cursor")["body"]}
@@ -227,12 +227,12 @@ def elsewhere(event, identity):
     return read(event(1, id=identity, session_id="ses_2"), request=target, key="two")
 
 
-def test_a_cursor_of_another_session_is_a_wrong_one(three, event):
+def test_a_cursor_of_another_session_is_wrong(three, event):
     refused = {"part": [], "status": 400, "body": answer("", code="invalid_cursor")["body"]}
     assert Played(elsewhere(event, "one"), read(*three), read(cursor="one") | refused).codes == ["CLI002"]
 
 
-def test_where_sessions_count_anew_a_cursor_tells_no_session(event):
+def test_a_cursor_does_not_identify_a_session_if_sessions_share_ids(event):
     mine = [event(number, id=str(number)) for number in (1, 2)]
     assert Played(elsewhere(event, "9"), read(*mine), read(cursor="9")).codes == []
 
@@ -288,18 +288,18 @@ class TestTwoPrograms:
 
 
 @pytest.mark.parametrize("identity", ["evt_1 ", "évt"])
-def test_an_id_that_no_header_brings_back_unharmed_is_no_wrong_cursor(event, identity):
+def test_an_id_that_does_not_survive_a_header_is_not_a_wrong_cursor(event, identity):
     first = event(1, sse_id=identity, id=identity)
     assert "CLI002" not in Played(read(first), read(cursor=identity.strip().replace("é", "e"))).codes
 
 
-def test_lost_bytes_may_have_held_the_last_id(three):
+def test_lost_bytes_may_contain_the_last_id(three):
     played = Played(read(three[0], {"lost": 300}), read(three[2], cursor="evt_2"))
     assert played.codes == ["REC001"]
     assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
 
 
-def test_a_client_whose_cursor_was_refused_starts_anew_and_then_owes_the_new_one(three):
+def test_a_client_restarts_after_a_refused_cursor_and_then_needs_the_new_one(three):
     refused = read(cursor="gone", status=400, body=answer("", code="invalid_cursor")["body"])
     del refused["part"]
     assert Played(refused, read(*three[:2]), read(three[2], cursor="evt_2")).codes == []
@@ -313,13 +313,13 @@ def test_a_client_that_follows_a_resync_may_keep_the_old_stream_for_a_while(thre
 
 
 @pytest.mark.parametrize("ending", ["proxy-stopped", "open"])
-def test_a_client_that_had_no_time_to_follow_a_resync_is_not_accused(three, ending):
+def test_a_client_without_time_to_follow_a_resync_has_no_finding(three, ending):
     played = Played(read(three[0], RESYNC, ending=ending))
     assert played.codes == []
     assert played.verdict("CLI005") is Verdict.INCONCLUSIVE
 
 
-def test_a_replayed_resync_asks_for_nothing(event):
+def test_a_replayed_resync_requires_no_reconnect(event):
     told = event(2, "stream.resync")
     stream = read(event(1), told), read(event(3), cursor="evt_2")
     assert Played(*stream, read(event(1), told, event(3), key="two")).codes == []
@@ -340,7 +340,7 @@ def custom(event, sequence, call):
 
 
 @pytest.mark.parametrize(("calls", "codes"), [(1, ["CLI007"]), (2, [])])
-def test_a_further_resume_may_be_about_another_call_that_waits(event, calls, codes):
+def test_another_resume_may_be_about_another_waiting_call(event, calls, codes):
     waiting = [custom(event, 2 + number, f"call_{number}") for number in range(calls)]
     stream = read(event(1, "run.started"), *waiting, at=1.0, ending="open")
     told = answer(f"POST {PATH}/runs/run_1/resume", 409, "event_already_resolved", at=2.0)
@@ -350,13 +350,13 @@ def test_a_further_resume_may_be_about_another_call_that_waits(event, calls, cod
 # What a replay is held against.
 
 
-def test_what_was_seen_after_the_request_is_no_replay(three):
+def test_an_event_first_seen_after_the_request_is_not_a_replay(three):
     long = read(three[0], {"text": three[1], "after": 5}, at=1.0)
     resumed = read(DELTA, {"text": three[1], "after": 6}, key="two", cursor="evt_1", at=3.0)
     assert Played(long, resumed).codes == []
 
 
-def test_what_was_seen_while_a_stream_was_being_opened_may_be_missing(three):
+def test_an_event_seen_while_a_stream_opens_need_not_be_replayed(three):
     long = read(three[0], {"text": three[1], "after": 1.9975}, at=1.0)
     assert Played(long, read(three[2], key="two", cursor="evt_1", at=3.0)).codes == []
     assert Played(long, read(three[2], key="two", cursor="evt_1", at=3.1)).codes == ["RES002"]
@@ -366,13 +366,13 @@ def test_a_replay_in_the_wrong_order_is_one_finding(three):
     assert Played(read(*three), read(three[2], three[1], cursor="evt_1", key="two")).codes == ["SEQ001"]
 
 
-def test_a_replay_with_lost_bytes_may_have_held_what_is_missing(three):
+def test_lost_bytes_of_a_replay_may_contain_the_missing_events(three):
     played = Played(read(*three), read({"lost": 300}, three[2], cursor="evt_1", key="two"))
     assert played.codes == ["REC001"]
     assert played.verdict("RES002") is Verdict.INCONCLUSIVE
 
 
-def test_an_unknown_cursor_leaves_open_what_has_to_come(three):
+def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
     played = Played(read(*three), read(three[2], cursor="evt_x", key="two"))
     assert played.codes == []
     assert {played.verdict(code) for code in ("RES001", "RES002")} == {Verdict.INCONCLUSIVE}
@@ -398,7 +398,7 @@ def test_events_are_compared_as_json_values(event, then, now, same):
     assert Played(read(texts[0]), read(texts[1], key="two")).codes == ([] if same else ["RES003"])
 
 
-def test_ids_that_are_mere_numbers_may_belong_to_several_sessions(event):
+def test_numeric_ids_may_belong_to_several_sessions(event):
     other = STREAM.replace("ses_1", "ses_2")
     played = Played(read(event(1, id="1")), read(request=other, cursor="1"))
     assert played.codes == []
@@ -420,17 +420,17 @@ def test_a_run_may_have_ended_while_nobody_listened(event):
     assert {played.verdict(code) for code in ("RUN001", "RUN004")} == {Verdict.INCONCLUSIVE}
 
 
-def test_a_message_that_nobody_understands_may_have_been_the_end_of_a_run(event):
+def test_an_unreadable_event_may_have_been_the_end_of_a_run(event):
     unclear = "event: run.completed\nid: evt_2\ndata: [\n\n"
     played = Played(read(event(1, "run.started"), unclear, event(3, "run.started", run_id="run_2")))
     assert played.codes == ["EVT001"]
 
 
-def test_repeated_deltas_are_not_held_against_a_run_that_ended_before(event, three):
+def test_repeated_deltas_of_a_run_that_ended_earlier_are_no_finding(event, three):
     assert Played(read(DELTA, *three), read(DELTA, cursor="evt_3")).codes == ["RUN005"]
 
 
-def test_lost_bytes_are_counted_and_placed(event):
+def test_lost_bytes_are_reported_with_count_and_offset(event):
     stream = read(event(1), {"lost": 100}, event(2), {"lost": 20})
     (finding,) = Played(stream).findings
     assert (finding.code, finding.side, finding.byte_offset) == ("REC001", "recording", len(event(1)))
@@ -479,7 +479,7 @@ def test_memory_does_not_grow_with_the_number_of_sessions(event, checker):
     assert held[700] - held[300] < 400 * 500
 
 
-def test_open_sessions_share_what_can_be_remembered(event, checker):
+def test_open_sessions_share_the_event_budget(event, checker):
     for number in range(1, 21):
         body = "".join(event(n, id=f"evt_{number}_{n}") for n in range(1, 601))
         table = read(body, request=STREAM.replace("ses_1", f"ses_{number}"), at=float(number), ending="open")
@@ -489,7 +489,7 @@ def test_open_sessions_share_what_can_be_remembered(event, checker):
     assert checker._sessions.events < 20 * 2 * LEAST_EVENTS
 
 
-def test_a_session_that_was_forgotten_is_not_taken_for_a_new_one(event, checker):
+def test_a_dropped_session_is_not_treated_as_new(event, checker):
     assert len(list(many(checker, 300, event, events=1))) == 300
     again = read(event(9, session_id="ses_1"), cursor="evt_1_1", at=301.0)
     found = [f for seen in observations_of({"exchange": [again]}) for f in checker.feed(at(seen, 301))]
@@ -497,7 +497,7 @@ def test_a_session_that_was_forgotten_is_not_taken_for_a_new_one(event, checker)
     assert checker.verdicts()["RES001"] is Verdict.INCONCLUSIVE
 
 
-def test_of_a_long_session_the_oldest_events_are_forgotten_and_then_inconclusive(event, monkeypatch):
+def test_the_oldest_events_of_a_long_session_are_dropped_and_inconclusive(event, monkeypatch):
     monkeypatch.setattr(event_log, "MOST_EVENTS", 10)
     events = [event(number) for number in range(1, 31)]
     old = Played(read(*events), read(*events[5:], cursor="evt_5", key="two"))
@@ -507,7 +507,7 @@ def test_of_a_long_session_the_oldest_events_are_forgotten_and_then_inconclusive
     assert new.codes == ["RES002"]
 
 
-def test_runs_and_calls_are_forgotten_when_they_are_over(event):
+def test_ended_runs_and_calls_are_dropped_first(event):
     runs = SessionRuns()
     for number in range(3 * MOST_RUNS):
         runs.run(f"run_{number}").ended_ns = number

@@ -43,7 +43,7 @@ def ask(wire, document, status=400, request=RUNS, **more):
 
 
 @pytest.mark.parametrize("details", [{}, [], {"a": 1}, [{"path": "a", "reason": "b", "more": 1}]])
-def test_details_may_be_any_object_or_a_list_of_places(wire, details):
+def test_details_may_be_any_object_or_a_list_of_paths(wire, details):
     assert ask(wire, error(details=details)) == []
     assert wire.verdict("ERR005") is Verdict.PASS
 
@@ -52,25 +52,25 @@ def test_details_may_be_any_object_or_a_list_of_places(wire, details):
     ("details", "found"),
     [(None, 1), ("x", 1), (5, 1), ([5], 1), ([[]], 1), ([{}], 2), ([{"path": "a"}, {"path": 5, "reason": 5}], 3)],
 )
-def test_each_bad_place_in_details_is_a_finding(wire, details, found):
+def test_each_invalid_value_in_details_is_a_finding(wire, details, found):
     assert ask(wire, error(details=details)) == ["ERR005"] * found
 
 
-def test_of_very_many_bad_places_some_are_told(wire):
+def test_only_some_of_very_many_invalid_values_are_listed(wire):
     assert ask(wire, error(details=[1] * 10_000)) == ["ERR005"] * 21
 
 
-def test_without_details_there_are_none_to_judge(wire):
+def test_missing_details_do_not_exercise_the_rule(wire):
     ask(wire, error())
     assert wire.verdict("ERR005") is Verdict.NOT_EXERCISED
 
 
-def test_each_key_beside_the_error_is_a_finding(wire):
+def test_each_key_besides_the_error_is_a_finding(wire):
     assert ask(wire, error() | {"status": 400, "trace": "x"}) == ["ERR006"] * 2
 
 
 @pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
-def test_a_field_that_is_not_shown_is_a_note_but_where_nothing_else_may_be(wire, row):
+def test_an_undefined_field_is_a_note_unless_other_fields_are_excluded(wire, row):
     document = {"SESSION_BUSY": busy(), "RATE_LIMITED": limited()}.get(row.code, error(row.code))
     document["error"]["hint"] = None
     headers = RETRY if row.code == "RATE_LIMITED" else {}
@@ -80,11 +80,11 @@ def test_a_field_that_is_not_shown_is_a_note_but_where_nothing_else_may_be(wire,
 
 
 @pytest.mark.parametrize("code", ["nope", "session_busy"])
-def test_of_an_unknown_code_nobody_knows_the_fields(wire, code):
+def test_the_fields_of_an_unknown_code_are_not_checked(wire, code):
     assert ask(wire, error(code, active_run_id=5), 409) == ["ERR003"]
 
 
-def test_details_where_none_may_be_are_one_finding(wire):
+def test_excluded_details_are_one_finding(wire):
     assert ask(wire, error("SANDBOX_PROVISION_FAILED", details="x"), 503) == ["ERR007"]
 
 
@@ -99,15 +99,15 @@ def test_details_where_none_may_be_are_one_finding(wire):
         ("", 1),
     ],
 )
-def test_an_envelope_calls_itself_json(wire, content_type, found):
+def test_an_envelope_needs_a_json_content_type(wire, content_type, found):
     assert ask(wire, error(), headers={"content-type": content_type}) == ["ERR008"] * found
 
 
-def test_what_is_no_envelope_may_call_itself_anything(wire):
+def test_another_body_may_have_any_content_type(wire):
     assert wire.answer("<h1>No</h1>", 502, headers={"content-type": "text/html"}) == ["ERR001"]
 
 
-def test_a_request_id_that_comes_again_names_who_had_it(wire):
+def test_a_reused_request_id_names_its_first_exchange(wire):
     ask(wire, error())
     ask(wire, error(), exchange=2)
     ask(wire, error(), exchange=3)
@@ -115,7 +115,7 @@ def test_a_request_id_that_comes_again_names_who_had_it(wire):
     assert all(f.message.endswith("`req_1`, which exchange 1 already has.") for f in wire.findings)
 
 
-def test_the_first_request_id_has_nothing_to_differ_from(wire):
+def test_the_first_request_id_does_not_exercise_the_rule(wire):
     ask(wire, error())
     assert wire.verdict("ERR009") is Verdict.NOT_EXERCISED
     ask(wire, error(request_id="b"), exchange=2)
@@ -143,7 +143,7 @@ def test_request_ids_take_bounded_memory_and_note_that_some_were_dropped():
     ],
 )
 @pytest.mark.parametrize("status", [200, 201, 299])
-def test_an_envelope_with_a_good_status_is_found(wire, document, status):
+def test_an_envelope_with_a_success_status_is_reported(wire, document, status):
     assert wire.answer(f" \n{json.dumps(document)}", status) == ["ERR010"]
 
 
@@ -162,7 +162,7 @@ def test_an_envelope_with_a_good_status_is_found(wire, document, status):
         '{"error":',
     ],
 )
-def test_other_answers_are_fine_and_count(wire, body):
+def test_other_success_bodies_exercise_the_rule(wire, body):
     assert wire.answer(body, 200) == []
     assert wire.verdict("ERR010") is Verdict.PASS
 
@@ -176,12 +176,12 @@ def test_other_answers_are_fine_and_count(wire, body):
         ("", Ending.COMPLETE, Verdict.NOT_EXERCISED),
     ],
 )
-def test_what_was_seen_of_a_good_answer_may_tell_or_not(wire, body, ending, verdict):
+def test_the_beginning_of_a_success_body_may_decide_the_rule(wire, body, ending, verdict):
     assert wire.answer(body, 200, ending=ending) == []
     assert wire.verdict("ERR010") is verdict
 
 
-def test_of_a_good_answer_no_more_is_kept_than_tells(wire):
+def test_a_success_body_is_kept_only_as_long_as_needed(wire):
     wire.begin(request="GET /", status=200, headers={"content-encoding": "gzip"})
     wire.body(gzip.compress(b"x" * 50_000_000))
     assert not wire.checker._open[1].body._body
@@ -192,7 +192,7 @@ def test_of_a_good_answer_no_more_is_kept_than_tells(wire):
 @pytest.mark.parametrize(
     "path", ["/v1/sessions/ses_1/runs", "/api/v1/sessions/ses_1/runs", "/v1/sessions/ses%5F1/runs"]
 )
-def test_a_refusal_that_tells_all_is_fine_on_any_path_of_the_session(wire, path):
+def test_a_complete_busy_error_holds_on_any_path_of_the_session(wire, path):
     assert ask(wire, busy(), 409, f"POST {path}") == []
     assert {wire.verdict(f"BUSY00{n}") for n in (1, 2, 3)} == {Verdict.PASS}
 
@@ -223,7 +223,7 @@ def test_on_other_paths_the_session_need_not_be_named(wire, path):
         ({"active_run_id": ..., "message": "ses_1 is waiting_for_input"}, ["BUSY001"]),
     ],
 )
-def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
+def test_a_busy_error_is_checked_field_by_field(wire, changes, codes):
     assert ask(wire, busy(**changes), 409) == codes
 
 
@@ -246,7 +246,7 @@ def test_a_refusal_is_judged_part_by_part(wire, changes, codes):
         ),
     ],
 )
-def test_what_a_refusal_lacks_is_said_with_what_it_is(wire, changes, said):
+def test_a_finding_names_what_a_busy_error_lacks(wire, changes, said):
     ask(wire, busy(**changes), 409)
     assert [finding.message for finding in wire.findings] == [said]
 
@@ -258,7 +258,7 @@ def test_ids_in_recovery_may_be_percent_encoded(wire):
 
 
 @pytest.mark.parametrize("value", [None, "", "soon", "7.0", "-7", "+7", "7 s", "\u0667", "Wed, 01 Jan 2025"])
-def test_a_wait_that_is_no_whole_seconds_is_found(wire, value):
+def test_a_wait_that_is_not_whole_seconds_is_reported(wire, value):
     assert ask(wire, limited(), 429, headers={} if value is None else {"retry-after": value}) == ["RATE001"]
 
 
@@ -268,7 +268,7 @@ def test_whole_seconds_are_a_wait(wire, value):
     assert {wire.verdict(f"RATE00{n}") for n in (1, 2, 3, 4)} == {Verdict.PASS}
 
 
-def test_any_answer_429_says_how_long_to_wait_even_when_it_is_cut_off(wire):
+def test_every_429_needs_a_wait_even_if_its_body_is_cut_off(wire):
     assert wire.answer("", 429) == ["ERR001", "RATE001"]
     assert wire.answer("", 429, ending=Ending.SERVICE_RESET, exchange=2) == ["ERR001", "RATE001", "RATE001"]
 
@@ -290,7 +290,7 @@ def test_any_answer_429_says_how_long_to_wait_even_when_it_is_cut_off(wire):
         (limited(more=1), []),
     ],
 )
-def test_details_of_a_limit_are_judged_field_by_field(wire, document, codes):
+def test_details_of_a_limit_are_checked_field_by_field(wire, document, codes):
     assert ask(wire, document, 429, headers=RETRY) == codes
 
 
@@ -315,7 +315,7 @@ KEYS = [
 
 @pytest.mark.parametrize(("asked", "has_key"), KEYS)
 @pytest.mark.parametrize(("status", "code"), [(200, "AUTH001"), (302, "AUTH001"), (404, "AUTH002")])
-def test_who_has_no_key_is_refused(wire, asked, has_key, status, code):
+def test_a_request_without_a_key_is_refused(wire, asked, has_key, status, code):
     document = error("resource_not_found") if status >= 400 else {}
     assert ask(wire, document, status, "GET /health", asked=asked) == ([] if has_key else [code])
     assert wire.verdict("AUTH001") is (Verdict.NOT_EXERCISED if has_key else wire.verdict("AUTH001"))
@@ -331,7 +331,7 @@ def test_who_has_no_key_is_refused(wire, asked, has_key, status, code):
         ({"detail": "No."}, 401, ["ERR001"]),
     ],
 )
-def test_how_who_has_no_key_is_refused(wire, document, status, codes):
+def test_a_request_without_a_key_is_refused_with_401(wire, document, status, codes):
     assert ask(wire, document, status, asked=()) == codes
 
 
@@ -347,18 +347,18 @@ def test_a_preflight_needs_no_key(wire):
     assert wire.verdict("AUTH001") is Verdict.NOT_EXERCISED
 
 
-def test_other_questions_about_options_need_one(wire):
+def test_other_options_requests_need_a_key(wire):
     assert wire.answer("", 204, "OPTIONS /v1/anything", asked=()) == ["AUTH001"]
 
 
-def test_a_request_without_an_answer_brings_nothing_up(wire):
+def test_a_request_without_a_response_exercises_no_rule(wire):
     wire.ask(request="GET /", asked=())
     wire.end(ending=Ending.SERVICE_UNREACHABLE)
     assert {wire.verdict(code) for code in ("AUTH001", "AUTH002")} == {Verdict.NOT_EXERCISED}
 
 
 @pytest.mark.parametrize("code", ANSWERED)
-def test_an_answer_that_was_cut_off_is_never_an_error(wire, code):
+def test_a_response_that_is_cut_off_is_inconclusive(wire, code):
     """But for the status and the headers, which are there."""
     asked = () if code == "AUTH002" else (("authorization", "Bearer key_1"),)
     status = 401 if code == "AUTH002" else 409

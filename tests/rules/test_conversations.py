@@ -26,7 +26,7 @@ def judged(seen):
 
 @settings(max_examples=50)
 @given(SEEDS, st.integers(1, 120))
-def test_a_conversation_that_keeps_the_specification_gives_nothing_above_a_note(worlds, seed, steps):
+def test_a_conforming_conversation_has_only_notes(worlds, seed, steps):
     world = worlds.begin(random.Random(seed))
     for _ in range(steps):
         worlds.step(world)
@@ -297,7 +297,7 @@ def test_one_planted_defect_gives_exactly_its_code(worlds, code, seed):
     assert verdicts[code] is Verdict.FAIL
 
 
-def test_a_recording_that_begins_within_a_session_is_noted(worlds):
+def test_a_recording_that_begins_in_a_session_has_a_note(worlds):
     world = worlds.begin(random.Random(1), quiet=True)
     Stage(worlds, world, first=5)
     found, _ = judged(world.seen)
@@ -373,7 +373,7 @@ def long_conversation(worlds):
     return world.seen
 
 
-def test_ten_thousand_events_that_keep_the_specification_pass_every_rule_they_exercise(long_conversation):
+def test_ten_thousand_conforming_events_hold_every_rule_they_exercise(long_conversation):
     checker = Checker()
     found = [finding for seen in long_conversation for finding in checker.feed(seen)] + checker.finish()
     assert found == []
@@ -419,7 +419,7 @@ def in_order(findings):
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(SEEDS, st.sampled_from([None, *sorted(PLANTS)]))
-def test_what_is_found_live_is_found_afterwards(worlds, tmp_path, seed, code):
+def test_live_findings_equal_those_of_the_recording(worlds, tmp_path, seed, code):
     rng = random.Random(seed)
     world = worlds.begin(rng) if code is None else planted(worlds, code, seed)
     for _ in range(rng.randrange(60)):
@@ -432,7 +432,7 @@ def test_what_is_found_live_is_found_afterwards(worlds, tmp_path, seed, code):
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
-def test_what_is_found_live_in_a_vector_is_found_afterwards(tmp_path, vector):
+def test_live_findings_of_a_vector_equal_those_of_its_recording(tmp_path, vector):
     path = tmp_path / "run.db"
     live, verdicts = recorded(path, vector.observations(3), random.Random(vector.name))
     found, verdicts_afterwards = afterwards(path)

@@ -20,7 +20,7 @@ def envelope(**changes):
 
 
 @pytest.mark.parametrize("row", ERROR_CODES.values(), ids=lambda row: row.code)
-def test_every_code_with_its_status_is_fine(wire, row):
+def test_every_code_holds_with_its_status(wire, row):
     assert wire.answer(envelope(code=row.code), row.status) == []
     assert {wire.verdict(code) for code in CODES} == {Verdict.PASS}
 
@@ -49,7 +49,7 @@ def test_every_code_with_another_status_disagrees(wire, row):
         b"<html>",
     ],
 )
-def test_a_body_that_is_no_envelope_is_one_finding(wire, body):
+def test_a_body_that_is_not_an_envelope_is_one_finding(wire, body):
     assert wire.answer(body) == ["ERR001"]
 
 
@@ -63,23 +63,23 @@ def test_a_body_that_is_no_envelope_is_one_finding(wire, body):
         ('{"error":true}', "true under `error`"),
     ],
 )
-def test_what_came_instead_of_an_envelope_is_said(wire, body, got):
+def test_a_finding_describes_the_body_instead_of_an_envelope(wire, body, got):
     wire.answer(body)
     assert wire.findings[0].message.endswith(f", got {got}.")
 
 
-def test_what_is_no_envelope_brings_up_nothing_about_envelopes(wire):
+def test_another_body_exercises_no_rule_about_envelopes(wire):
     wire.answer(b"{}")
     assert [wire.verdict(code) for code in CODES] == [Verdict.FAIL] + [Verdict.NOT_EXERCISED] * 3
 
 
-def test_an_unknown_code_brings_up_no_status(wire):
+def test_an_unknown_code_does_not_exercise_the_status_rule(wire):
     wire.answer(envelope(code="nope"))
     assert wire.verdict("ERR004") is Verdict.NOT_EXERCISED
     assert wire.verdict("ERR003") is Verdict.FAIL
 
 
-def test_each_bad_field_is_a_finding_and_nothing_else_is_said(wire):
+def test_each_invalid_field_is_one_finding_and_the_only_one(wire):
     assert wire.answer(envelope(code=None, message=5, request_id=...)) == ["ERR002"] * 3
     assert [f.message for f in wire.findings] == [
         "Expected a string as `error.code`, got null.",
@@ -93,12 +93,12 @@ def test_a_code_in_the_wrong_case_names_the_right_one_and_no_status(wire):
     assert "`SESSION_BUSY`" in wire.findings[0].message
 
 
-def test_an_envelope_may_hold_text_of_any_script(wire):
+def test_an_envelope_may_contain_text_in_any_script(wire):
     body = json.dumps({"error": ENVELOPE["error"] | {"message": "n\u00e9ant \u4f1a\u8bdd"}}, ensure_ascii=False)
     assert wire.answer(body) == []
 
 
-def test_of_a_repeated_key_the_last_counts(wire):
+def test_the_last_value_of_a_repeated_key_wins(wire):
     assert wire.answer('{"error":1,"error":{"code":1,"code":"resource_not_found","message":"","request_id":""}}') == []
 
 
@@ -106,12 +106,12 @@ def test_of_a_repeated_key_the_last_counts(wire):
     "ending",
     [ending for ending in Ending if ending is not Ending.COMPLETE],
 )
-def test_a_body_that_was_cut_off_is_never_an_error(wire, ending):
+def test_a_body_that_is_cut_off_is_inconclusive(wire, ending):
     assert wire.answer(b'{"err', ending=ending) == []
     assert {wire.verdict(code) for code in CODES} == {Verdict.INCONCLUSIVE}
 
 
-def test_a_body_with_a_gap_is_never_an_error(wire):
+def test_a_body_with_lost_bytes_is_inconclusive(wire):
     wire.begin(request="GET /", status=500)
     wire.body('{"err')
     wire.lose(10)
@@ -121,7 +121,7 @@ def test_a_body_with_a_gap_is_never_an_error(wire):
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
 
 
-def test_a_body_over_the_bound_is_never_an_error_and_not_kept(wire):
+def test_a_body_over_the_limit_is_inconclusive_and_not_kept(wire):
     wire.begin(request="GET /", status=500)
     for _ in range(5):
         wire.body(b"x" * 500_000)
@@ -153,12 +153,12 @@ def test_json_too_deep_to_read_is_inconclusive(wire):
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
 
 
-def test_what_does_not_begin_as_an_object_is_no_envelope_however_deep_it_is(wire):
+def test_a_deep_array_is_not_an_envelope(wire):
     assert wire.answer("[" * 100_000 + "]" * 100_000) == ["ERR001"]
     assert wire.findings[0].message.endswith("got a body that does not begin with `{`.")
 
 
-def test_an_answer_to_head_has_no_body_to_judge(wire):
+def test_a_response_to_head_has_no_body_to_check(wire):
     wire.begin(request="HEAD /v1/anything", status=404)
     wire.end()
     assert wire.codes == []
@@ -166,18 +166,18 @@ def test_an_answer_to_head_has_no_body_to_judge(wire):
 
 
 @pytest.mark.parametrize("status", [200, 204, 302, 399])
-def test_other_answers_are_not_looked_at(wire, status):
+def test_other_responses_are_not_checked(wire, status):
     assert wire.answer("no envelope", status, request="GET /v1/anything") == []
 
 
-def test_what_the_proxy_could_not_reach_is_no_answer(wire):
+def test_an_unreachable_service_has_no_response(wire):
     wire.ask(request="GET /")
     wire.end(ending=Ending.SERVICE_UNREACHABLE)
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
 
 
-def test_an_error_answer_to_a_stream_request_is_no_stream(wire):
+def test_an_error_response_to_a_stream_request_is_not_a_stream(wire):
     headers = {"content-type": "text/event-stream"}
     request = "GET /v1/sessions/s/events/stream"
     assert wire.answer("data: x\n\n", 500, request=request, headers=headers) == ["ERR001"]
@@ -190,7 +190,7 @@ def test_an_exchange_still_open_at_the_end_of_the_recording_is_inconclusive(wire
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE
 
 
-def test_findings_about_an_answer_have_no_event(wire):
+def test_findings_about_a_response_have_no_event(wire):
     wire.answer(b"", status=500)
     (finding,) = wire.findings
     assert (finding.event, finding.sequence, finding.byte_offset) == (None, None, None)

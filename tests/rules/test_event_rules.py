@@ -24,7 +24,7 @@ def delta(**changes):
     return message({key: value for key, value in document.items() if value is not ...}, "message.delta")
 
 
-def told(wire):
+def found(wire):
     return [(finding.code, finding.message) for finding in wire.findings]
 
 
@@ -67,7 +67,7 @@ def test_data_that_is_not_one_object_is_one_finding(wire, data, got):
         ),
     ],
 )
-def test_of_two_types_the_one_that_there_is_is_expected(wire, line, kind, said):
+def test_the_known_one_of_two_types_is_expected(wire, line, kind, said):
     wire.stream(message({"type": kind}, event=line))
     (finding,) = [finding for finding in wire.findings if finding.code == "EVT003"]
     assert finding.message.startswith(said)
@@ -89,13 +89,13 @@ def test_json_within_the_limits_is_read(wire, within):
 
 
 @pytest.mark.parametrize("beyond", [f" {BEYOND[0]}", f"[{BEYOND[0]}]", BEYOND[1]], ids=["space", "deep", "long"])
-def test_what_does_not_begin_as_an_object_is_none_however_deep_it_is(wire, beyond):
+def test_a_deep_array_is_not_an_object(wire, beyond):
     deep = beyond if beyond.startswith("1") else f"[{beyond}]"
     assert wire.stream(message(deep)) == ["EVT001"]
     assert wire.findings[0].message == "Expected one JSON object as data, got text that does not begin with `{`."
 
 
-def test_why_a_rule_was_not_decided_is_told_though_it_was_broken_elsewhere(wire):
+def test_an_inconclusive_reason_is_counted_even_if_the_rule_is_broken(wire):
     wire.stream(message(f'{{"type":{BEYOND[0]}}}'), message("[1]"))
     tally = wire.checker.tallies()["EVT001"]
     assert (tally.findings, tally.reasons) == (1, {COMPLEX_JSON.reason: 1})
@@ -110,12 +110,12 @@ def test_why_a_rule_was_not_decided_is_told_though_it_was_broken_elsewhere(wire)
         b'event: session.error\ndata: {"type":"session.error","x":"\xff"}\n\n',
     ],
 )
-def test_bytes_that_are_no_utf8_are_that_and_nothing_else(wire, raw):
+def test_invalid_utf8_is_one_finding(wire, raw):
     assert wire.stream(raw) == ["SSE001"]
 
 
 @pytest.mark.parametrize("kind", [None, 5, ["run.started"], {}])
-def test_a_type_that_is_no_string_disagrees_with_the_name_and_is_not_told_again(wire, event, kind):
+def test_a_type_that_is_not_a_string_is_one_finding(wire, event, kind):
     assert wire.stream(event(1, "run.started", type=kind)) == ["EVT003"]
 
 
@@ -127,11 +127,11 @@ def test_without_an_event_line_a_durable_event_still_needs_its_type(wire, event)
     assert wire.stream(event(1, type=...).replace("event: session.error\n", "")) == ["EVT004", "SSE006"]
 
 
-def test_an_unknown_type_is_told_once_however_often_it_stands_there(wire, event):
+def test_an_unknown_type_is_one_finding(wire, event):
     assert wire.stream(event(1, "run.paused")) == ["EVT002"]
 
 
-def test_a_name_with_space_behind_it_is_another(wire):
+def test_a_name_with_a_trailing_space_differs(wire):
     assert wire.stream(message({"type": "session.error"}, "session.error ")) == ["EVT003"]
 
 
@@ -149,7 +149,7 @@ def test_a_field_of_a_wrong_type_is_found(wire, event, name, value):
 
 
 @pytest.mark.parametrize("sequence", ["1", True, 1.0, 1.5, None, [1], {}])
-def test_a_sequence_that_is_no_integer_is_found(wire, event, sequence):
+def test_a_sequence_that_is_not_an_integer_is_reported(wire, event, sequence):
     assert wire.stream(event(1, sequence=sequence)) == ["EVT004"]
     assert wire.findings[0].message.startswith("Expected an integer as `sequence`, got ")
 
@@ -171,7 +171,7 @@ def test_each_bad_field_is_a_finding(wire, event):
         ({"id": "b"}, "DUR003"),
     ],
 )
-def test_what_durability_rules_tell_is_not_repeated(wire, event, changes, code):
+def test_findings_of_durability_rules_are_not_repeated(wire, event, changes, code):
     assert wire.stream(event(1, sse_id="evt_1", **changes)) == [code]
 
 
@@ -180,7 +180,7 @@ def test_a_sequence_without_any_id_is_one_finding(wire, event):
     assert wire.stream(nameless) == ["DUR002"]
 
 
-def test_another_field_is_told_beside_what_durability_rules_tell(wire, event):
+def test_another_field_is_reported_besides_findings_of_durability_rules(wire, event):
     assert wire.stream(event(1, sequence=..., data=5)) == ["DUR001", "EVT004"]
 
 
@@ -190,7 +190,7 @@ def test_content_that_is_neither_object_nor_list_is_one_finding(wire, event, con
 
 
 @pytest.mark.parametrize("content", [["Hi"], [{}, None], [[]], [1, 2, 3]])
-def test_content_with_an_element_that_is_no_object_is_one_finding(wire, event, content):
+def test_content_with_an_element_that_is_not_an_object_is_one_finding(wire, event, content):
     assert wire.stream(event(1, content=content)) == ["EVT006"]
 
 
@@ -200,7 +200,7 @@ def test_any_blocks_and_any_object_are_content(wire, event, content):
     assert wire.verdict("EVT006") is Verdict.PASS
 
 
-def test_an_element_is_told_by_its_place(wire, event):
+def test_an_invalid_element_is_reported_with_its_index(wire, event):
     wire.stream(event(1, content=[{}, "Hi"]))
     expected = "Expected an object or an array of objects as `content`, got an array with the string `Hi` at index 1."
     assert wire.findings[0].message == expected
@@ -226,17 +226,17 @@ def test_an_element_is_told_by_its_place(wire, event):
         ({"data": {"tool_call_id": "b", "name": 5}}, ["EVT007", "EVT008"]),
     ],
 )
-def test_a_started_tool_call_is_judged_field_by_field(wire, event, changes, codes):
+def test_a_started_tool_call_is_checked_field_by_field(wire, event, changes, codes):
     assert wire.stream(event(1, "tool.started", **TOOL | changes)) == codes
 
 
 @pytest.mark.parametrize("kind", ["tool.completed", "agent.custom_tool_use", "run.started"])
-def test_what_other_events_hold_is_not_judged(wire, event, kind):
+def test_the_content_of_other_events_is_not_checked(wire, event, kind):
     assert wire.stream(event(1, kind, content={"name": 5}, data={"tool_call_id": []})) == []
     assert wire.verdict("EVT007") is Verdict.NOT_EXERCISED
 
 
-def test_an_ephemeral_event_that_is_no_delta_may_hold_anything(wire):
+def test_an_ephemeral_event_that_is_not_a_delta_may_contain_anything(wire):
     assert wire.stream(message({"type": "session.error", "run_id": 5, "content": "x", "created_at": 0})) == []
     assert wire.verdict("EVT004") is Verdict.NOT_EXERCISED
 
@@ -255,11 +255,11 @@ def test_an_ephemeral_event_that_is_no_delta_may_hold_anything(wire):
         ({"sequence": 1, "run_id": 5}, ["DUR005", "EVT011"]),
     ],
 )
-def test_a_delta_is_judged_field_by_field(wire, changes, codes):
+def test_a_delta_is_checked_field_by_field(wire, changes, codes):
     assert wire.stream(delta(**changes)) == codes
 
 
-def test_a_delta_with_an_id_is_no_durable_event(wire):
+def test_a_delta_with_an_id_is_not_a_durable_event(wire):
     assert wire.stream(delta().replace("\n", "\nid: a\n", 1)) == ["DUR004"]
 
 
@@ -298,7 +298,7 @@ def test_a_delta_with_an_id_is_no_durable_event(wire):
         ("0" * 100_000, False),
     ],
 )
-def test_an_instant_in_utc_is_told(wire, event, text, answer):
+def test_a_timestamp_in_utc_is_recognized(wire, event, text, answer):
     assert is_utc_timestamp(text) is answer
     assert wire.stream(event(1, created_at=text)) == ([] if answer else ["EVT005"])
 
@@ -313,7 +313,7 @@ def test_each_new_workspace_is_one_finding(wire, event):
     assert wire.stream(*(event(n, workspace_id=name) for n, name in enumerate(places))) == ["EVT010"] * 2
 
 
-def test_workspaces_of_different_sessions_have_nothing_to_do_with_each_other(wire, event):
+def test_sessions_may_have_different_workspaces(wire, event):
     wire.stream(event(1))
     wire.stream(event(1, session_id="s2", workspace_id="x"), exchange=2, request="GET /v1/sessions/s2/events/stream")
     assert wire.codes == []
@@ -340,12 +340,12 @@ def test_workspaces_of_different_sessions_have_nothing_to_do_with_each_other(wir
         ('{"type":"session.error","x":"\\ud800"}', 0),
     ],
 )
-def test_a_key_that_comes_twice_at_the_top_is_found_however_it_is_spelled(wire, data, found):
+def test_a_repeated_top_level_key_is_reported_however_it_is_written(wire, data, found):
     assert wire.stream(message(data)) == ["EVT012"] * found
     assert wire.verdict("EVT012") is (Verdict.FAIL if found else Verdict.PASS)
 
 
-def test_of_very_many_keys_that_come_twice_some_are_told(wire):
+def test_only_some_of_very_many_repeated_keys_are_listed(wire):
     pairs = ",".join(f'"k{n}":1' for n in range(500))
     assert wire.stream(message(f'{{"type":"session.error",{pairs},{pairs}}}')) == ["EVT012"] * 21
 
@@ -356,11 +356,11 @@ def test_a_keep_alive_as_an_event_is_one_note(wire, name, data):
     assert wire.stream(message(data, name)) == ["KAL002"]
 
 
-def test_a_keep_alive_without_a_name_is_told_by_its_type(wire):
+def test_a_keep_alive_without_a_name_is_recognized_by_its_type(wire):
     assert wire.stream(message({"type": "ping"}, None)) == ["KAL002", "SSE006"]
 
 
-def test_a_keep_alive_without_data_is_no_event(wire):
+def test_a_keep_alive_without_data_is_not_an_event(wire):
     assert wire.stream("event: ping\n\n") == ["SSE008"]
 
 
@@ -372,7 +372,7 @@ def test_a_keep_alive_without_data_is_no_event(wire):
         ("pinging", {"type": "pinging"}, ["EVT002"]),
     ],
 )
-def test_what_is_named_as_a_known_event_is_no_keep_alive(wire, event, document, codes):
+def test_an_event_with_a_known_name_is_not_a_keep_alive(wire, event, document, codes):
     assert wire.stream(message(document, event)) == codes
 
 
@@ -389,11 +389,11 @@ def test_what_is_named_as_a_known_event_is_no_keep_alive(wire, event, document, 
         ([": a\n"], 0),
     ],
 )
-def test_blank_lines_behind_comments_are_one_note_a_stream(wire, parts, found):
+def test_blank_lines_after_comments_are_one_note_per_stream(wire, parts, found):
     assert wire.stream(*parts) == ["KAL003"] * found
 
 
-def test_a_blank_line_behind_a_gap_does_not_follow_the_comment(wire):
+def test_a_blank_line_after_lost_bytes_does_not_follow_the_comment(wire):
     wire.begin()
     wire.body(": a\n")
     wire.lose(10)
@@ -402,15 +402,15 @@ def test_a_blank_line_behind_a_gap_does_not_follow_the_comment(wire):
     assert wire.codes == []
 
 
-def test_the_place_of_a_blank_line_is_its_comment(wire):
+def test_the_location_of_a_blank_line_is_its_comment(wire):
     wire.stream(delta(), ": a\n\n")
     (finding,) = wire.findings
     assert (finding.event, finding.byte_offset) == (None, len(delta()))
 
 
-def test_findings_say_what_was_expected(wire, event):
+def test_findings_name_the_expected_and_the_actual_value(wire, event):
     wire.stream(event(1, "tool.started", **TOOL | {"data": {"tool_call_id": 5, "name": "x\x1b"}}), delta(delta=1))
-    assert told(wire) == [
+    assert found(wire) == [
         ("EVT007", "Expected a string as `data.tool_call_id`, got the number 5."),
         ("EVT008", "Expected `search`, the value in `content`, as `data.name`, got `x\\x1b`."),
         ("EVT011", "Expected an object as `delta`, got the number 1."),

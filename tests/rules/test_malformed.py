@@ -92,7 +92,7 @@ def by_the_long_way(judge):
 
 
 @given(messages())
-def test_malformed_events_are_judged_and_the_short_cut_makes_no_difference(stream):
+def test_malformed_events_have_the_same_findings_without_the_fast_path(stream):
     found, tallies = judged(stream)
     assert all(is_safe(finding.message) for finding in found)
     assert {finding.code for finding in found} <= CATALOGUE.keys()
@@ -100,7 +100,7 @@ def test_malformed_events_are_judged_and_the_short_cut_makes_no_difference(strea
 
 
 @given(JSON, st.sampled_from([200, 201, 400, 401, 409, 429, 503]))
-def test_any_answer_is_judged(document, status):
+def test_any_error_response_is_checked(document, status):
     for value in (document, {"error": document}, {"error": {"code": "SESSION_BUSY", "details": document}}):
         body = json.dumps(value).encode()
         found, _ = judged(body, status, "/v1/sessions/ses_1/runs")
@@ -117,13 +117,13 @@ def test_any_answer_is_judged(document, status):
     ),
     st.sampled_from([200, 409, 429, 503]),
 )
-def test_any_field_of_an_error_is_judged(code, fields, status):
+def test_any_field_of_an_error_is_checked(code, fields, status):
     found, _ = judged(json.dumps({"error": {"code": code} | fields}).encode(), status, "/v1/sessions/ses_1/runs")
     assert all(is_safe(finding.message) for finding in found)
 
 
 @pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
-def test_the_short_cut_makes_no_difference_to_a_vector(vector):
+def test_a_vector_has_the_same_findings_without_the_fast_path(vector):
     def judge():
         checker = Checker()
         found = [finding for seen in vector.observations() for finding in checker.feed(seen)] + checker.finish()
@@ -145,6 +145,6 @@ def test_the_short_cut_makes_no_difference_to_a_vector(vector):
     ],
     ids=["huge", "deep", "deep object", "deep list", "long number", "wide list", "many keys"],
 )
-def test_huge_and_deep_events_are_judged(data):
+def test_huge_and_deep_events_are_checked(data):
     found, _ = judged(f"event: run.started\nid: a\ndata: {data}\n\n".encode())
     assert all(len(finding.message) < 1000 for finding in found)

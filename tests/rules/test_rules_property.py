@@ -204,7 +204,7 @@ def judge(played, steps):
 
 @given(st.data())
 @settings(max_examples=50)
-def test_what_keeps_the_specification_gives_nothing_above_a_note(data):
+def test_a_conforming_conversation_has_only_notes(data):
     played = data.draw(conversations())
     found, checker = judge(played, data.draw(interleaved(played)))
     assert {finding.code for finding in found} <= {"SEQ004"}
@@ -331,7 +331,7 @@ def test_every_rule_but_one_has_a_planted_defect():
 
 
 @given(st.binary(max_size=300), st.data())
-def test_no_bytes_at_all_make_the_checker_fail(body, data):
+def test_arbitrary_bytes_do_not_make_the_checker_fail(body, data):
     played = [Connection("ses_1", [], raw=body), Connection("ses_1", [], status=500, raw=body)]
     found, _ = judge(played, data.draw(interleaved(played)))
     assert all(finding.message.isprintable() for finding in found)

@@ -8,12 +8,12 @@ SEQUENCE = frozenset(code for code in CATALOGUE if code.startswith("SEQ"))
 
 
 @pytest.mark.parametrize("prefix", ["SEQ", "seq", " SEQ ", "SE"])
-def test_a_prefix_names_the_codes_that_begin_so(prefix):
+def test_a_prefix_selects_the_codes_that_begin_with_it(prefix):
     assert codes_of(prefix) >= SEQUENCE
     assert all(code.startswith(prefix.strip().upper()) for code in codes_of(prefix))
 
 
-def test_all_names_every_rule():
+def test_all_selects_every_rule():
     assert codes_of("ALL") == codes_of("all") == CATALOGUE.keys()
 
 
@@ -32,7 +32,7 @@ def test_all_names_every_rule():
         ("é001", "families are"),
     ],
 )
-def test_a_prefix_of_nothing_is_told_with_the_nearest(prefix, hint):
+def test_an_unknown_prefix_is_reported_with_the_closest_code(prefix, hint):
     with pytest.raises(UnknownCodeError, match="Unknown rule code") as caught:
         codes_of(prefix)
     assert hint in str(caught.value)
@@ -50,5 +50,5 @@ def test_a_prefix_of_nothing_is_told_with_the_nearest(prefix, hint):
         (("SEQ",), ("ALL",), SEQUENCE),
     ],
 )
-def test_the_longer_prefix_decides(select, ignore, expected):
+def test_the_longer_prefix_wins(select, ignore, expected):
     assert selected(select, ignore) == expected

@@ -17,11 +17,11 @@ def test_the_severity_of_a_rule_can_be_set():
     assert verdicts["SEQ001"] is Verdict.FAIL
 
 
-def test_other_rules_keep_theirs():
+def test_other_rules_keep_their_severity():
     assert judged("SEQ001", Settings(severities={"SEQ002": Severity.NOTE}))[0] == [("SEQ001", Severity.ERROR)]
 
 
-def test_a_rule_that_is_off_is_never_asked():
+def test_a_rule_that_is_off_does_not_run():
     findings, verdicts = judged("SEQ001", Settings(off=frozenset({"SEQ001"})))
     assert findings == []
     assert verdicts["SEQ001"] is Verdict.NOT_EXERCISED

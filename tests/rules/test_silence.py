@@ -43,7 +43,7 @@ def test_before_the_first_event_a_silence_has_no_event(wire):
     assert (wire.findings[0].event, wire.findings[0].byte_offset) == (None, None)
 
 
-def test_an_event_before_a_silence_stands_before_it_even_if_only_the_next_byte_tells_that_it_is_whole(wire, event):
+def test_an_event_before_a_silence_precedes_it_even_if_the_next_byte_completes_it(wire, event):
     wire.begin()
     wire.body(event(1))
     wire.body(event(2).removesuffix("\n") + "\r")
@@ -53,7 +53,7 @@ def test_an_event_before_a_silence_stands_before_it_even_if_only_the_next_byte_t
     assert (finding.code, finding.event) == ("KAL001", 2)
 
 
-def test_a_silence_is_told_only_when_it_has_ended(wire):
+def test_a_silence_is_reported_when_it_ends(wire):
     wire.begin()
     wire.wait(100)
     wire.begin(exchange=2)
@@ -91,7 +91,7 @@ def test_within_the_tolerance_there_is_no_silence(wire, seconds):
     assert wire.verdict("KAL001") is Verdict.PASS
 
 
-def test_a_short_stream_does_not_bring_it_up(wire):
+def test_a_short_stream_does_not_exercise_the_rule(wire):
     wire.begin()
     wire.wait(10)
     wire.end()
@@ -119,7 +119,7 @@ def test_bytes_that_were_lost_may_have_broken_the_silence(wire):
     assert wire.verdict("KAL001") is Verdict.INCONCLUSIVE
 
 
-def test_behind_lost_bytes_silence_is_judged_again(wire):
+def test_silences_after_lost_bytes_are_checked(wire):
     wire.begin()
     wire.lose(5)
     comment(wire)
@@ -128,7 +128,7 @@ def test_behind_lost_bytes_silence_is_judged_again(wire):
     assert wire.codes == ["KAL001"]
 
 
-def test_answers_that_are_no_stream_may_be_silent(wire):
+def test_responses_that_are_not_streams_may_be_silent(wire):
     wire.begin(request="GET /v1/anything", status=500)
     wire.wait(100)
     wire.body("{}")
@@ -178,7 +178,7 @@ def test_how_chunks_are_grouped_makes_no_difference(wire, grouping):
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_an_encoded_stream_is_heard_by_its_bytes_on_the_wire(wire, broken):
+def test_silences_of_an_encoded_stream_are_measured_on_the_wire(wire, broken):
     packer = zlib.compressobj(wbits=31)
     first = packer.compress(b": a\n" * 100) + packer.flush(zlib.Z_SYNC_FLUSH)
     second = gzip.compress(b"") if not broken else b"no gzip at all"

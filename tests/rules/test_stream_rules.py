@@ -14,7 +14,7 @@ DELTA = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta
 
 
 @pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.SERVICE_RESET, Ending.COMPLETE])
-def test_a_message_cut_off_by_the_service_is_found_at_its_place(wire, ending):
+def test_an_event_cut_off_by_the_service_is_reported_at_its_offset(wire, ending):
     wire.begin()
     wire.body(DELTA + "event: x")
     wire.end(ending=ending)
@@ -26,7 +26,7 @@ def test_a_message_cut_off_by_the_service_is_found_at_its_place(wire, ending):
     "ending",
     [Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED, Ending.TIMED_OUT, Ending.OPEN, Ending.SERVICE_INVALID],
 )
-def test_a_message_cut_off_by_anybody_else_is_no_finding(wire, ending):
+def test_an_event_cut_off_by_another_party_is_no_finding(wire, ending):
     wire.begin()
     wire.body("event: x")
     wire.end(ending=ending)
@@ -35,11 +35,11 @@ def test_a_message_cut_off_by_anybody_else_is_no_finding(wire, ending):
 
 
 @pytest.mark.parametrize("tail", [": keep", "\n", ":", "\r"])
-def test_a_cut_comment_or_blank_line_is_no_message(wire, tail):
+def test_a_cut_comment_or_blank_line_is_not_an_event(wire, tail):
     assert wire.stream(DELTA, tail) == []
 
 
-def test_a_lost_tail_cannot_be_called_cut_off(wire):
+def test_a_lost_tail_is_inconclusive(wire):
     wire.begin()
     wire.body(DELTA + "event: x")
     wire.lose(100)
@@ -48,7 +48,7 @@ def test_a_lost_tail_cannot_be_called_cut_off(wire):
     assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
 
 
-def test_a_tail_behind_a_gap_is_a_tail_once_a_blank_line_was_seen(wire):
+def test_a_tail_after_lost_bytes_counts_once_a_blank_line_was_seen(wire):
     wire.begin()
     wire.lose(100)
     wire.body("rest of a line\n\n" + DELTA + "event: x")
@@ -56,7 +56,7 @@ def test_a_tail_behind_a_gap_is_a_tail_once_a_blank_line_was_seen(wire):
     assert wire.codes == ["SSE002"]
 
 
-def test_a_tail_behind_a_gap_alone_tells_nothing(wire):
+def test_a_tail_directly_after_lost_bytes_is_inconclusive(wire):
     wire.begin()
     wire.lose(100)
     wire.body("rest of a line")
@@ -65,7 +65,7 @@ def test_a_tail_behind_a_gap_alone_tells_nothing(wire):
     assert wire.verdict("SSE002") is Verdict.INCONCLUSIVE
 
 
-def test_order_is_not_judged_across_a_gap(wire, event):
+def test_order_is_inconclusive_across_lost_bytes(wire, event):
     wire.begin()
     wire.body(event(1) + event(2))
     wire.lose(5000)
@@ -79,7 +79,7 @@ def test_order_is_not_judged_across_a_gap(wire, event):
     assert wire.verdict("SEQ003") is Verdict.PASS
 
 
-def test_a_sequence_that_falls_across_a_gap_must_have_fallen_somewhere(wire, event):
+def test_a_lower_sequence_after_lost_bytes_is_a_finding(wire, event):
     wire.begin()
     wire.body(event(5))
     wire.lose(5000)
@@ -91,7 +91,7 @@ def test_a_sequence_that_falls_across_a_gap_must_have_fallen_somewhere(wire, eve
     "data",
     ["", "[]", "null", "1", '{"type":"message.delta"', "{} {}", "NaN", '{"a":NaN}', "{'a':1}", "\ufeff{}"],
 )
-def test_data_that_is_not_one_json_object_is_nothing_to_durability_and_order(wire, event, data):
+def test_data_that_is_not_one_json_object_is_ignored_by_durability_and_order_rules(wire, event, data):
     opaque = f"event: message.completed\nid: evt_2\ndata: {data}\n\n"
     assert wire.stream(event(1), opaque, event(3)) == []
 
@@ -110,7 +110,7 @@ def test_an_event_without_an_id_takes_no_part_in_ids(wire, event):
     assert wire.stream(event(1), nameless) == ["DUR002", "SEQ001"]
 
 
-def test_a_delta_that_was_not_asked_for_is_found_behind_other_events(wire, event):
+def test_an_unrequested_delta_is_reported_after_other_events(wire, event):
     ephemeral = 'event: session.error\ndata: {"type":"session.error"}\n\n'
     assert wire.stream(event(1), ephemeral, DELTA, event(2), DELTA, request=PLAIN) == ["DUR007"]
     assert wire.findings[0].event == 3
@@ -138,7 +138,7 @@ def test_negative_sequences_are_integers(wire, event):
         (' \t{"type":"message.delta","sequence":1} ', "DUR005"),
     ],
 )
-def test_json_is_read_where_fast_readers_give_up(wire, document, code):
+def test_json_is_read_where_fast_parsers_fail(wire, document, code):
     assert wire.stream(f"event: message.delta\ndata: {document}\n\n") == [code]
 
 
@@ -151,7 +151,7 @@ def test_json_is_read_where_fast_readers_give_up(wire, document, code):
         ("other: 1", "none"),
     ],
 )
-def test_a_block_without_data_is_told_by_what_it_has(wire, block, got):
+def test_a_finding_names_the_lines_of_a_block_without_data(wire, block, got):
     assert "SSE008" in wire.stream(f"{block}\n\n")
     (finding,) = [finding for finding in wire.findings if finding.code == "SSE008"]
     assert finding.message == f"Expected a `data` line, got {got}: clients do not dispatch this event."
@@ -163,23 +163,23 @@ def test_json_too_deep_or_long_to_read_gives_no_finding_and_no_crash(wire, event
     assert wire.stream(event(1), document.replace("id: evt_2\n", ""), event(3)) == []
 
 
-def test_a_number_too_long_in_a_value_that_is_read_otherwise(wire):
+def test_a_number_that_is_too_long_is_inconclusive(wire):
     document = json.dumps({"type": "message.delta", "sequence": 2**70})[:-1] + f', "x": {"[" * 990 + "]" * 990}}}'
     assert wire.stream(f"event: message.delta\ndata: {document}\n\n") == ["DUR005"]
 
 
-def test_a_null_sequence_makes_no_event_durable(wire):
+def test_a_null_sequence_does_not_make_an_event_durable(wire):
     nothing = 'event: session.error\ndata: {"type":"session.error","sequence":null}\n\n'
     delta = 'event: message.delta\ndata: {"type":"message.delta","sequence":null}\n\n'
     assert wire.stream(nothing, delta) == []
 
 
-def test_a_stored_type_with_a_null_sequence_carries_neither(wire):
+def test_a_stored_type_with_a_null_sequence_has_neither_id_nor_sequence(wire):
     stored = 'event: tool.started\ndata: {"type":"tool.started","sequence":null}\n\n'
     assert wire.stream(stored) == ["DUR006"]
 
 
-def test_a_delta_with_id_and_sequence_breaks_two_rules_of_its_own_and_no_other(wire, event):
+def test_a_delta_with_id_and_sequence_breaks_exactly_two_rules(wire, event):
     delta = event(7, "message.delta")
     assert wire.stream(event(8), delta, delta) == ["DUR004", "DUR005"] * 2
 
@@ -203,7 +203,7 @@ def test_bad_utf8_in_the_json_id_alone_is_one_defect(wire, event):
     assert wire.stream(broken) == ["SSE001"]
 
 
-def test_bad_utf8_elsewhere_hides_no_other_defect(wire, event):
+def test_invalid_utf8_elsewhere_does_not_hide_other_defects(wire, event):
     broken = event(1, id="other", sse_id="evt_1").encode().replace(b"run_1", b"run_\xff")
     assert wire.stream(broken) == ["DUR003", "SSE001"]
 
@@ -216,7 +216,7 @@ def test_nul_and_no_sequence_are_two_defects(wire, event):
     assert wire.stream(event(1, sse_id="evt\0", sequence=...)) == ["DUR001", "SSE004"]
 
 
-def test_the_last_id_without_nul_counts(wire, event):
+def test_the_last_id_without_nul_wins(wire, event):
     ids = "id: first\nid: evt_1\nid: a\0\n"
     assert wire.stream(event(1).replace("id: evt_1\n", ids)) == ["SSE004", "SSE005"]
     wire.findings.clear()
@@ -233,7 +233,7 @@ def test_each_repeated_and_each_unknown_field_is_a_finding(wire):
     ]
 
 
-def test_a_message_of_many_unknown_fields_is_not_as_many_findings(wire):
+def test_many_unknown_fields_are_few_findings(wire):
     fields = "".join(f"field{number}\n" for number in range(50_000))
     assert wire.stream(fields + DELTA) == ["SSE003"] * 21
     assert wire.findings[-1].message == "Expected only the fields event, id, data and retry, got 49980 more."
@@ -283,7 +283,7 @@ def test_an_id_fits_a_header_or_not(wire, event, identity, fit):
     assert all(finding.message.isprintable() for finding in wire.findings)
 
 
-def test_messages_without_data_have_no_content_to_judge(wire):
+def test_the_content_of_events_without_data_is_not_checked(wire):
     assert wire.stream("id: evt_1\n\n", "retry: 10\n\n") == ["SSE008", "SSE008"]
 
 
@@ -305,7 +305,7 @@ def test_a_stream_that_cannot_be_decoded_is_inconclusive(wire, coding, data):
     assert wire.verdict("DUR004") is Verdict.NOT_EXERCISED
 
 
-def test_an_oversized_message_is_a_gap(wire, event):
+def test_an_oversized_event_counts_as_lost(wire, event):
     wire.begin()
     wire.body(event(1))
     for _ in range(17):
@@ -350,13 +350,13 @@ def test_one_event_out_of_order_is_not_also_a_gap(wire, event):
     assert wire.stream(event(10), event(11), event(5), event(12), event(13)) == ["SEQ001"]
 
 
-def test_created_at_that_is_no_instant_in_utc_takes_no_part(wire, event):
+def test_an_invalid_created_at_does_not_take_part_in_order(wire, event):
     times = ["2025-01-01T00:00:00Z", "2024-01-01T00:00:00", "2024-01-01T00:00:00+02:00", "soon", 5, None]
     assert wire.stream(*[event(n, created_at=time) for n, time in enumerate(times)]) == []
 
 
 @pytest.mark.parametrize("status", [201, 204, 206, 301, 404])
-def test_only_answers_with_200_are_streams(wire, status):
+def test_only_responses_with_200_are_streams(wire, status):
     headers = {"Content-Type": "text/event-stream"}
     wire.begin(status=status, headers=headers)
     wire.body("data: not an event\n\n")
@@ -365,12 +365,12 @@ def test_only_answers_with_200_are_streams(wire, status):
 
 
 @pytest.mark.parametrize("request_line", ["GET /v1/other/stream", "POST /v1/sessions/ses_1/events/stream"])
-def test_streams_of_other_paths_are_recorded_only(wire, request_line):
+def test_streams_of_other_paths_are_not_checked(wire, request_line):
     assert wire.stream("data: x\n\n", request=request_line) == []
     assert wire.verdict("SSE001") is Verdict.NOT_EXERCISED
 
 
-def test_what_belongs_to_an_exchange_is_released_when_it_ends(wire, event):
+def test_the_state_of_an_exchange_is_released_when_it_ends(wire, event):
     for number in range(1, 4):
         wire.begin(exchange=number)
         wire.body(event(number), exchange=number)
@@ -378,7 +378,7 @@ def test_what_belongs_to_an_exchange_is_released_when_it_ends(wire, event):
     assert wire.checker._open == {}
 
 
-def test_observations_of_exchanges_that_never_began_are_passed_over(wire):
+def test_observations_of_unknown_exchanges_are_ignored(wire):
     wire._ends[9] = 0
     wire.body("data: x\n\n", exchange=9)
     wire.lose(5, exchange=9)
@@ -417,7 +417,7 @@ SEEN_BY_EVERY_STREAM = SEEN_BY_EVERY_MESSAGE | {"SSE002", "SSE007", "SSE009"}
         ('event: x\ndata: {"type":"tool.started"}\n\n', SEEN_BY_EVERY_STREAM | {"SSE006", "DUR006"}),
     ],
 )
-def test_a_rule_counts_as_exercised_by_what_it_is_about_only(wire, body, exercised):
+def test_only_events_to_which_a_rule_applies_exercise_it(wire, body, exercised):
     wire.stream(body)
     verdicts = wire.checker.verdicts()
     assert {code for code, verdict in verdicts.items() if verdict is not Verdict.NOT_EXERCISED} == exercised
@@ -435,7 +435,7 @@ def test_a_rule_counts_as_exercised_by_what_it_is_about_only(wire, body, exercis
         (DELTA, {"SEQ002"}),
     ],
 )
-def test_order_comes_up_with_the_second_event_that_takes_part(wire, second, exercised):
+def test_the_second_event_exercises_the_order_rules(wire, second, exercised):
     first = 'event: x\nid: a\ndata: {"sequence":1,"id":"a","created_at":"2025-01-01T00:00:00Z"}\n\n'
     wire.stream(first, second)
     verdicts = wire.checker.verdicts()
@@ -461,7 +461,7 @@ def test_order_comes_up_with_the_second_event_that_takes_part(wire, second, exer
         ("data: {}\n\n", "Expected an `event` line, got none."),
     ],
 )
-def test_a_message_says_what_was_expected_and_what_came(wire, body, message):
+def test_a_finding_names_the_expected_and_the_actual_value(wire, body, message):
     wire.stream(body)
     assert any(finding.message.endswith(message) for finding in wire.findings)
 
@@ -476,7 +476,7 @@ def test_a_wrong_content_type_is_named(wire, headers, got):
     assert wire.verdict("SSE001") is Verdict.NOT_EXERCISED
 
 
-def test_a_finding_tells_its_place(wire, event):
+def test_a_finding_has_its_location(wire, event):
     wire.stream(": hello\n", event(1), DELTA, event(2, id="x", sse_id="y"))
     (finding,) = wire.findings
     assert (finding.event, finding.sequence, finding.byte_offset) == (3, 2, len(": hello\n" + event(1) + DELTA))
@@ -485,7 +485,7 @@ def test_a_finding_tells_its_place(wire, event):
     assert finding.message == "Expected the SSE id `y` as JSON `id`, got the string `x`."
 
 
-def test_recorded_text_in_a_message_is_short_and_printable(wire, event):
+def test_recorded_text_in_a_finding_is_short_and_printable(wire, event):
     wire.stream(event(1, id="\x1b[2J" + "x" * 5000, sse_id="evt\u202e_1"), event(2, id="y" * 900, sse_id="z" * 900))
     assert wire.codes == ["DUR003", "SSE011", "DUR003"]
     assert all(len(f.message) < 250 and f.message.isprintable() for f in wire.findings)

@@ -11,7 +11,7 @@ def kinds(frames):
     return [frame.kind for frame in frames]
 
 
-def test_after_close_nothing_can_be_fed_and_closing_again_gives_nothing():
+def test_after_close_feeding_fails_and_closing_again_returns_nothing():
     stream = Parser()
     stream.feed(b"data: a")
     assert kinds(stream.close()) == [FrameKind.TAIL]
@@ -25,7 +25,7 @@ def test_a_limit_below_one_byte_is_refused():
         Parser(limit=0)
 
 
-def test_the_last_event_id_is_there_before_during_and_after():
+def test_the_last_event_id_is_known_before_during_and_after():
     stream = Parser(last_event_id=b"0")
     assert stream.last_event_id == b"0"
     stream.feed(b"id: 1\ndata: a\n\nid: 2\n")
@@ -61,7 +61,7 @@ def test_what_is_fed_may_be_changed_afterwards(kind):
     assert all(type(frame.raw) is bytes for frame in frames)
 
 
-def test_a_block_without_end_is_held_up_to_the_limit_only():
+def test_an_endless_block_is_buffered_only_up_to_the_limit():
     stream = Parser(limit=100_000)
     chunk = b"data: " + b"x" * 9_993 + b"\n"
     tracemalloc.start()
@@ -107,7 +107,7 @@ _HARD = {
 @pytest.mark.parametrize("stream", _HARD.values(), ids=_HARD.keys())
 @pytest.mark.parametrize("size", [1, 7, _LONG * 2])
 @pytest.mark.parametrize("options", [{}, {"limit": 100}, {"midstream": True}], ids=str)
-def test_work_grows_with_the_stream_and_not_with_its_square(stream, size, options, monkeypatch):
+def test_parsing_takes_linear_time(stream, size, options, monkeypatch):
     """Counted are the bytes searched, and those copied to cut frames out of them."""
     patterns = ["_BOM_END", "_LINE_END", "_LINE_END_AFTER_CR", "_BLANK_LINE", "_BLANK_LINE_AFTER_LF"]
     counted = [Counted(getattr(parser, name)) for name in patterns]

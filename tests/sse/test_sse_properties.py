@@ -123,7 +123,7 @@ def test_any_chunking_gives_the_same_frames(stream, points, options):
 @pytest.mark.parametrize(
     "options", [{}, {"limit": 1}, {"limit": 3}, {"midstream": True}, {"midstream": True, "limit": 2}]
 )
-def test_every_short_stream_is_cut_alike_whole_and_by_bytes(options):
+def test_every_short_stream_has_the_same_frames_whole_and_by_bytes(options):
     for length in range(7):
         for letters in itertools.product(b"\r\n:d", repeat=length):
             stream = bytes(letters)
@@ -132,7 +132,7 @@ def test_every_short_stream_is_cut_alike_whole_and_by_bytes(options):
             assert fed([stream[at : at + 1] for at in range(length)], **options) == whole, stream
 
 
-def test_every_short_stream_is_understood_as_the_standard_says():
+def test_every_short_stream_is_parsed_as_in_the_standard():
     for length in range(6):
         for pieces in itertools.product([b"\r", b"\n", b":", b"data", b"id", b"\xef\xbb\xbf", b"1"], repeat=length):
             stream = b"".join(pieces) + b"\n\n"
@@ -147,7 +147,7 @@ def test_events_are_those_of_the_standard(stream):
 
 @thorough
 @given(streams())
-def test_a_whole_block_alone_changes_the_last_event_id(stream):
+def test_only_a_whole_block_changes_the_last_event_id(stream):
     """Seen by a client as the id of an event that comes next."""
     frames = fed([stream])
     cut_off = len(frames[-1].raw) if frames and frames[-1].kind is FrameKind.TAIL else 0
@@ -171,7 +171,7 @@ def test_a_limit_changes_only_the_frames_over_it(stream, limit):
 
 @thorough
 @given(streams(), st.integers(1, 60))
-def test_taken_up_midway_a_stream_is_cut_at_the_same_places(stream, at):
+def test_a_stream_parsed_from_the_middle_has_the_same_frame_ends(stream, at):
     tail, *frames = fed([stream[at:]], start=at, midstream=True) or [None]
     if tail is not None:
         assert (tail.kind, tail.start, tail.fields) == (FrameKind.TAIL, at, ())

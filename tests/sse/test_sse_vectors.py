@@ -73,7 +73,7 @@ def _settled(frames: list[tuple[str, bytes]]) -> list[tuple[str, bytes]]:
     return frames[:-1] if left_over or (frames and frames[-1][0] in {"tail", "oversized"}) else frames
 
 
-def test_there_are_vectors_enough_each_with_a_name_of_its_own():
+def test_there_are_enough_vectors_with_unique_names():
     names = [vector.name for vector in _vectors()]
     assert len(names) == len(set(names)) >= 130
 
@@ -120,7 +120,7 @@ def test_fed_in_two_pieces_cut_at_every_point(vector):
 
 
 @every_vector
-def test_fed_with_more_behind_it(vector):
+def test_fed_with_trailing_bytes(vector):
     parser = Parser(**vector.options)
     frames = _pairs(parser.feed(vector.stream + b"event: more\ndata: more\n\n"))
     settled = _settled(vector.frames)

@@ -34,8 +34,7 @@ from wiretape.rules.families import BUILT_IN, CATALOGUE, explanation_of
 from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
 from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import describe, format_number, quote
-from wiretape.rules.rule_runner import Settings
-from wiretape.rules.selection import EVERY, UnknownCodeError, codes_of, selected, weight
+from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, selected, weight
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody

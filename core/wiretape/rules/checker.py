@@ -32,7 +32,8 @@ from wiretape.rules.catalogue import (
 from wiretape.rules.families import BUILT_IN
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
 from wiretape.rules.parsed_event import ParsedEvent
-from wiretape.rules.rule_runner import RuleRunner, Settings
+from wiretape.rules.rule_runner import RuleRunner
+from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody

@@ -6,8 +6,8 @@ of each type, and its outcome is counted for the others.
 """
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -29,24 +29,11 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.finding import Finding, Location, Severity, Tally
 from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, ParsedEvent, Shape, is_header_safe
+from wiretape.rules.selection import Settings
 from wiretape.rules.state.stream_state import StreamState
 
 _NEVER = 1 << 63
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings of the checker; the defaults are those of the specification."""
-
-    idempotency_header: str = "Idempotency-Key"
-    """The header with the idempotency key; the specification does not name it."""
-    keep_alive_tolerance_s: float = 2.0
-    """Seconds by which a keep-alive may be late."""
-    severities: Mapping[str, Severity] = field(default_factory=dict)
-    """Severities by rule code, if they are not those of the catalogue."""
-    off: frozenset[str] = frozenset()
-    """Codes of rules that do not run; their verdict is always `not-exercised`."""
 
 
 def is_ordinary(event: ParsedEvent) -> bool:

@@ -1,13 +1,32 @@
-"""Selection of rules by prefixes of their codes: `SEQ` is a family, `SEQ004` one rule, `ALL` every rule."""
+"""Settings of the checker, and selection of rules by prefixes of their codes.
+
+`SEQ` is a family, `SEQ004` one rule, `ALL` every rule.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from wiretape.rules.catalogue import Rule
 from wiretape.rules.families import CATALOGUE
+from wiretape.rules.finding import Severity
 from wiretape.safe_text import closest_match
 
 EVERY = "ALL"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings of the checker; the defaults are those of the specification."""
+
+    idempotency_header: str = "Idempotency-Key"
+    """The header with the idempotency key; the specification does not name it."""
+    keep_alive_tolerance_s: float = 2.0
+    """Seconds by which a keep-alive may be late."""
+    severities: Mapping[str, Severity] = field(default_factory=dict)
+    """Severities by rule code, if they are not those of the catalogue."""
+    off: frozenset[str] = frozenset()
+    """Codes of rules that do not run; their verdict is always `not-exercised`."""
 
 
 class UnknownCodeError(ValueError):
