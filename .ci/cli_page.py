@@ -1,4 +1,4 @@
-"""Write docs/cli.md: every command and option, as their own help says.
+"""Write docs/cli.md: every command and option with its help text.
 
 python .ci/cli_page.py docs/cli.md
 """
@@ -15,16 +15,16 @@ from wiretape.cli import subcommand, wiretape
 
 HEAD = """# The command line
 
-Every command and every option, made from the code by `make docs-cli`.
-[The pages about the commands](README.md#commands) explain what they are for.
-`--help` says the same as here, and `-h` is short for it.
+Every command and every option, generated from the code by `make docs-cli`.
+[The pages about the commands](README.md#commands) explain their purpose.
+`--help` prints the same text; `-h` is short for it.
 """
 _HELP = "help"
 _MARKS = re.compile(r"([\\*_<\[])")
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Each command, and each command of a command, by what is typed for it."""
+    """Yield each command and subcommand with its full name."""
     for name in wiretape.commands:
         command = subcommand(name)
         yield f"wiretape {name}", command
@@ -34,13 +34,13 @@ def commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def options(command: click.Command) -> list[click.Option]:
-    """Those of one command, but for --help, which all have."""
+    """Return the options of a command, except --help."""
     ours = [one for one in command.params if isinstance(one, click.Option)]
     return [one for one in ours if one.name != _HELP and not one.hidden]
 
 
 def page() -> str:
-    """The text of docs/cli.md."""
+    """Return the text of docs/cli.md."""
     lines = [HEAD, "| Command | What it does |", "|---|---|"]
     for typed, command in commands():
         lines.append(f"| [`{typed}`](#{typed.replace(' ', '-')}) | {_cell(command.get_short_help_str(200))} |")
@@ -64,7 +64,7 @@ def _section(typed: str, command: click.Command) -> Iterator[str]:
 
 
 def _called(typed: str) -> str:
-    """`wiretape control URL step` for `wiretape control step`: a group's own arguments stand before its command."""
+    """Return the usage line of a command; the arguments of a group precede its subcommand."""
     program, name, *inner = typed.split()
     group = subcommand(name)
     ours = [one for one in group.params if inner and isinstance(one, click.Argument)]
@@ -72,14 +72,14 @@ def _called(typed: str) -> str:
 
 
 def _paragraph(text: str) -> list[str]:
-    """As it stands where click is told to leave it alone (a backspace), otherwise as prose."""
+    """Return a paragraph unchanged if click is told to leave it alone (by a backspace), otherwise as prose."""
     if text.startswith("\b"):
         return ["```text", *text.removeprefix("\b").strip("\n").splitlines(), "```"]
     return [_prose(text)]
 
 
 def _prose(text: str) -> str:
-    """One line, in which only code spans mean anything to Markdown."""
+    """Return one line with Markdown escaped, except code spans."""
     parts = " ".join(text.split()).split("`")
     return "`".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))
 

@@ -1,4 +1,4 @@
-"""Make the pictures of docs/images anew, from the recording of a demo: the debugger's page, and the terminal.
+"""Regenerate the pictures in docs/images from a demo recording: the debugger's page, and the terminal.
 
 python .ci/screenshots.py docs/images
 
@@ -27,18 +27,18 @@ from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
 
 RECORDING = "run.db"
 SIZE = 150_000
-"""The most bytes that a picture may have."""
+"""Maximum size of a picture in bytes."""
 SCREEN: ViewportSize = {"width": 1280, "height": 800}
 _HERE = "#x=2&e=21&tab=state"
-"""What the page shows: the delta that has an id, and the cursor that a client has from it."""
+"""The location on the page: the delta with an id, and the cursor that a client gets from it."""
 _TERMINALS = {
     "show": (112, ("show", RECORDING, "--exchange", "2")),
     "report": (120, ("report", RECORDING, "--select", "DUR,SEQ001")),
 }
-"""How many columns the terminal has, and what is typed after `wiretape`."""
+"""Columns of the terminal, and the arguments of `wiretape`."""
 _FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-lcd-text", "--disable-background-networking")
 _FONT = "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, 'Liberation Mono', monospace"
-# As rich has it, but for its title, and for its fonts, which come from elsewhere.
+# rich's template without its title and its remote fonts.
 _SVG = f"""<svg viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000/svg">
 <style>
 .{{unique_id}}-matrix {{{{ font: {{char_height}}px {_FONT}; line-height: {{line_height}}px; white-space: pre; }}}}
@@ -58,9 +58,9 @@ _SVG = f"""<svg viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000
 
 
 def terminal(command: list[str], folder: Path, columns: int) -> str:
-    """What a command that is run in `folder` writes to a terminal, with its colours."""
+    """Return the colored terminal output of a command that runs in `folder`."""
     ours, theirs = pty.openpty()
-    # Long enough for all of it, so that nothing is paged.
+    # Enough rows, so that no pager starts.
     size = {"COLUMNS": str(columns), "LINES": "500", "TERM": "xterm-256color", "PAGER": "cat"}
     process = subprocess.Popen(
         command,
@@ -78,7 +78,7 @@ def terminal(command: list[str], folder: Path, columns: int) -> str:
 
 
 def _until_closed(descriptor: int) -> Iterator[bytes]:
-    """Linux says that nobody writes to a terminal any more by an error."""
+    """Read a terminal; Linux reports the end of its output as an error."""
     while True:
         try:
             data = os.read(descriptor, 65536)
@@ -90,7 +90,7 @@ def _until_closed(descriptor: int) -> Iterator[bytes]:
 
 
 def drawn(typed: str, written: str, columns: int) -> str:
-    """A command and what it wrote, as an SVG that asks nobody for a font."""
+    """Return a command and its output as an SVG without remote fonts."""
     console = Console(record=True, width=columns, file=StringIO(), force_terminal=True, color_system="truecolor")
     console.print(Text.assemble(("$ ", "bold green"), (typed, "bold")))
     console.print(Text.from_ansi(written.rstrip("\n")), highlight=False)
@@ -99,7 +99,7 @@ def drawn(typed: str, written: str, columns: int) -> str:
 
 
 async def page(debugger: Debugger, browser: Browser, scheme: Literal["light", "dark"]) -> bytes:
-    """The debugger's page in a colour scheme, as a PNG."""
+    """Return the debugger's page in a color scheme as a PNG."""
     context = await browser.new_context(viewport=SCREEN, color_scheme=scheme, reduced_motion="reduce")
     try:
         shown = await context.new_page()
@@ -111,7 +111,7 @@ async def page(debugger: Debugger, browser: Browser, scheme: Literal["light", "d
 
 
 async def pages(recording: Path, chromium: str, folder: Path) -> None:
-    """Both schemes of the page into a folder."""
+    """Write the page in both color schemes to a folder."""
     async with serve_debugger(recording) as debugger, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
         keep(folder / "debugger-light.png", await page(debugger, browser, "light"))
@@ -120,7 +120,7 @@ async def pages(recording: Path, chromium: str, folder: Path) -> None:
 
 
 def keep(path: Path, picture: bytes) -> None:
-    """Write a picture.  Exits where it is larger than a repository should have to carry."""
+    """Write a picture.  Exits if it is too large for the repository."""
     if len(picture) > SIZE:
         sys.exit(f"{path.name} would have {len(picture):,} bytes, and may have {SIZE:,}.")
     path.write_bytes(picture)
@@ -128,7 +128,7 @@ def keep(path: Path, picture: bytes) -> None:
 
 
 def main(folder: Path) -> None:
-    """Make all of them."""
+    """Regenerate all pictures."""
     chromium = shutil.which("chromium")
     if chromium is None:
         sys.exit("The pictures of the page need chromium: install it first.")

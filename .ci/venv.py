@@ -1,12 +1,12 @@
-"""Make a virtual environment, or bring it up to date: what requirements.lock holds, and wiretape itself, editable.
+"""Create or update a virtual environment with the packages of requirements.lock, and wiretape itself, editable.
 
     python3 .ci/venv.py .venv
 
-Does nothing, quickly, when the environment is as it should be.  One that was made with another Python, or
-elsewhere, is made again.  Says what it does in a line or two; what pip says goes to install.log in the environment.
+Does nothing if the environment is up to date.  Recreates one that was created with another Python or in another
+folder.  Prints a line or two; pip's output goes to install.log in the environment.
 """
 
-from __future__ import annotations  # so that an older Python gets as far as being told
+from __future__ import annotations  # so that an older Python gets as far as the version check
 
 import hashlib
 import json
@@ -24,19 +24,19 @@ PROBE = "import json, sys, pip; print(json.dumps([sys.version, sys.base_prefix])
 
 
 def main(folder: Path) -> None:
-    """Bring the environment in `folder` up to date."""
+    """Create or update the environment in `folder`."""
     if sys.version_info < OLDEST:
         sys.exit(
-            f"wiretape needs Python 3.11 or later, and this is {sys.version.split()[0]}: try make PYTHON=python3.12"
+            f"wiretape needs Python 3.11 or later, but this is {sys.version.split()[0]}: try make PYTHON=python3.12"
         )
     stamp = folder / "wiretape-installed.json"
     wanted = json.dumps({"place": str(folder), "python": _python(), "versions": _digest()}, indent=1)
     if stamp.is_file() and stamp.read_text() == wanted:
         return
     began = time.monotonic()
-    _remove_what_does_not_fit(folder)
+    _remove_outdated(folder)
     if not folder.exists():
-        _say(f"making {folder.name} with Python {sys.version.split()[0]}")
+        _say(f"creating {folder.name} with Python {sys.version.split()[0]}")
         _run([sys.executable, "-m", "venv", str(folder)], None)
     _install(folder)
     stamp.write_text(wanted)
@@ -44,26 +44,26 @@ def main(folder: Path) -> None:
 
 
 def _python() -> list[str]:
-    """Which Python this is; two environments made with the same one have the same."""
+    """Return the identity of this Python, the same for all of its environments."""
     return [sys.version, sys.base_prefix]
 
 
 def _digest() -> str:
-    """Changes when something has to be installed anew."""
+    """Return a digest of the requirements."""
     return hashlib.sha256((ROOT / "pyproject.toml").read_bytes() + LOCK.read_bytes()).hexdigest()
 
 
-def _remove_what_does_not_fit(folder: Path) -> None:
+def _remove_outdated(folder: Path) -> None:
     if not folder.exists():
         return
     if not (folder / "pyvenv.cfg").is_file():
-        sys.exit(f"{folder} is there already and is no virtual environment: name another with make VENV=...")
-    if _made_with(folder) != _python() or not _stands_where_it_was_made(folder):
-        _say(f"{folder.name} was made with another Python, or elsewhere: it is made again")
+        sys.exit(f"{folder} exists and is not a virtual environment: choose another with make VENV=...")
+    if _python_of(folder) != _python() or not _is_in_place(folder):
+        _say(f"{folder.name} was created with another Python or in another folder: recreating it")
         shutil.rmtree(folder)
 
 
-def _made_with(folder: Path) -> object:
+def _python_of(folder: Path) -> object:
     try:
         answer = subprocess.run([str(folder / "bin" / "python"), "-c", PROBE], stdout=subprocess.PIPE, check=True)
         return json.loads(answer.stdout)
@@ -71,8 +71,8 @@ def _made_with(folder: Path) -> object:
         return None
 
 
-def _stands_where_it_was_made(folder: Path) -> bool:
-    """Whether its scripts, which name their interpreter in full, still work."""
+def _is_in_place(folder: Path) -> bool:
+    """Whether its scripts, which contain the path of their interpreter, still work."""
     pip = folder / "bin" / "pip"
     return pip.is_file() and str(folder) in pip.read_text()
 
@@ -81,13 +81,13 @@ def _install(folder: Path) -> None:
     pip = [str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install"]
     log = folder / "install.log"
     with log.open("w") as output:
-        _say("installing what requirements.lock holds (about a minute the first time)")
+        _say("installing the packages of requirements.lock (about a minute the first time)")
         _run([*pip, "--require-hashes", "-r", str(LOCK)], output)
         _run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(ROOT)], output)
 
 
 def _run(command: list[str], output: IO[str] | None) -> None:
-    """Run a command; if it fails, show the end of what it said, and stop."""
+    """Run a command; if it fails, print the end of its output and exit."""
     if (
         subprocess.run(command, stdout=output, stderr=subprocess.STDOUT if output else None, check=False).returncode
         == 0
@@ -99,7 +99,7 @@ def _run(command: list[str], output: IO[str] | None) -> None:
     log = Path(output.name)
     lines = [line for line in log.read_text(errors="replace").splitlines() if not line.startswith("Ignoring ")]
     print(*lines[-12:], sep="\n", file=sys.stderr)
-    sys.exit(f"failed: {' '.join(command)}\nAll that it said is in {log}")
+    sys.exit(f"failed: {' '.join(command)}\nSee {log} for its whole output.")
 
 
 def _say(what: str) -> None:

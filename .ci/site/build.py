@@ -1,4 +1,4 @@
-"""Build the site of the pages, strictly: every warning fails, and so does a page that fetches from elsewhere.
+"""Build the site of the docs: every warning is an error, and so is a page that loads anything from another host.
 
 python .ci/site/build.py build/docs
 """
@@ -16,23 +16,23 @@ _FETCHED = re.compile(
     r"""<(?:script|img|iframe|source|link|embed|object)\b[^>]*?(?:src|href|data)="(?:https?:)?//[^"]*"|"""
     r"""(?:url\(|@import\s+)["']?(?:https?:)?//[^"')]*"""
 )
-"""What makes a browser ask another host; a link that a reader may follow is none of it."""
+"""Markup that makes a browser load from another host; links are allowed."""
 
 
 def fetched(site: Path) -> list[str]:
-    """What pages and styles in the folder `site` fetch from elsewhere, each with the file that does."""
+    """Return what pages and styles in the folder `site` load from other hosts, each with its file."""
     files = [path for path in sorted(site.rglob("*")) if path.suffix in {".html", ".css"}]
     return [f"{path.name}: {found}" for path in files for found in _FETCHED.findall(path.read_text("utf-8"))]
 
 
 def main(site: Path) -> int:
-    """Build into the folder `site`, whose old contents go.  Returns 0 when all is well."""
+    """Build into the folder `site`, and delete its old contents.  Returns 0 on success."""
     shutil.rmtree(site, ignore_errors=True)
     trees = site.with_name(f"{site.name}-trees")
     shutil.rmtree(trees, ignore_errors=True)
     strictly = ["-q", "-W", "--keep-going", "-E"]
     wrong = build_main([*strictly, "-c", str(ROOT / ".ci/site"), "-d", str(trees), str(ROOT), str(site)])
-    # Pictures with two colour schemes are HTML in the pages, which Sphinx passes on as it stands.
+    # Pictures with two color schemes are HTML in the pages, which Sphinx copies unchanged.
     shutil.copytree(ROOT / PICTURES, site / PICTURES)
     for found in fetched(site):
         print(f"A page would ask another host: {found}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""How `make docs` builds the site: Sphinx over the Markdown files as they stand, links between them as they are.
+"""Configuration of Sphinx for `make docs`: the Markdown files and their links are used unchanged.
 
 The order of the pages is that of the links in docs/README.md, under its headings: a page that is not linked there
 is told by Sphinx, as is every link to a page or a heading that is not there.  Pages fetch nothing from elsewhere.
@@ -16,7 +16,7 @@ root_doc = "docs/README"
 include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "docs/**.md"]
 exclude_patterns = [".*", "build", "**/node_modules"]
 
-# Headings have the anchors that git hosts give them.
+# The same anchors of headings as on git hosts.
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 
@@ -24,7 +24,7 @@ html_theme = "alabaster"
 html_theme_options = {
     "description": "Record, judge and replay event streams.",
     "show_powered_by": False,
-    # Wide enough for a hundred columns of a terminal.
+    # Wide enough for a terminal of a hundred columns.
     "page_width": "1180px",
     "body_max_width": "900px",
     "code_font_size": "0.8em",
@@ -40,7 +40,7 @@ html_show_sourcelink = False
 html_copy_source = False
 html_use_index = False
 highlight_language = "none"
-# Options begin with two hyphens, which are no dash.
+# Options begin with two hyphens, which must not become a dash.
 smartquotes = False
 
 _PART = re.compile(r"^## (.+)$", re.MULTILINE)
@@ -48,7 +48,7 @@ _PAGE = re.compile(r"\]\((?!\w+:)([^)#]+\.md)\)")
 
 
 def table_of_contents(index: str, folder: str) -> str:
-    """The links of `index`, the text of a page in `folder`, as a hidden tree of pages for each of its headings."""
+    """Return the links of a page as hidden tables of contents, one for each heading."""
     trees = []
     _, *parts = _PART.split(index)
     for title, text in zip(parts[::2], parts[1::2], strict=True):
@@ -59,7 +59,7 @@ def table_of_contents(index: str, folder: str) -> str:
 
 
 def _from_the_top(page: str) -> str:
-    """`/README` for `docs/../README.md`: how Sphinx names a page."""
+    """Return Sphinx's name of a page: `/README` for `docs/../README.md`."""
     top = Path.cwd()
     return "/" + Path(top, page).resolve().relative_to(top.resolve()).with_suffix("").as_posix()
 

@@ -1,4 +1,4 @@
-"""`wiretape proxy` as people start it, services that do as a test tells them, and clients that see each byte."""
+"""Start `wiretape proxy` as a command, scripted services, and clients that see each byte."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ _P = TypeVar("_P", bound="Peer")
 
 
 def _eventually(look: Callable[[], _T], what: str = "it") -> _T:
-    """Look again and again until there is something to see."""
+    """Poll until `look` returns a true value; return it."""
     until = time.monotonic() + PATIENCE_S
     while not (seen := look()):
         assert time.monotonic() < until, f"waited too long for {what}"
@@ -46,7 +46,7 @@ def _eventually(look: Callable[[], _T], what: str = "it") -> _T:
 
 
 class Peer:
-    """One end of a connection, blocking, with patience."""
+    """One end of a blocking connection with a timeout."""
 
     def __init__(self, sock: socket.socket) -> None:
         sock.settimeout(PATIENCE_S)
@@ -58,13 +58,13 @@ class Peer:
         self.sock.sendall(data)
 
     def until(self, end: bytes) -> bytes:
-        """Read up to and with `end`."""
+        """Read up to and including `end`."""
         while end not in self.buffer:
             assert self._read(), f"the connection ended before {end!r}, after {self.buffer!r}"
         return self._take(self.buffer.index(end) + len(end))
 
     def exactly(self, count: int) -> bytes:
-        """Read this many bytes."""
+        """Read exactly `count` bytes."""
         while len(self.buffer) < count:
             assert self._read(), f"the connection ended after {len(self.buffer)} of {count} bytes"
         return self._take(count)
@@ -87,7 +87,7 @@ class Peer:
         return taken
 
     def read_head(self) -> str:
-        """Read a request's head; returns its target."""
+        """Read the head of a request; return its target."""
         self.head = self.until(b"\r\n\r\n")
         return self.head.split(b" ", 2)[1].decode()
 
@@ -95,7 +95,7 @@ class Peer:
         self.sock.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
-        """Close with a FIN, and without a word of TLS."""
+        """Close with a FIN, without a TLS alert."""
         plain = self._plain()
         with contextlib.suppress(OSError):
             plain.shutdown(socket.SHUT_WR)
@@ -127,7 +127,7 @@ class H2Peer(Peer):
         self.send(self.h2.data_to_send())
 
     def pump(self) -> bool:
-        """Take in what comes next; False at the end of the connection."""
+        """Process the next received data; return False at the end of the connection."""
         data = self.sock.recv(65536)
         if not data:
             return False
@@ -140,7 +140,7 @@ class H2Peer(Peer):
         return True
 
     def wait(self, kind: type[h2.events.Event], stream: int | None = None) -> h2.events.Event:
-        """The first event of this kind (on this stream)."""
+        """Wait for the first event of this kind (on this stream)."""
         while True:
             for event in self.events:
                 if isinstance(event, kind) and stream in {None, getattr(event, "stream_id", None)}:
@@ -148,12 +148,12 @@ class H2Peer(Peer):
             assert self.pump(), f"the connection ended before {kind.__name__}"
 
     def wait_body(self, stream: int, data: bytes) -> None:
-        """Until this much of the body has come."""
+        """Wait until the body begins with `data`."""
         while not self.bodies.get(stream, b"").startswith(data):
             assert self.pump(), f"the connection ended after {self.bodies}"
 
     def request(self, path: str, *, authority: str = "127.0.0.1", body: bytes | None = None) -> int:
-        """Send a request; returns its stream."""
+        """Send a request; return its stream."""
         stream = self.h2.get_next_available_stream_id()
         method = "GET" if body is None else "POST"
         head = [(":method", method), (":scheme", "https"), (":authority", authority), (":path", path)]
@@ -165,7 +165,7 @@ class H2Peer(Peer):
         return stream
 
     def respond(self, stream: int, *chunks: bytes, end: bool = False) -> None:
-        """Send a response's head and these frames."""
+        """Send response headers and these frames."""
         self.h2.send_headers(stream, [(":status", "200"), ("content-type", "text/event-stream")])
         for chunk in chunks:
             self.h2.send_data(stream, chunk)
@@ -175,7 +175,7 @@ class H2Peer(Peer):
 
 
 class Service:
-    """An HTTP/1.1 service: what it does with a request for a path, a test says."""
+    """An HTTP/1.1 service with a scripted behavior for each path."""
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.connections = 0
@@ -188,12 +188,12 @@ class Service:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def on(self, path: str, behaviour: Callable[..., object]) -> str:
-        """Do this with a request for this path.  For HTTP/2, it gets the stream as well."""
+        """Set the behavior for a path.  For HTTP/2, it also receives the stream."""
         self._behaviours[path] = behaviour
         return path
 
     def close(self) -> None:
-        # Closing alone would leave the thread in accept().
+        # close() alone does not end accept().
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -212,14 +212,14 @@ class Service:
                 self.converse(wrapped)
 
     def converse(self, sock: socket.socket) -> None:
-        """One request after the other, until the connection ends."""
+        """Handle requests until the connection ends."""
         peer = Peer(sock)
         while peer.sock.fileno() >= 0:
             self._behaviours[peer.read_head()](peer)
 
 
 class H2Service(Service):
-    """The same for HTTP/2, over TLS."""
+    """A scripted HTTP/2 service over TLS."""
 
     def converse(self, sock: socket.socket) -> None:
         peer = H2Peer(sock, client=False)
@@ -269,7 +269,7 @@ class Proxy:
             self.lines.append(line.rstrip("\n"))
 
     def wait_line(self, part: str) -> str:
-        """The first line on standard error with this in it."""
+        """Wait for a line on standard error that contains `part`."""
 
         def look() -> str | None:
             assert self.process.poll() is None or any(part in line for line in self.lines), self.lines
@@ -278,7 +278,7 @@ class Proxy:
         return _eventually(look, f"{part!r} among {self.lines}")
 
     def connect(self) -> Peer:
-        """A plain connection to the proxy."""
+        """Connect to the proxy without TLS."""
         return self._met(Peer(socket.create_connection(("127.0.0.1", self.port))))
 
     def _met(self, peer: _P) -> _P:
@@ -286,14 +286,14 @@ class Proxy:
         return peer
 
     def get(self, path: str, *headers: str) -> Peer:
-        """A connection on which a request was sent."""
+        """Connect and send a request."""
         peer = self.connect()
         head = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{self.port}", *headers]
         peer.send("\r\n".join([*head, "", ""]).encode())
         return peer
 
     def connect_h2(self) -> H2Peer:
-        """An HTTP/2 connection to the proxy."""
+        """Connect to the proxy with HTTP/2."""
         context = ssl.create_default_context()
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.set_alpn_protocols(["h2"])
@@ -301,12 +301,12 @@ class Proxy:
         return self._met(H2Peer(sock, client=True))
 
     def find(self, path: str) -> Exchange | None:
-        """The exchange whose request was for this path, as far as it is on disk."""
+        """Return the recorded exchange of a path, if it is on disk."""
         with open_recording(self.file) as recording:
             return next((seen for seen in recording.exchanges() if seen.request.target == path), None)
 
     def ended(self, path: str) -> Exchange:
-        """The same, once it has ended."""
+        """Wait until the exchange of a path has ended; return it."""
 
         def look() -> Exchange | None:
             seen = self.find(path)
@@ -315,21 +315,21 @@ class Proxy:
         return _eventually(look, f"the end of {path}")
 
     def body(self, path: str, side: Side = Side.RESPONSE) -> bytes:
-        """What is recorded of a body."""
+        """Return the recorded bytes of a body."""
         exchange = self.find(path)
         assert exchange is not None
         with open_recording(self.file) as recording:
             return b"".join(run.data for run in recording.body(exchange.number, side))
 
     def stop(self, number: int = signal.SIGINT) -> int:
-        """Send a signal and wait for the end; returns the exit status."""
+        """Send a signal and wait; return the exit status."""
         self.process.send_signal(number)
         status = self.process.wait(PATIENCE_S)
         self._reading.join(PATIENCE_S)
         return status
 
     def kill(self) -> None:
-        """Whatever it does, end it."""
+        """Kill the proxy."""
         for peer in self._peers:
             peer.sock.close()
         _end(self.process)
@@ -338,7 +338,7 @@ class Proxy:
 
 
 def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType({}), **options) -> subprocess.Popen:
-    """Start a program that finds wiretape."""
+    """Start a program that can import wiretape."""
     path = os.pathsep.join([*ROOTS, os.environ.get("PYTHONPATH", "")])
     options = {"stdin": subprocess.DEVNULL, **options}
     _STARTED.append(subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path} | env, **options))
@@ -346,7 +346,7 @@ def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType(
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Kill a program and what it has started: a recorder that a test has stopped would wait for ever."""
+    """Kill a program and its children: a recorder stopped by a test would wait forever."""
     if process.poll() is None:
         children: list[str] = []
         with contextlib.suppress(OSError):
@@ -360,7 +360,7 @@ def _end(process: subprocess.Popen) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left_behind() -> Iterator[None]:
-    """Whatever the tests of a module started ends with them, also what failed before a test had hold of it."""
+    """Kill all programs that the tests of a module started, even if a fixture failed."""
     yield
     while _STARTED:
         _end(_STARTED.pop())
@@ -368,19 +368,19 @@ def _nothing_left_behind() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def eventually() -> Callable[..., object]:
-    """Look again and again until there is something to see."""
+    """Poll until `look` returns a true value; return it."""
     return _eventually
 
 
 @pytest.fixture(scope="session")
 def start() -> Callable[..., subprocess.Popen]:
-    """Start a program that finds wiretape."""
+    """Start a program that can import wiretape."""
     return _start
 
 
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory) -> Path:
-    """A key and its certificate for 127.0.0.1, its own authority, in one PEM file."""
+    """Create a key and a self-signed certificate for 127.0.0.1 in one PEM file."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.now(UTC)
