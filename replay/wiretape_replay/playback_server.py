@@ -1,9 +1,10 @@
 """The server that replays and services have in common: HTTP, authentication, faults, control API and client checks."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_access import check_token, create_token
@@ -32,6 +33,13 @@ class Playback:
     """Moves the playheads."""
     token: str
     """The control token."""
+    broken: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when it cannot continue, because nothing can be stored any more."""
+
+    @property
+    def has_playheads(self) -> bool:
+        """Whether there is a playhead to move."""
+        return True
 
 
 class PlaybackServer:

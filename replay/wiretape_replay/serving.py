@@ -36,6 +36,11 @@ class Replay(Playback):
     """A sentence for each oddity of a recorded session, safe to print."""
 
     @property
+    def has_playheads(self) -> bool:
+        """See Playback."""
+        return self.player is not None
+
+    @property
     def served(self) -> list[ServedRequest]:
         """The requests that got a recorded response, in order."""
         return self.verbatim.served

@@ -148,7 +148,7 @@ async def test_what_the_recording_breaks_is_counted_and_not_the_clients_fault(re
     assert not judge.blame.client
     assert set(judge.blame.service.codes) >= {"SEQ001"}
     assert re.fullmatch(
-        r"What was replayed breaks \d rules? of the service \(\d findings?; see `wiretape report run\.db`\)\.",
+        r"The recorded service breaks \d rules? \(\d findings?; see `wiretape report run\.db`\)\.",
         list(verdict(judge.blame, "run.db"))[-1],
     )
 
@@ -162,7 +162,7 @@ async def test_the_service_is_not_blamed_for_what_a_fault_does(run, tmp_path):
     assert not judge.blame.service
     assert judge.blame.injected
     assert {fault for _, fault in judge.blame.faults} == {"twice"}
-    assert list(verdict(judge.blame, "run.db"))[-1].startswith("Faults that were injected brought about ")
+    assert list(verdict(judge.blame, "run.db"))[-1].startswith("Injected faults caused ")
 
 
 async def test_only_what_comes_after_a_fault_is_put_down_to_it(reel, tmp_path):

@@ -70,12 +70,12 @@ def test_it_says_where_it_listens_what_is_asked_and_in_the_end_what_was_not(reco
         f"GET {STREAM} → exchange 1, 200",
         "GET /v1/nothing → no match, 501",
         "Served 1 request; 1 request had no match.",
-        "Never asked for: 2 recorded exchanges.",
+        "Never requested: 2 recorded exchanges.",
         "      2  POST /v1/runs",
         f"      3  GET {STREAM}",
         "The client broke 1 rule (1 finding):",
         f"  warning CLI008 (exchange 2): {KEY_IN_URL}",
-        f"What was replayed breaks 2 rules of the service (2 findings; see `wiretape report {recording}`).",
+        f"The recorded service breaks 2 rules (2 findings; see `wiretape report {recording}`).",
     ]
     assert (out, process.returncode) == ("", 0)
 
@@ -101,7 +101,7 @@ def test_it_says_when_everything_was_asked_for(reel):
 
     assert err.splitlines()[1:] == [
         "Served 1 request; 0 requests had no match.",
-        "Everything recorded was asked for.",
+        "Everything recorded was requested.",
         "The client broke no rule.",
     ]
 

@@ -85,7 +85,7 @@ def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
 
     assert answers == ["2", "1", "1", "{"]
     assert "3 requests; 1 request had no match.\n" in it.said
-    assert "Everything recorded was asked for.\n" in it.said
+    assert "Everything recorded was requested.\n" in it.said
     assert status == 0
 
 
@@ -151,7 +151,7 @@ def test_verify_says_the_first_difference_in_one_sentence(reel):
 def test_verify_goes_with_no_other_option(runs, options, named):
     assert run(runs, "--verify", *options) == (
         2,
-        f"Error: --verify asks for everything itself: leave {named} out.\n",
+        f"Error: --verify cannot be combined with {named}.\n",
     )
 
 

@@ -120,10 +120,10 @@ def fails(blame: Attribution, fail_on: str) -> bool:
 def _of_the_service(blame: Attribution, recording: str) -> str:
     injected = count_of(len(blame.injected), "finding")
     if not blame.service:
-        return f"Faults that were injected brought about {injected} against the service."
+        return f"Injected faults caused {injected} against the service."
     rules, findings = count_of(len(blame.service.codes), "rule"), count_of(len(blame.service), "finding")
-    more = f", and {injected} more came of faults that were injected" if blame.injected else ""
-    return f"What was replayed breaks {rules} of the service ({findings}; see `wiretape report {recording}`){more}."
+    more = f", and injected faults caused {len(blame.injected):,} more" if blame.injected else ""
+    return f"The recorded service breaks {rules} ({findings}; see `wiretape report {recording}`){more}."
 
 
 def _first_of_each(findings: FindingCounts) -> list[Finding]:
@@ -169,7 +169,7 @@ class ClientVerdict:
         """What to say when the replay of the recording `played` has ended."""
         yield from verdict(self.judge.blame, printable(str(played)))
         if self.judge.failed is not None:
-            yield f"The checks failed ({printable(self.judge.failed)}): there may be more to find."
+            yield f"The checks failed ({printable(self.judge.failed)}): findings may be missing."
 
     def report(self, fail_on: str) -> None:
         """Write the reports, a finding as bad as `fail_on` being a failure in them.  Raises InputError."""

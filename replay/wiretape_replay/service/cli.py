@@ -1,8 +1,8 @@
 """`wiretape serve`."""
 
-import asyncio
-import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,21 +10,20 @@ from wiretape.addresses import parse_address
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.client_verdict.client_report import ClientVerdict, fails
-from wiretape_replay.common_options import (
-    clients,
+from wiretape_replay.responses.access_settings import ASSUMED
+from wiretape_replay.serve_command import (
+    GroupedCommand,
+    VerdictOptions,
+    access,
     control_option,
     faults_option,
-    how_to_control,
-    judging_options,
     listen_option,
-    say,
+    log,
+    serve_until_stopped,
     serving,
     timing,
+    verdict_options,
 )
-from wiretape_replay.option_groups import GroupedCommand
-from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.service.assumptions import settings
 from wiretape_replay.service.scenario.shipped_scenarios import scenario_list
 from wiretape_replay.service.serve_options import ServeOptions
@@ -52,50 +51,46 @@ def _plain(text: str) -> str:
 
 @click.command(cls=_Serve, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data run.db")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
-@serving("--list", "lists", is_flag=True, help="List the scenarios that ship, and serve nobody.")
+@serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
 @serving(
     "--data",
     metavar="FILE",
     type=PATH,
-    help="Where sessions and events are kept, to go on with them later.  [default: a file that is removed]",
+    help="File that stores sessions and events, to continue later.  [default: a temporary file]",
 )
-@serving("--seed", metavar="N", type=int, help="Of all ids.  [default: 0, or that of the data]")
+@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: 0, or the seed of the data]")
 @timing(
     "--clock",
     type=click.Choice(["real", "virtual"]),
     default="real",
     show_default=True,
-    help="Virtual time goes on to the next event at once; it does not pass while clients are waited for.",
+    help="Virtual time jumps to the next event; it pauses while waiting for clients.",
 )
-@clients(
+@access(
     "--service",
-    "setup",
     metavar="FILE",
     type=PATH,
-    help="Keys, scopes, limits and what is assumed, in TOML.  [default: one key, the published limits]",
+    help="Keys, scopes, limits and assumptions, a TOML file.  [default: one key, the published limits]",
 )
 @faults_option
 @control_option
-@judging_options
+@verdict_options
 @click.pass_context
 def serve(
     ctx: click.Context,
+    /,
     *,
     scenario: str,
     lists: bool,
     listen: str,
-    data: Path | None,
-    seed: int | None,
-    clock: str,
-    setup: Path | None,
-    fault_script: Path | None,
     control_token: str | None,
     fail_on: str,
     reports: tuple[str, ...],
     record: Path | None,
     config: Path | None,
     no_config: bool,
+    **options: Any,
 ) -> None:
     """Play the whole service, as SCENARIO says: a shipped one's name, or a TOML file.
 
@@ -107,38 +102,30 @@ def serve(
         click.echo(scenario_list(), nl=False)
         return
     host, port = parse_address(listen)
-    options = ServeOptions(
-        clock=clock,
-        seed=seed,
-        data=data,
-        service=setup,
-        faults=fault_script,
+    parsed = ServeOptions(**options)
+    running, failed = serve_until_stopped(
+        lambda checker: serve_scenario(
+            scenario, parsed, host=host, port=port, log=log, judge=checker, token=control_token
+        ),
+        record or Path(scenario),
+        VerdictOptions(fail_on=fail_on, reports=reports, record=record, config=config, no_config=no_config),
+        greeting=lambda running: _greet(running, scenario),
+        summary=_summarize,
+        chosen_token=control_token is not None,
     )
-    with ClientVerdict.of(reports, record, config, no_config=no_config) as hearing:
-        served = asyncio.run(_serve(scenario, options, host, port, hearing.judge, token=control_token))
-        for line in hearing.verdict(record or Path(scenario)):
-            say(line)
-        hearing.report(fail_on)
-    if served.sessions.failed is not None:
-        raise served.sessions.failed
-    ctx.exit(int(fails(hearing.judge.blame, fail_on)))
+    if running.sessions.failed is not None:
+        raise running.sessions.failed
+    ctx.exit(int(failed))
 
 
-async def _serve(
-    scenario: str, options: ServeOptions, host: str, port: int, judge: ClientChecker, *, token: str | None
-) -> Service:
-    async with serve_scenario(scenario, options, host=host, port=port, log=say, judge=judge, token=token) as served:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            asyncio.get_running_loop().add_signal_handler(number, served.broken.set)
-        say(
-            f"Serving {shorten(scenario)} on {served.url}, Authorization: Bearer {shorten(served.key)}; Ctrl-C to stop."
-        )
-        say(how_to_control(served.url, served.token, chosen=token is not None))
-        if served.sessions.by_id:
-            say(f"Sessions that go on: {len(served.sessions.by_id):,}.")
-        await served.broken.wait()
-    sessions, streams = len(served.sessions.by_id), len(served.streams.requests)
-    say(f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}.")
-    if (summary := served.faults.summary()) is not None:
-        say(summary)
-    return served
+def _greet(running: Service, scenario: str) -> Iterator[str]:
+    yield f"Serving {shorten(scenario)} on {running.url}, Authorization: Bearer {shorten(running.key)}; Ctrl-C to stop."
+    if running.sessions.by_id:
+        yield f"Sessions that continue: {len(running.sessions.by_id):,}."
+
+
+def _summarize(running: Service) -> Iterator[str]:
+    sessions, streams = len(running.sessions.by_id), len(running.streams.requests)
+    yield f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}."
+    if (faults := running.faults.summary()) is not None:
+        yield faults

@@ -44,8 +44,6 @@ class Service(Playback):
     scenario: Scenario
     sessions: Sessions
     streams: SessionStreams
-    broken: asyncio.Event
-    """Set when nothing can be stored any more."""
 
     @property
     def clock(self) -> Clock:

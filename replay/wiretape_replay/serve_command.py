@@ -1,0 +1,187 @@
+"""What the commands `replay` and `serve` share: options, help in groups, and serving until Ctrl-C."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from wiretape.config import NEVER
+from wiretape.debugger_process import TOKEN_VARIABLE, DebuggerProcess
+from wiretape.files import PATH
+from wiretape.rules import Severity
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.client_verdict.client_report import ClientVerdict, fails
+from wiretape_replay.control.control_access import control_command_line, loopback_url
+from wiretape_replay.playback_server import Playback
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+_Running = TypeVar("_Running", bound=Playback)
+
+
+class _GroupedOption(click.Option):
+    """An option in a group of the help."""
+
+    def __init__(self, *args: Any, group: str, **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.group = group
+
+
+class GroupedCommand(click.Command):
+    """Lists options in groups, in the order of their first options, and ungrouped options last."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """See click.Command."""
+        groups: dict[str, list[tuple[str, str]]] = {}
+        options = [parameter for parameter in self.get_params(ctx) if isinstance(parameter, click.Option)]
+        for option in sorted(options, key=lambda option: not isinstance(option, _GroupedOption)):
+            record = option.get_help_record(ctx)
+            if record is not None:
+                title = option.group if isinstance(option, _GroupedOption) else "Options"
+                groups.setdefault(title, []).append(record)
+        for title, records in groups.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def option_group(title: str) -> Callable[..., Callable[[_F], _F]]:
+    """Return `click.option` for the options of one group."""
+
+    def option(*names: str, **attributes: Any) -> Callable[[_F], _F]:
+        return click.option(*names, cls=_GroupedOption, group=title, **attributes)
+
+    return option
+
+
+serving = option_group("What to serve, and where")
+timing = option_group("Time")
+access = option_group("Authentication and limits")
+failures = option_group("Faults")
+_control = option_group("Control")
+_verdict = option_group("Client verdict")
+
+listen_option = serving(
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:8090",
+    show_default=True,
+    help="Address to listen on; port 0 picks a free port.",
+)
+faults_option = failures("--faults", metavar="FILE", type=PATH, help="Faults to inject, a TOML script.")
+control_option = _control(
+    "--control-token",
+    metavar="TOKEN",
+    envvar=TOKEN_VARIABLE,
+    help=f"Token for `wiretape control`; ${TOKEN_VARIABLE} hides it from other users.  [default: generated]",
+)
+debug_option = _control("--debug", is_flag=True, help="Also show FILE in a browser and drive the playhead there.")
+
+
+def verdict_options(command: _F) -> _F:
+    """Add `--fail-on`, `--report`, `--record`, `--config` and `--no-config`."""
+    options = (
+        _verdict(
+            "--fail-on",
+            type=click.Choice([*(severity.value for severity in Severity), NEVER]),
+            default=NEVER,
+            show_default=True,
+            help="Exit with status 1 if a client finding is at least this severe.",
+        ),
+        _verdict(
+            "--report",
+            "reports",
+            metavar="FORMAT:FILE",
+            multiple=True,
+            help="Write a report about the client at the end. Repeatable; FILE may be -.",
+        ),
+        _verdict("--record", metavar="FILE", type=PATH, help="Record the traffic in a new file."),
+        _verdict(
+            "--config",
+            metavar="FILE",
+            type=PATH,
+            help="Configuration file of the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml in "
+            "this or a parent directory]",
+        ),
+        _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictOptions:
+    """The values of these options."""
+
+    fail_on: str
+    reports: tuple[str, ...]
+    record: Path | None
+    config: Path | None
+    no_config: bool
+
+
+def log(line: str) -> None:
+    """Print a line to standard error."""
+    click.echo(line, err=True)
+
+
+def serve_until_stopped(
+    start: Callable[[ClientChecker], AbstractAsyncContextManager[_Running]],
+    name: Path,
+    options: VerdictOptions,
+    *,
+    greeting: Callable[[_Running], Iterable[str]],
+    summary: Callable[[_Running], Iterable[str]],
+    chosen_token: bool,
+    debug: Path | None = None,
+) -> tuple[_Running, bool]:
+    """Serve until Ctrl-C, then print the summary and the client verdict, and write the reports.
+
+    `name` is what the verdict calls the traffic; `debug` is a recording to show in the debugger.
+    Returns the replay or service, and whether the client fails.
+    """
+
+    async def serve(checker: ClientChecker) -> _Running:
+        stop = asyncio.Event()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            asyncio.get_running_loop().add_signal_handler(number, stop.set)
+        async with start(checker) as running:
+            first, *others = greeting(running)
+            for line in (first, *_control_line(running, chosen=chosen_token), *others):
+                log(line)
+            debugger = DebuggerProcess(log)
+            if debug is not None:
+                url = loopback_url(running.url) if running.has_playheads else None
+                debugger.start(debug, replay=url, token=running.token)
+            gc.freeze()  # what was read stays: collecting it would delay all streams
+            await _wait_for_any(stop, running.broken)
+            await debugger.stop()
+        for line in summary(running):
+            log(line)
+        return running
+
+    with ClientVerdict.of(options.reports, options.record, options.config, no_config=options.no_config) as verdict:
+        running = asyncio.run(serve(verdict.judge))
+        for line in verdict.verdict(name):
+            log(line)
+        verdict.report(options.fail_on)
+        return running, fails(verdict.judge.blame, options.fail_on)
+
+
+async def _wait_for_any(*events: asyncio.Event) -> None:
+    waiters = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+    for waiter in waiters:
+        waiter.cancel()
+
+
+def _control_line(running: Playback, *, chosen: bool) -> Iterable[str]:
+    """How to move the playheads.  A token that the user chose is not printed."""
+    if running.has_playheads:
+        command = control_command_line(running.url, None if chosen else running.token)
+        yield f"Control: {command}" if command else "Control: none, because this is not a loopback address."
