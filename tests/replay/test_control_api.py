@@ -26,7 +26,7 @@ def play(staging, tmp_path):
 
 
 async def get(stage, target: str, headers: str, *, method: str = "GET") -> tuple[int, bytes, dict]:
-    """Status, head and document of an answer to a request with exactly these headers."""
+    """Status, head and document of the response to a request with exactly these headers."""
     client = await stage.connect()
     client.send(f"{method} {target} HTTP/1.1\r\n{headers}Content-Length: 0\r\n\r\n".encode("latin-1"))
     head = await client.begun()
@@ -98,10 +98,10 @@ async def test_a_stream_follows_the_playhead_that_is_moved_over_http(play, entri
 
 async def test_several_steps_stop_at_the_end_of_the_log(play, entries):
     async with play(entries, paused=True) as stage:
-        _, answer = await stage.ask_control("step", {"to": "durable", "count": 2})
-        assert answer["stepped"]["id"] == "e2"
-        _, answer = await stage.ask_control("step", {"count": 2})
-        assert (answer["stepped"], answer["sessions"][0]["at_end"]) == (None, True)
+        _, document = await stage.ask_control("step", {"to": "durable", "count": 2})
+        assert document["stepped"]["id"] == "e2"
+        _, document = await stage.ask_control("step", {"count": 2})
+        assert (document["stepped"], document["sessions"][0]["at_end"]) == (None, True)
 
 
 @pytest.mark.parametrize(
@@ -145,10 +145,10 @@ async def test_seek_goes_just_after_its_target(play, entries, body, position, ti
 )
 async def test_an_invalid_seek_is_refused_in_one_sentence(play, entries, body, message):
     async with play(entries, paused=True) as stage:
-        status, answer = await stage.ask_control("seek", body)
+        status, document = await stage.ask_control("seek", body)
 
     assert status == 400
-    assert message in answer["error"]["message"]
+    assert message in document["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -183,18 +183,18 @@ async def test_an_invalid_seek_is_refused_in_one_sentence(play, entries, body, m
 )
 async def test_an_invalid_body_is_refused_in_one_sentence(play, entries, name, body, message):
     async with play(entries, paused=True) as stage:
-        status, answer = await stage.ask_control(name, body)
+        status, document = await stage.ask_control(name, body)
 
-    assert (status, set(answer), set(answer["error"])) == (400, {"error"}, {"code", "message", "request_id"})
-    assert answer["error"]["code"] == "wiretape_invalid_request"
-    assert message in answer["error"]["message"]
+    assert (status, set(document), set(document["error"])) == (400, {"error"}, {"code", "message", "request_id"})
+    assert document["error"]["code"] == "wiretape_invalid_request"
+    assert message in document["error"]["message"]
 
 
 async def test_a_body_that_is_too_long_is_refused(play, entries):
     async with play(entries) as stage:
-        status, answer = await stage.ask_control("pause", b" " * 2_000_000)
+        status, document = await stage.ask_control("pause", b" " * 2_000_000)
 
-    assert (status, answer["error"]["message"]) == (413, "The request body is too long.")
+    assert (status, document["error"]["message"]) == (413, "The request body is too long.")
 
 
 async def test_breakpoints_stop_the_playhead_and_can_be_listed_and_removed(play, entries):
@@ -249,27 +249,27 @@ async def test_reset_of_one_session_resets_nothing_else(play, entries):
 async def test_step_seek_and_wait_need_a_session_if_there_are_several(play, entries):
     async with play({"s1": entries, "s2": entries}, paused=True) as stage:
         for name, body in (("step", {}), ("seek", {"end": True}), ("wait", {})):
-            status, answer = await stage.ask_control(name, body)
-            assert (status, answer["error"]["message"]) == (
+            status, document = await stage.ask_control(name, body)
+            assert (status, document["error"]["message"]) == (
                 400,
                 "There are several sessions: choose one (s1, s2).",
             )
         for name, body in (("pause", {}), ("resume", {}), ("breakpoints", {"sequence": 1}), ("reset", {})):
-            status, answer = await stage.ask_control(name, body)
-            assert [session["session"] for session in answer["sessions"]] == ["s1", "s2"]
-        status, answer = await stage.ask_control("step", {"session": "s2"})
-        assert [(session["session"], session["position"]) for session in answer["sessions"]] == [("s2", 1)]
-        _, answer = await stage.ask_control("state?session=s1")
-        assert [(session["session"], session["position"]) for session in answer["sessions"]] == [("s1", 0)]
+            status, document = await stage.ask_control(name, body)
+            assert [session["session"] for session in document["sessions"]] == ["s1", "s2"]
+        status, document = await stage.ask_control("step", {"session": "s2"})
+        assert [(session["session"], session["position"]) for session in document["sessions"]] == [("s2", 1)]
+        _, document = await stage.ask_control("state?session=s1")
+        assert [(session["session"], session["position"]) for session in document["sessions"]] == [("s1", 0)]
 
 
 @pytest.mark.parametrize("name", ["pause", "resume", "step", "seek", "wait", "reset", "breakpoints"])
 async def test_an_unknown_session_is_not_found(play, entries, name):
     async with play(entries) as stage:
-        status, answer = await stage.ask_control(name, {"session": "s9\x1b", **_needed(name)})
+        status, document = await stage.ask_control(name, {"session": "s9\x1b", **_needed(name)})
 
-    assert (status, answer["error"]["code"]) == (404, "wiretape_not_found")
-    assert answer["error"]["message"] == "Unknown session s9\\x1b: choose one of s1."
+    assert (status, document["error"]["code"]) == (404, "wiretape_not_found")
+    assert document["error"]["message"] == "Unknown session s9\\x1b: choose one of s1."
 
 
 def _needed(name: str) -> dict:
@@ -280,10 +280,10 @@ async def test_a_replay_without_playheads_has_a_state_and_a_reset(play):
     async with play({}) as stage:
         assert (await stage.ask_control("state"))[1]["sessions"] == []
         assert (await stage.ask_control("reset", {}))[0] == 200
-        status, answer = await stage.ask_control("pause", {})
+        status, document = await stage.ask_control("pause", {})
 
     assert status == 400
-    assert answer["error"]["message"].startswith("There is no playhead")
+    assert document["error"]["message"].startswith("There is no playhead")
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ async def test_a_replay_without_playheads_has_a_state_and_a_reset(play):
 async def test_unknown_paths_and_methods_get_an_envelope(play, entries, staging, target, method, status, code):
     async with play(entries) as stage:
         headers = f"Host: {stage.host}\r\nX-Wiretape-Token: {staging.TOKEN}\r\nAccept: text/html\r\n"
-        seen, head, answer = await get(stage, target, headers, method=method)
+        seen, head, document = await get(stage, target, headers, method=method)
 
-    assert (seen, answer["error"]["code"]) == (status, code)
+    assert (seen, document["error"]["code"]) == (status, code)
     assert b"\r\nContent-Type: application/json" in head
     assert (b"\r\nAllow: " in head) == (status == 405)
 
@@ -342,9 +342,9 @@ async def test_requests_to_loopback_names_with_the_token_are_accepted(play, entr
 async def test_requests_to_other_host_names_are_refused(play, entries, staging, host):
     """DNS rebinding: a page of evil.test sends requests to its own name, which now resolves to this machine."""
     async with play(entries) as stage:
-        status, _, answer = await get(stage, STATE, f"Host: {host}\r\nX-Wiretape-Token: {staging.TOKEN}\r\n")
+        status, _, document = await get(stage, STATE, f"Host: {host}\r\nX-Wiretape-Token: {staging.TOKEN}\r\n")
 
-    assert (status, answer["error"]["code"]) == (403, "wiretape_forbidden")
+    assert (status, document["error"]["code"]) == (403, "wiretape_forbidden")
 
 
 async def test_two_host_headers_are_refused(play, entries, staging):
@@ -364,9 +364,9 @@ async def test_pages_of_other_origins_are_refused(play, entries, staging, origin
     async with play(entries) as stage:
         origin = origin.format(host=stage.host)
         headers = f"Host: {stage.host}\r\nOrigin: {origin}\r\nX-Wiretape-Token: {staging.TOKEN}\r\n"
-        status, head, answer = await get(stage, STATE, headers)
+        status, head, document = await get(stage, STATE, headers)
 
-    assert (status, answer["error"]["code"]) == (403, "wiretape_forbidden")
+    assert (status, document["error"]["code"]) == (403, "wiretape_forbidden")
     assert b"access-control" not in head.lower()
 
 
@@ -384,11 +384,11 @@ async def test_pages_of_other_origins_are_refused(play, entries, staging, origin
 @pytest.mark.parametrize("target", [STATE, "/_wiretape/events", "/_wiretape/nope"])
 async def test_requests_without_the_token_are_refused(play, entries, target, token):
     async with play(entries) as stage:
-        status, head, answer = await get(stage, target, f"Host: {stage.host}\r\n{token}")
+        status, head, document = await get(stage, target, f"Host: {stage.host}\r\n{token}")
 
-    assert (status, answer["error"]["code"]) == (401, "wiretape_token_required")
+    assert (status, document["error"]["code"]) == (401, "wiretape_token_required")
     assert b"\r\nWWW-Authenticate: X-Wiretape-Token\r\n" in head
-    assert "let-me-in" not in json.dumps(answer)
+    assert "let-me-in" not in json.dumps(document)
 
 
 async def test_control_requests_are_not_matched_to_recorded_ones(play, entries):
@@ -405,10 +405,10 @@ async def test_wait_returns_when_the_playhead_is_at_a_breakpoint(play, entries):
         connected = asyncio.ensure_future(stage.ask_control("wait", {"until": "connected"}))
         client = await stage.stream()
 
-        _, answer = await connected
-        assert (answer["reached"], len(answer["sessions"][0]["streams"])) == (True, 1)
-        _, answer = await waiting
-        assert (answer["reached"], answer["sessions"][0]["next"]["id"]) == (True, "e3")
+        _, document = await connected
+        assert (document["reached"], len(document["sessions"][0]["streams"])) == (True, 1)
+        _, document = await waiting
+        assert (document["reached"], document["sessions"][0]["next"]["id"]) == (True, "e3")
         assert await client.chunks(2) == [entries[0].data, entries[2].data]
 
 
@@ -416,9 +416,9 @@ async def test_wait_returns_when_the_playhead_is_at_a_breakpoint(play, entries):
 async def test_wait_reports_that_the_timeout_expired(play, entries, until):
     """A playhead that waits for its first stream is not stopped."""
     async with play(entries, speed=1) as stage:
-        status, answer = await stage.ask_control("wait", {"until": until, "timeout_s": 0.01})
+        status, document = await stage.ask_control("wait", {"until": until, "timeout_s": 0.01})
 
-    assert (status, answer["reached"], answer["sessions"][0]["status"]) == (200, False, "waiting")
+    assert (status, document["reached"], document["sessions"][0]["status"]) == (200, False, "waiting")
 
 
 async def test_wait_returns_when_the_replay_ends(play, entries, staging):
@@ -505,9 +505,9 @@ async def test_ids_that_other_json_encoders_refuse_are_sent(play, staging):
 
 async def test_a_step_past_the_end_reports_how_many_events_it_found(play, entries):
     async with play(entries, paused=True) as stage:
-        _, answer = await stage.ask_control("step", {"to": "finding", "count": 2})
+        _, document = await stage.ask_control("step", {"to": "finding", "count": 2})
 
-    assert (answer["stepped"], answer["found"]) == (None, 1)
+    assert (document["stepped"], document["found"]) == (None, 1)
 
 
 @pytest.mark.parametrize(
@@ -516,16 +516,16 @@ async def test_a_step_past_the_end_reports_how_many_events_it_found(play, entrie
 )
 async def test_a_wait_longer_than_the_limit_is_refused(play, entries, timeout_s, limit):
     async with play(entries) as stage:
-        status, answer = await stage.ask_control("wait", {"timeout_s": timeout_s})
+        status, document = await stage.ask_control("wait", {"timeout_s": timeout_s})
 
     assert status == 400
-    assert f"wait: timeout_s: expected a number {limit}" in answer["error"]["message"]
+    assert f"wait: timeout_s: expected a number {limit}" in document["error"]["message"]
 
 
 @pytest.mark.parametrize("wanted", ["", "tool.startd"])
 async def test_a_breakpoint_with_an_unknown_type_is_refused(play, entries, wanted):
     async with play(entries) as stage:
-        status, answer = await stage.ask_control("breakpoints", {"type": wanted})
+        status, document = await stage.ask_control("breakpoints", {"type": wanted})
 
     assert status == 400
-    assert answer["error"]["message"].startswith(f"Unknown event type {wanted!r}")
+    assert document["error"]["message"].startswith(f"Unknown event type {wanted!r}")

@@ -215,7 +215,7 @@ def test_an_address_without_a_server_is_refused_in_one_sentence():
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "response",
     [
         b"SSH-2.0-OpenSSH\r\n",
         b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n[]",
@@ -224,7 +224,7 @@ def test_an_address_without_a_server_is_refused_in_one_sentence():
         b"",
     ],
 )
-def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(answer):
+def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
     """Redirections are not followed: the token must not reach another server."""
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
 
@@ -232,7 +232,7 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(answer):
             connection, _ = server.accept()
             with connection:
                 connection.recv(65536)
-                connection.sendall(answer)
+                connection.sendall(response)
 
         threading.Thread(target=serve_once).start()
         output = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")

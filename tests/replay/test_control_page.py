@@ -29,19 +29,19 @@ def recording(reel):
 
 def test_every_shell_example_succeeds(recording):
     """They run on one replay, in the order of the page."""
-    answers = []
+    outputs = []
     with start_replay(recording, ReplayOptions(paused=True)) as replay:
         env = {**os.environ, "URL": replay.url, "TOKEN": replay.token}
         for command in COMMANDS:
             done = subprocess.run(
                 ["sh", "-c", command], capture_output=True, text=True, env=env, timeout=30, check=True
             )
-            answers.append(done.stdout)
+            outputs.append(done.stdout)
 
-    assert len(answers) >= 16
-    assert answers[-1].splitlines()[1] == "event: playhead"
-    for command, answer in zip(COMMANDS[:-1], answers[:-1], strict=True):
-        assert "error" not in json.loads(answer), command
+    assert len(outputs) >= 16
+    assert outputs[-1].splitlines()[1] == "event: playhead"
+    for command, output in zip(COMMANDS[:-1], outputs[:-1], strict=True):
+        assert "error" not in json.loads(output), command
 
 
 def test_the_example_of_a_state_has_all_keys_of_a_state(recording):

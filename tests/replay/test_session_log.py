@@ -54,8 +54,8 @@ class Stage:
     def ask(self, seconds, target=STREAM, *, cursor=None):
         """A client requests a stream; return its number."""
         number, self.last = self.last + 1, self.last + 1
-        asked = () if cursor is None else (("Last-Event-ID", cursor),)
-        head = (number, self.at(seconds), "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", asked)
+        headers = () if cursor is None else (("Last-Event-ID", cursor),)
+        head = (number, self.at(seconds), "127.0.0.1", "GET", "http", "service.test", target, "HTTP/1.1", headers)
         self.writer.feed([RequestStarted(*head), RequestEnded(number, self.at(0))])
         return number
 

@@ -19,8 +19,8 @@ STREAM = "/v1/sessions/s1/events/stream"
 
 def read(url: str) -> bytes:
     """Read the stream to its end, without a cursor."""
-    with urlopen(Request(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=45) as answer:  # noqa: S310
-        return b"".join(answer.readline() for _ in range(12))
+    with urlopen(Request(url + STREAM, headers={"Authorization": "Bearer k"}), timeout=45) as response:  # noqa: S310
+        return b"".join(response.readline() for _ in range(12))
 
 
 def request_without_key(url: str) -> None:

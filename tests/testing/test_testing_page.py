@@ -1,4 +1,4 @@
-"""docs/testing.md: what it shows is run, and comes out as it says."""
+"""The examples of docs/testing.md run, with the output that the page shows."""
 
 import re
 import subprocess
@@ -16,25 +16,25 @@ FILES = {code.partition("\n")[0].removeprefix("# "): code for kind, code in BLOC
 
 @pytest.fixture
 def page(project):
-    """Every file that the page shows, its recording too."""
+    """Every file on the page, including its recording."""
     for name, text in FILES.items():
         (project.path / name).write_text(text, "utf-8")
     return project
 
 
 def plain(line: str) -> str:
-    """A line without what is different each time."""
+    """A line without the parts that differ in each run."""
     line = re.sub(r"\S*/test_a_connection_that_breaks0/", "…/", line)
     return re.sub(r"redacted:\w+|\d+\.\d+s", "…", line)
 
 
-def test_the_client_fails_as_the_page_shows_and_passes_when_it_is_put_right(page):
+def test_the_client_fails_as_shown_and_passes_with_the_fix(page):
     (shown,) = [code for kind, code in BLOCKS if kind == "console" and "pytest" in code]
     result = page.pytest("test_client.py", subprocess=True)
     result.assert_outcomes(failed=1)
-    said = [plain(line) for line in result.outlines]
+    lines = [plain(line) for line in result.outlines]
     for line in shown.splitlines()[1:]:
-        assert line == "..." or plain(line) in said, line
+        assert line == "..." or plain(line) in lines, line
 
     client = page.path / "client.py"
     before, headers, after = re.split(r"^( +headers = .*\n)", client.read_text("utf-8"), flags=re.MULTILINE)

@@ -98,7 +98,7 @@ _OPERATIONS: Mapping[str, Mapping[str, _Operation]] = {
 
 
 class ControlApi:
-    """Answers every request under `/_wiretape/`."""
+    """Responds to every request under `/_wiretape/`."""
 
     def __init__(self, control: PlayheadControl, token: str) -> None:
         self._control = control
@@ -111,11 +111,11 @@ class ControlApi:
     def attach(self, app: web.Application) -> None:
         """Add the route to an application."""
         for path in (CONTROL_ROOT.rstrip("/"), CONTROL_ROOT + "{rest:.*}"):
-            app.router.add_route("*", path, self.answer)
+            app.router.add_route("*", path, self.respond)
         app.on_shutdown.append(self._end_feeds)
 
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """Answer one request."""
+    async def respond(self, request: web.Request) -> web.StreamResponse:
+        """Respond to one request."""
         refusal = find_refusal(_caller(request), self._token)
         if refusal is not None:
             return self._error(*refusal)

@@ -31,7 +31,7 @@ class ChangeNotifier:
                 waiter.set_result(None)
 
     def close(self) -> None:
-        """Wake everybody, and let nobody wait any more."""
+        """Wake all tasks that wait; from now on none waits."""
         self.is_closed = True
         self.notify()
 

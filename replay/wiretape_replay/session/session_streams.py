@@ -71,7 +71,7 @@ class FaultySender(Protocol):
 
 
 class SessionStreams:
-    """Serves streams by the playheads of their sessions, and answers other stream requests with errors."""
+    """Serves streams by the playheads of their sessions, and refuses invalid stream requests."""
 
     def __init__(
         self,

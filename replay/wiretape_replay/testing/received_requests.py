@@ -52,7 +52,7 @@ class ReceivedRequest:
 
 
 class RequestCollector(ClientChecker):
-    """A client checker that collects the requests, and writes its recording only when it is asked to."""
+    """A client checker that collects the requests, and writes its recording only when `keep` is called."""
 
     def __init__(self, settings: Settings, record: Path) -> None:
         """Raises RecordingError if `record` cannot be written."""
