@@ -2,7 +2,7 @@
 
     python benchmarks/view_benchmark.py [EVENTS]
 
-`show` reads a recording of EVENTS (a million unless told otherwise) and is measured until its fortieth line is there;
+`show` reads a recording of EVENTS (by default a million) and is measured until its fortieth line is there;
 the page shows one stream of a twentieth of that in headless Chromium, from the request of the page on.
 """
 
@@ -136,7 +136,7 @@ def _address(lines: Iterable[str]) -> str:
     for line in lines:
         if found := re.search(r"http://\S+token=[\w-]+", line):
             return found.group()
-    raise AssertionError("the command said no address")
+    raise AssertionError("the command printed no address")
 
 
 def show(console: Console, events: int) -> None:

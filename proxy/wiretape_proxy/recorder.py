@@ -291,7 +291,3 @@ class _Recorder:
                 lost_bytes=self._not_stored,
             )
         )
-
-
-if __name__ == "__main__":
-    main()
