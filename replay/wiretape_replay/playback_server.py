@@ -10,13 +10,12 @@ from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_access import check_token, create_token
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_application import FaultApplier
+from wiretape_replay.faults.fault_application import FaultApplier, FaultyStream
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter
 from wiretape_replay.http_server.server import Handler, HttpServer
-from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
@@ -62,6 +61,10 @@ class PlaybackServer:
         """Ids of the responses that do not come from a recording."""
         self.faults = FaultInjector(script)
         self.fault_applier = FaultApplier(self.faults, self.ids, log)
+        self.faulty_sender: Callable[[ResponseWriter], FaultyStream | None] = (
+            self.fault_applier.stream if script.faults else lambda _: None
+        )
+        """Returns the sender of a stream that faults can hit."""
         self.token = create_token() if token is None else check_token(token)
         self._log = log
         self._checker = checker

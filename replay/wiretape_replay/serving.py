@@ -100,7 +100,7 @@ async def serve_replay(
         )
         player = None
         if options.mode == "session":
-            streams = SessionStreams(playheads, server.ids, log, server.fault_applier.stream)
+            streams = SessionStreams(playheads, server.ids, log, server.faulty_sender)
             player = SessionPlayer(
                 sessions, known_ids=find_session_ids(recording), others=verbatim.respond, streams=streams
             )

@@ -13,7 +13,7 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.http_messages import Framing, ResponseHead
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.responses.error_envelope import RequestIds

@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.contract import LIMITS, OPERATIONS, Limit
 from wiretape.errors import InputError
-from wiretape_replay.http_server.request import RequestPattern
+from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.responses.access_settings import (
     ASSUMED_COUNTS,
     ASSUMED_SCOPES,

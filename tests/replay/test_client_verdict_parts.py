@@ -15,9 +15,8 @@ from wiretape_replay.client_verdict.traffic_buffer import (
     RequestBodyPart,
     TrafficBuffer,
 )
-from wiretape_replay.http_server.request import NO_BODY, HttpRequest
-from wiretape_replay.http_server.response import Framing, ResponseHead
-from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
+from wiretape_replay.http_server.http_messages import NO_BODY, Framing, HttpRequest, ResponseHead
+from wiretape_replay.http_server.response_writer import OWN_RESPONSE
 
 HEAD = ResponseHead(200, "OK", (), Framing.CHUNKED)
 content = st.one_of(

@@ -40,7 +40,7 @@ from wiretape_replay.faults.instructions import (
     Wait,
     is_final,
 )
-from wiretape_replay.http_server.request import NO_BODY, HttpRequest
+from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 
 SECOND = 1_000_000_000

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from wiretape_replay.faults.fault_script import decode_fault_script
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.faults.instructions import CloseConnection, LogFault, ResetConnection, Send, SendError
-from wiretape_replay.http_server.request import NO_BODY, HttpRequest
+from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.playhead import Playhead, StepTarget
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError
 

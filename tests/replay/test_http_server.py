@@ -8,11 +8,9 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import Framing, ResponseHead
-from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.http_server.http_messages import Framing, HttpRequest, ResponseHead
+from wiretape_replay.http_server.response_writer import NullListener, ResponseWriter
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.http_server.traffic_listener import NullListener
 from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
 HEAD = ResponseHead(200, "OK", (), Framing.CLOSE, keep_alive=False)

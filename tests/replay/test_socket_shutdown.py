@@ -7,9 +7,8 @@ import socket
 import pytest
 from aiohttp import web
 
-from wiretape_replay.http_server import aiohttp_connection as lingering
 from wiretape_replay.http_server import server
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import Response
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
@@ -43,7 +42,7 @@ class Brief:
 @pytest.fixture(autouse=True)
 def _no_end_in_sight(monkeypatch):
     """Whatever does not end by itself would take an hour."""
-    for module, name in ((lingering, "LINGER_S"), (server, "LINGER_S"), (server, "_SHUTDOWN_S")):
+    for module, name in ((server, "LINGER_S"), (server, "_SHUTDOWN_S")):
         monkeypatch.setattr(module, name, 3600.0)
 
 
@@ -80,8 +79,8 @@ async def test_a_client_that_sends_much_before_it_reads_gets_its_answer_and_an_o
 
 
 async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypatch):
-    monkeypatch.setattr(lingering, "LINGER_S", 0.0)
-    monkeypatch.setattr(lingering, "_LINGER_BYTES", 2**62)
+    monkeypatch.setattr(server, "LINGER_S", 0.0)
+    monkeypatch.setattr(server, "_LINGER_BYTES", 2**62)
     async with fronting() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
@@ -91,7 +90,7 @@ async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypat
 
 
 async def test_a_client_may_not_send_without_end(monkeypatch):
-    monkeypatch.setattr(lingering, "_LINGER_BYTES", 2**20)
+    monkeypatch.setattr(server, "_LINGER_BYTES", 2**20)
     async with fronting() as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")

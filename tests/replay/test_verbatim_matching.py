@@ -2,7 +2,7 @@
 
 import pytest
 
-from wiretape_replay.http_server.request import LARGEST_BODY, NO_BODY, HttpRequest, read_body
+from wiretape_replay.http_server.http_messages import LARGEST_BODY, NO_BODY, HttpRequest, read_body
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
 

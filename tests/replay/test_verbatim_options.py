@@ -5,7 +5,7 @@ import pytest
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
 from wiretape_replay import ReplayOptions
-from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest, read_body
+from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, read_body
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import without_paths

@@ -10,8 +10,8 @@ import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
+from wiretape_replay.http_server.response_writer import NullListener
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.http_server.traffic_listener import NullListener
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 

@@ -18,7 +18,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import Response
 from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.session_engine import SessionEngine

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 
 from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
-from wiretape_replay.http_server.request import LARGEST_BODY
+from wiretape_replay.http_server.http_messages import LARGEST_BODY
 from wiretape_replay.responses.access_settings import load_access_policy
 from wiretape_replay.service.assumptions import load_setup, settings
 from wiretape_replay.service.cli import serve as command

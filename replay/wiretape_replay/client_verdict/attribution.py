@@ -9,7 +9,7 @@ from wiretape.bounded_dict import put_bounded
 from wiretape.contract import session_in
 from wiretape.observations import Observation, RequestStarted, ResponseStarted, header
 from wiretape.rules import Finding, Party, Severity
-from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE
+from wiretape_replay.http_server.response_writer import OWN_RESPONSE
 
 _MOST_KEPT = 10_000
 """Findings of one kind that are kept whole; all are counted."""

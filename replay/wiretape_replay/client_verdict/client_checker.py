@@ -16,8 +16,8 @@ from wiretape.rules import Checker, Finding, Party, Settings, codes_of
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.deferred_recording import DeferredWriter
 from wiretape_replay.client_verdict.traffic_buffer import BufferListener, ObservationBuilder, TrafficBuffer
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.traffic_listener import ExchangeListener
+from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.response_writer import ExchangeListener
 
 _QUIET_NS = 20_000_000
 """Streams rest when nothing was written for so long; then everything that waits is judged."""

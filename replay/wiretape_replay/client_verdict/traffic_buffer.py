@@ -15,8 +15,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import ResponseHead
+from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead
 
 _COST = 256
 """Bytes that a note takes beside those it is about."""

@@ -7,8 +7,7 @@ from wiretape.contract import LIMITS
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.faults.instructions import Instruction, LogFault, ResetConnection, Send, SendError, Wait
 from wiretape_replay.faults.stream_faults import StreamFaults
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.http_server.server import Handler
 from wiretape_replay.responses.error_envelope import RequestIds, error_response

@@ -30,7 +30,7 @@ from wiretape.decode import KeyPath, Source, choices_hint, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import read_toml, require_table_lists
-from wiretape_replay.http_server.request import RequestPattern
+from wiretape_replay.http_server.http_messages import RequestPattern
 from wiretape_replay.session.session_log import LogEntry
 
 _T = TypeVar("_T", str, int)

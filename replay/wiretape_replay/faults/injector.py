@@ -34,7 +34,7 @@ from wiretape_replay.faults.fault_script import (
 )
 from wiretape_replay.faults.instructions import Instruction, LogFault, SendError, is_final, until_final
 from wiretape_replay.faults.stream_faults import StreamFaults
-from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 
 _UNPROCESSABLE = 422

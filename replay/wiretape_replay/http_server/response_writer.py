@@ -1,20 +1,83 @@
-"""Writer of one response: sends exactly the given bytes and ends the connection in every possible way."""
+"""Writer of one response: sends exactly the given bytes, ends the connection in every possible way, and reports both.
+
+Listeners are called for every chunk, so they must not block or raise.
+"""
 
 import asyncio
 import socket
 import struct
 import sys
 from collections.abc import Sequence
+from typing import Protocol
 
 from aiohttp import HttpVersion11, web
 
 from wiretape.observations import Ending
-from wiretape_replay.http_server.response import Framing, Response, ResponseHead
-from wiretape_replay.http_server.traffic_listener import ExchangeListener
+from wiretape_replay.http_server.http_messages import Framing, HttpRequest, Response, ResponseHead
 
 CHUNKS_PER_TURN = 32
 """After this many chunks other streams get a turn, however fast this client reads."""
 _UNREAD_GRACE_S = 0.1
+
+
+OWN_RESPONSE = "a response that wiretape made"
+"""Passed to `fault_injected` for a response that comes from neither a recording nor a fault script."""
+
+
+class ExchangeListener(Protocol):
+    """Listens to one exchange."""
+
+    def request_body(self, data: bytes) -> None:
+        """A chunk of the request body arrived."""
+
+    def request_ended(self) -> None:
+        """The request arrived completely."""
+
+    def response_started(self, head: ResponseHead) -> None:
+        """The head of the response was sent."""
+
+    def response_body(self, data: bytes) -> None:
+        """A chunk of the response body was sent, given without HTTP framing."""
+
+    def fault_injected(self, fault: str) -> None:
+        """The named fault changes the response from here on."""
+
+    def exchange_ended(self, ending: Ending) -> None:
+        """The exchange ended."""
+
+
+class TrafficListener(Protocol):
+    """Listens to all exchanges."""
+
+    def request_started(self, request: HttpRequest) -> ExchangeListener:
+        """The head of a request arrived; `request.body` is still empty."""
+        ...
+
+
+class NullListener:
+    """Ignores all traffic."""
+
+    def request_started(self, request: HttpRequest) -> "NullListener":  # noqa: ARG002 - a TrafficListener
+        """See TrafficListener."""
+        return self
+
+    def request_body(self, data: bytes) -> None:
+        """See ExchangeListener."""
+
+    def request_ended(self) -> None:
+        """See ExchangeListener."""
+
+    def response_started(self, head: ResponseHead) -> None:
+        """See ExchangeListener."""
+
+    def response_body(self, data: bytes) -> None:
+        """See ExchangeListener."""
+
+    def fault_injected(self, fault: str) -> None:
+        """See ExchangeListener."""
+
+    def exchange_ended(self, ending: Ending) -> None:
+        """See ExchangeListener."""
 
 
 class ResponseWriter:

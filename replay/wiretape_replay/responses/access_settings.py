@@ -17,7 +17,7 @@ from wiretape.contract import CANCEL, LIMITS, OPERATIONS, RESUME, STREAM, Limit
 from wiretape.decode import Source, choices_hint, decode
 from wiretape.safe_text import closest_match, shorten
 from wiretape.toml_files import read_toml, require_table_lists
-from wiretape_replay.http_server.request import RequestPattern
+from wiretape_replay.http_server.http_messages import RequestPattern
 
 DEFAULT_TENANT = "default"
 

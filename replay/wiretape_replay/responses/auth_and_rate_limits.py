@@ -14,8 +14,7 @@ from wiretape.contract import (
     is_preflight,
     session_in,
 )
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.responses.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
 from wiretape_replay.responses.error_envelope import error_response
 

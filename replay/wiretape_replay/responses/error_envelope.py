@@ -22,7 +22,7 @@ from wiretape.contract import (
 from wiretape.contract.schemas import has_own_details
 from wiretape.observations import Headers
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import Response
 
 _LARGEST_LIMIT = LIMITS["events"]
 _REQUEST_LINE = re.compile(r"\bmethod\b.* b'([!#$%&*+.^_`|~0-9A-Za-z-]+) ([!-&(-\[\]-~]+) HTTP/1\.[01]'")

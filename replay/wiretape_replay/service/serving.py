@@ -84,7 +84,7 @@ async def serve_scenario(
         sessions = Sessions(store, clock, script, store.scenario(name, text), drives, break_down)
         ids = RequestIds("req" if store.starts == 1 else f"req-{store.starts}")
         server = PlaybackServer(options.script, log=log, checker=judge, token=token, ids=ids)
-        streams = SessionStreams(drives, ids, log, server.fault_applier.stream)
+        streams = SessionStreams(drives, ids, log, server.faulty_sender)
         access = AccessControl(options.setup.service, ids.next)
         source = ScenarioSource(
             Doing(sessions, options.setup.assumed),

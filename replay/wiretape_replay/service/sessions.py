@@ -13,7 +13,7 @@ from typing import Any
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.safe_text import printable
-from wiretape_replay.http_server.response import Framing, Response, ResponseHead
+from wiretape_replay.http_server.http_messages import Framing, Response, ResponseHead
 from wiretape_replay.service.clock import Clock
 from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import generate_id

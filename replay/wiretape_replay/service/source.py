@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 
 from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND, STREAM, is_preflight
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.responses.access_settings import ANY_KEY
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl

@@ -4,7 +4,7 @@ import asyncio
 
 from wiretape.contract import AUTHORIZATION, KEEP_ALIVE_SECONDS, bearer_key
 from wiretape.observations import header
-from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.session.playhead import Playhead
 from wiretape_replay.session.playhead_clock import CallLater, PlayheadClock, call_later
 from wiretape_replay.session.session_log import SessionLog

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.observations import Ending
-from wiretape_replay.http_server.response import ResponseHead
+from wiretape_replay.http_server.http_messages import ResponseHead
 
 KEEP_ALIVE = b": keep-alive\n\n"
 _WHITESPACE = " \t"

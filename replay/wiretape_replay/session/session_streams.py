@@ -18,7 +18,7 @@ from wiretape.contract import (
 )
 from wiretape.observations import Ending, header
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.request import HttpRequest
+from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.http_server.server import Handler
 from wiretape_replay.responses.auth_and_rate_limits import session_not_found

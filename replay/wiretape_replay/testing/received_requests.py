@@ -9,9 +9,8 @@ from wiretape import observations
 from wiretape.observations import Ending, Headers
 from wiretape.rules import Settings
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import ResponseHead
-from wiretape_replay.http_server.traffic_listener import OWN_RESPONSE, ExchangeListener
+from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead
+from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ExchangeListener
 
 
 @dataclass(slots=True)

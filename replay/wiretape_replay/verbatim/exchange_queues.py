@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Headers
-from wiretape_replay.http_server.request import HttpRequest, RequestBody
+from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody
 from wiretape_replay.verbatim.request_matching import (
     Matching,
     Order,

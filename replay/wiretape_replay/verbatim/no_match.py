@@ -9,7 +9,7 @@ import orjson
 
 from wiretape.json_diff import MISSING, Difference, differences
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.request import HttpRequest, RequestBody, normalized_json
+from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody, normalized_json
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.request_matching import REDACTED, Pairs, RequestKey, matches_pair, matches_text
 

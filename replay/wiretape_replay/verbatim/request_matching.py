@@ -15,7 +15,7 @@ import orjson
 from wiretape.json_path import JsonPath
 from wiretape.observations import Headers
 from wiretape.recording import REDACTED_PATTERN
-from wiretape_replay.http_server.request import NO_BODY, RequestBody, normalized_json
+from wiretape_replay.http_server.http_messages import NO_BODY, RequestBody, normalized_json
 
 REDACTED = "--wiretape-redacted--"
 """Stands for a redacted part of a recorded request; percent-coding does not change these characters."""

@@ -9,7 +9,7 @@ from enum import StrEnum
 
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, RequestStarted, ResponseStarted, header
 from wiretape.recording import Exchange
-from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.http_messages import Framing, ResponseHead
 
 
 class EndAction(StrEnum):

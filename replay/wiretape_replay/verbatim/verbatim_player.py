@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from wiretape.contract import ENVELOPE_KEY
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
-from wiretape_replay.http_server.request import NO_BODY, BodyReader, HttpRequest, RequestBody
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, RequestBody, Response
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.playback_speed import PlaybackClock, PlaybackSpeed
 from wiretape_replay.responses.error_envelope import RequestIds

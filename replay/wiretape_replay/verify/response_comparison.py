@@ -12,7 +12,7 @@ from enum import StrEnum
 from wiretape.observations import BytesArrived, BytesLost, Ending, ResponseStarted
 from wiretape.recording import Exchange
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.response import single_line
+from wiretape_replay.http_server.http_messages import single_line
 from wiretape_replay.verify.raw_connection import RawConnection, State
 
 LAST_CHUNK = b"0\r\n\r\n"

@@ -9,7 +9,7 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Headers, Side, header
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.response import single_line
+from wiretape_replay.http_server.http_messages import single_line
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.verbatim.request_matching import Matching, Order

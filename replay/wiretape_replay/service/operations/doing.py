@@ -7,8 +7,7 @@ from typing import Any
 
 from wiretape.contract import CANCEL, IDEMPOTENCY_CONFLICT, RESOURCE_NOT_FOUND, RESUME
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.request import HttpRequest
-from wiretape_replay.http_server.response import Response
+from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.responses.access_settings import ApiKey
 from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.service.assumptions import Assumptions

@@ -7,8 +7,8 @@ from urllib.parse import parse_qsl
 import orjson
 
 from wiretape.contract import CURSOR_HEADER, EVENT_DELTAS, INVALID_REQUEST
-from wiretape_replay.http_server.request import LARGEST_BODY, HttpRequest
-from wiretape_replay.http_server.request import read_body as comparable
+from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest
+from wiretape_replay.http_server.http_messages import read_body as comparable
 from wiretape_replay.responses.error_envelope import ErrorDetail
 from wiretape_replay.service.engine.commands import Refusal
 

@@ -10,7 +10,7 @@ from wiretape.contract import STREAM, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import quote
-from wiretape_replay.http_server.response import Framing, ResponseHead
+from wiretape_replay.http_server.http_messages import Framing, ResponseHead
 from wiretape_replay.session.recorded.draft_entry import DraftEntry
 from wiretape_replay.session.recorded.durable_events import DurableEvents, sort_events
 from wiretape_replay.session.recorded.log_warnings import LogWarnings
