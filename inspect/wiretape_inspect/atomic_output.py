@@ -1,12 +1,14 @@
-"""A recording put where the user wants it, once it is whole."""
+"""Write files and recordings that replace what was there only once they are whole."""
 
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 from wiretape.errors import InputError
-from wiretape.files import check_free, check_writable, path_exists, temporary_name, write_error
+from wiretape.files import check_free, check_writable, path_exists, replace_atomically, temporary_name, write_error
 from wiretape.recording import (
     Recording,
     RecordingSource,
@@ -18,48 +20,77 @@ from wiretape.recording import (
     open_recording,
 )
 from wiretape.safe_text import printable
+from wiretape_inspect.terminal_output import stdout_errors
 
 
-def check(to: Path, sources: Sequence[Path], *, force: bool) -> None:
-    """Raises InputError where `to` is one of the files that are read, exists (unless `force`) or cannot be made."""
-    check_free(to, sources, force=force)
-    if not path_exists(to):
-        check_writable(to)
-    elif not to.is_file():
-        raise InputError(f"{printable(str(to))} is no regular file: give --output another name.")
+@contextmanager
+def open_output(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
+    """Open a file that only its owner can read, and that appears when it is whole; standard output for None.
 
-
-def place(incoming: RecordingSource, to: Path, look: Callable[[Recording], None] | None = None) -> None:
-    """Make a recording of what comes in, and put it at `to` in one step, in the place of a file that is there.
-
-    `look` is shown it before; what it raises, and an interruption, leaves nothing behind and what was there as it was.
+    Raises InputError if `path` exists (unless `force`), is the recording that is read, or cannot be written.
     """
-    made = temporary_name(to)
+    if path is None:
+        with stdout_errors():
+            yield sys.stdout.buffer
+            sys.stdout.buffer.flush()
+        return
+    check_output(path, force=force, recording=recording)
+    try:
+        with replace_atomically(path, 0o600) as file:
+            yield file
+    except OSError as error:
+        raise InputError(write_error(path, error)) from None
+
+
+def check_output(path: Path, *, force: bool, recording: Path) -> None:
+    """Check, without touching anything, whether `open_output` would accept `path`.  Raises InputError."""
+    check_free(path, [recording], force=force)
+    check_writable(path)
+
+
+def check_recording_output(path: Path, sources: Sequence[Path], *, force: bool) -> None:
+    """Check whether `write_recording` can write `path`.
+
+    Raises InputError if it is one of the `sources`, exists (unless `force`), or cannot be written.
+    """
+    check_free(path, sources, force=force)
+    if not path_exists(path):
+        check_writable(path)
+    elif not path.is_file():
+        raise InputError(f"{printable(str(path))} is not a regular file: choose another name for --output.")
+
+
+def write_recording(source: RecordingSource, path: Path, check: Callable[[Recording], None] | None = None) -> None:
+    """Build a recording, and move it to `path` in one step; a file at `path` is replaced.
+
+    `check` is called with the recording before it is moved.  If it raises, or an interruption comes, nothing changes.
+    """
+    made = temporary_name(path)
     try:
         delete_recording(made)
-        build_recording(incoming, made)
-        if look is not None:
+        build_recording(source, made)
+        if check is not None:
             with open_recording(made) as recording:
-                look(recording)
-        with _nobody_writing(to):
-            delete_journal(to)
-            made.replace(to)
+                check(recording)
+        with _lock_for_replacement(path):
+            delete_journal(path)
+            made.replace(path)
     except InputError as error:
-        raise type(error)(error.message.replace(str(made), str(to))) from None
+        raise type(error)(error.message.replace(str(made), str(path))) from None
     except OSError as error:
-        raise InputError(write_error(to, error)) from None
+        raise InputError(write_error(path, error)) from None
     finally:
         with suppress(OSError):
             delete_recording(made)
 
 
 @contextmanager
-def _nobody_writing(to: Path) -> Iterator[None]:
-    """Raises RecordingError where a recorder is at work on the recording that is to be replaced, and OSError."""
-    if not (path_exists(to) and is_sqlite_file(to)):
+def _lock_for_replacement(path: Path) -> Iterator[None]:
+    """Lock the recording that is replaced.  Raises RecordingError if a recorder is writing to it, and OSError."""
+    if not (path_exists(path) and is_sqlite_file(path)):
         yield
         return
-    descriptor = lock_for_writing(to)
+    descriptor = lock_for_writing(path)
     try:
         yield
     finally:

@@ -1,5 +1,6 @@
-"""One event of a stream, looked at closely: its bytes, fields, times and findings, and what is around it."""
+"""One event of a stream in detail: its bytes, fields, data, chunks and findings, and the events around it."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -8,163 +9,215 @@ from itertools import islice
 from wiretape.errors import InputError
 from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
+from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
-from wiretape_inspect import payload, state_view, timeline_text
-from wiretape_inspect.humanize import amount, count, moment
-from wiretape_inspect.spans import Span
-from wiretape_inspect.state_view import fact
+from wiretape_inspect.humanize import format_size, format_time
+from wiretape_inspect.state_view import label_line, state_lines
+from wiretape_inspect.styled_line import Line, Part, labelled
+from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_lines, row_line
 from wiretape_inspect.view.state_at_event import State
 from wiretape_inspect.view.timeline_rows import EventRow
 
-SIZE = 4096
-"""How many bytes of an event are shown."""
+MAX_BYTES = 4096
+"""Bytes of an event, and characters of its data, that are shown."""
 Chunk = tuple[int, int, int]
-"""Where a chunk begins and ends in the body as it came, and when it came (ns)."""
-_PLACE = re.compile(r"(\d{1,18}):(\d{1,18})")
-_ROW = 16
-_BLANK: list[Span] = [("", "")]
+"""Begin and end of a chunk in the body as it arrived, and when it arrived (ns)."""
+_LOCATION = re.compile(r"(\d{1,18}):(\d{1,18})")
+_HEX_COLUMNS = 16
+_BLANK = Line([""])
+_MAX_INDENT = 30
+"""Depth of JSON from which on lines are indented no further."""
+_TOKEN = re.compile(r'(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+")|(?P<sign>[{}\[\],:])|[^\s{}\[\],:"]++')
+_OPENING, _CLOSING = "{[", "}]"
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
-    """An event, and its neighbours on the same connection."""
+class EventContext:
+    """An event and its neighbours on the same connection."""
 
     seen: SeenFrame
     before: SeenFrame | None
-    earlier_ns: int | None
-    """When the message before `before` came, or the response began."""
+    before_since_ns: int | None
+    """When the event before `before` arrived; None if there is none."""
     after: SeenFrame | None
 
 
-def parsed(place: str, form: str = "EXCHANGE:EVENT, like 2:57") -> tuple[int, int]:
-    """`2:57` as the numbers of an exchange and of an event, or what else `form` says.  Raises InputError."""
-    match = _PLACE.fullmatch(place.strip())
+def parse_location(text: str, example: str = "EXCHANGE:EVENT, for example 2:57") -> tuple[int, int]:
+    """Parse `2:57` into two numbers.  Raises InputError, which mentions the `example`."""
+    match = _LOCATION.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"{printable(place)!r} is no place: write {form}.")
+        raise InputError(f"Invalid location {printable(text)!r}: expected {example}.")
     return int(match[1]), int(match[2])
 
 
-def find(recording: Recording, exchange: Exchange, event: int) -> Around:
-    """The event of this number.  Raises InputError saying how many there are when there is none."""
+def find_event(recording: Recording, exchange: Exchange, event: int) -> EventContext:
+    """Find an event by its number.  Raises InputError if it does not exist."""
     if not exchange.is_stream:
         raise InputError(
-            f"Exchange {exchange.number} is no event stream, so it has no event {event}; "
-            f"look at it with --exchange {exchange.number}."
+            f"Exchange {exchange.number} is not an event stream and has no events: "
+            f"show it with --exchange {exchange.number}."
         )
     before = earlier = None
-    messages = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)
-    for seen in messages:
+    events = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)
+    for seen in events:
         if seen.event == event:
-            return Around(seen, before, earlier.time_ns if earlier else None, next(messages, None))
+            return EventContext(seen, before, earlier.time_ns if earlier else None, next(events, None))
         before, earlier = seen, before
-    number = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
-    there = f"they go from 1 to {number}" if number else "it has none"
-    raise InputError(f"Exchange {exchange.number} has no event {event}: {there}.")
+    last = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
+    hint = f"its events are 1 to {last}" if last else "it has no events"
+    raise InputError(f"Exchange {exchange.number} has no event {event}: {hint}.")
 
 
-def find_cut(recording: Recording, exchange: Exchange, start: int, event: int = 1) -> SeenFrame:
-    """The bytes of a message that was cut off, which begin at offset `start`, not before message number `event`.
+def find_cut_event(recording: Recording, exchange: Exchange, start: int, event: int = 1) -> SeenFrame:
+    """Find the bytes of an event that was cut off, which begin at offset `start`, searching from event number `event`.
 
-    Raises InputError where there are none.
+    Raises InputError if there are none.
     """
     for seen in recording.frames(exchange.number, event):
         if seen.frame.start >= start:
             if (seen.frame.kind, seen.frame.start) == (FrameKind.TAIL, start):
                 return seen
             break
-    raise InputError(f"Exchange {exchange.number} has no message that begins at byte {start} and was cut off.")
+    raise InputError(f"No event of exchange {exchange.number} was cut off at byte {start}.")
 
 
-def spans(
-    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding], state: State
-) -> Iterator[list[Span]]:
-    """The lines about an event; `findings` are those of its exchange, `state` is the one just after it."""
-    seen = around.seen
-    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    yield timeline_text.head(exchange)
-    yield timeline_text.columns()
-    if around.before is not None:
-        yield timeline_text.stream(row(around.before, around.earlier_ns or began))
-    yield _marked(timeline_text.stream(row(seen, around.before.time_ns if around.before else began)))
-    here = [found for found in findings if found.event == seen.event]
-    yield from timeline_text.findings(here)
-    if around.after is not None:
-        yield timeline_text.stream(row(around.after, seen.time_ns))
-    yield _BLANK
-    yield from _facts(recording, exchange, seen)
-    yield from payload.lines(seen.frame.data)
-    yield _BLANK
-    yield from state_view.state(state)
-    yield _BLANK
-    yield from _hex(seen.frame.raw, seen.frame.start)
-
-
-def _marked(spans: list[Span]) -> list[Span]:
-    """The row that the question is about, with a mark."""
-    text, _ = spans[0]
-    return [(f"▶{text[1:]}", ""), *spans[1:]]
-
-
-def row(seen: SeenFrame, since_ns: int) -> EventRow:
-    """A message as a row; `since_ns` is when the one before came."""
+def detail_row(seen: SeenFrame, since_ns: int) -> EventRow:
+    """Return an event as a row with its whole text; `since_ns` is when the previous event arrived."""
     facts = facts_of(seen.frame)
     return replace(EventRow.of(seen, facts, seen.time_ns - since_ns), preview=facts.text)
 
 
-def _facts(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[list[Span]]:
+def detail_lines(
+    recording: Recording, exchange: Exchange, context: EventContext, findings: Sequence[Finding], state: State
+) -> Iterator[Line]:
+    """Yield the lines about an event; `findings` are those of its exchange, `state` is the state just after it."""
+    seen, before = context.seen, context.before
+    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    yield exchange_line(exchange)
+    yield column_titles()
+    if before is not None:
+        yield row_line(detail_row(before, context.before_since_ns or began))
+    line = row_line(detail_row(seen, before.time_ns if before else began))
+    yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
+    yield from finding_lines([finding for finding in findings if finding.event == seen.event])
+    if context.after is not None:
+        yield row_line(detail_row(context.after, seen.time_ns))
+    yield _BLANK
+    yield from _field_lines(recording, exchange, seen)
+    yield from _data_lines(seen.frame.data)
+    yield _BLANK
+    yield from state_lines(state)
+    yield _BLANK
+    yield from _hex_lines(seen.frame.raw, seen.frame.start)
+
+
+def _field_lines(recording: Recording, exchange: Exchange, seen: SeenFrame) -> Iterator[Line]:
     frame = seen.frame
-    yield fact("bytes", f"{frame.start}-{frame.end} of the decoded body, {amount(len(frame.raw))}")
-    yield fact("time", f"{moment(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
+    yield label_line("bytes", f"{frame.start}-{frame.end} of the decoded body, {format_size(len(frame.raw))}")
+    yield label_line("time", f"{format_time(seen.time_ns)} ({seen.time_ns:,} ns since the recording began)")
     if exchange.content_encoding is None:
-        yield fact("chunks", _chunks(recording, exchange, frame.start, frame.end))
+        yield label_line("chunks", _describe_chunks(list(chunks(recording, exchange, frame.start, frame.end))))
     else:
-        yield fact("chunks", f"not told for a body that came encoded ({exchange.content_encoding})")
+        yield label_line("chunks", f"unknown, because the body is encoded ({exchange.content_encoding})")
     cursor = frame.last_event_id.decode("utf-8", "replace")
-    yield fact("cursor", f"{cursor} after this event" if cursor else "none after this event")
-    for name, value in islice(((name, value) for name, value in frame.fields if name != b"data"), 50):
-        yield fact("field", f"{_shown(name)}: {_shown(value)}")
+    yield label_line("cursor", f"{cursor} after this event" if cursor else "none after this event")
+    fields = ((name, value) for name, value in frame.fields if name != b"data")
+    for name, value in islice(fields, 50):
+        yield label_line("field", f"{_field_text(name)}: {_field_text(value)}")
 
 
-def _shown(value: bytes) -> str:
-    cut = value[:SIZE].decode("utf-8", "backslashreplace")
-    return cut if len(value) <= SIZE else f"{cut}… ({amount(len(value))})"
+def _field_text(value: bytes) -> str:
+    text = value[:MAX_BYTES].decode("utf-8", "backslashreplace")
+    return text if len(value) <= MAX_BYTES else f"{text}… ({format_size(len(value))})"
 
 
 def chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> Iterator[Chunk]:
-    """The chunks in which the bytes from `start` to `end` came: their offsets in the body as it came, and when."""
+    """Yield the chunks that hold the bytes from `start` to `end` of the body as it arrived."""
     for part in recording.body(exchange.number, Side.RESPONSE, start):
         if not isinstance(part, BytesArrived) or part.end <= start:
             continue
         if part.start >= end:
             break
-        yield from (chunk for chunk in chunks_in(part) if chunk[0] < end and chunk[1] > start)
+        yield from (chunk for chunk in chunks_of(part) if chunk[0] < end and chunk[1] > start)
 
 
-def chunks_in(run: BytesArrived) -> Iterator[Chunk]:
-    """The chunks of a run."""
-    at = run.start
-    for end, time_ns in zip(run.ends, run.times, strict=True):
-        yield at, end, time_ns
-        at = end
+def chunks_of(part: BytesArrived) -> Iterator[Chunk]:
+    """Yield the chunks of an observation."""
+    start = part.start
+    for end, time_ns in zip(part.ends, part.times, strict=True):
+        yield start, end, time_ns
+        start = end
 
 
-def _chunks(recording: Recording, exchange: Exchange, start: int, end: int) -> str:
-    """In which chunks the bytes from `start` to `end` came, and when."""
-    found = chunks(recording, exchange, start, end)
-    pieces = [f"{begin}-{until} at {moment(time_ns)}" for begin, until, time_ns in found]
+def _describe_chunks(found: Sequence[Chunk]) -> str:
+    pieces = [f"{start}-{end} at {format_time(time_ns)}" for start, end, time_ns in found]
     shown = ", ".join(pieces[:4]) + (f" … {pieces[-1]}" if len(pieces) > 4 else "")
-    return f"{count(len(pieces), 'chunk')}: {shown}"
+    return f"{count_of(len(pieces), 'chunk')}: {shown}"
 
 
-def _hex(raw: bytes, start: int) -> Iterator[list[Span]]:
-    """The bytes in hexadecimal and as text, sixteen a line, with their offsets."""
-    for at in range(0, min(len(raw), SIZE), _ROW):
-        part = raw[at : at + _ROW]
-        shown = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
-        yield [(f"{start + at:>8}  ", "dim"), (f"{part.hex(' '):<{3 * _ROW}}", "finding"), (f" {shown}", "dim")]
-    if len(raw) > SIZE:
-        yield [(f"{start + SIZE:>8}  ", "dim"), (f"… and {amount(len(raw) - SIZE)} more; --json has them all", "dim")]
+def _hex_lines(raw: bytes, start: int) -> Iterator[Line]:
+    """Yield the bytes in hexadecimal and as text, sixteen a line, with their offsets."""
+    for offset in range(0, min(len(raw), MAX_BYTES), _HEX_COLUMNS):
+        part = raw[offset : offset + _HEX_COLUMNS]
+        text = "".join(chr(byte) if 0x20 <= byte < 0x7F else "." for byte in part)
+        label = (f"{start + offset:>8}  ", "dim")
+        yield labelled(label, f"{part.hex(' '):<{3 * _HEX_COLUMNS}}", (f" {text}", "dim"))
+    if len(raw) > MAX_BYTES:
+        more = f"… and {format_size(len(raw) - MAX_BYTES)} more; --json prints all bytes"
+        yield Line([(f"{start + MAX_BYTES:>8}  ", "dim"), (more, "dim")])
+
+
+def _data_lines(data: bytes) -> Iterator[Line]:
+    """Yield the lines of the data, the first with a label: JSON indented, anything else unchanged."""
+    text = data.decode("utf-8", "replace")
+    is_json = not isinstance(read_json(data), UnreadableJson)
+    label = "data"
+    for depth, parts in _json_lines(text) if is_json else _text_lines(data):
+        yield labelled((f"{label:>8}  {'  ' * min(depth, _MAX_INDENT)}", "dim"), *parts)
+        label = ""
+    if len(text) > MAX_BYTES:
+        yield Line([f"{'':>8}  ", (f"… {format_size(len(data))} in total; --json prints all of it", "dim")])
+
+
+def _text_lines(data: bytes) -> Iterator[tuple[int, list[Part]]]:
+    """Yield the lines of data that is not JSON; bytes that are not UTF-8 become escapes."""
+    for line in data[:MAX_BYTES].decode("utf-8", "backslashreplace").split("\n") if data else []:
+        yield 0, [line]
+
+
+def _json_lines(text: str) -> Iterator[tuple[int, list[Part]]]:
+    """Yield the depth and the parts of a line for each key and each item; an empty object or array stays in its line.
+
+    Numbers and repeated keys stay as they are; strings are shown without their escapes.
+    """
+    depth, line, is_opened = 0, list[Part](), False
+    for match in _TOKEN.finditer(text):
+        if match.start() >= MAX_BYTES:
+            break
+        sign = match["sign"] or ""
+        closes = sign != "" and sign in _CLOSING
+        if is_opened != closes:
+            yield depth, line
+            depth, line = depth + (-1 if closes else 1), []
+        if sign == ":":
+            line[-1] = (line[-1][0], "key")
+        line.append((": " if sign == ":" else sign) if sign else _json_value(match))
+        if sign == ",":
+            yield depth, line
+            line = []
+        is_opened = sign != "" and sign in _OPENING
+    yield depth, line
+
+
+def _json_value(match: re.Match[str]) -> tuple[str, str]:
+    token = match.group()
+    if match["string"] is None:
+        return token, "number"
+    text = json.loads(token, strict=False).replace("\\", "\\\\").replace('"', '\\"')
+    room = max(MAX_BYTES - match.start(), 80)
+    return (f'"{text}"' if len(text) <= room else f'"{text[:room]}…'), "string"

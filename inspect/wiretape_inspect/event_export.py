@@ -27,7 +27,7 @@ def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator
     """Return a line for each exchange, followed by one for each event and comment of a stream."""
     started = recording.info.started
     for exchange in exchanges:
-        line = {"kind": "exchange", **timeline_json.head(exchange)}
+        line = {"kind": "exchange", **timeline_json.exchange_document(exchange)}
         line["time"] = wall_time(started, exchange.request.time_ns)
         if not exchange.is_stream:
             line["request_body"] = _body(recording, exchange, Side.REQUEST)

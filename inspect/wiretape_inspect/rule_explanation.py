@@ -1,6 +1,6 @@
-"""What there is to know about a rule, for people: on a terminal, as a page, as JSON.
+"""Explain rules: as text, as Markdown pages and as JSON.
 
-Everything comes from the catalogue, from `wiretape.rules.explanation_of` and from the vectors, which are tests too.
+The texts come from the catalogue, from `wiretape.rules.explanation_of` and from the vectors, which are also tests.
 """
 
 from collections.abc import Iterable, Iterator
@@ -8,18 +8,34 @@ from dataclasses import dataclass
 from textwrap import wrap
 from typing import Any
 
-from wiretape.rules import CATALOGUE, Rule, explanation_of
-from wiretape.rules.vectors import vectors_of
-from wiretape_inspect.examples import Example
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.rules import CATALOGUE, Checker, Rule, explanation_of
+from wiretape.rules.vectors import Vector, vectors_of
+from wiretape.safe_text import printable
+from wiretape_inspect.humanize import format_duration, format_time
 
-WIDTH = 100
-"""How many columns the text for a terminal has, unless there are fewer."""
+MAX_WIDTH = 100
+"""Columns of the text, unless the terminal is narrower."""
+_MAX_LINE = 600
+"""Characters of a line of traffic that are shown."""
+_PAUSE_NS = 100_000_000
+"""Shortest pause within an exchange that is mentioned."""
 _BASES = {
-    "stated": "the specification says so",
-    "inferred": "it follows from what the specification says, or is plainly meant",
+    "stated": "the specification states it",
+    "inferred": "it follows from the specification, or is clearly intended",
 }
 _PARTS = {
-    "message": "one message of a stream",
+    "message": "one event of a stream",
     "stream": "one connection",
     "exchange": "one request and its response",
     "session": "all traffic of one session",
@@ -29,8 +45,29 @@ _PARTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Example:
+    """A vector for people to read."""
+
+    name: str
+    breaks: bool
+    shows: str
+    traffic: list[str]
+    """The lines of the traffic; bytes that are not text are escaped."""
+    found: list[str]
+    """What the checker finds."""
+
+    @classmethod
+    def of(cls, vector: Vector) -> "Example":
+        """Check a vector, and format its traffic and findings."""
+        checker = Checker()
+        findings = [found for seen in vector.observations() for found in checker.feed(seen)] + checker.finish()
+        found = [f"{finding.code} {finding.severity}: {finding.message}" for finding in findings]
+        return cls(vector.name, vector.breaks, vector.shows, list(_traffic_lines(vector.observations())), found)
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
-    """One rule explained."""
+    """A rule with its explanation."""
 
     rule: Rule
     why: str
@@ -40,70 +77,70 @@ class Explanation:
 
     @classmethod
     def of(cls, rule: Rule) -> "Explanation":
-        """Everything about `rule`; parts that nobody has written yet are empty."""
+        """The explanation of a rule; parts that are not written yet are empty."""
         texts = explanation_of(rule)
         examples = [Example.of(vector) for vector in vectors_of(rule.code)]
-        # The plain ones first: `breaks` before `breaks-in-a-line`.
+        # `breaks` comes before `breaks-in-a-line`.
         examples.sort(key=lambda example: (not example.breaks, example.name))
         return cls(rule, texts.why, texts.not_exercised, texts.notes, examples)
 
-    def main(self) -> list[Example]:
-        """One example that breaks the rule, and one that keeps it."""
+    def main_examples(self) -> list[Example]:
+        """Return one example that breaks the rule, and one that satisfies it."""
         breaking = [example for example in self.examples if example.breaks]
-        keeping = [example for example in self.examples if not example.breaks]
-        return breaking[:1] + keeping[:1]
+        satisfying = [example for example in self.examples if not example.breaks]
+        return breaking[:1] + satisfying[:1]
 
 
-def about(rule: Rule) -> list[str]:
-    """What breaks the rule, as paragraphs without line breaks; the first says it in one sentence."""
+def paragraphs(rule: Rule) -> list[str]:
+    """Return what breaks the rule, as paragraphs without line breaks; the first is one sentence."""
     return [" ".join(paragraph.split()) for paragraph in rule.about.split("\n\n")]
 
 
 def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
-    """All rules, one a line."""
+    """Yield one line for each rule."""
     rules = list(rules)
-    wide = max(len(rule.name) for rule in rules)
+    width = max(len(rule.name) for rule in rules)
     for rule in rules:
-        yield f"{rule.code:<8} {rule.name:<{wide}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
+        yield f"{rule.code:<8} {rule.name:<{width}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
 
 
-def text_lines(explanation: Explanation, *, everything: bool = False, width: int = WIDTH) -> Iterator[str]:
-    """A rule for a terminal that has so many columns."""
+def text_lines(explanation: Explanation, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
+    """Yield the explanation as text of `width` columns."""
     rule = explanation.rule
     yield f"{rule.code} {rule.name}"
     yield ""
-    for paragraph in about(rule):
+    for paragraph in paragraphs(rule):
         yield from [*_wrapped(paragraph, width), ""]
-    for name, value in _facts(rule):
+    for name, value in _properties(rule):
         yield from _hanging(f"{name + ':':<11} ", value, width)
-    for head, text in _sections(explanation):
-        yield from ["", head, *_wrapped(text, width, "  ")]
-    for example in explanation.examples if everything else explanation.main():
-        yield from ["", *_wrapped(f"{_verb(example)}: {example.shows}", width), ""]
+    for title, text in _sections(explanation):
+        yield from ["", title, *_wrapped(text, width, "  ")]
+    for example in explanation.examples if all_examples else explanation.main_examples():
+        yield from ["", *_wrapped(f"{_heading(example)}: {example.shows}", width), ""]
         yield from (f"    {line}".rstrip() for line in example.traffic)
         for line in example.found:
             yield from _hanging("  => ", line, width)
 
 
 def markdown_lines(explanation: Explanation) -> Iterator[str]:
-    """A rule as a page."""
+    """Yield the explanation as a Markdown page."""
     rule = explanation.rule
     yield f"# {rule.code} {rule.name}"
     yield ""
-    for paragraph in about(rule):
+    for paragraph in paragraphs(rule):
         yield from [paragraph, ""]
     yield from ["| | |", "|---|---|"]
-    for name, value in _facts(rule):
+    for name, value in _properties(rule):
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
-    for head, text in _sections(explanation):
-        yield from ["", f"## {head}", "", text]
+    for title, text in _sections(explanation):
+        yield from ["", f"## {title}", "", text]
     for example in explanation.examples:
-        yield from ["", f"## {_verb(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
+        yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
         yield from (f"\n> {line}" for line in example.found)
 
 
 def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
-    """The page that lists all others."""
+    """Yield the Markdown page that lists all rules."""
     yield "# The rules"
     yield ""
     yield "`wiretape rule --all --format markdown` writes these pages; do not edit them (`make docs-rules`)."
@@ -113,13 +150,13 @@ def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
             family = prefix
             yield from ["", f"## {family}", "", "| Code | Name | Severity | Side | Basis | What breaks it |"]
             yield "|---|---|---|---|---|---|"
-        what = about(rule)[0].replace("|", "\\|")
+        what = paragraphs(rule)[0].replace("|", "\\|")
         cells = (f"[{rule.code}]({rule.code}.md)", rule.name, rule.severity, rule.side, rule.basis, what)
         yield f"| {' | '.join(cells)} |"
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
-    """A rule for programs."""
+def explanation_document(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation as plain data for JSON."""
     rule = explanation.rule
     return {
         "code": rule.code,
@@ -129,7 +166,7 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
         "scope": rule.scope,
         "basis": rule.basis,
         "clause": rule.clause,
-        "about": "\n\n".join(about(rule)),
+        "about": "\n\n".join(paragraphs(rule)),
         "why": explanation.why,
         "not_exercised": explanation.unexercised,
         "worth_knowing": explanation.knowing,
@@ -147,14 +184,14 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 
 def pages() -> dict[str, str]:
-    """Every page of docs/rules by the name of its file."""
+    """Return the pages of docs/rules by file name."""
     rules = list(CATALOGUE.values())
-    made = {"README.md": index_lines(rules)}
-    made |= {f"{rule.code}.md": markdown_lines(Explanation.of(rule)) for rule in rules}
-    return {name: "".join(f"{line}\n" for line in lines) for name, lines in made.items()}
+    texts = {"README.md": index_lines(rules)}
+    texts |= {f"{rule.code}.md": markdown_lines(Explanation.of(rule)) for rule in rules}
+    return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
 
 
-def _facts(rule: Rule) -> Iterator[tuple[str, str]]:
+def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "severity", rule.severity
     yield "broken by", f"the {rule.side}"
     yield "decided on", _PARTS[rule.scope]
@@ -171,13 +208,79 @@ def _sections(explanation: Explanation) -> Iterator[tuple[str, str]]:
         yield "Worth knowing", explanation.knowing
 
 
-def _verb(example: Example) -> str:
-    return "This breaks it" if example.breaks else "This keeps it"
+def _heading(example: Example) -> str:
+    return "This breaks it" if example.breaks else "This satisfies it"
 
 
 def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
     return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
 
 
-def _hanging(head: str, text: str, width: int) -> list[str]:
-    return wrap(text, width, initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False)
+def _hanging(label: str, text: str, width: int) -> list[str]:
+    return wrap(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_long_words=False)
+
+
+def _traffic_lines(observations: Iterable[Observation]) -> Iterator[str]:
+    """Yield the lines of traffic: `>` marks what the client sends, `<` what the service responds."""
+    shown = list(observations)
+    has_several = len({seen.exchange for seen in shown}) > 1
+    clients = {seen.exchange: seen.client for seen in shown if isinstance(seen, RequestStarted)}
+    client_notes = {
+        number: f", client {name}" if len(set(clients.values())) > 1 else "" for number, name in clients.items()
+    }
+    current, last_ns = None, shown[0].time_ns
+    for seen in shown:
+        lines = list(_observation_lines(seen))
+        if lines and has_several and current != seen.exchange:
+            yield from ([] if current is None else [""])
+            yield f"# exchange {seen.exchange}{client_notes[seen.exchange]}, {format_time(seen.time_ns)}"
+            current = seen.exchange
+        elif lines and seen.time_ns - last_ns >= _PAUSE_NS:
+            yield f"({format_duration(seen.time_ns - last_ns)} later)"
+        yield from map(_shorten, lines)
+        last_ns = seen.time_ns
+
+
+def _observation_lines(seen: Observation) -> Iterator[str]:
+    match seen:
+        case RequestStarted():
+            yield printable(f"> {seen.method} {seen.target}")
+            yield from _header_lines(">", seen.headers)
+        case ResponseStarted():
+            yield printable(f"< {seen.status} {seen.reason}")
+            yield from _header_lines("<", seen.headers)
+        case BytesArrived():
+            mark = ">" if seen.side is Side.REQUEST else "<"
+            yield from (f"{mark} {line}".rstrip() for line in _body_lines(seen.data))
+        case BytesLost():
+            yield f"({seen.count} bytes were not recorded)"
+        case ExchangeEnded() if seen.ending is not Ending.COMPLETE:
+            yield f"({_ENDING_TEXTS[seen.ending]})"
+
+
+_ENDING_TEXTS = {
+    Ending.SERVICE_CLOSED: "the service closes the connection before the response is complete",
+    Ending.SERVICE_RESET: "the service resets the connection",
+    Ending.SERVICE_UNREACHABLE: "the service cannot be reached",
+    Ending.SERVICE_INVALID: "the service responds with something that is not HTTP",
+    Ending.CLIENT_CLOSED: "the client closes the connection",
+    Ending.TIMED_OUT: "the connection times out",
+    Ending.PROXY_STOPPED: "the proxy stops",
+    Ending.OPEN: "the recording ends here",
+}
+
+
+def _shorten(line: str) -> str:
+    return line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}… ({len(line) - _MAX_LINE:,} characters more)"
+
+
+def _header_lines(mark: str, headers: Headers) -> Iterator[str]:
+    yield from (printable(f"{mark} {name}: {value}") for name, value in headers)
+    yield mark
+
+
+def _body_lines(data: bytes) -> list[str]:
+    """Return the lines of a body; bytes that are not text, and line ends other than LF, become escapes."""
+    text = data.decode("utf-8", "backslashreplace")
+    lines = [printable(line) for line in text.split("\n")]
+    return lines[:-1] if lines[-1] == "" else [*lines[:-1], f"{lines[-1]}  (no line end)"]

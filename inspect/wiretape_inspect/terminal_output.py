@@ -1,36 +1,40 @@
-"""Where text goes: terminals, pagers, pipes, files that nobody else may read."""
+"""Write lines to standard output: to a terminal, through a pager, or to a pipe."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
 import click
 
 from wiretape.errors import InputError
-from wiretape.files import STDOUT_ERROR, check_free, check_writable, discard_output, replace_atomically, write_error
-from wiretape_inspect.timeline_text import Paper
+from wiretape.files import STDOUT_ERROR, discard_output
+from wiretape_inspect.styled_line import Line
+
+if TYPE_CHECKING:
+    from wiretape_inspect.terminal import Terminal
 
 
-def paper() -> Paper:
-    """The paper that standard output is: colours and a width only on a terminal, no colours with NO_COLOR."""
+def find_terminal() -> "Terminal | None":
+    """Return the terminal that standard output is; None if it is a pipe or a file."""
     if not sys.stdout.isatty():
-        return Paper()
-    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
-    return Paper(colour=not plain, width=shutil.get_terminal_size().columns)
+        return None
+    # rich takes long to import, and is needed for terminals only.
+    from wiretape_inspect.terminal import Terminal  # noqa: PLC0415
+
+    return Terminal.of_stdout()
 
 
-def write_lines(lines: Iterable[str], *, page: bool = False, live: bool = False) -> None:
-    """Write lines to standard output as they come; through a pager when asked to and on a terminal.
+def write_lines(lines: Iterable[Line | str], *, page: bool = False, live: bool = False) -> None:
+    """Write lines to standard output as they come; through a pager if `page` is set and it is a terminal.
 
-    `live` lets each be read at once, also at the other end of a pipe.
+    A `str` is written as it is.  `live` flushes each line.
     """
-    shown = map(_encodable, lines)
-    with _stdout_trouble():
-        if page and sys.stdout.isatty():
+    terminal = find_terminal()
+    shown = (_encodable(terminal.render(line) if terminal and isinstance(line, Line) else str(line)) for line in lines)
+    with stdout_errors():
+        if page and terminal:
             _page(shown)
             return
         for line in shown:
@@ -41,7 +45,7 @@ def write_lines(lines: Iterable[str], *, page: bool = False, live: bool = False)
 
 
 def _page(lines: Iterator[str]) -> None:
-    """As git pages: leave at once when all fits on the screen, keep the colours, keep the screen."""
+    """Page as git does: leave at once if everything fits on the screen, keep the colours, keep the screen."""
     flags = os.environ.setdefault("LESS", "FRX")
     # The pager ends the last line itself.
     text = (f"\n{line}" if index else line for index, line in enumerate(lines))
@@ -49,8 +53,8 @@ def _page(lines: Iterator[str]) -> None:
 
 
 @contextmanager
-def _stdout_trouble() -> Iterator[None]:
-    """Say in one sentence when standard output cannot be written; a reader that left is wiretape.cli's to handle."""
+def stdout_errors() -> Iterator[None]:
+    """Turn errors of writing to standard output into an InputError, except a closed pipe, which the CLI handles."""
     try:
         yield
     except BrokenPipeError:
@@ -61,32 +65,7 @@ def _stdout_trouble() -> Iterator[None]:
         raise InputError(f"{STDOUT_ERROR}: {error.strerror}.") from None
 
 
-@contextmanager
-def opened(path: Path | None, *, force: bool, recording: Path) -> Iterator[BinaryIO]:
-    """A file to write to, readable by its owner only, that is there when all is written; standard output for None.
-
-    Raises InputError where `path` exists (`force` replaces it), is the recording that is read or cannot be written.
-    """
-    if path is None:
-        with _stdout_trouble():
-            yield sys.stdout.buffer
-            sys.stdout.buffer.flush()
-        return
-    check(path, force=force, recording=recording)
-    try:
-        with replace_atomically(path, 0o600) as file:
-            yield file
-    except OSError as error:
-        raise InputError(write_error(path, error)) from None
-
-
-def check(path: Path, *, force: bool, recording: Path) -> None:
-    """Raises InputError where it can be seen, without touching anything, that `opened` would refuse `path`."""
-    check_free(path, [recording], force=force)
-    check_writable(path)
-
-
 def _encodable(line: str) -> str:
-    """`line` with what standard output cannot encode escaped."""
+    """Escape what the encoding of standard output cannot represent."""
     encoding = sys.stdout.encoding or "utf-8"
     return line if encoding.lower() == "utf-8" else line.encode(encoding, "backslashreplace").decode(encoding)

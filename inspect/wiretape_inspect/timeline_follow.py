@@ -1,9 +1,8 @@
-"""A recording that is still being written, as lines: what there is, then what comes, until it is closed."""
+"""Follow a recording that is still growing: print what it holds, then what is added, until it is closed."""
 
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 from wiretape.contract import is_event_stream
 from wiretape.json_output import dump_json
@@ -20,144 +19,130 @@ from wiretape.observations import (
 from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline, timeline_json, timeline_text
-from wiretape_inspect.timeline_text import Paper
+from wiretape_inspect.styled_line import Line
 from wiretape_inspect.view.filter_grammar import Filter
-from wiretape_inspect.view.filter_match import compile_filter, finding_subject, may_match_exchange
+from wiretape_inspect.view.filter_match import Match, compile_filter, finding_subject, may_match_exchange
 from wiretape_inspect.view.stream_fold import StreamFold
 from wiretape_inspect.view.timeline_rows import StreamRow
 
-WAIT_S = 0.2
-"""How long nothing is asked after nothing has come."""
+POLL_S = 0.2
+"""How long to wait after nothing was added."""
 
 
-def follow(path: Path, whole: Filter, *, paper: Paper, as_json: bool) -> Iterator[str]:
-    """The lines of `wiretape show --follow`, in order of time; ends when the recording is closed."""
-    follower = _Json(whole) if as_json else _Lines(whole, paper)
-    seen = TailPosition()
+def follow_recording(path: Path, filter_: Filter, *, as_json: bool) -> Iterator[Line | str]:
+    """Yield the lines of `wiretape show --follow` in order of time, until the recording is closed."""
+    follower = _Follower(filter_, _JsonPrinter() if as_json else _TextPrinter())
+    last = TailPosition()
     while True:
-        # Opened anew each time: a reader that stays would keep the writer from closing the file tidily.
+        # Opened anew each time: an open reader would keep the writer from closing the file cleanly.
         with open_recording(path) as recording:
-            closed = recording.info.ended_ns is not None
-            until = recording.tail_position()
-            if until != seen:
-                yield from follower.read(recording, seen, until)
+            is_closed = recording.info.ended_ns is not None
+            position = recording.tail_position()
+            if position != last:
+                yield from follower.read(recording, last, position)
             else:
-                yield from follower.rest()
-            if closed:
+                yield from follower.release()
+            if is_closed:
                 yield from follower.finish(recording)
                 return
-        if until == seen:
-            time.sleep(WAIT_S)
-        seen = until
+        if position == last:
+            time.sleep(POLL_S)
+        last = position
+
+
+class _TextPrinter:
+    """Prints lines for people; the line of an exchange is repeated whenever another exchange came in between."""
+
+    def __init__(self) -> None:
+        self._last_exchange = 0
+
+    def rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[Line]:
+        for row in rows:
+            if self._last_exchange != exchange.number:
+                self._last_exchange = exchange.number
+                yield timeline_text.exchange_line(exchange)
+            yield from timeline.row_lines(row)
+
+    def request(self, recording: Recording, exchange: Exchange, take: Match | None) -> Iterator[Line]:
+        for line in timeline.exchange_lines(recording, exchange, (), take):
+            self._last_exchange = exchange.number
+            yield line
+
+    def finding(self, finding: Finding) -> Line:
+        location = f"{finding.exchange}" if finding.event is None else f"{finding.exchange}:{finding.event}"
+        return timeline_text.finding_line(finding, f"  at {location}")
+
+
+class _JsonPrinter:
+    """Prints JSON; an exchange comes once, before its first row, and a finding is a row of its own."""
+
+    def __init__(self) -> None:
+        self._printed: set[int] = set()
+
+    def rows(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[str]:
+        for row in rows:
+            if exchange.number not in self._printed:
+                self._printed.add(exchange.number)
+                yield dump_json(timeline_json.exchange_row(exchange))
+            yield timeline_json.row_json(exchange.number, row)
+
+    def request(self, recording: Recording, exchange: Exchange, take: Match | None) -> Iterator[str]:
+        return timeline_json.exchange_json_lines(recording, exchange, (), take)
+
+    def finding(self, finding: Finding) -> str:
+        return dump_json({"row": "finding", "exchange": finding.exchange, "finding": finding})
 
 
 class _Follower:
-    """Folds what comes of all exchanges; says it in the words of `_Lines` or `_Json`."""
+    """Folds what is added to all exchanges, and prints it."""
 
-    def __init__(self, whole: Filter) -> None:
-        self._filter = whole
-        self._take = compile_filter(whole)
+    def __init__(self, filter_: Filter, printer: _TextPrinter | _JsonPrinter) -> None:
+        self._filter = filter_
+        self._take = compile_filter(filter_)
+        self._print = printer
         self._open: dict[int, tuple[Exchange, StreamFold | None]] = {}
 
-    def read(self, recording: Recording, after: TailPosition, until: TailPosition) -> Iterator[str]:
-        """What came."""
+    def read(self, recording: Recording, after: TailPosition, until: TailPosition) -> Iterator[Line | str]:
+        """Yield the lines about what was added between two positions."""
         for seen in recording.observations_between(after, until):
             yield from self._observe(recording, seen)
-        for found in timeline.findings_between(recording, after, until):
-            if self._take is None or self._take(finding_subject(found)):
-                yield from self._finding(found)
+        for finding in recording.findings(after=after, until=until):
+            if self._take is None or self._take(finding_subject(finding)):
+                yield self._print.finding(finding)
 
-    def rest(self) -> Iterator[str]:
-        """Nothing comes just now: show what was kept because it could have grown."""
+    def release(self) -> Iterator[Line | str]:
+        """Nothing was added: yield the rows that were kept back because they may still grow."""
         for exchange, fold in self._open.values():
             if fold is not None:
-                yield from self._said(exchange, fold.release())
+                yield from self._print.rows(exchange, fold.release())
 
-    def finish(self, recording: Recording) -> Iterator[str]:
-        """The recording is closed: show what nobody ended."""
+    def finish(self, recording: Recording) -> Iterator[Line | str]:
+        """The recording is closed: yield the lines about exchanges that never ended."""
         for number in list(self._open):
             yield from self._end(recording, number)
 
-    def _observe(self, recording: Recording, seen: Observation) -> Iterator[str]:
+    def _observe(self, recording: Recording, seen: Observation) -> Iterator[Line | str]:
         number = seen.exchange
         if isinstance(seen, RequestStarted):
             exchange = recording.exchange(number)
             if may_match_exchange(self._filter, exchange):
                 self._open[number] = (exchange, None)
-        elif number in self._open:
-            yield from self._go_on(recording, number, seen)
-
-    def _go_on(self, recording: Recording, number: int, seen: Observation) -> Iterator[str]:
-        """What is seen of an exchange that has begun."""
+            return
+        if number not in self._open:
+            return
         exchange, fold = self._open[number]
         if isinstance(seen, ResponseStarted) and is_event_stream(header(seen.headers, "content-type")):
             exchange = recording.exchange(number)
             self._open[number] = (exchange, StreamFold(exchange, (), self._take))
         elif isinstance(seen, BytesArrived | BytesLost) and seen.side is Side.RESPONSE and fold is not None:
-            yield from self._said(exchange, fold.feed(seen))
+            yield from self._print.rows(exchange, fold.feed(seen))
         elif isinstance(seen, ExchangeEnded):
             yield from self._end(recording, number)
 
-    def _end(self, recording: Recording, number: int) -> Iterator[str]:
+    def _end(self, recording: Recording, number: int) -> Iterator[Line | str]:
         _, fold = self._open.pop(number)
         exchange = recording.exchange(number)
         if fold is not None:
-            yield from self._said(exchange, fold.finish(exchange))
+            yield from self._print.rows(exchange, fold.finish(exchange))
         else:
-            yield from self._request(recording, exchange)
-
-    def _said(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[str]:
-        raise NotImplementedError
-
-    def _request(self, recording: Recording, exchange: Exchange) -> Iterator[str]:
-        raise NotImplementedError
-
-    def _finding(self, found: Finding) -> Iterator[str]:
-        raise NotImplementedError
-
-
-class _Lines(_Follower):
-    """For people: the head of an exchange stands wherever the lines of another one stood before."""
-
-    def __init__(self, whole: Filter, paper: Paper) -> None:
-        super().__init__(whole)
-        self._paper = paper
-        self._last = 0
-
-    def _said(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[str]:
-        for row in rows:
-            if self._last != exchange.number:
-                self._last = exchange.number
-                yield self._paper.line(timeline_text.head(exchange))
-            yield from map(self._paper.line, timeline.row_spans(row))
-
-    def _request(self, recording: Recording, exchange: Exchange) -> Iterator[str]:
-        for spans in timeline.spans(recording, exchange, (), self._take):
-            self._last = exchange.number
-            yield self._paper.line(spans)
-
-    def _finding(self, found: Finding) -> Iterator[str]:
-        where = f"{found.exchange}" if found.event is None else f"{found.exchange}:{found.event}"
-        yield self._paper.line([*timeline_text.finding(found), (f"  at {where}", "dim")])
-
-
-class _Json(_Follower):
-    """For programs: the head of an exchange comes once, before its first row, and findings by themselves."""
-
-    def __init__(self, whole: Filter) -> None:
-        super().__init__(whole)
-        self._known: set[int] = set()
-
-    def _said(self, exchange: Exchange, rows: Iterable[StreamRow]) -> Iterator[str]:
-        for row in rows:
-            if exchange.number not in self._known:
-                self._known.add(exchange.number)
-                yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
-            yield dump_json(timeline_json.row(exchange.number, row))
-
-    def _request(self, recording: Recording, exchange: Exchange) -> Iterator[str]:
-        yield from map(dump_json, timeline_json.rows(recording, exchange, (), self._take))
-
-    def _finding(self, found: Finding) -> Iterator[str]:
-        said: dict[str, Any] = {"row": "finding", "exchange": found.exchange, "finding": found}
-        yield dump_json(said)
+            yield from self._print.request(recording, exchange, self._take)

@@ -1,4 +1,4 @@
-"""The timeline as JSON: exchanges, rows, event details and reconnections as `wiretape show --json` prints them."""
+"""The timeline as JSON, as `wiretape show --json` prints it and as the page loads it."""
 
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
@@ -10,13 +10,12 @@ import orjson
 from wiretape.content_encoding import is_identity
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_output import dump_json
-from wiretape.observations import Headers
+from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import escape_json
-from wiretape_inspect import event_detail, timeline
-from wiretape_inspect.event_detail import Around, Chunk
-from wiretape_inspect.humanize import ending_label
+from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
+from wiretape_inspect.timeline import matching_rows, previews
 from wiretape_inspect.view.filter_match import Match
 from wiretape_inspect.view.reconnection import Reconnection
 from wiretape_inspect.view.state_at_event import State
@@ -31,7 +30,7 @@ from wiretape_inspect.view.timeline_rows import (
     StreamRow,
 )
 
-_NAMES: dict[type, str] = {
+_ROW_NAMES: dict[type, str] = {
     EventRow: "event",
     DeltaRow: "deltas",
     PauseRow: "pause",
@@ -42,8 +41,8 @@ _NAMES: dict[type, str] = {
 }
 
 
-def head(exchange: Exchange) -> dict[str, Any]:
-    """What is known of an exchange without its bodies."""
+def exchange_document(exchange: Exchange) -> dict[str, Any]:
+    """Return everything about an exchange except its bodies."""
     request, response = exchange.request, exchange.response
     return {
         "exchange": exchange.number,
@@ -53,9 +52,9 @@ def head(exchange: Exchange) -> dict[str, Any]:
         "scheme": request.scheme,
         "authority": request.authority,
         "target": request.target,
-        "request_headers": _headers(request.headers),
+        "request_headers": request.headers,
         "status": response.status if response else None,
-        "response_headers": _headers(response.headers) if response else None,
+        "response_headers": response.headers if response else None,
         "stream": exchange.is_stream,
         "operation": exchange.operation,
         "session_id": exchange.session_id,
@@ -69,89 +68,95 @@ def head(exchange: Exchange) -> dict[str, Any]:
     }
 
 
-def row(exchange: int, shown: StreamRow) -> dict[str, Any]:
-    """A row of a stream: `row` names its kind, the other keys are its fields."""
-    held = {field.name: getattr(shown, field.name) for field in fields(shown)}
-    return {"row": _NAMES[type(shown)], "exchange": exchange, **held}
+def exchange_row(exchange: Exchange) -> dict[str, Any]:
+    """Return the row that begins an exchange."""
+    return {"row": "exchange", **exchange_document(exchange)}
 
 
-def row_text(exchange: int, shown: StreamRow) -> str:
-    """`row` as `dump_json` writes it, which is twice as quick."""
+def row_document(exchange: int, row: StreamRow) -> dict[str, Any]:
+    """Return a row of a stream: `row` names its type, the other keys are its fields."""
+    values = {field.name: getattr(row, field.name) for field in fields(row)}
+    return {"row": _ROW_NAMES[type(row)], "exchange": exchange, **values}
+
+
+def row_json(exchange: int, row: StreamRow) -> str:
+    """Encode a row as `dump_json` does, in half the time."""
     try:
-        held = orjson.dumps(shown)
+        values = orjson.dumps(row)
     except orjson.JSONEncodeError:
-        return dump_json(row(exchange, shown))
-    return escape_json(f'{{"row":"{_NAMES[type(shown)]}","exchange":{exchange},{held[1:].decode()}')
+        return dump_json(row_document(exchange, row))
+    return escape_json(f'{{"row":"{_ROW_NAMES[type(row)]}","exchange":{exchange},{values[1:].decode()}')
 
 
-def rows(
+def exchange_json_lines(
     recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
-) -> Iterator[dict[str, Any]]:
-    """Everything that `wiretape show` tells of an exchange: nothing where `take` takes nothing of it."""
-    shown = timeline.taken(recording, exchange, findings, take)
-    if shown is None:
+) -> Iterator[str]:
+    """Yield an exchange and its matching rows, one JSON object per line; nothing if nothing of it matches."""
+    rows = matching_rows(recording, exchange, findings, take)
+    if rows is None:
         return
-    if exchange.is_stream:
-        yield {"row": "exchange", **head(exchange)}
-        for one in shown:
-            yield row(exchange.number, one)
+    if not exchange.is_stream:
+        yield dump_json({**exchange_row(exchange), **previews(recording, exchange), "findings": findings})
         return
-    yield {"row": "exchange", **head(exchange), **timeline.previews(recording, exchange), "findings": findings}
+    yield dump_json(exchange_row(exchange))
+    for row in rows:
+        yield row_json(exchange.number, row)
 
 
-def joined(resume: Reconnection) -> Iterator[dict[str, Any]]:
-    """The resume view: one object for the two connections (`row` is `resume`), then one for each id (`joined`)."""
-    said = {field.name: getattr(resume, field.name) for field in fields(resume) if field.name != "rows"}
-    yield {"row": "resume", **said}
-    for one in resume.rows:
-        yield {"row": "joined", "status": one.status, "id": one.id, "first": one.first, "second": one.second}
+def reconnection_documents(view: Reconnection) -> Iterator[dict[str, Any]]:
+    """Yield the row `reconnection` about the two connections, then a row `id` for each id."""
+    yield {"row": "reconnection"} | {
+        field.name: getattr(view, field.name) for field in fields(view) if field.name != "rows"
+    }
+    for row in view.rows:
+        yield {"row": "id", "status": row.status, "id": row.id, "first": row.first, "second": row.second}
 
 
-def closely(
-    recording: Recording, exchange: Exchange, around: Around, findings: Sequence[Finding], state: State
+def detail_document(
+    recording: Recording, exchange: Exchange, context: EventContext, findings: Sequence[Finding], state: State
 ) -> dict[str, Any]:
-    """One event with all its bytes, and what a client knew just after it.
+    """Return one event in detail.
 
-    The keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body as
-    it came; null where that is encoded), `data` as text, `base64` (all its bytes), and `state`.
+    Has the keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body
+    as it arrived; null if that is encoded), `data` as text, `base64` (all its bytes), and `state`.
     """
-    seen, before = around.seen, around.before
+    seen, before = context.seen, context.before
     began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    came = event_detail.chunks(recording, exchange, seen.frame.start, seen.frame.end)
-    found = tuple(finding for finding in findings if finding.event == seen.event)
+    own_findings = tuple(finding for finding in findings if finding.event == seen.event)
     since_ns = before.time_ns if before else began
-    raw = b64encode(seen.frame.raw).decode()
-    return {**detail(exchange, seen, since_ns, found, list(came)), "base64": raw, "state": state}
+    event_chunks = list(chunks(recording, exchange, seen.frame.start, seen.frame.end))
+    event = event_document(exchange, seen, since_ns, own_findings, event_chunks)
+    return {**event, "base64": b64encode(seen.frame.raw).decode(), "state": state}
 
 
-def detail(
-    exchange: Exchange, seen: SeenFrame, since_ns: int, findings: tuple[Finding, ...], came: Sequence[Chunk]
+def event_document(
+    exchange: Exchange,
+    seen: SeenFrame,
+    since_ns: int,
+    findings: tuple[Finding, ...],
+    event_chunks: Sequence[Chunk],
 ) -> dict[str, Any]:
-    """The same without `base64` and `state`; `since_ns` is when the message before came, `findings` are its own."""
+    """Return one event in detail without `base64` and `state`; `since_ns` is when the previous event arrived."""
     return {
-        **row(exchange.number, replace(event_detail.row(seen, since_ns), findings=findings)),
-        "fields": [[_decoded(name), _decoded(value)] for name, value in seen.frame.fields],
-        "cursor": _decoded(seen.frame.last_event_id),
-        "chunks": _came(exchange, came),
-        "data": _decoded(seen.frame.data),
+        **row_document(exchange.number, replace(detail_row(seen, since_ns), findings=findings)),
+        "fields": [[_decode(name), _decode(value)] for name, value in seen.frame.fields],
+        "cursor": _decode(seen.frame.last_event_id),
+        "chunks": _chunks_of_identity(exchange, event_chunks),
+        "data": _decode(seen.frame.data),
     }
 
 
-def cut(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
-    """The bytes of a message that was cut off, all but `base64`."""
+def cut_event_document(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[str, Any]:
+    """Return the location of the bytes of an event that was cut off."""
     frame = seen.frame
-    came = event_detail.chunks(recording, exchange, frame.start, frame.end)
-    return {"start": frame.start, "end": frame.end, "chunks": _came(exchange, list(came))}
+    found = list(chunks(recording, exchange, frame.start, frame.end))
+    return {"start": frame.start, "end": frame.end, "chunks": _chunks_of_identity(exchange, found)}
 
 
-def _came(exchange: Exchange, came: Sequence[Chunk]) -> Sequence[Chunk] | None:
-    """Chunks, where they say something about bytes of the decoded body."""
-    return came if is_identity(exchange.content_encoding) else None
+def _chunks_of_identity(exchange: Exchange, found: Sequence[Chunk]) -> Sequence[Chunk] | None:
+    """Return the chunks, unless the body is encoded: then their offsets are not those of the decoded body."""
+    return found if is_identity(exchange.content_encoding) else None
 
 
-def _decoded(data: bytes) -> str:
+def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
-
-
-def _headers(headers: Headers) -> list[list[str]]:
-    return [[name, value] for name, value in headers]

@@ -1,18 +1,15 @@
-"""Rows as lines of text.  Pure: what is recorded is escaped here, in one place, for every line."""
+"""The timeline as lines of text: exchanges, rows and findings."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
-import click
-
+from wiretape.labels import count_of, ending_label
 from wiretape.observations import header
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape.safe_text import printable
-from wiretape_inspect.humanize import amount, count, digits, duration, ending_label, moment
-from wiretape_inspect.spans import Span, cut, wrapped
+from wiretape_inspect.humanize import format_duration, format_integer, format_size, format_time
+from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.view.timeline_rows import (
+    GAP_NS,
     CutRow,
     DeltaRow,
     EndRow,
@@ -23,206 +20,132 @@ from wiretape_inspect.view.timeline_rows import (
     StreamRow,
 )
 
-STYLES: dict[str, dict[str, Any]] = {
-    "": {},
-    "head": {"bold": True},
-    "finding": {},
-    "dim": {"dim": True},
-    "id": {"dim": True},
-    "call": {"fg": "cyan"},
-    "durable": {"fg": "green"},
-    "delta": {"fg": "cyan"},
-    "ephemeral": {},
-    "gap": {"fg": "yellow"},
-    "bad": {"fg": "red"},
-    "error": {"fg": "red", "bold": True},
-    "warning": {"fg": "yellow", "bold": True},
-    "note": {"fg": "blue"},
-    "key": {"bold": True},
-    "string": {"fg": "green"},
-    "number": {"fg": "magenta"},
-}
 _INDENT = " " * 16
-NARROW = 40
-"""Columns that a terminal is taken to have at least."""
-_WIDE = 160
-"""Columns from which on there is room for ids of any length."""
-_IDS = {"id", "call"}
-_BEGIN, _END = 7, 6
-"""Characters that are left of an id where there is no room for it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Paper:
-    """What lines are written on."""
-
-    colour: bool = False
-    width: int | None = None
-    """Columns of the terminal; None where lines may be as long as they are."""
-
-    def line(self, spans: Sequence[Span]) -> str:
-        """One line, cut to the width, every control character in it escaped.
-
-        Heads and findings are never cut, since what they say is worth a second line: it begins beneath the second span.
-        """
-        safe = [(printable(text), style) for text, style in spans]
-        if self.width is None:
-            return self._styled(safe)
-        if spans[0][1] == "head" or any(style == "finding" for _, style in spans):
-            return self.whole(spans)
-        width = max(self.width, NARROW)
-        return self._styled(cut([_brief(span) for span in safe] if width < _WIDE else safe, width))
-
-    def whole(self, spans: Sequence[Span]) -> str:
-        """The same in as many lines as it takes, broken between words and going on beneath the second span."""
-        safe = [(printable(text), style) for text, style in spans]
-        if self.width is None:
-            return self._styled(safe)
-        return "\n".join(map(self._styled, wrapped(safe, max(self.width, NARROW))))
-
-    def uncut(self, spans: Sequence[Span]) -> str:
-        """The same in one line, however long it is: a command, to be copied."""
-        return self._styled([(printable(text), style) for text, style in spans])
-
-    def _styled(self, spans: Iterable[Span]) -> str:
-        parts = (
-            click.style(text, **STYLES[style]) if self.colour and style and text else text for text, style in spans
-        )
-        return "".join(parts).rstrip()
-
-
-PLAIN = Paper()
-"""No colours, and lines as long as they are."""
-
-
-def _brief(span: Span) -> Span:
-    """An id by its beginning and its end, which tell it from others: `evt_400…7783e9`."""
-    text, style = span
-    room = _BEGIN + 1 + _END
-    if style not in _IDS or len(text) <= room:
-        return span
-    # In a column, where it is padded, all of the others are as long.
-    said = text.rstrip(" ")
-    return (f"{said[:_BEGIN]}…{said[-_END:]}" if len(said) > room else said.ljust(room)), style
-
-
-def head(exchange: Exchange) -> list[Span]:
-    """The line that an exchange begins with."""
+def exchange_line(exchange: Exchange) -> Line:
+    """The line that begins an exchange."""
     response, request = exchange.response, exchange.request
-    size = f"{amount(exchange.response_bytes)}"
     about = ["stream"] if exchange.is_stream else []
-    about += [ending_label(exchange.ending, stream=exchange.is_stream), size]
+    about += [ending_label(exchange.ending, stream=exchange.is_stream), format_size(exchange.response_bytes)]
     if exchange.ended_ns is not None:
-        about.append(duration(exchange.ended_ns - request.time_ns))
+        about.append(format_duration(exchange.ended_ns - request.time_ns))
     if exchange.lost_bytes:
-        about.append(f"{amount(exchange.lost_bytes)} not recorded")
+        about.append(f"{format_size(exchange.lost_bytes)} not recorded")
     status = response.status if response else 0
-    spans = [
+    cursor = header(request.headers, "last-event-id")
+    return labelled(
         (f"#{exchange.number:<4} ", "head"),
         (f"{request.method} {request.target}  ", "head"),
-        (f"{status or '---'}  ", "bad" if not 0 < status < 400 else "durable"),
-        (" · ".join(about), ""),
-        (f"  at {moment(request.time_ns)}", "dim"),
-    ]
-    cursor = header(request.headers, "last-event-id")
-    return spans if cursor is None else [*spans, (f"  after {cursor}", "dim")]
+        (f"{status or '---'}  ", "durable" if 0 < status < 400 else "bad"),
+        " · ".join(about),
+        (f"  at {format_time(request.time_ns)}", "dim"),
+        ("" if cursor is None else f"  after {cursor}", "dim"),
+    )
 
 
-def columns() -> list[Span]:
-    """What stands in the columns of a stream's rows."""
-    return [(f"{'event':>7} {'seq':>6} {'time':>11} {'gap':>9}  type", "dim")]
+def column_titles() -> Line:
+    """The titles of the columns of a stream's rows."""
+    return Line([(f"{'event':>7} {'seq':>6} {'time':>11} {'gap':>9}  type", "dim")])
 
 
-def body(arrow: str, preview: str) -> list[Span]:
-    """The beginning of an ordinary body; `arrow` tells which of the two."""
-    return [(f"      {arrow} ", "dim"), (preview, "")]
+def body_line(mark: str, preview: str) -> Line:
+    """The beginning of a body of an exchange that is not a stream; `mark` tells which body."""
+    return Line([(f"      {mark} ", "dim"), preview])
 
 
-def finding(found: Finding) -> list[Span]:
-    """A finding, to stand beneath its row."""
-    style = found.severity if found.severity in STYLES else "bad"
-    return [(f"{_INDENT}└ ", style), (f"{found.code} {found.severity}", style), (f"  {found.message}", "finding")]
+def finding_line(finding: Finding, location: str = "") -> Line:
+    """A finding, to be printed below its row, or with its location."""
+    return labelled(
+        (f"{_INDENT}└ ", finding.severity),
+        (f"{finding.code} {finding.severity}", finding.severity),
+        f"  {finding.message}",
+        (location, "dim"),
+    )
 
 
-def stream(row: StreamRow) -> list[Span]:
+def finding_lines(findings: Sequence[Finding]) -> list[Line]:
+    """A line for each finding."""
+    return [finding_line(finding) for finding in findings]
+
+
+def row_line(row: StreamRow) -> Line:
     """One row of a stream."""
     match row:
         case EventRow():
-            spans = _event(row)
+            parts = _event(row)
         case DeltaRow():
-            spans = _delta(row)
+            parts = _deltas(row)
         case PauseRow():
-            spans = _pause(row)
+            parts = _pause(row)
         case EndRow():
-            spans = _end(row)
+            parts = _end(row)
         case CutRow():
-            spans = _odd("cut", f"{amount(row.end - row.start)} of an unfinished event", row.preview, row.time_ns)
+            parts = _bytes(
+                "cut", f"{format_size(row.end - row.start)} of an unfinished event", row.preview, row.time_ns
+            )
         case OversizedRow():
-            size = amount(row.end - row.start)
-            spans = _odd("large", f"event of {size}, too large to be parsed", row.preview, row.time_ns)
+            size = format_size(row.end - row.start)
+            parts = _bytes("large", f"event of {size}, too large to be parsed", row.preview, row.time_ns)
         case LostRow():
-            spans = _odd("lost", f"{amount(row.count)} not recorded", row.why, row.time_ns)
-    return spans
+            parts = _bytes("lost", f"{format_size(row.count)} not recorded", row.why, row.time_ns)
+    return Line(parts)
 
 
-def findings(found: Sequence[Finding]) -> Iterator[list[Span]]:
-    """A line for each finding."""
-    return map(finding, found)
-
-
-def _columns(event: int | str, sequence: int | str, time_ns: int, gap_ns: int) -> list[Span]:
-    gap = f"+{moment(gap_ns)}"
+def _columns(event: int | str, sequence: int | str, time_ns: int, gap_ns: int) -> list[Part]:
+    gap = f"+{format_time(gap_ns)}"
     return [
-        (f"{event:>7} {sequence:>6} {moment(time_ns):>11} ", "dim"),
-        (f"{gap:>9}  ", "gap" if gap_ns >= 1_000_000_000 else "dim"),
+        (f"{event:>7} {sequence:>6} {format_time(time_ns):>11} ", "dim"),
+        (f"{gap:>9}  ", "gap" if gap_ns >= GAP_NS else "dim"),
     ]
 
 
-def _event(row: EventRow) -> list[Span]:
-    mark = digits(row.sequence) if row.sequence is not None else "Δ" if row.kind == "delta" else "·"
-    spans = _columns(row.event, mark, row.time_ns, row.gap_ns)
-    spans.append((f"{row.type or '(no type)':<19}", row.kind))
+def _event(row: EventRow) -> list[Part]:
+    mark = format_integer(row.sequence) if row.sequence is not None else "Δ" if row.kind == "delta" else "·"
+    parts = _columns(row.event, mark, row.time_ns, row.gap_ns)
+    parts.append((f"{row.type or '(no type)':<19}", row.kind))
     if row.id is not None:
-        spans += [("  ", ""), (row.id or "(empty id)", "id")]
+        parts += ["  ", (row.id or "(empty id)", "id")]
     if row.tool_call_id is not None:
-        spans += [("  ", ""), (row.tool_call_id, "call")]
+        parts += ["  ", (row.tool_call_id, "call")]
     if row.note:
-        spans.append((f"  [{row.note}]", "bad"))
-    return [*spans, (f"  {row.preview}", "")]
+        parts.append((f"  [{row.note}]", "bad"))
+    return [*parts, f"  {row.preview}"]
 
 
-def _delta(row: DeltaRow) -> list[Span]:
-    parts = [f"{row.count} {row.type}"]
-    parts += [count(row.characters, "char")] if row.characters else []
-    parts += [duration(row.until_ns - row.time_ns)] if row.count > 1 else []
+def _deltas(row: DeltaRow) -> list[Part]:
+    about = [f"{row.count} {row.type}"]
+    about += [count_of(row.characters, "char")] if row.characters else []
+    about += [format_duration(row.until_ns - row.time_ns)] if row.count > 1 else []
     more = "…" if row.characters > len(row.preview) else ""
     columns = _columns(row.event, "Δ", row.time_ns, row.gap_ns)
-    return [*columns, (" · ".join(parts), "delta"), (f"  {row.preview}{more}", "dim")]
+    return [*columns, (" · ".join(about), "delta"), (f"  {row.preview}{more}", "dim")]
 
 
-def _pause(row: PauseRow) -> list[Span]:
-    parts = [duration(row.until_ns - row.time_ns)] if row.is_gap else []
+def _pause(row: PauseRow) -> list[Part]:
+    about = [format_duration(row.until_ns - row.time_ns)] if row.is_gap else []
     if row.keep_alives:
-        parts.append(count(row.keep_alives, "keep-alive"))
-    spans = [(_INDENT, ""), (f"╌╌ {' · '.join(parts)} ╌╌", "gap" if row.is_gap else "dim")]
-    return [*spans, (f"  : {row.comment}", "dim")] if row.comment else spans
+        about.append(count_of(row.keep_alives, "keep-alive"))
+    parts: list[Part] = [_INDENT, (f"╌╌ {' · '.join(about)} ╌╌", "gap" if row.is_gap else "dim")]
+    return [*parts, (f"  : {row.comment}", "dim")] if row.comment else parts
 
 
-def _odd(mark: str, words: str, preview: str, time_ns: int) -> list[Span]:
-    return [(f"{mark:>7} {'':>6} {moment(time_ns):>11} {'':>9}  ", "bad"), (words, "bad"), (f"  {preview}", "dim")]
+def _bytes(mark: str, about: str, preview: str, time_ns: int) -> list[Part]:
+    columns = f"{mark:>7} {'':>6} {format_time(time_ns):>11} {'':>9}  "
+    return [(columns, "bad"), (about, "bad"), (f"  {preview}", "dim")]
 
 
-def _end(row: EndRow) -> list[Span]:
-    when = moment(row.time_ns) if row.time_ns is not None else ""
-    held = [count(row.durable, "durable event"), count(row.deltas, "delta")]
-    held += [f"{row.ephemeral:,} other"] if row.ephemeral else []
-    held += [count(row.keep_alives, "keep-alive")] if row.keep_alives else []
-    spans = [
-        (f"{'end':>7} {'':>6} {when:>11} ", "dim"),
-        (f"+{moment(row.gap_ns)}".rjust(9) + "  ", "dim"),
+def _end(row: EndRow) -> list[Part]:
+    time = format_time(row.time_ns) if row.time_ns is not None else ""
+    counts = [count_of(row.durable, "durable event"), count_of(row.deltas, "delta")]
+    counts += [f"{row.ephemeral:,} other"] if row.ephemeral else []
+    counts += [count_of(row.keep_alives, "keep-alive")] if row.keep_alives else []
+    parts: list[Part] = [
+        (f"{'end':>7} {'':>6} {time:>11} ", "dim"),
+        (f"+{format_time(row.gap_ns)}".rjust(9) + "  ", "dim"),
         (row.ending_label, "head"),
-        (f" · {' · '.join(held)}", ""),
+        f" · {' · '.join(counts)}",
     ]
     if row.undecodable:
-        spans.append((f" · cannot be decoded: {row.undecodable}", "bad"))
-    return [*spans, (f"  {row.detail}", "dim")] if row.detail else spans
+        parts.append((f" · cannot be decoded: {row.undecodable}", "bad"))
+    return [*parts, (f"  {row.detail}", "dim")] if row.detail else parts

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from wiretape_inspect.summary import summarise
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect import sessions_table
-from wiretape_inspect.summary import summarise
 from wiretape_inspect.timeline_text import Paper
 
 

@@ -141,7 +141,7 @@ def items(recording, written):
     """Return everything that a filter leaves, with deltas one by one."""
     take, found = compile_filter(parse_filter(written)), []
     for exchange in recording.exchanges():
-        rows = timeline.taken(recording, exchange, (), take)
+        rows = timeline.matching_rows(recording, exchange, (), take)
         if rows is None:
             continue
         if not exchange.is_stream:

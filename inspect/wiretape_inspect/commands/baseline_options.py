@@ -1,111 +1,109 @@
-"""The options of `wiretape report` about baselines, and what they do."""
+"""The options of `wiretape report` about baselines."""
 
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
-from wiretape.config import Config
 from wiretape.errors import InputError
 from wiretape.files import PATH, check_writable, path_exists, replace_atomically, write_error
+from wiretape.labels import count_of
 from wiretape.safe_text import printable
-from wiretape_inspect.commands.output_options import Pair
-from wiretape_inspect.humanize import count
+from wiretape_inspect.commands.output_options import Output
 from wiretape_inspect.report import baseline
 
 
+def add_baseline_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options about baselines to a command."""
+    for option in (
+        click.option(
+            "--strict-baseline", is_flag=True, help="Fail if the baseline lists findings that no longer occur."
+        ),
+        click.option("--prune-baseline", is_flag=True, help="Remove baseline entries that are no longer needed."),
+        click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings to a baseline file."),
+        click.option(
+            "--baseline", "baseline_file", type=PATH, metavar="FILE", help="Ignore the findings listed in this file."
+        ),
+    ):
+        command = option(command)
+    return command
+
+
 @dataclass(frozen=True, slots=True)
-class Known:
-    """What the command line says of a baseline."""
+class BaselineOptions:
+    """The values of the options about baselines."""
 
     file: Path | None
     write: Path | None
     prune: bool
     strict: bool
 
+    @classmethod
+    def of(cls, file: Path | None, write: Path | None, *, prune: bool, strict: bool) -> "BaselineOptions":
+        """Check the values of the options.  Raises click.UsageError."""
+        if file is None and (prune or strict):
+            raise click.UsageError(f"{'--prune-baseline' if prune else '--strict-baseline'} needs --baseline.")
+        if prune and strict:
+            raise click.UsageError("--prune-baseline and --strict-baseline cannot be combined.")
+        if write and (prune or strict):
+            raise click.UsageError("--write-baseline cannot be combined with --prune-baseline or --strict-baseline.")
+        if write and file and not path_exists(file) and file.resolve() == write.resolve():
+            # The configuration names a baseline that is only now being written.
+            file = None
+        return cls(file, write, prune, strict)
 
-def options(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options about baselines."""
-    for option in (
-        click.option("--strict-baseline", is_flag=True, help="Fail when the baseline knows more than there is."),
-        click.option("--prune-baseline", is_flag=True, help="Take out of the baseline what is no longer needed."),
-        click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings into a baseline."),
-        click.option("--baseline", type=PATH, metavar="FILE", help="Let the findings pass that this file knows."),
-    ):
-        command = option(command)
-    return command
+    def check_outputs(self, outputs: Sequence[Output]) -> None:
+        """Check that no report replaces a baseline.  Raises click.UsageError."""
+        if self.write == Path("-"):
+            raise click.UsageError("--write-baseline needs a file: it keeps the reasons in an existing one.")
+        files = {path.resolve() for path in (self.file, self.write) if path is not None}
+        for output in outputs:
+            if output.path is not None and output.path.resolve() in files:
+                raise click.UsageError(
+                    f"{printable(str(output.path))} is the baseline: choose another name for --output."
+                )
 
+    def load(self) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
+        """Load the entries to apply, and those of an existing file that will be replaced.
 
-def known_of(given: Mapping[str, Any], config: Config) -> Known:
-    """What the command line and the configuration say together.  Raises click.UsageError."""
-    known = Known(
-        given["baseline"] or config.baseline, given["write_baseline"], given["prune_baseline"], given["strict_baseline"]
-    )
-    if known.file is None and (known.prune or known.strict):
-        name = "--prune-baseline" if known.prune else "--strict-baseline"
-        raise click.UsageError(f"{name} needs a --baseline.")
-    if known.prune and known.strict:
-        raise click.UsageError("Give --prune-baseline or --strict-baseline: what is pruned is needed.")
-    if known.write and (known.prune or known.strict):
-        raise click.UsageError("--write-baseline writes a baseline that fits; give it alone.")
-    if known.write and known.file and not path_exists(known.file) and known.file.resolve() == known.write.resolve():
-        # It is only now being made.
-        return Known(None, known.write, prune=False, strict=False)
-    return known
+        Raises InputError if a file is not a baseline or cannot be written.
+        """
+        earlier: list[baseline.Entry] = []
+        if self.write is not None:
+            if path_exists(self.write) and not self.write.is_file():
+                raise InputError(f"{self.write} is not a regular file: choose another name for --write-baseline.")
+            check_writable(self.write)
+            earlier = baseline.load(self.write, to_replace=True) if path_exists(self.write) else []
+        return baseline.load(self.file) if self.file is not None else [], earlier
 
-
-def check_outputs(known: Known, made: Sequence[Pair]) -> None:
-    """See that no report is written over a baseline.  Raises click.UsageError."""
-    if known.write == Path("-"):
-        raise click.UsageError("--write-baseline needs the name of a file: it keeps what an older one holds.")
-    files = {path.resolve() for path in (known.file, known.write) if path is not None}
-    for pair in made:
-        if pair.to is not None and pair.to.resolve() in files:
-            raise click.UsageError(f"{printable(str(pair.to))} is the baseline: give --output another name.")
-
-
-def load(known: Known) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
-    """The entries that are applied, and those of an older file that is written anew.
-
-    Raises InputError; what is to be written is looked at first, for only a baseline may be replaced.
-    """
-    older = known.write if known.write is not None and path_exists(known.write) else None
-    if older is not None and not older.is_file():
-        raise InputError(f"{printable(str(older))} is no regular file: give --write-baseline another name.")
-    if known.write is not None:
-        check_writable(known.write)
-    earlier = baseline.load(older, replacing=True) if older is not None else []
-    return baseline.load(known.file) if known.file is not None else [], earlier
-
-
-def keep(known: Known, entries: list[baseline.Entry], earlier: list[baseline.Entry], applied: baseline.Applied) -> bool:
-    """Write the baseline where that was asked for, say what of it is no longer needed; whether that is a failure."""
-    if known.write:
-        made = baseline.of_reports(applied.reports, [*entries, *earlier])
-        _save(known.write, made)
-        click.echo(f"{printable(str(known.write))} knows {count(sum(e.count for e in made), 'finding')}.", err=True)
-        return False
-    if not applied.unneeded or known.file is None:
-        return False
-    said = count(len(applied.unneeded), "entry").replace("entrys", "entries")
-    verb = "is" if len(applied.unneeded) == 1 else "are"
-    codes = ", ".join(sorted({printable(entry.code) for entry in applied.unneeded}))
-    if known.prune:
-        _save(known.file, baseline.pruned(entries, applied.unneeded))
-        click.echo(f"{said} of the baseline {verb} no longer needed and pruned ({codes}).", err=True)
-        return False
-    click.echo(f"{said} of the baseline {verb} no longer needed ({codes}); --prune-baseline removes them.", err=True)
-    return known.strict
+    def save(self, entries: list[baseline.Entry], earlier: list[baseline.Entry], applied: baseline.Applied) -> bool:
+        """Write or prune the baseline if requested, report entries that are not needed; return whether that fails."""
+        if self.write:
+            built = baseline.build(applied.reports, [*entries, *earlier])
+            _write(self.write, built)
+            count = count_of(sum(entry.count for entry in built), "finding")
+            click.echo(f"Wrote {count} to {printable(str(self.write))}.", err=True)
+            return False
+        if not applied.unneeded or self.file is None:
+            return False
+        number = len(applied.unneeded)
+        subject = f"{number:,} baseline {'entry is' if number == 1 else 'entries are'}"
+        codes = ", ".join(sorted({printable(entry.code) for entry in applied.unneeded}))
+        if self.prune:
+            _write(self.file, baseline.prune(entries, applied.unneeded))
+            click.echo(f"{subject} no longer needed and removed ({codes}).", err=True)
+            return False
+        click.echo(f"{subject} no longer needed ({codes}); --prune-baseline removes them.", err=True)
+        return self.strict
 
 
-def _save(path: Path, entries: Sequence[baseline.Entry]) -> None:
-    """Write what is kept beside the code, for everybody to read; reasons that people wrote are never lost half-way."""
+def _write(path: Path, entries: Sequence[baseline.Entry]) -> None:
+    """Write a baseline that everybody can read; an error never loses the reasons that people wrote."""
     try:
         mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
         with replace_atomically(path, mode) as file:
-            file.write(baseline.dumped(entries).encode("utf-8", "replace"))
+            file.write(baseline.dump(entries).encode("utf-8", "replace"))
     except OSError as error:
         raise InputError(write_error(path, error)) from None

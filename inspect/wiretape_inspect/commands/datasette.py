@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.recording import is_sqlite_file, open_recording, sql_views
 from wiretape.safe_text import printable
-from wiretape_inspect import terminal_output
+from wiretape_inspect.atomic_output import check_output, open_output
 from wiretape_inspect.datasette.datasette_metadata import build_files
 
 _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
@@ -50,9 +50,9 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
     for path in (metadata, config):
-        terminal_output.check(path, force=force, recording=file)
+        check_output(path, force=force, recording=file)
     for path, text in ((metadata, built.metadata), (config, built.config)):
-        with terminal_output.opened(path, force=force, recording=file) as out:
+        with open_output(path, force=force, recording=file) as out:
             out.write(text)
     if missing:
         click.echo(_outdated_warning(file, missing), err=True)

@@ -13,11 +13,12 @@ from wiretape.json_output import dump_json
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
-from wiretape_inspect import terminal_output
-from wiretape_inspect.commands.duration_option import time_like
+from wiretape_inspect.commands.duration_option import Duration
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
 from wiretape_inspect.diff.recording_diff import RecordingDiff
+from wiretape_inspect.styled_line import Line, labelled
+from wiretape_inspect.terminal_output import write_lines
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)
@@ -61,7 +62,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
 @click.option(
     "--timing",
     metavar="TOLERANCE",
-    callback=time_like("50ms"),
+    type=Duration("50ms"),
     help="Also report events that came later or earlier by more, e.g. 50ms.",
 )
 @click.option("--ignore-path", metavar="PATH", multiple=True, help="Ignore this JSON path. Repeatable.")
@@ -131,11 +132,10 @@ def diff(
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(path)) for path in (first, second or first)]
         diffs = _compare(RecordingDiff(recordings[0], recordings[1], options), recordings, numbers)
-        if as_json:
-            lines = _documents(recordings, diffs, total, normalize)
-        else:
-            lines = _lines(recordings, diffs, total, options)
-        terminal_output.write_lines(lines, page=not as_json and not no_pager)
+        lines: Iterator[Line | str] = (
+            _documents(recordings, diffs, total, normalize) if as_json else _lines(recordings, diffs, total, options)
+        )
+        write_lines(lines, page=not as_json and not no_pager)
     ctx.exit(0 if total.is_equal else 1)
 
 
@@ -150,16 +150,13 @@ def _compare(
 
 def _lines(
     recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, options: DiffOptions
-) -> Iterator[str]:
-    paper = terminal_output.paper()
+) -> Iterator[Line]:
     for name, recording in zip("AB", recordings, strict=True):
-        yield paper.line(
-            [(f"{name}  ", "head"), (str(recording.path), ""), (f"  {recording.info.started:%F %TZ}", "dim")]
-        )
+        yield labelled((f"{name}  ", "head"), str(recording.path), (f"  {recording.info.started:%F %TZ}", "dim"))
     for each in diffs:
         total.add(each)
-        yield from map(paper.line, diff_output.spans(each))
-    yield from map(paper.line, diff_output.summary(total, ids=options.ids))
+        yield from diff_output.diff_lines(each)
+    yield from diff_output.total_lines(total, ids=options.ids)
 
 
 def _documents(

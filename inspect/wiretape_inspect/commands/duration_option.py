@@ -1,6 +1,4 @@
-"""Options that take a length of time."""
-
-from collections.abc import Callable
+"""The type of options whose value is a duration."""
 
 import click
 
@@ -8,15 +6,21 @@ from wiretape.safe_text import printable
 from wiretape_inspect.view.filter_grammar import parse_duration
 
 
-def time_like(example: str) -> Callable[[click.Context, click.Parameter, str | None], int | None]:
-    """What makes nanoseconds of the value of such an option, and shows an `example` where it is none."""
+class Duration(click.ParamType[int]):
+    """A duration with its unit, in nanoseconds."""
 
-    def read(_context: click.Context, _parameter: click.Parameter, given: str | None) -> int | None:
+    name = "duration"
+
+    def __init__(self, example: str) -> None:
+        """`example` is what an error message suggests."""
+        self._example = example
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse the value.  Raises click.BadParameter."""
+        if isinstance(value, int):
+            return value
         try:
-            return None if given is None else parse_duration(given)
+            return parse_duration(str(value))
         except ValueError:
-            raise click.BadParameter(
-                f"{printable(given or '')!r} is no time: write one with its unit, like {example}."
-            ) from None
-
-    return read
+            shown = printable(str(value))
+            self.fail(f"{shown!r} is not a duration: expected a number and a unit, like {self._example}.", param, ctx)

@@ -8,7 +8,9 @@ import click
 from wiretape.files import PATH
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
-from wiretape_inspect import event_export, exchange_selection, terminal_output
+from wiretape_inspect import event_export
+from wiretape_inspect.atomic_output import open_output
+from wiretape_inspect.exchange_selection import select_stream
 
 _SUMMARIES = {
     **{each.name: each.summary for each in FORMATS if each.writes},
@@ -62,7 +64,7 @@ def export(
     with open_recording(file) as recording:
         parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
         to = None if to == Path("-") else to
-        with terminal_output.opened(to, force=force, recording=file) as out:
+        with open_output(to, force=force, recording=file) as out:
             for part in parts:
                 out.write(part)
 
@@ -88,7 +90,7 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
 def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Iterator[bytes]:
     from wiretape.recording.formats.sse import write_stream  # noqa: PLC0415 - loaded only when it is used
 
-    exchange = exchange_selection.stream(recording, number)
+    exchange = select_stream(recording, number)
     if exchange.lost_bytes:
         click.echo(f"{exchange.lost_bytes} bytes of exchange {exchange.number} were not recorded.", err=True)
     return write_stream(recording, exchange, encoded=encoded)

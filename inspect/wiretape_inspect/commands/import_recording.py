@@ -12,7 +12,7 @@ from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, sse
 from wiretape.safe_text import printable
-from wiretape_inspect import atomic_output
+from wiretape_inspect.atomic_output import check_recording_output, write_recording
 
 _STDIN = Path("/dev/stdin")
 _READABLE = [each for each in FORMATS if each.reads is not None]
@@ -54,13 +54,13 @@ def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, f
     file = _STDIN if file == Path("-") else file
     made = to if to is not None else _default_output(file)
     if to is not None:
-        atomic_output.check(made, [file], force=force)
+        check_recording_output(made, [file], force=force)
     with _readable_again(file) as whole:
         chosen = find_format(kind) if kind is not None else _detect(whole)
         # Checked here as well: that FILE is a recording already is more important than that the default output exists.
-        atomic_output.check(made, [file], force=force)
+        check_recording_output(made, [file], force=force)
         source = _read(chosen, whole, url)
-        atomic_output.place(source, made)
+        write_recording(source, made)
     for note in source.notes:
         click.echo(printable(note), err=True)
     with open_recording(made) as recording:

@@ -12,7 +12,7 @@ from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.safe_text import printable
-from wiretape_inspect import atomic_output
+from wiretape_inspect.atomic_output import check_recording_output, write_recording
 from wiretape_inspect.merge.merge_conflicts import find_conflicts
 from wiretape_inspect.merge.merged_recording import MergedRecording, merge_recordings
 
@@ -39,12 +39,12 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
         raise click.UsageError("Give at least two recordings.")
     if any(is_same_file(one, other) for one, other in combinations(files, 2)):
         raise click.UsageError("The same recording is given twice.")
-    atomic_output.check(to, files, force=force)
+    check_recording_output(to, files, force=force)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         merged = merge_recordings(recordings)
         conflicts = list(find_conflicts(merged))
-        atomic_output.place(RecordingSource(merged.metadata(), merged.observations()), to)
+        write_recording(RecordingSource(merged.metadata(), merged.observations()), to)
         with open_recording(to) as written:
             conflicts += _finding_changes(merged, written)
             _print_summary(merged, written, to)

@@ -1,4 +1,4 @@
-"""Options that come in pairs: each `--output` belongs to the `--format` before it."""
+"""Options that come in pairs: each `--output` applies to the `--format` before it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,15 +12,15 @@ _ORDER = "wiretape.order"
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """A form, and where it goes; None is standard output."""
+class Output:
+    """A format, and the file it is written to; None is standard output."""
 
-    form: str
-    to: Path | None
+    format: str
+    path: Path | None
 
 
-class PairingCommand(click.Command):
-    """A command that remembers in which order its options were given, which click's own parameters do not tell."""
+class OrderedCommand(click.Command):
+    """A command that remembers the order of its options, which click does not."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse twice: once for the order alone."""
@@ -29,42 +29,42 @@ class PairingCommand(click.Command):
         return super().parse_args(ctx, args)
 
 
-def pairs(ctx: click.Context, forms: Sequence[str], outputs: Sequence[Path], default: str) -> list[Pair]:
-    """Put the values of `--format` and `--output` together again.  Raises click.UsageError."""
-    if len(forms) <= 1 and len(outputs) <= 1:
-        # With one of each there is no doubt, whichever comes first.
-        return [Pair(forms[0] if forms else default, _file(outputs[0]) if outputs else None)]
-    made: list[Pair] = []
-    given: list[bool] = []
-    form, output = iter(forms), iter(outputs)
+def pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Path], default: str) -> list[Output]:
+    """Pair the values of `--format` and `--output`.  Raises click.UsageError."""
+    if len(formats) <= 1 and len(paths) <= 1:
+        # With one of each the order does not matter.
+        return [Output(formats[0] if formats else default, _path(paths[0]) if paths else None)]
+    outputs: list[Output] = []
+    has_path: list[bool] = []
+    left_formats, left_paths = iter(formats), iter(paths)
     for name in ctx.meta[_ORDER]:
-        if name == "forms":
-            made.append(Pair(next(form), None))
-            given.append(False)
+        if name == "formats":
+            outputs.append(Output(next(left_formats), None))
+            has_path.append(False)
         elif name == "outputs":
-            to = next(output)
-            if not made:
-                raise click.UsageError(f"--output {printable(str(to))} has no --format before it to belong to.")
-            if given[-1]:
+            path = next(left_paths)
+            if not outputs:
+                raise click.UsageError(f"--output {printable(str(path))} has no --format before it.")
+            if has_path[-1]:
                 raise click.UsageError(
-                    f"--format {made[-1].form} has two outputs; each --output belongs to the --format before it."
+                    f"--format {outputs[-1].format} has two outputs: put each --output after its --format."
                 )
-            made[-1], given[-1] = Pair(made[-1].form, _file(to)), True
-    _check(made)
-    return made
+            outputs[-1], has_path[-1] = Output(outputs[-1].format, _path(path)), True
+    _check(outputs)
+    return outputs
 
 
-def _file(path: Path) -> Path | None:
+def _path(path: Path) -> Path | None:
     return None if path == Path("-") else path
 
 
-def _check(made: Sequence[Pair]) -> None:
-    printed = [pair.form for pair in made if pair.to is None]
+def _check(outputs: Sequence[Output]) -> None:
+    printed = [output.format for output in outputs if output.path is None]
     if len(printed) > 1:
         raise click.UsageError(
-            f"{' and '.join(printed)} would both go to standard output: give each --format but one its --output."
+            f"{' and '.join(printed)} would both go to standard output: give all but one an --output."
         )
-    files = [pair.to.resolve() for pair in made if pair.to is not None]
-    for path in files:
-        if files.count(path) > 1:
+    paths = [output.path.resolve() for output in outputs if output.path is not None]
+    for path in paths:
+        if paths.count(path) > 1:
             raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")

@@ -1,4 +1,4 @@
-"""`wiretape rule`: what a rule says, why, and traffic that breaks and keeps it."""
+"""`wiretape rule`: what a rule requires, why, and traffic that breaks it and that satisfies it."""
 
 import re
 from collections.abc import Iterator
@@ -11,18 +11,20 @@ from wiretape.files import PATH, write_error
 from wiretape.json_output import dump_json
 from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
-from wiretape_inspect import rule_explanation, terminal_output
+from wiretape_inspect import rule_explanation
+from wiretape_inspect.rule_explanation import Explanation
+from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
-"""What a page of a rule is called; nothing else is removed."""
+"""File names of rule pages; no other files are deleted."""
 
 
 @click.command()
 @click.argument("code", required=False)
-@click.option("--all", "everything", is_flag=True, help="Explain every rule, or of one rule show every example.")
+@click.option("--all", "all_", is_flag=True, help="Explain every rule; for one rule, show every example.")
 @click.option(
     "--format",
-    "form",
+    "format_",
     type=click.Choice(["text", "json", "markdown"]),
     default="text",
     show_default=True,
@@ -34,10 +36,10 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
     "folder",
     type=PATH,
     metavar="FOLDER",
-    help="With --all --format markdown: write a page for each rule into this folder, and remove pages of no rule.",
+    help="With --all --format markdown: write one page per rule, delete obsolete pages.",
 )
-def rule(code: str | None, *, everything: bool, form: str, folder: Path | None) -> None:
-    """Explain the rule CODE (or its name): its clause, why it matters, traffic that breaks it and that keeps it.
+def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
+    """Explain the rule CODE (or its name): its clause, why it matters, and traffic that breaks and satisfies it.
 
     Without CODE: a table of all rules. CODE can also be a family, like SEQ.
 
@@ -49,34 +51,34 @@ def rule(code: str | None, *, everything: bool, form: str, folder: Path | None) 
         wiretape rule --all --format json
     """
     if folder is not None:
-        if not everything or form != "markdown" or code:
-            raise click.UsageError("--output goes with --all --format markdown.")
+        if not all_ or format_ != "markdown" or code:
+            raise click.UsageError("--output needs --all and --format markdown, and no CODE.")
         _write_pages(folder)
         return
-    rules = _named(code)
-    terminal_output.write_lines(_lines(rules, form, one=len(rules) == 1, everything=everything), page=form == "text")
+    write_lines(_lines(_find_rules(code), format_, all_=all_), page=format_ == "text")
 
 
-def _lines(rules: list[Rule], form: str, *, one: bool, everything: bool) -> Iterator[str]:
-    if form == "json":
-        explained = [rule_explanation.as_json(rule_explanation.Explanation.of(each)) for each in rules]
-        yield dump_json(explained[0] if one else explained, indent=True)
+def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
+    if format_ == "json":
+        documents = [rule_explanation.explanation_document(Explanation.of(each)) for each in rules]
+        yield dump_json(documents[0] if len(rules) == 1 else documents, indent=True)
         return
-    if not (one or everything):
-        yield from rule_explanation.table_lines(rules) if form == "text" else rule_explanation.index_lines(rules)
+    if len(rules) > 1 and not all_:
+        yield from rule_explanation.table_lines(rules) if format_ == "text" else rule_explanation.index_lines(rules)
         return
+    terminal = find_terminal()
+    width = min(terminal.width, rule_explanation.MAX_WIDTH) if terminal else rule_explanation.MAX_WIDTH
     for number, each in enumerate(rules):
-        explanation = rule_explanation.Explanation.of(each)
+        explanation = Explanation.of(each)
         yield from [""] if number else []
-        if form == "text":
-            width = min(terminal_output.paper().width or rule_explanation.WIDTH, rule_explanation.WIDTH)
-            yield from rule_explanation.text_lines(explanation, everything=everything, width=width)
+        if format_ == "text":
+            yield from rule_explanation.text_lines(explanation, all_examples=all_, width=width)
         else:
             yield from rule_explanation.markdown_lines(explanation)
 
 
-def _named(code: str | None) -> list[Rule]:
-    """The rules that a code, the beginning of codes, or a name means.  Raises InputError."""
+def _find_rules(code: str | None) -> list[Rule]:
+    """Return the rules with a code, a code prefix or a name.  Raises InputError."""
     wanted = code if code is not None else EVERY
     by_name = {each.name: each for each in CATALOGUE.values()}
     if wanted.lower() in by_name:
@@ -85,8 +87,7 @@ def _named(code: str | None) -> list[Rule]:
         codes = codes_of(wanted)
     except UnknownCodeError as error:
         name = closest_match(wanted.lower(), by_name) if "-" in wanted else None
-        said = f"There is no rule {wanted!r}; did you mean {name}?" if name else str(error)
-        raise InputError(printable(said)) from None
+        raise InputError(f"There is no rule {wanted!r}; did you mean {name}?" if name else str(error)) from None
     return [each for each in CATALOGUE.values() if each.code in codes]
 
 
@@ -101,4 +102,4 @@ def _write_pages(folder: Path) -> None:
             (folder / name).write_text(text, "utf-8")
     except OSError as error:
         raise InputError(write_error(folder, error)) from None
-    click.echo(f"{len(pages)} pages in {printable(str(folder))}", err=True)
+    click.echo(f"Wrote {len(pages)} pages to {printable(str(folder))}.", err=True)

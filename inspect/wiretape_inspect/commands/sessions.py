@@ -1,4 +1,4 @@
-"""`wiretape sessions`: which sessions a recording holds."""
+"""`wiretape sessions`: the sessions of a recording."""
 
 from pathlib import Path
 
@@ -7,24 +7,26 @@ import click
 from wiretape.files import PATH
 from wiretape.json_output import dump_json
 from wiretape.recording import open_recording
-from wiretape_inspect import sessions_table, summary, terminal_output, timeline
+from wiretape_inspect.sessions_table import summarise, summary_document, summary_lines
+from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.timeline import stored_findings
 
 
 @click.command()
 @click.argument("file", type=PATH)
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 def sessions(file: Path, as_json: bool) -> None:
-    """List the sessions in recording FILE, and how their streams went.
+    """List the sessions of recording FILE, with their streams, events, endings and findings.
 
-    Events are counted as they crossed the wire: one that was replayed after a reconnect counts twice.
+    An event that was replayed after a reconnect counts twice.
 
     \b
     Example:
         wiretape sessions run.db
     """
     with open_recording(file) as recording:
-        whole = summary.summarise(recording, timeline.stored_findings(recording))
+        summary = summarise(recording, stored_findings(recording))
         if as_json:
-            terminal_output.write_lines([dump_json(summary.as_json(whole), indent=True)])
+            write_lines([dump_json(summary_document(summary), indent=True)])
         else:
-            terminal_output.write_lines(sessions_table.sessions(whole, terminal_output.paper()))
+            write_lines(summary_lines(summary, find_terminal()))

@@ -1,4 +1,4 @@
-"""`wiretape show`: what happened, a line an event."""
+"""`wiretape show`: the timeline of a recording."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,15 +9,14 @@ import click
 from wiretape.files import PATH
 from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording, open_recording
-from wiretape_inspect import (
-    event_detail,
-    exchange_selection,
-    state_view,
-    terminal_output,
-    timeline,
-    timeline_follow,
-    timeline_json,
-)
+from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
+from wiretape_inspect.exchange_selection import select_exchanges
+from wiretape_inspect.state_view import activity_lines, reconnection_lines
+from wiretape_inspect.styled_line import Line, wrapped
+from wiretape_inspect.terminal_output import write_lines
+from wiretape_inspect.timeline import exchange_lines, stored_findings
+from wiretape_inspect.timeline_follow import follow_recording
+from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_documents
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import runs_and_calls
@@ -25,35 +24,37 @@ from wiretape_inspect.view.reconnection import compare_connections
 from wiretape_inspect.view.state_at_event import state_at, with_names
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
-_SHIELD = "\0"
+_NOT_AN_OPTION = "\0"
 
 
-class _WithFilter(click.Command):
-    """A command whose arguments may begin with a hyphen where they are conditions of a filter: `-type:*.delta`."""
+class _FilterCommand(click.Command):
+    """A command that takes arguments like `-type:*.delta` as conditions of a filter, not as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, [_SHIELD + arg if _NEGATED.match(arg) else arg for arg in args])
+        return super().parse_args(ctx, [_NOT_AN_OPTION + arg if _NEGATED.match(arg) else arg for arg in args])
 
 
-def _filter(_context: click.Context, _parameter: click.Parameter, words: Sequence[str]) -> Filter:
-    return parse_filter(" ".join(word.removeprefix(_SHIELD) for word in words))
+def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditions: Sequence[str]) -> Filter:
+    return parse_filter(" ".join(condition.removeprefix(_NOT_AN_OPTION) for condition in conditions))
 
 
-@click.command(cls=_WithFilter)
+@click.command(cls=_FilterCommand)
 @click.argument("file", type=PATH)
-@click.argument("whole", metavar="[FILTER]...", nargs=-1, callback=_filter)
-@click.option("--session", metavar="ID", help="Only the exchanges of this session.")
-@click.option("--exchange", "number", type=int, metavar="N", help="Only this exchange.")
-@click.option("--at", metavar="EXCHANGE:EVENT", help="Only this event, with its bytes and what a client knew: 2:57.")
-@click.option("--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Two streams of a session side by side: 2:3.")
-@click.option("--calls", is_flag=True, help="The runs and tool calls, a line each.")
-@click.option("--follow", "-f", is_flag=True, help="Wait for more, until the recording is closed.")
-@click.option("--json", "as_json", is_flag=True, help="Write one JSON object a line.")
-@click.option("--no-pager", is_flag=True, help="Write to the terminal, also what is longer than the screen.")
+@click.argument("filter_", metavar="[FILTER]...", nargs=-1, callback=_parse_filter)
+@click.option("--session", metavar="ID", help="Show only the exchanges of this session.")
+@click.option("--exchange", "number", type=int, metavar="N", help="Show only this exchange.")
+@click.option("--at", metavar="EXCHANGE:EVENT", help="Show one event in detail, for example 2:57.")
+@click.option(
+    "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a session side by side, for example 2:3."
+)
+@click.option("--calls", is_flag=True, help="Show the runs and tool calls, one per line.")
+@click.option("--follow", "-f", is_flag=True, help="Show what is added until the recording is closed.")
+@click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
+@click.option("--no-pager", is_flag=True, help="Write straight to the terminal, even if the output is long.")
 def show(
     file: Path,
     *,
-    whole: Filter,
+    filter_: Filter,
     session: str | None,
     number: int | None,
     at: str | None,
@@ -65,15 +66,15 @@ def show(
 ) -> None:
     """Show the timeline of recording FILE: every exchange, and every event of its streams.
 
-    Runs of deltas are one line, keep-alives fold into the pause they fill, time without events is
-    marked from one second on, and what the live checks found stands beneath its event.
+    Consecutive deltas are collapsed to one line, keep-alives are folded into the pause they fill, gaps of a
+    second or more are marked, and findings of the live checks appear below their event.
 
-    FILTER chooses what is shown: conditions on type, kind, id, rule, run, tool, session, seq, event,
-    exchange, gap and text, which all have to be met; a comma and `or` stand between alternatives, and a
-    hyphen before what is not to be shown. docs/filter.md has all of it.
+    FILTER chooses what is shown: conditions on type, kind, id, rule, run, tool, session, seq, event, exchange,
+    gap and text, all of which must match. Separate alternatives with a comma or `or`, and put a hyphen before a
+    condition to exclude what it matches. See docs/filter.md for the full syntax.
 
-    With --at one event is looked at closely: its fields, its data, its bytes, the chunks that they came in,
-    a line for each of its neighbours, and what a client knew just after it.
+    --at shows one event in detail: its fields, data and bytes, the chunks it arrived in, the neighbouring
+    events, and what a client knew just after it.
 
     \b
     Examples:
@@ -84,107 +85,93 @@ def show(
         wiretape show run.db --resume 2:3
         wiretape show run.db --follow
     """
-    narrowed = session is not None or number is not None or bool(whole.groups)
-    _check(session=session, number=number, at=at, pair=pair, narrowed=narrowed, follow=follow)
-    if calls and (whole.groups or at is not None or pair is not None or follow):
-        raise click.UsageError("--calls goes with --session, --exchange and --json only.")
+    is_narrowed = session is not None or number is not None or bool(filter_.groups)
+    _check_options(session=session, number=number, at=at, pair=pair, is_narrowed=is_narrowed, follow=follow)
+    if calls and (filter_.groups or at is not None or pair is not None or follow):
+        raise click.UsageError("--calls: combine it only with --session, --exchange and --json.")
     if follow:
-        found = timeline_follow.follow(file, whole, paper=terminal_output.paper(), as_json=as_json)
-        terminal_output.write_lines(found, live=True)
+        write_lines(follow_recording(file, filter_, as_json=as_json), live=True)
         return
-    page = not as_json and not no_pager
     with open_recording(file) as recording:
+        lines: Iterable[Line | str]
         if at is not None:
-            terminal_output.write_lines(_closely(recording, at, as_json=as_json), page=page)
+            lines = _event_lines(recording, at, as_json=as_json)
         elif pair is not None:
-            terminal_output.write_lines(_resumed(recording, pair, as_json=as_json), page=page)
+            lines = _reconnection_lines(recording, pair, as_json=as_json)
         elif calls:
-            chosen = exchange_selection.exchanges(recording, session=session, number=number)
-            terminal_output.write_lines(_calls(recording, chosen, as_json=as_json), page=page)
+            lines = _activity_lines(
+                recording, select_exchanges(recording, session=session, number=number), as_json=as_json
+            )
         else:
-            chosen = exchange_selection.exchanges(recording, session=session, number=number)
-            terminal_output.write_lines(_or_why(lines(recording, chosen, whole, as_json=as_json), whole), page=page)
+            selected = select_exchanges(recording, session=session, number=number)
+            lines = _or_explain(timeline_lines(recording, selected, filter_, as_json=as_json), filter_)
+        write_lines(lines, page=not as_json and not no_pager)
 
 
-def _check(
-    *, session: str | None, number: int | None, at: str | None, pair: str | None, narrowed: bool, follow: bool
+def _check_options(
+    *, session: str | None, number: int | None, at: str | None, pair: str | None, is_narrowed: bool, follow: bool
 ) -> None:
-    """Raises UsageError for options that do not go together."""
+    """Raise UsageError if options cannot be combined."""
     if session is not None and number is not None:
-        raise click.UsageError("Give --session or --exchange, not both.")
-    if at is not None and (narrowed or pair is not None or follow):
-        raise click.UsageError("--at names one place: give it without a filter, and with no option but --json.")
-    if pair is not None and (narrowed or follow):
-        raise click.UsageError("--resume names two streams: give it without a filter, and with no option but --json.")
+        raise click.UsageError("--session and --exchange cannot be combined.")
+    if at is not None and (is_narrowed or pair is not None or follow):
+        raise click.UsageError("--at shows one event: combine it only with --json, not with a filter.")
+    if pair is not None and (is_narrowed or follow):
+        raise click.UsageError("--resume shows two streams: combine it only with --json, not with a filter.")
     if follow and (session is not None or number is not None):
-        raise click.UsageError("With --follow, choose with a filter: session:ID, or exchange:N.")
+        raise click.UsageError("With --follow, use a filter instead: session:ID or exchange:N.")
 
 
-def _or_why(found: Iterable[str], whole: Filter) -> Iterator[str]:
-    """The lines; where there are none, standard error says why."""
-    nothing = True
-    for line in found:
-        nothing = False
+def _or_explain(lines: Iterable[Line | str], filter_: Filter) -> Iterator[Line | str]:
+    """Yield the lines; if there are none, print the reason to standard error."""
+    is_empty = True
+    for line in lines:
+        is_empty = False
         yield line
-    if nothing:
-        click.echo("The filter takes nothing of this recording." if whole.groups else "Nothing was recorded.", err=True)
+    if is_empty:
+        click.echo("No rows match the filter." if filter_.groups else "The recording is empty.", err=True)
 
 
-def _closely(recording: Recording, at: str, *, as_json: bool) -> Iterable[str]:
-    """The lines about one event."""
-    number, event = event_detail.parsed(at)
+def _event_lines(recording: Recording, location: str, *, as_json: bool) -> Iterable[Line | str]:
+    number, event = parse_location(location)
     exchange = recording.exchange(number)
-    around = event_detail.find(recording, exchange, event)
-    findings = timeline.stored_findings(recording).get(number, ())
+    context = find_event(recording, exchange, event)
+    findings = list(recording.findings(number))
     state = state_at(recording, exchange, event)
     if as_json:
-        return [dump_json(timeline_json.closely(recording, exchange, around, findings, state))]
-    paper = terminal_output.paper()
-    return [paper.line(spans) for spans in event_detail.spans(recording, exchange, around, findings, state)]
+        return [dump_json(detail_document(recording, exchange, context, findings, state))]
+    return detail_lines(recording, exchange, context, findings, state)
 
 
-def _resumed(recording: Recording, pair: str, *, as_json: bool) -> Iterable[str]:
-    """The lines of the resume view."""
-    first, second = event_detail.parsed(pair, "EXCHANGE:EXCHANGE, like 2:3")
+def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> Iterable[Line | str]:
+    first, second = parse_location(pair, "EXCHANGE:EXCHANGE, for example 2:3")
     view = compare_connections(recording, recording.exchange(first), recording.exchange(second))
-    if as_json:
-        return map(dump_json, timeline_json.joined(view))
-    return map(terminal_output.paper().line, state_view.resume(view))
+    return map(dump_json, reconnection_documents(view)) if as_json else reconnection_lines(view)
 
 
-def _calls(recording: Recording, chosen: Iterator[Exchange], *, as_json: bool) -> Iterable[str]:
-    """The lines about runs and tool calls; those of one session are put together over its streams."""
-    found: dict[str | None, list[Exchange]] = {}
-    for exchange in chosen:
+def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:
+    """Yield the lines about runs and tool calls; those of a session span all its streams."""
+    streams: dict[str | None, list[Exchange]] = {}
+    for exchange in selected:
         if exchange.is_stream:
-            found.setdefault(exchange.session_id, []).append(exchange)
-    paper = terminal_output.paper()
-    for session, exchanges in found.items():
-        work = runs_and_calls(recording, exchanges)
-        called = with_names(recording, iter(work.calls.values()))
+            streams.setdefault(exchange.session_id, []).append(exchange)
+    for session, exchanges in streams.items():
+        activity = runs_and_calls(recording, exchanges)
+        calls = with_names(recording, iter(activity.calls.values()))
         if as_json:
-            for name, spans in (("run", iter(work.runs.values())), ("call", called)):
+            for name, spans in (("run", iter(activity.runs.values())), ("call", calls)):
                 yield from (dump_json({"row": name, "session_id": session, name: span}) for span in spans)
         else:
-            yield paper.line([(f"session {session if session is not None else '(none)'}", "head")])
-            yield from map(paper.line, state_view.calls(work, called))
+            yield wrapped((f"session {session if session is not None else '(none)'}", "head"))
+            yield from activity_lines(activity, calls)
 
 
-def lines(
-    recording: Recording,
-    chosen: Iterator[Exchange],
-    whole: Filter = EVERYTHING,
-    *,
-    as_json: bool = False,
-) -> Iterator[str]:
-    """The lines of the chosen exchanges, as far as the filter takes them, on paper as standard output is."""
-    findings, take = timeline.stored_findings(recording), compile_filter(whole)
-    paper = terminal_output.paper()
-    for exchange in chosen:
-        found = findings.get(exchange.number, ())
-        if not may_match_exchange(whole, exchange):
-            continue
-        if as_json:
-            yield from map(dump_json, timeline_json.rows(recording, exchange, found, take))
-        else:
-            yield from map(paper.line, timeline.spans(recording, exchange, found, take))
+def timeline_lines(
+    recording: Recording, selected: Iterator[Exchange], filter_: Filter = EVERYTHING, *, as_json: bool = False
+) -> Iterator[Line | str]:
+    """Yield the lines of the selected exchanges that match the filter."""
+    findings, take = stored_findings(recording), compile_filter(filter_)
+    make_lines = exchange_json_lines if as_json else exchange_lines
+    for exchange in selected:
+        if may_match_exchange(filter_, exchange):
+            yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)

@@ -13,9 +13,9 @@ from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
-from wiretape_inspect import atomic_output
-from wiretape_inspect.commands.duration_option import time_like
-from wiretape_inspect.humanize import amount
+from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.commands.duration_option import Duration
+from wiretape_inspect.humanize import format_size
 from wiretape_inspect.merge.merged_recording import closed_captures
 from wiretape_inspect.trim.minimize import MinimalRecording, minimize
 from wiretape_inspect.trim.recording_part import ObservationReader, RecordingPart, read_part
@@ -46,12 +46,12 @@ def _targets(_context: click.Context, _parameter: click.Parameter, given: Sequen
 )
 @click.option(
     "--since",
-    callback=time_like("90s"),
+    type=Duration("90s"),
     metavar="TIME",
     help="Keep only exchanges in progress at this time or later, e.g. 90s.",
 )
 @click.option(
-    "--until", callback=time_like("90s"), metavar="TIME", help="Keep only what arrived up to this time, e.g. 2min."
+    "--until", type=Duration("90s"), metavar="TIME", help="Keep only what arrived up to this time, e.g. 2min."
 )
 @click.option(
     "--to-first-finding",
@@ -105,14 +105,14 @@ def trim(
         )
     if since is not None and until is not None and since > until:
         raise click.UsageError("--since is later than --until.")
-    atomic_output.check(to, [file], force=force)
+    check_recording_output(to, [file], force=force)
     with open_recording(file) as recording:
         kept = _select(recording, part, targets)
         minimal = None if prefix is None else minimize(kept.read, prefix)
         observations = kept.read() if minimal is None else iter(minimal.observations)
         # The summary comes from the new recording, before it is moved into place.
         summary: list[str] = []
-        atomic_output.place(
+        write_recording(
             RecordingSource(kept.head, observations), to, lambda written: summary.extend(_summarize(written, minimal))
         )
     if not_found := kept.not_found():
@@ -173,4 +173,4 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
 
 def _sizes(file: Path, to: Path) -> str:
     before, after = file.stat().st_size, to.stat().st_size
-    return f"{printable(str(to))}: {amount(after)} of {amount(before)}."
+    return f"{printable(str(to))}: {format_size(after)} of {format_size(before)}."

@@ -16,7 +16,7 @@ from wiretape.errors import InputError
 from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
-from wiretape_inspect import event_detail, timeline, timeline_json
+from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.event_export import bodies
 from wiretape_inspect.page import page_data
@@ -34,7 +34,7 @@ class NotFoundError(InputError):
 def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator[str]:
     found = find_exchange(recording, exchange)
     matches = compile_filter(parse_filter(filter_))
-    return page_data.row_lines(recording, found, timeline.findings_about(recording, found), matches)
+    return timeline_json.exchange_json_lines(recording, found, list(recording.findings(found.number)), matches)
 
 
 def _events(recording: Recording, *, exchange: int, first: int, last: int) -> Iterator[str]:
@@ -56,15 +56,15 @@ def _overview(recording: Recording, *, exchange: int) -> Overview:
 def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]:
     stream = _find_stream(recording, exchange)
     with _not_found():
-        around = event_detail.find(recording, stream, event)
+        around = event_detail.find_event(recording, stream, event)
     return page_data.event_document(recording, stream, around)
 
 
 def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:
     stream = _find_stream(recording, exchange)
     with _not_found():
-        seen = event_detail.find_cut(recording, stream, start, event)
-    return timeline_json.cut(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
+        seen = event_detail.find_cut_event(recording, stream, start, event)
+    return timeline_json.cut_event_document(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
 
 
 LINES: Mapping[str, Callable[..., Iterator[str]]] = {"rows": _rows, "events": _events, "resume": _resume}

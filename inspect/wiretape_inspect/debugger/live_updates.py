@@ -16,7 +16,7 @@ from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten
-from wiretape_inspect import timeline, timeline_json
+from wiretape_inspect import timeline_json
 from wiretape_inspect.debugger.api_endpoints import error_document, find_exchange, parse_query
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.row_changes import ChangingRows
@@ -136,7 +136,7 @@ class LiveUpdates:
         until = recording.tail_position()
         watched = recording.exchange(self.number) if self.number is not None else None
         for exchange in self._changed_exchanges(recording):
-            yield self._message("exchange", dump_json(timeline_json.head(exchange)))
+            yield self._message("exchange", dump_json(timeline_json.exchange_document(exchange)))
         yield from self._findings(recording, watched, until)
         self._since = until
         if self._id != self._sent_id:
@@ -170,7 +170,7 @@ class LiveUpdates:
     def _findings(self, recording: Recording, watched: Exchange | None, until: TailPosition) -> Iterator[str]:
         """Yield the new findings, then the changed rows of the watched exchange."""
         found = list[Finding]()
-        for finding in timeline.findings_between(recording, self._since, until):
+        for finding in recording.findings(after=self._since, until=until):
             rule = rules_of([finding]).get(finding.code) if finding.code not in self._codes else None
             self._codes.add(finding.code)
             yield self._message("finding", dump_json({"finding": finding, "rule": rule}))
@@ -183,7 +183,7 @@ class LiveUpdates:
         if self._rows is None:
             # Findings since the page's last connection may change rows that it already has.
             self._rows = ChangingRows(exchange.number, 0 if found else self._known_rows)
-            found = [*timeline.findings_about(recording, exchange, self._since), *found]
+            found = [*recording.findings(exchange.number, until=self._since), *found]
         for change in self._rows.read(recording, exchange, found):
             self._settled = change.settled
             rows = ",".join(change.rows)

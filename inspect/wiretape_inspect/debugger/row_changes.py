@@ -99,7 +99,7 @@ class ChangingRows:
             end = number + 1
             if begin is None and self._is_known(number):
                 continue
-            text = timeline_json.row_text(self._number, row)
+            text = timeline_json.row_json(self._number, row)
             if begin is None and number < len(self._reported) and self._reported[number] == hash(text):
                 continue
             begin = number if begin is None else begin

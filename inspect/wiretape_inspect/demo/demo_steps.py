@@ -11,17 +11,18 @@ from hashlib import sha256
 from pathlib import Path
 
 import aiohttp
-import click
 
+from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Recording, open_recording
-from wiretape.safe_text import printable
-from wiretape_inspect import terminal_output, timeline
+from wiretape_inspect import timeline
 from wiretape_inspect.commands.report import report
-from wiretape_inspect.commands.show import lines
+from wiretape_inspect.commands.show import timeline_lines
 from wiretape_inspect.demo.child_process import DemoError, run_wiretape
 from wiretape_inspect.demo.demo_client import KEY, DemoClient, Response
-from wiretape_inspect.humanize import amount, count
+from wiretape_inspect.humanize import format_size
+from wiretape_inspect.styled_line import Line, Part
+from wiretape_inspect.terminal_output import write_lines
 
 SCENARIO = Path(__file__).with_name("library.toml")
 FAULT_SCRIPT = Path(__file__).with_name("faults.toml")
@@ -74,7 +75,7 @@ async def run_demo(path: Path) -> None:
     first = await _record(path)
     _print_step(4, "What happened, with each finding next to its event", "show", str(path))
     with open_recording(path) as recording:
-        terminal_output.write_lines(lines(recording, recording.exchanges()))
+        write_lines(timeline_lines(recording, recording.exchanges()))
         _print_step(5, "Which rules of the specification were broken", "report", str(path))
         args = [str(path), "--fail-on", "never", _NO_CONFIG]
         report.main(args=args, prog_name="wiretape report", standalone_mode=False)
@@ -88,7 +89,7 @@ async def run_demo(path: Path) -> None:
 
 async def _record(path: Path) -> list[Response]:
     serve = ("serve", str(_relative(SCENARIO)), "--faults", str(_relative(FAULT_SCRIPT)), *_LOOPBACK, _NO_CONFIG)
-    _print_step(1, f"A service, simulated from a scenario, with {count(len(PLANTED), 'fault')} planted", *serve)
+    _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'fault')} planted", *serve)
     async with run_wiretape(*serve, on_line=_line_printer("service", _SHOWN_SERVICE_LINES)) as service:
         proxy = ("proxy", await service.address(), *_LOOPBACK, "--output", str(path), _NO_CONFIG)
         _print_step(2, "A proxy that records the traffic and checks it", *proxy)
@@ -117,17 +118,17 @@ async def _run_client(url: str) -> list[Response]:
     except (aiohttp.ClientError, TimeoutError) as error:
         raise DemoError(f"The client could not read from {url}: {str(error) or 'it took too long'}.") from None
     lost = sum(response.is_truncated for response in client.responses)
-    requests, events = count(len(client.responses), "request"), count(client.events, "event")
-    _line_printer("client")(f"{requests}, {events} read, {count(lost, 'connection')} lost and resumed")
+    requests, events = count_of(len(client.responses), "request"), count_of(client.events, "event")
+    _line_printer("client")(f"{requests}, {events} read, {count_of(lost, 'connection')} lost and resumed")
     return client.responses
 
 
 def _explain_findings(recording: Recording) -> int:
     """Print what was planted and which rules found it; return the number of findings."""
     findings = [finding.code for found in timeline.stored_findings(recording).values() for finding in found]
-    _print("\nThe planted faults, and the rules that found them:\n")
+    _print_title("The planted faults, and the rules that found them:")
     for planted in PLANTED:
-        _print(f"  {planted.name:<15}{click.style(' and '.join(planted.codes), bold=True)}")
+        _print(f"  {planted.name:<15}", (" and ".join(planted.codes), "head"))
         _print(f"  {'':<15}{planted.description} {planted.harm}")
     missing, extra = PLANTED_CODES - set(findings), set(findings) - PLANTED_CODES
     if missing or extra:
@@ -137,14 +138,15 @@ def _explain_findings(recording: Recording) -> int:
 
 def _compare_responses(recording: Recording, first: list[Response], second: list[Response]) -> None:
     """Show that the client got the same bytes twice, and that they are the recorded ones."""
-    _print(f"\n  {'':<3}{'bytes':>7}  {'SHA-256, through the proxy':<30}{'replayed':<10}request")
+    _print("")
+    _print(f"  {'':<3}{'bytes':>7}  {'SHA-256, through the proxy':<30}{'replayed':<10}request")
     same = len(first) == len(second)
     for number, (recorded, replayed) in enumerate(zip(first, second, strict=False), 1):
         equal = recorded == replayed and recorded.digest == replayed.digest == _digest(recording, number)
         same = same and equal
-        result = click.style(f"{'the same' if equal else 'DIFFERENT':<10}", fg="green" if equal else "red")
+        result = (f"{'the same' if equal else 'DIFFERENT':<10}", "durable" if equal else "bad")
         sent = f"{replayed.status} {replayed.request}"
-        _print(f"  {number:<3}{len(recorded.body):>7}  {recorded.digest[:24]:<30}{result}{sent}")
+        _print(f"  {number:<3}{len(recorded.body):>7}  {recorded.digest[:24]:<30}", result, sent)
     if not same:
         raise DemoError("The replayed bytes differ from those that came through the proxy.")
 
@@ -157,22 +159,26 @@ def _digest(recording: Recording, number: int) -> str:
 def _check_key(path: Path) -> None:
     if KEY.encode() in path.read_bytes():
         raise DemoError(f"The key that the client sent is in {path}.")
-    _print("\n  The client's key is not in the recording: a fingerprint replaces it.")
+    _print("")
+    _print("  The client's key is not in the recording: a fingerprint replaces it.")
 
 
 def _print_summary(responses: list[Response], findings: int, path: Path, seconds: float) -> None:
-    size = amount(sum(len(response.body) for response in responses))
-    _print(f"\nDone in {seconds:.1f} s. What you saw:\n")
+    size = format_size(sum(len(response.body) for response in responses))
+    _print_title(f"Done in {seconds:.1f} s. What you saw:")
     for what, summary in (
-        ("recorded", f"{count(len(responses), 'request')} and every byte of the responses ({size}), in {path}"),
-        ("checked", f"{count(findings, 'finding')} against the service, for {count(len(PLANTED), 'planted fault')}"),
+        ("recorded", f"{count_of(len(responses), 'request')} and every byte of the responses ({size}), in {path}"),
+        (
+            "checked",
+            f"{count_of(findings, 'finding')} against the service, for {count_of(len(PLANTED), 'planted fault')}",
+        ),
         ("played back", "the same client got the same bytes from the recording alone"),
     ):
-        _print(f"  {click.style(f'{what:<13}', bold=True)}{printable(summary)}")
+        _print("  ", (f"{what:<13}", "head"), summary)
 
 
 def _print_next_commands(path: Path) -> None:
-    _print("\nTry next:\n")
+    _print_title("Try next:")
     activate = Path(sys.prefix, "bin", "activate")
     if shutil.which("wiretape") is None and activate.exists():
         _print(f"  . {_relative(activate)}    (so that the shell finds wiretape)")
@@ -194,14 +200,20 @@ def _relative(path: Path) -> Path:
 
 def _print_step(number: int, title: str, *command: str) -> None:
     """Print the title of a step, and the `wiretape` command that it runs, if any."""
-    _print(f"\n{click.style(f'[{number}/{_STEP_COUNT}] {title}', bold=True)}")
+    _print("")
+    _print((f"[{number}/{_STEP_COUNT}] {title}", "head"))
     if command:
-        _print(f"      $ {printable(shlex.join(('wiretape', *command)))}")
+        _print(f"      $ {shlex.join(('wiretape', *command))}")
     _print("")
 
 
-def _print(text: str) -> None:
-    terminal_output.write_lines([text if terminal_output.paper().colour else click.unstyle(text)])
+def _print_title(title: str) -> None:
+    for line in ("", title, ""):
+        _print(line)
+
+
+def _print(*parts: Part) -> None:
+    write_lines([Line(list(parts), "keep")])
 
 
 def _line_printer(name: str, only: re.Pattern[str] | None = None) -> Callable[[str], None]:
@@ -209,7 +221,7 @@ def _line_printer(name: str, only: re.Pattern[str] | None = None) -> Callable[[s
 
     def print_line(line: str) -> None:
         if only is None or only.match(line):
-            _print(click.style(f"      {name:<8} {printable(line)}", dim=True))
+            _print((f"      {name:<8} {line}", "dim"))
 
     return print_line
 

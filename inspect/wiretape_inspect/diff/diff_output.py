@@ -5,11 +5,12 @@ from typing import Any
 
 from wiretape.event_facts import compact_json
 from wiretape.json_diff import MISSING, Difference
+from wiretape.labels import count_of
 from wiretape.recording import Exchange
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.diff.value_comparison import common_prefix_length
-from wiretape_inspect.humanize import count, digits, duration
-from wiretape_inspect.spans import Span
+from wiretape_inspect.humanize import format_duration, format_integer
+from wiretape_inspect.styled_line import Line, labelled, wrapped
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
@@ -19,7 +20,7 @@ _STYLES: dict[Kind, str] = {"missing": "bad", "added": "durable", "changed": "ga
 _INDENT = " " * 32
 
 
-def spans(diff: ExchangeDiff) -> Iterator[list[Span]]:
+def diff_lines(diff: ExchangeDiff) -> Iterator[Line]:
     """The lines about two exchanges; none if they are equal."""
     if not diff.counts:
         return
@@ -29,35 +30,34 @@ def spans(diff: ExchangeDiff) -> Iterator[list[Span]]:
             continue
         yield _line(entry)
         for difference in entry.fields:
-            yield [(_INDENT, "finding"), (f"{difference.path}: ", "dim"), (_values(difference), "")]
+            yield labelled(_INDENT, (f"{difference.path}: ", "dim"), _values(difference))
     if diff.omitted:
-        yield [(f"{'':>9}… and {diff.omitted:,} more; --limit 0 shows all", "dim")]
+        yield Line([(f"{'':>9}… and {diff.omitted:,} more; --limit 0 shows all", "dim")])
 
 
-def _heading(diff: ExchangeDiff) -> list[Span]:
+def _heading(diff: ExchangeDiff) -> Line:
     first, second = diff.first, diff.second
     if first and second:
-        return [(f"A#{first.number} B#{second.number}  ", "head"), (_request(first), "head")]
+        return labelled((f"A#{first.number} B#{second.number}  ", "head"), (_request(first), "head"))
     exchange, name = (first, "A") if first else (second, "B")
-    return [(f"only in {name}: #{exchange.number if exchange else 0}  ", "head"), (_request(exchange), "head")]
+    return labelled((f"only in {name}: #{exchange.number if exchange else 0}  ", "head"), (_request(exchange), "head"))
 
 
 def _request(exchange: Exchange | None) -> str:
     return f"{exchange.request.method} {exchange.request.target}" if exchange else ""
 
 
-def _line(entry: DiffEntry) -> list[Span]:
+def _line(entry: DiffEntry) -> Line:
     locations = (("-" if location is None else _format(location)) for location in entry.locations)
     subjects = {"exchange": "the exchange", "event": entry.type or "(no type)", "text": f"the text of {entry.type}"}
     parts = [subjects[entry.subject]]
     parts += [entry.id] if entry.id else []
-    parts += [f"seq {digits(entry.sequence)}"] if entry.sequence is not None else []
+    parts += [f"seq {format_integer(entry.sequence)}"] if entry.sequence is not None else []
     parts += [f"run {entry.run_id}"] if entry.run_id else []
     if entry.later_ns is not None:
-        parts.append(f"{duration(abs(entry.later_ns))} {'later' if entry.later_ns > 0 else 'earlier'}")
+        parts.append(f"{format_duration(abs(entry.later_ns))} {'later' if entry.later_ns > 0 else 'earlier'}")
     columns = " ".join(f"{location:<10}" for location in locations)
-    # Lines of findings are never cut.
-    return [(f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), ("  ".join(parts), "finding")]
+    return labelled((f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), "  ".join(parts))
 
 
 def _format(location: Location) -> str:
@@ -80,16 +80,14 @@ def _value(value: Any) -> str:
     return text if len(text) <= _MAX_VALUE else f"{text[:_MAX_VALUE]}…"
 
 
-def summary(total: DiffTotal, *, ids: bool) -> Iterator[list[Span]]:
+def total_lines(total: DiffTotal, *, ids: bool) -> Iterator[Line]:
     """The last lines."""
     kinds = " · ".join(f"{total.counts[kind]:,} {kind}" for kind in KINDS if total.counts[kind])
-    headline = f"{count(total.counts.total(), 'difference')}: {kinds}" if kinds else "No difference"
-    yield [
-        (headline, "head"),
-        (f"  (compared: {count(total.exchanges, 'pair')} of exchanges, {count(total.events, 'event')} of both)", ""),
-    ]
+    headline = f"{count_of(total.counts.total(), 'difference')}: {kinds}" if kinds else "No difference"
+    compared = f"{count_of(total.exchanges, 'pair')} of exchanges, {count_of(total.events, 'event')} of both"
+    yield labelled((headline, "head"), f"  (compared: {compared})")
     if not ids and total.unpaired["missing"] and total.unpaired["added"]:
-        yield [("--normalize ids pairs exchanges whose session and run ids differ.", "finding")]
+        yield wrapped("--normalize ids pairs exchanges whose session and run ids differ.")
 
 
 def documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from wiretape.observations import BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import duration
+from wiretape_inspect.humanize import format_duration
 from wiretape_inspect.merge.merged_recording import MergedRecording
 
 _DATE_PRECISION_NS = 2_000_000_000
@@ -91,7 +91,8 @@ def _clocks(merged: MergedRecording) -> Iterator[str]:
             if late - early >= _DATE_PRECISION_NS:
                 yield (
                     f"The clocks contradict each other: by the Date of {authority}, the clock of "
-                    f"{_name(merged, other)} is about {duration(late - early)} ahead of that of {_name(merged, one)}."
+                    f"{_name(merged, other)} is about {format_duration(late - early)} "
+                    f"ahead of that of {_name(merged, one)}."
                 )
 
 
@@ -170,7 +171,7 @@ def _duplicate_sentences(merged: MergedRecording, one: _MergedExchange, other: _
     names = [f"exchange {each.number} ({_name(merged, each.which)} {each.exchange.number})" for each in (one, other)]
     yield f"E{names[0][1:]} and {names[1]} look like the same traffic recorded twice; both are kept."
     if one.responded_ns is not None and other.responded_ns is not None and one.responded_ns < other.responded_ns:
-        delay = duration(other.responded_ns - one.responded_ns)
+        delay = format_duration(other.responded_ns - one.responded_ns)
         yield (
             f"The clocks contradict each other: {names[0]} has the earlier request, but its response "
             f"is {delay} earlier than that of the other, which it must have passed first."

@@ -7,8 +7,7 @@ from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import event_detail, timeline, timeline_json
-from wiretape_inspect.event_detail import Around
-from wiretape_inspect.view.filter_match import Match
+from wiretape_inspect.event_detail import EventContext
 from wiretape_inspect.view.reconnection import compare_connections
 from wiretape_inspect.view.state_at_event import state_at
 
@@ -32,7 +31,7 @@ def recording_document(
         "tool": info.tool,
         "started": info.started,
         "ended_ns": info.ended_ns,
-        "exchanges": [timeline_json.head(exchange) for exchange in chosen],
+        "exchanges": [timeline_json.exchange_document(exchange) for exchange in chosen],
         "findings": found,
         "rules": rules_of(found),
     }
@@ -49,19 +48,6 @@ def _rule(code: str) -> dict[str, Any]:
     return {"name": rule.name, "severity": rule.severity, "side": rule.side, "clause": rule.clause, "about": rule.about}
 
 
-def row_lines(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], matches: Match | None = None
-) -> Iterator[str]:
-    """Yield the head of an exchange and its rows that match, as `wiretape show --json` prints them."""
-    if not exchange.is_stream:
-        yield from map(dump_json, timeline_json.rows(recording, exchange, findings, matches))
-        return
-    shown = timeline.taken(recording, exchange, findings, matches)
-    if shown is not None:
-        yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
-        yield from (timeline_json.row_text(exchange.number, row) for row in shown)
-
-
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
     """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
     since_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
@@ -71,16 +57,16 @@ def event_lines(recording: Recording, exchange: Exchange, first: int, last: int)
         if seen.event > last:
             return
         if seen.event >= first:
-            yield dump_json(timeline_json.row(exchange.number, event_detail.row(seen, since_ns)))
+            yield dump_json(timeline_json.row_document(exchange.number, event_detail.detail_row(seen, since_ns)))
         since_ns = seen.time_ns
 
 
-def event_document(recording: Recording, exchange: Exchange, around: Around) -> dict[str, Any]:
+def event_document(recording: Recording, exchange: Exchange, around: EventContext) -> dict[str, Any]:
     """Return one message in full, with the state of the client just after it."""
     state = state_at(recording, exchange, around.seen.event or 0)
-    return timeline_json.closely(recording, exchange, around, timeline.findings_about(recording, exchange), state)
+    return timeline_json.detail_document(recording, exchange, around, list(recording.findings(exchange.number)), state)
 
 
 def resume_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
     """Return the comparison of two connections, a line for each SSE id.  Raises InputError at once."""
-    return map(dump_json, timeline_json.joined(compare_connections(recording, first, second)))
+    return map(dump_json, timeline_json.reconnection_documents(compare_connections(recording, first, second)))

@@ -40,7 +40,7 @@ A step contains only what changes:
 A report (`wiretape report --format html`) contains more: `<script … id="report">` is `{format: 1, start, files}`, with
 `{file, summary, severities}` of each recording.  Their documents are `data`, `data-2`, `data-3` and so on; `f` in the
 fragment of the URL selects one by its number.  `recording` then has `report`, and more fields of findings and rules:
-`report/html_form.py` makes them.  If `report.radius` is not null, the document contains only events at most that far
+`report/html_format.py` makes them.  If `report.radius` is not null, the document contains only events at most that far
 from a finding: `rows` contains rows `{row: "omitted", first, last}` in place of the other events.
 """
 

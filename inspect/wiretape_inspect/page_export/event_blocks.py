@@ -13,7 +13,7 @@ from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
-from wiretape_inspect.event_detail import Chunk, chunks_in
+from wiretape_inspect.event_detail import Chunk, chunks_of
 from wiretape_inspect.event_export import content
 from wiretape_inspect.page_export.event_window import EventWindow
 
@@ -76,7 +76,9 @@ def event_documents(
         if window is not None and seen.event > window.last:
             return
         if window is None or (seen.event in window and len(seen.frame.raw) <= LARGE):
-            document = timeline_json.detail(exchange, seen, since_ns, tuple(by_event.get(seen.event, ())), chunks)
+            document = timeline_json.event_document(
+                exchange, seen, since_ns, tuple(by_event.get(seen.event, ())), chunks
+            )
             yield seen.event, document | content(seen.frame.raw, parse=False)
         since_ns = seen.time_ns
 
@@ -88,7 +90,7 @@ def _frames_with_chunks(
     reader, recent = FrameReader(exchange.content_encoding), deque[Chunk]()
     for part in body:
         if isinstance(part, BytesArrived):
-            recent.extend(chunks_in(part))
+            recent.extend(chunks_of(part))
             frames = reader.feed(part)
         else:
             frames = reader.skip(part)

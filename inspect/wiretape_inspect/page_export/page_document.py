@@ -8,9 +8,9 @@ from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline, timeline_json
-from wiretape_inspect.event_detail import find_cut
+from wiretape_inspect.event_detail import find_cut_event
 from wiretape_inspect.event_export import bodies, content
-from wiretape_inspect.page.page_data import recording_document, resume_lines, row_lines
+from wiretape_inspect.page.page_data import recording_document, resume_lines
 from wiretape_inspect.page_export.event_blocks import LARGE, event_blocks, pack
 from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions
 from wiretape_inspect.page_export.state_steps import state_parts
@@ -67,13 +67,13 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
     """Yield the rows of an exchange, and note in `cuts` where its unfinished messages are."""
     window, findings = page.window(exchange), page.findings_about(exchange)
     if not exchange.is_stream:
-        yield from row_lines(page.recording, exchange, findings)
+        yield from timeline_json.exchange_json_lines(page.recording, exchange, findings)
         return
-    yield dump_json({"row": "exchange", **timeline_json.head(exchange)})
+    yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange)})
     matches = None if window is None else window_matcher(window)
     shown = _noting_cuts(timeline.rows(page.recording, exchange, findings, matches), cuts)
     for row in shown if window is None else with_omissions(shown, exchange.number):
-        yield dump_json(row) if isinstance(row, dict) else timeline_json.row_text(exchange.number, row)
+        yield dump_json(row) if isinstance(row, dict) else timeline_json.row_json(exchange.number, row)
 
 
 def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iterator[StreamRow]:
@@ -90,9 +90,11 @@ def _noting_cuts(rows: Iterable[StreamRow], cuts: list[tuple[int, int]]) -> Iter
 def _cuts(page: PageContent, exchange: Exchange, cuts: Iterable[tuple[int, int]]) -> Iterator[str]:
     """Yield the bytes of the unfinished messages."""
     for start, event in cuts:
-        seen = find_cut(page.recording, exchange, start, event)
+        seen = find_cut_event(page.recording, exchange, start, event)
         if page.radius is None or len(seen.frame.raw) <= LARGE:
-            yield dump_json(timeline_json.cut(page.recording, exchange, seen) | content(seen.frame.raw, parse=False))
+            yield dump_json(
+                timeline_json.cut_event_document(page.recording, exchange, seen) | content(seen.frame.raw, parse=False)
+            )
 
 
 def _blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:

@@ -1,7 +1,32 @@
-"""The conformance report: recordings judged by every rule, and what came of it in several forms."""
+"""The conformance report: a recording checked by every rule, and the result in several formats."""
 
-from wiretape_inspect.report.forms import FORMS, Form
-from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.recording_report import Report, judge
+from collections.abc import Callable, Iterator, Sequence
+from importlib import import_module
 
-__all__ = ["FORMS", "Form", "Options", "Report", "judge"]
+from wiretape_inspect.report.recording_report import Report, ReportOptions, check_recording
+from wiretape_inspect.styled_line import Line
+
+__all__ = ["FORMATS", "Report", "ReportFormat", "ReportOptions", "check_recording", "load_format"]
+
+ReportFormat = Callable[[Sequence[Report], ReportOptions], Iterator[Line | str]]
+"""Yields the lines of a document about reports."""
+
+FORMATS = {
+    "text": "text_format:text_lines",
+    "concise": "text_format:concise_lines",
+    "json": "json_format:json_lines",
+    "ndjson": "json_format:ndjson_lines",
+    "junit": "junit_format:junit_lines",
+    "github": "github_format:github_lines",
+    "sarif": "sarif_format:sarif_lines",
+    "markdown": "markdown_format:markdown_lines",
+    "html": "html_format:html_lines",
+}
+"""The modules and functions of the formats, by the names that `--format` takes."""
+
+
+def load_format(name: str) -> ReportFormat:
+    """Import the function of a format; the formats that are not used are not imported."""
+    module, _, function = FORMATS[name].partition(":")
+    found: ReportFormat = getattr(import_module(f"{__name__}.{module}"), function)
+    return found

@@ -1,7 +1,9 @@
-"""What was on the wire at the place of a finding, cut to a few lines."""
+"""What was on the wire at the location of a finding: the frames, and a few lines of them."""
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
@@ -9,105 +11,165 @@ from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
+from wiretape.rules import Finding
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import digits, duration
-from wiretape_inspect.report.places import Placed
+from wiretape_inspect.humanize import format_duration, format_integer
 
-_LINES = 6
-ROOM = 109
-"""How many characters of a line are shown where nobody says: so many fit beside the margin into 120 columns."""
-_BODY = 240
+EVIDENCE_WIDTH = 109
+"""Characters of a line of evidence unless the width is known: with the margin they fit into 120 columns."""
+_MAX_LINES = 6
+_MAX_BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_ASKED = ("Authorization", CURSOR_HEADER)
-_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
+_BYTE_LINE_END = re.compile(rb"\r\n|\r|\n")
+_REQUEST_HEADERS = ("Authorization", CURSOR_HEADER)
+_RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedFrame:
+    """A frame of a stream, and its location in what `wiretape export --format sse` writes."""
+
+    seen: SeenFrame
+    line: int
+    """Number of its first line there, from 1."""
+    exported: int
+    """Its offset there, which is less than in the body if bytes were lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedFinding:
+    """A finding, its exchange, and the frame at its location."""
+
+    index: int
+    """Index of the finding in the report."""
+    finding: Finding
+    exchange: Exchange
+    frame: LocatedFrame | None
+    """None if the finding is not about a frame."""
+    before: LocatedFrame | None
+    """The previous event on the same connection."""
+
+
+def locate(recording: Recording, findings: Iterable[tuple[int, Finding]]) -> Iterator[LocatedFinding]:
+    """Locate findings that are in the order of a report, with their indexes; reads nothing twice for one stream."""
+    # In a report, findings about no event come first, but an unfinished event is at the end of the stream.
+    for (number, _), group in groupby(findings, key=lambda item: (item[1].exchange, item[1].event is None)):
+        yield from _locate_in_order(recording, recording.exchange(number), group)
+
+
+def _locate_in_order(
+    recording: Recording, exchange: Exchange, findings: Iterable[tuple[int, Finding]]
+) -> Iterator[LocatedFinding]:
+    """Locate findings with increasing offsets."""
+    frames = _located_frames(recording, exchange)
+    frame = before = None
+    for index, finding in findings:
+        offset = finding.byte_offset
+        if offset is None:
+            # Without an offset it cannot be located, so the stream is not read on.
+            yield LocatedFinding(index, finding, exchange, None, None)
+            continue
+        while frame is None or frame.seen.frame.start < offset:
+            following = next(frames, None)
+            if following is None:
+                break
+            before = frame if frame is not None and frame.seen.event is not None else before
+            frame = following
+        is_found = frame is not None and frame.seen.frame.start == offset
+        yield LocatedFinding(index, finding, exchange, frame if is_found else None, before if is_found else None)
+
+
+def _located_frames(recording: Recording, exchange: Exchange) -> Iterator[LocatedFrame]:
+    line, exported = 1, 0
+    for seen in recording.frames(exchange.number):
+        yield LocatedFrame(seen, line, exported)
+        line += len(_BYTE_LINE_END.findall(seen.frame.raw))
+        exported += len(seen.frame.raw)
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Lines that show a place, each as a mark for the margin and a text.  All of it is safe to print."""
+    """Lines that show a location, each with a mark for the margin.  All of it is safe to print."""
 
     end: int | None
-    """The offset just after the message, when the place is one."""
+    """Offset after the frame, if the location is one."""
     lines: list[tuple[str, str]]
 
-    def span(self, offset: int) -> str:
-        """Which bytes a message is that begins at `offset`."""
+    def byte_range(self, offset: int) -> str:
+        """Return the bytes of the frame, which begins at `offset`, in words."""
         return f"from byte {offset}" if self.end is None else f"bytes {offset}-{self.end}"
 
 
-NOTHING = Evidence(None, [])
-"""Where a finding points at nothing that was recorded."""
+def evidence(recording: Recording, located: LocatedFinding, width: int = EVIDENCE_WIDTH) -> Evidence:
+    """Return what is at the location of a finding, in lines of at most `width` characters."""
+    if located.frame is not None:
+        return _frame_evidence(located.frame.seen, located.before.seen if located.before is not None else None, width)
+    if located.finding.event is None and located.finding.byte_offset is None:
+        return _response_evidence(recording, located.exchange, width)
+    return Evidence(None, [])
 
 
-def evidence(recording: Recording, place: Placed, room: int = ROOM) -> Evidence:
-    """What is at the place of a finding, in lines of at most `room` characters."""
-    if place.here is not None:
-        return _of_message(place.here.seen, place.before.seen if place.before is not None else None, room)
-    if place.finding.event is None and place.finding.byte_offset is None:
-        return _of_answer(recording, place.exchange, room)
-    return NOTHING
-
-
-def _of_message(seen: SeenFrame, before: SeenFrame | None, room: int) -> Evidence:
-    """A message, and a line about the one before it."""
-    lines = [] if before is None else [_neighbour(before, seen, room)]
-    margin = "" if seen.event is None else str(seen.event)
-    lines += zip([margin] + [""] * _LINES, _excerpt(seen.frame.raw, room), strict=False)
+def _frame_evidence(seen: SeenFrame, before: SeenFrame | None, width: int) -> Evidence:
+    """The lines of a frame, after one line about the previous event."""
+    lines = [] if before is None else [_previous_event(before, seen, width)]
+    mark = "" if seen.event is None else str(seen.event)
+    lines += zip([mark] + [""] * _MAX_LINES, _excerpt(seen.frame.raw, width), strict=False)
     return Evidence(seen.frame.end, lines)
 
 
-def _neighbour(before: SeenFrame, seen: SeenFrame, room: int) -> tuple[str, str]:
+def _previous_event(before: SeenFrame, seen: SeenFrame, width: int) -> tuple[str, str]:
     facts = facts_of(before.frame)
     parts = [facts.type or "(no type)"]
     parts += [f"id {facts.id}"] if facts.id is not None else []
-    parts += [f"sequence {digits(facts.sequence)}"] if facts.sequence is not None else []
-    said = f"({' · '.join(parts)}, {duration(seen.time_ns - before.time_ns)} before)"
-    return str(before.event), _short(said, room)
+    parts += [f"sequence {format_integer(facts.sequence)}"] if facts.sequence is not None else []
+    text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.time_ns)} before)"
+    return str(before.event), _shorten(text, width)
 
 
-def _excerpt(raw: bytes, room: int) -> list[str]:
-    """The lines of a message, as many and as long as there is room for; bytes that are no UTF-8 with their values."""
-    most = 4 * room * _LINES
+def _excerpt(raw: bytes, width: int) -> list[str]:
+    """Return the first lines of bytes, cut to the width; bytes that are not UTF-8 become escapes."""
+    most = 4 * width * _MAX_LINES
     lines = _LINE_END.split(raw[:most].decode("utf-8", "backslashreplace").rstrip("\r\n"))
-    shown = [_short(line, room) for line in lines[:_LINES]]
-    return [*shown, "…"] if len(lines) > _LINES or (len(raw) > most and len(shown) == _LINES) else shown
+    shown = [_shorten(line, width) for line in lines[:_MAX_LINES]]
+    return [*shown, "…"] if len(lines) > _MAX_LINES or (len(raw) > most and len(shown) == _MAX_LINES) else shown
 
 
-def _of_answer(recording: Recording, exchange: Exchange, room: int) -> Evidence:
-    """The head of a response, and the beginning of a body that is no stream."""
+def _response_evidence(recording: Recording, exchange: Exchange, width: int) -> Evidence:
+    """The head of a response, and the beginning of a body that is not a stream."""
     response = exchange.response
     if response is None:
         return Evidence(None, [])
+    headers = [(name, header(response.headers, name)) for name in _RESPONSE_HEADERS]
     lines = [("<", f"{response.status} {response.reason}".rstrip())]
-    lines += [("<", f"{name}: {value}") for name in _HEADERS if (value := header(response.headers, name)) is not None]
+    lines += [("<", f"{name}: {value}") for name, value in headers if value is not None]
     if not exchange.is_stream:
-        lines += [("", line) for line in _excerpt(beginning(recording, exchange, _BODY + 1), room)]
-    return Evidence(None, [(mark, _short(line, room)) for mark, line in lines])
+        lines += [("", line) for line in _excerpt(body_beginning(recording, exchange, _MAX_BODY + 1), width)]
+    return Evidence(None, [(mark, _shorten(line, width)) for mark, line in lines])
 
 
-def beginning(recording: Recording, exchange: Exchange, most: int) -> bytes:
-    """The first `most` bytes of a response body, decoded as far as that goes."""
+def body_beginning(recording: Recording, exchange: Exchange, size: int) -> bytes:
+    """Return the first `size` bytes of a response body, decoded as far as possible."""
     body = b""
     try:
-        coding = decoder(exchange.content_encoding)
+        decoding = decoder(exchange.content_encoding)
         for run in recording.body(exchange.number, Side.RESPONSE):
             if not isinstance(run, BytesArrived):
                 break
-            body += coding.feed(run.data[:most])
-            if len(run.data) > most or len(body) > most:
+            body += decoding.feed(run.data[:size])
+            if len(run.data) > size or len(body) > size:
                 break
     except DecodingError:
         pass
-    return body[:most]
+    return body[:size]
 
 
-def asked(exchange: Exchange, room: int = ROOM) -> list[str]:
-    """The headers of a request that clients are judged by, safe to print."""
+def request_headers(exchange: Exchange, width: int = EVIDENCE_WIDTH) -> list[str]:
+    """Return the request headers that rules about clients depend on, safe to print."""
     headers = exchange.request.headers
-    found = [(name, header(headers, name)) for name in _ASKED]
-    return [_short(f"{name}: {value}", room) for name, value in found if value is not None]
+    found = [(name, header(headers, name)) for name in _REQUEST_HEADERS]
+    return [_shorten(f"{name}: {value}", width) for name, value in found if value is not None]
 
 
-def _short(line: str, room: int) -> str:
-    shown = printable(line[: room + 1])
-    return shown if len(shown) <= room else f"{shown[: room - 1]}…"
+def _shorten(line: str, width: int) -> str:
+    shown = printable(line[: width + 1])
+    return shown if len(shown) <= width else f"{shown[: width - 1]}…"

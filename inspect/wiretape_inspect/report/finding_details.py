@@ -1,4 +1,4 @@
-"""Findings together with what the recording holds at their places."""
+"""Findings with what the recording holds at their locations, as data for programs."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,26 +9,25 @@ from wiretape.event_facts import facts_of
 from wiretape.json_reader import read_json
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
-from wiretape_inspect.report.evidence import beginning
-from wiretape_inspect.report.fingerprint import Kind, expected_kind, template
-from wiretape_inspect.report.places import Spot, placed
+from wiretape_inspect.report.evidence import LocatedFrame, body_beginning, locate
+from wiretape_inspect.report.fingerprint import DefectKind, expected_pattern, request_template
 from wiretape_inspect.report.recording_report import Report
 
-BYTES = 1024
-"""How many bytes of a message a detail keeps."""
+MAX_BYTES = 1024
+"""Bytes of a frame that are kept."""
 
 
 @dataclass(frozen=True, slots=True)
-class At:
-    """A frame of a stream, or the beginning of an answer that is no stream."""
+class FrameDetail:
+    """A frame of a stream, or the beginning of a response that is not a stream."""
 
     event: int | None
     offset: int | None
-    """Of the first byte in the decoded body; None for an answer."""
+    """Offset of the first byte in the decoded body; None for a response."""
     length: int | None
-    """In bytes; None for an answer, which is not read to its end."""
+    """In bytes; None for a response, which is not read to its end."""
     data: bytes
-    """The first `BYTES` of them."""
+    """The first `MAX_BYTES` bytes."""
     type: str | None
     """The JSON `type`, or else the name on the `event:` line."""
     tool: str
@@ -36,23 +35,23 @@ class At:
     """The SSE id."""
     sequence: int | None
     line: int | None
-    """The line, from 1, at which it begins in what `wiretape export --format sse` writes."""
+    """Number of its first line, from 1, in what `wiretape export --format sse` writes."""
     exported: int | None
-    """The offset there, which is less than `offset` where bytes were lost."""
+    """Its offset there, which is less than `offset` if bytes were lost."""
 
 
 @dataclass(frozen=True, slots=True)
-class Detail:
-    """One finding, and what there is at its place."""
+class FindingDetail:
+    """A finding, and what is at its location."""
 
-    number: int
-    """Its place in the report's list."""
+    index: int
+    """Index of the finding in the report."""
     finding: Finding
     exchange: Exchange
-    at: At | None
-    before: At | None
-    """The message before it on the same connection."""
-    kind: Kind
+    frame: FrameDetail | None
+    before: FrameDetail | None
+    """The previous event on the same connection."""
+    kind: DefectKind
 
     @property
     def fingerprint(self) -> str:
@@ -60,61 +59,60 @@ class Detail:
         return self.kind.fingerprint
 
 
-def details(report: Report) -> Iterator[Detail]:
-    """Every finding of the report, in its order."""
-    for place in placed(report.recording, enumerate(report.findings)):
-        finding, exchange = place.finding, place.exchange
+def finding_details(report: Report) -> Iterator[FindingDetail]:
+    """Yield every finding of the report in order."""
+    for located in locate(report.recording, enumerate(report.findings)):
+        finding, exchange = located.finding, located.exchange
         if finding.byte_offset is None:
-            at = _answer(report, exchange)
+            frame = _response_detail(report, exchange)
         else:
-            at = _read(place.here) if place.here is not None else None
-        before = _read(place.before) if place.before is not None else None
-        yield Detail(place.number, finding, exchange, at, before, _kind(finding, exchange, at))
+            frame = _frame_detail(located.frame) if located.frame is not None else None
+        before = _frame_detail(located.before) if located.before is not None else None
+        yield FindingDetail(located.index, finding, exchange, frame, before, _kind(finding, exchange, frame))
 
 
-def _read(spot: Spot) -> At:
-    """Look into a frame, which takes time."""
-    frame = spot.seen.frame
+def _frame_detail(located: LocatedFrame) -> FrameDetail:
+    frame = located.seen.frame
     facts = facts_of(frame)
-    return At(
-        event=spot.seen.event,
+    return FrameDetail(
+        event=located.seen.event,
         offset=frame.start,
         length=len(frame.raw),
-        data=frame.raw[:BYTES],
+        data=frame.raw[:MAX_BYTES],
         type=facts.type or None,
-        tool=_tool(frame.data) if facts.type in TOOL_TYPES else "",
+        tool=_tool_name(frame.data) if facts.type in TOOL_TYPES else "",
         id=facts.id,
         sequence=facts.sequence,
-        line=spot.line,
-        exported=spot.exported,
+        line=located.line,
+        exported=located.exported,
     )
 
 
-def _answer(report: Report, exchange: Exchange) -> At | None:
+def _response_detail(report: Report, exchange: Exchange) -> FrameDetail | None:
     if exchange.is_stream or not exchange.response_bytes:
         return None
-    data = beginning(report.recording, exchange, BYTES)
-    return At(None, None, None, data, None, "", None, None, None, None)
+    data = body_beginning(report.recording, exchange, MAX_BYTES)
+    return FrameDetail(None, None, None, data, None, "", None, None, None, None)
 
 
-def _tool(data: bytes) -> str:
-    """The name of the tool that a tool event is about."""
-    said: Any = read_json(data)
+def _tool_name(data: bytes) -> str:
+    """Return the name of the tool that a tool event is about."""
+    fields: Any = read_json(data)
     for key in ("content", "data"):
-        part = said.get(key) if isinstance(said, dict) else None
+        part = fields.get(key) if isinstance(fields, dict) else None
         if isinstance(part, dict) and isinstance(part.get("name"), str):
             return str(part["name"])
     return ""
 
 
-def _kind(finding: Finding, exchange: Exchange, at: At | None) -> Kind:
-    about = (at.type or "") if at is not None and at.event is not None else ""
+def _kind(finding: Finding, exchange: Exchange, frame: FrameDetail | None) -> DefectKind:
+    about = (frame.type or "") if frame is not None and frame.event is not None else ""
     if finding.event is None and exchange.response is not None and not exchange.is_stream:
         about = f"status {exchange.response.status}"
-    return Kind(
+    return DefectKind(
         code=finding.code,
-        request=template(exchange.request.method, exchange.request.target),
+        request=request_template(exchange.request.method, exchange.request.target),
         about=about,
-        tool=at.tool if at is not None else "",
-        expected=expected_kind(finding.message),
+        tool=frame.tool if frame is not None else "",
+        expected=expected_pattern(finding.message),
     )

@@ -1,4 +1,4 @@
-"""The findings of a report in order, in a temporary file as soon as they are many: memory does not grow with them."""
+"""The findings of a report in order, kept in a temporary file if there are many, so that memory does not grow."""
 
 import sqlite3
 import weakref
@@ -14,28 +14,28 @@ from wiretape.rules import Finding, Party, Severity
 _COLUMNS = "exchange, event, byte_offset, code, message, severity, side, sequence, time_ns"
 _MARKS = ", ".join("?" for _ in _COLUMNS.split(", "))
 _VALUES = attrgetter(*_COLUMNS.split(", "))
-# What is about no event stands before what is about the first one.
+# Findings about no event come before those about the first event.
 _ORDER = "exchange, ifnull(event, 0), ifnull(byte_offset, 0), code, message, rowid"
 _SEVERITIES = {str(severity): severity for severity in Severity}
 _PARTIES = {str(party): party for party in Party}
 
 
-class Findings:
-    """Findings sorted by exchange, event, offset and code.  Can be gone through many times; each makes them anew.
+class FindingStore:
+    """Findings sorted by exchange, event, offset and code.  Can be iterated repeatedly.
 
-    SQLite keeps what it holds for an empty name in memory up to 2 MB, and beyond that in a file that is removed
-    with the connection.  Raises InputError where that file cannot be written.
+    SQLite keeps a database with an empty name in memory up to 2 MB, and beyond that in a file that is removed with
+    the connection.  Raises InputError if that file cannot be written.
     """
 
-    def __init__(self, found: Iterable[Finding]) -> None:
+    def __init__(self, findings: Iterable[Finding]) -> None:
         self._connection = sqlite3.connect("", isolation_level=None)
         weakref.finalize(self, self._connection.close)
-        with _trouble():
+        with _sqlite_errors():
             self._connection.execute("PRAGMA journal_mode = OFF")
             self._connection.execute(f"CREATE TABLE unsorted ({_COLUMNS})")
-            # One transaction: without a journal that only spares the work of ending each.
+            # One transaction: without a journal it only saves ending one for each row.
             self._connection.execute("BEGIN")
-            self._connection.executemany(f"INSERT INTO unsorted VALUES ({_MARKS})", map(_VALUES, found))  # noqa: S608
+            self._connection.executemany(f"INSERT INTO unsorted VALUES ({_MARKS})", map(_VALUES, findings))  # noqa: S608
             self._connection.execute(f"CREATE TABLE sorted AS SELECT * FROM unsorted ORDER BY {_ORDER}")  # noqa: S608
             self._connection.execute("DROP TABLE unsorted")
             self._connection.execute("COMMIT")
@@ -43,13 +43,13 @@ class Findings:
                 "SELECT code, severity, count(*) FROM sorted GROUP BY code, severity ORDER BY min(rowid)"
             )
             self.counts = Counter({(code, _SEVERITIES[severity]): number for code, severity, number in counts})
-            """How many there are of each rule and severity, in the order in which they first come."""
+            """The number of findings for each rule and severity, in order of first appearance."""
 
     def __len__(self) -> int:
         return self.counts.total()
 
     def __iter__(self) -> Iterator[Finding]:
-        with _trouble():
+        with _sqlite_errors():
             for row in self._connection.execute(f"SELECT {_COLUMNS} FROM sorted ORDER BY rowid"):  # noqa: S608
                 exchange, event, offset, code, message, severity, side, sequence, time_ns = row
                 yield Finding(
@@ -65,42 +65,44 @@ class Findings:
                 )
 
 
-class Suppressed(Mapping[int, str]):
-    """Findings that a baseline knows: for the place of each the reason.  Takes four bytes for each finding there is."""
+class SuppressionReasons(Mapping[int, str]):
+    """The reasons of findings that are in the baseline, by index.  Takes four bytes for each finding of the report."""
 
     def __init__(self, total: int) -> None:
-        """`total` is how many findings there are, known or not."""
+        """`total` is the number of all findings."""
         self._reasons: list[str] = []
         self._numbers: dict[str, int] = {}
         self._chosen = array("i", [-1]) * total
         self._count = 0
 
-    def add(self, place: int, reason: str) -> None:
-        """Let the finding at `place` pass."""
+    def add(self, index: int, reason: str) -> None:
+        """Suppress the finding with this index."""
         number = self._numbers.setdefault(reason, len(self._reasons))
         if number == len(self._reasons):
             self._reasons.append(reason)
-        self._chosen[place] = number
+        self._chosen[index] = number
         self._count += 1
 
-    def __getitem__(self, place: int) -> str:
-        if place not in self:
-            raise KeyError(place)
-        return self._reasons[self._chosen[place]]
+    def __getitem__(self, index: int) -> str:
+        if index not in self:
+            raise KeyError(index)
+        return self._reasons[self._chosen[index]]
 
-    def __contains__(self, place: object) -> bool:
-        return isinstance(place, int) and self._chosen[place] >= 0
+    def __contains__(self, index: object) -> bool:
+        return isinstance(index, int) and self._chosen[index] >= 0
 
     def __iter__(self) -> Iterator[int]:
-        return (place for place, reason in enumerate(self._chosen) if reason >= 0)
+        return (index for index, reason in enumerate(self._chosen) if reason >= 0)
 
     def __len__(self) -> int:
         return self._count
 
 
 @contextmanager
-def _trouble() -> Iterator[None]:
+def _sqlite_errors() -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        raise InputError(f"The temporary file that findings are kept in fails ({error}): set TMPDIR.") from None
+        raise InputError(
+            f"The temporary file for findings failed ({error}): set TMPDIR to a folder with more room."
+        ) from None

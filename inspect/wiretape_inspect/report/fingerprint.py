@@ -1,4 +1,4 @@
-"""What stays the same of a finding when the same defect is recorded again."""
+"""Fingerprints: what stays the same of a finding when the same defect is recorded again."""
 
 import json
 import re
@@ -20,52 +20,52 @@ _LONG_SEGMENT = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """What two findings have in common that one entry of a baseline stands for."""
+class DefectKind:
+    """What the findings have in common that share an entry of a baseline."""
 
     code: str
     request: str
-    """Method and path, with `{…}` where identifiers stand."""
+    """Method and path, with `{…}` in place of identifiers."""
     about: str
-    """The type of the event, or the status of the answer; empty where there is neither."""
+    """The type of the event, or the status of the response; empty if there is neither."""
     tool: str
-    """The name of the tool that the event is about; empty for other events."""
+    """The tool that the event is about; empty for other events."""
     expected: str
-    """What was expected, without the values that the recording put into the sentence."""
+    """What was expected, without recorded values."""
 
     @property
     def fingerprint(self) -> str:
         """32 hexadecimal digits."""
-        return _hashed(self)
+        return _hash(self)
 
 
-# A recording with many findings has few kinds of them, so what is worked out for one is kept for a while.
-_REMEMBERED = 4096
+# A recording with many findings has few kinds of them.
+_CACHE_SIZE = 4096
 
 
-@lru_cache(_REMEMBERED)
-def _hashed(kind: Kind) -> str:
+@lru_cache(_CACHE_SIZE)
+def _hash(kind: DefectKind) -> str:
     text = json.dumps(asdict(kind), sort_keys=True, ensure_ascii=True)
     return sha256(text.encode()).hexdigest()[:32]
 
 
-@lru_cache(_REMEMBERED)
-def expectation(message: str) -> tuple[str, str] | None:
-    """What the sentence of a finding says was expected, and what came; None where it is built otherwise."""
-    said = _SENTENCE.fullmatch(message)
-    return (said[1], said[2]) if said else None
+@lru_cache(_CACHE_SIZE)
+def split_message(message: str) -> tuple[str, str] | None:
+    """Split the message of a finding into what was expected and what was found; None if it has another form."""
+    match = _SENTENCE.fullmatch(message)
+    return (match[1], match[2]) if match else None
 
 
-@lru_cache(_REMEMBERED)
-def expected_kind(message: str) -> str:
-    """What was expected, or all that is said, without recorded values and numbers."""
-    said = expectation(message)
-    return _NUMBER.sub("#", _QUOTED.sub(_kept, said[0] if said else message)).replace("# bytes", "# byte")
+@lru_cache(_CACHE_SIZE)
+def expected_pattern(message: str) -> str:
+    """Return what was expected, or the whole message, without recorded values and numbers."""
+    parts = split_message(message)
+    return _NUMBER.sub("#", _QUOTED.sub(_generalize, parts[0] if parts else message)).replace("# bytes", "# byte")
 
 
-@lru_cache(_REMEMBERED)
-def template(method: str, target: str) -> str:
-    """A request with its identifiers replaced: `GET /v1/sessions/{session_id}/events/stream`."""
+@lru_cache(_CACHE_SIZE)
+def request_template(method: str, target: str) -> str:
+    """Return a request with its identifiers replaced: `GET /v1/sessions/{session_id}/events/stream`."""
     match = operation_of(method, target)
     if match is not None:
         return f"{method} {match.operation.path}"
@@ -79,23 +79,23 @@ def _segment(segment: str) -> str:
     return "{}" if len(segment) >= _LONG_SEGMENT or any(map(str.isdigit, segment)) else segment
 
 
-def _kept(quoted: re.Match[str]) -> str:
-    """A name of the specification stays; anything else may be a recorded value."""
+def _generalize(quoted: re.Match[str]) -> str:
+    """Keep a name of the specification; anything else may be a recorded value."""
     name = _INDEX.sub("[]", quoted[1])
-    known = name in _vocabulary() or all(part in _vocabulary() for part in name.replace("[]", "").split("."))
-    return f"`{name}`" if known else "`…`"
+    is_name = name in _vocabulary() or all(part in _vocabulary() for part in name.replace("[]", "").split("."))
+    return f"`{name}`" if is_name else "`…`"
 
 
 @cache
 def _vocabulary() -> frozenset[str]:
-    """The names that the specification gives to types, codes, fields and headers."""
-    words = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
-    words |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
-    words |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
+    """Return the names that the specification gives to types, codes, fields and headers."""
+    names = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
+    names |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
+    names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
     for path in _files(files(contract)):
         if path.name.endswith(".json"):
-            words |= set(_properties(json.loads(path.read_text("utf-8"))))
-    return frozenset(words)
+            names |= set(_properties(json.loads(path.read_text("utf-8"))))
+    return frozenset(names)
 
 
 def _files(folder: Any) -> list[Any]:
@@ -104,7 +104,7 @@ def _files(folder: Any) -> list[Any]:
 
 
 def _properties(schema: Any) -> list[str]:
-    """The names of all properties that a JSON Schema speaks of."""
+    """Return the names of all properties in a JSON Schema."""
     if isinstance(schema, list):
         return [name for item in schema for name in _properties(item)]
     if not isinstance(schema, dict):

@@ -1,6 +1,6 @@
-"""The report as one HTML file: the page of the debugger, opened on what was found.
+"""The report as one HTML file: the page of the debugger, opened at the findings.
 
-`page_export` says what the page contains; a report adds to it, and leaves something out where a recording is large.
+`page_export` defines what the page contains; a report adds to it, and leaves out parts of large recordings.
 """
 
 from collections import Counter
@@ -13,61 +13,57 @@ from wiretape.json_output import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
-from wiretape_inspect.report.doubts import doubt_lines
-from wiretape_inspect.report.evidence import asked, evidence
-from wiretape_inspect.report.fingerprint import expectation
-from wiretape_inspect.report.json_format import rule_of
-from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.places import Placed, placed
-from wiretape_inspect.report.recording_report import Report
-from wiretape_inspect.report.text_format import said, see
-from wiretape_inspect.spans import text_of
+from wiretape_inspect.report.evidence import LocatedFinding, evidence, locate, request_headers
+from wiretape_inspect.report.fingerprint import split_message
+from wiretape_inspect.report.json_format import rule_document
+from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.text_format import inconclusive_lines, show_command, summary_text
 
-EACH, MOST = 50, 10_000
-"""How many findings of one rule are shown unless all are asked for, and how many of a recording in any case."""
-EVENTS, BYTES = 50_000, 64 << 20
-"""How many events and bytes of bodies a page holds, of all recordings together; of more only what is near findings."""
-_NEAREST, _FARTHEST = 3, 200
-"""How far from a finding events may be to be held then: the farther, the fewer findings there are."""
+MAX_FINDINGS_OF_RULE, MAX_FINDINGS = 50, 10_000
+"""Findings of one rule that are shown unless all are requested, and findings of a recording in any case."""
+MAX_EVENTS, MAX_BYTES = 50_000, 64 << 20
+"""Events and bytes of bodies in a page, of all recordings together; of larger ones only what is near findings."""
+_MIN_RADIUS, _MAX_RADIUS = 3, 200
+"""Events around a finding that such a page holds: the fewer findings, the more events."""
 
 
-def html_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
-    """The lines of the document."""
-    return _lines(page_parts(_documents(reports, options)))
+def html_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
+    """Yield the lines of the document."""
+    return _split_lines(page_parts(_documents(reports, options)))
 
 
-def _lines(parts: Iterator[bytes]) -> Iterator[str]:
-    held = list[str]()
+def _split_lines(parts: Iterator[bytes]) -> Iterator[str]:
+    line = list[str]()
     for part in parts:
         first, *others = part.decode().split("\n")
-        held.append(first)
-        for line in others:
-            yield "".join(held)
-            held = [line]
-    if any(held):
-        yield "".join(held)
+        line.append(first)
+        for other in others:
+            yield "".join(line)
+            line = [other]
+    if any(line):
+        yield "".join(line)
 
 
-def _documents(reports: Sequence[Report], options: Options) -> Iterator[tuple[str, Iterator[bytes]]]:
-    yield "report", iter([dump_json(_head(reports)).encode()])
-    events, size = EVENTS, BYTES
+def _documents(reports: Sequence[Report], options: ReportOptions) -> Iterator[tuple[str, Iterator[bytes]]]:
+    yield "report", iter([dump_json(_index(reports)).encode()])
+    events, size = MAX_EVENTS, MAX_BYTES
     for number, report in enumerate(reports, 1):
         needed = _size(report)
-        whole = report.events <= events and needed <= size
-        if whole:
+        is_whole = report.events <= events and needed <= size
+        if is_whole:
             events, size = events - report.events, size - needed
-        yield "data" if number == 1 else f"data-{number}", document_parts(_held(report, options, whole=whole))
+        name = "data" if number == 1 else f"data-{number}"
+        yield name, document_parts(_page_content(report, options, is_whole=is_whole))
 
 
-def _head(reports: Sequence[Report]) -> dict[str, Any]:
-    """What there is to choose from, and where to begin: at the recording that is worst."""
+def _index(reports: Sequence[Report]) -> dict[str, Any]:
+    """Return the recordings to choose from, and where to start: at the one with the worst findings."""
     worst = max(reports, key=lambda report: tuple(report.severities.values()))
-    place = "" if worst is reports[0] else f"f={reports.index(worst) + 1}&"
-    files = [{"file": one.file, "summary": text_of(said(one)), "severities": _numbers(one)} for one in reports]
+    file = "" if worst is reports[0] else f"f={reports.index(worst) + 1}&"
     return {
         "format": 1,
-        "start": f"{place}findings=1{'' if worst.broken else '&verdicts=1'}",
-        "files": files,
+        "start": f"{file}findings=1{'' if worst.broken else '&verdicts=1'}",
+        "files": [{"file": one.file, "summary": summary_text(one), "severities": _numbers(one)} for one in reports],
     }
 
 
@@ -76,38 +72,38 @@ def _numbers(report: Report) -> dict[str, int]:
 
 
 def _size(report: Report) -> int:
-    """The bytes of all bodies; of many small exchanges each counts as more, for its head."""
+    """Return the size of all bodies; each exchange counts as a little more, for its headers."""
     return sum(each.request_bytes + each.response_bytes + 1000 for each in report.recording.exchanges())
 
 
-def _held(report: Report, options: Options, *, whole: bool) -> PageContent:
-    shown = list(islice(report.firsts(None if options.everything else EACH), MOST))
-    found: dict[int, list[Finding]] = {}
+def _page_content(report: Report, options: ReportOptions, *, is_whole: bool) -> PageContent:
+    shown = list(islice(report.first_findings(None if options.all_findings else MAX_FINDINGS_OF_RULE), MAX_FINDINGS))
+    by_exchange: dict[int, list[Finding]] = {}
     for finding in shown:
-        found.setdefault(finding.exchange, []).append(finding)
-    radius = None if whole else max(_NEAREST, min(_FARTHEST, EVENTS // (2 * len(shown) or 1)))
-    told = {
-        "findings": [_finding(report, place) for place in placed(report.recording, enumerate(shown))],
+        by_exchange.setdefault(finding.exchange, []).append(finding)
+    radius = None if is_whole else max(_MIN_RADIUS, min(_MAX_RADIUS, MAX_EVENTS // (2 * len(shown) or 1)))
+    more = {
+        "findings": [_finding(report, located) for located in locate(report.recording, enumerate(shown))],
         "rules": {code: _rule(report, code, options) for code in CATALOGUE},
-        "report": _about(report, shown, radius),
+        "report": _summary(report, shown, radius),
     }
-    chosen = list(report.recording.exchanges()) if whole else _near(report.recording, found)
-    return PageContent(report.recording, chosen, found, radius, told)
+    exchanges = list(report.recording.exchanges()) if is_whole else _exchanges_near(report.recording, by_exchange)
+    return PageContent(report.recording, exchanges, by_exchange, radius, more)
 
 
-def _near(recording: Recording, found: dict[int, list[Finding]]) -> list[Exchange]:
-    """The exchanges with findings, or else the first one."""
-    return [recording.exchange(number) for number in found] or list(islice(recording.exchanges(), 1))
+def _exchanges_near(recording: Recording, findings: dict[int, list[Finding]]) -> list[Exchange]:
+    """Return the exchanges with findings, or else the first exchange."""
+    return [recording.exchange(number) for number in findings] or list(islice(recording.exchanges(), 1))
 
 
-def _about(report: Report, shown: Sequence[Finding], radius: int | None) -> dict[str, Any]:
-    number = Counter(finding.code for finding in shown)
+def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> dict[str, Any]:
+    counts = Counter(finding.code for finding in shown)
     return {
         "file": report.file,
-        "summary": text_of(said(report)),
+        "summary": summary_text(report),
         "severities": _numbers(report),
-        "more": {code: all_ - number[code] for code, all_ in report.broken.items() if all_ > number[code]},
-        "inconclusive_reasons": [text_of(line) for line in doubt_lines(report)],
+        "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
+        "inconclusive_reasons": [str(line) for line in inconclusive_lines(report)],
         "suppressed": len(report.suppressed),
         "selected": len(report.selected),
         "events": report.events,
@@ -116,21 +112,22 @@ def _about(report: Report, shown: Sequence[Finding], radius: int | None) -> dict
     }
 
 
-def _rule(report: Report, code: str, options: Options) -> dict[str, Any]:
-    known = sum(report.known[code, severity] for severity in Severity)
-    return {**rule_of(report, CATALOGUE[code], options), "about": CATALOGUE[code].about, "suppressed": known}
+def _rule(report: Report, code: str, options: ReportOptions) -> dict[str, Any]:
+    suppressed = sum(report.suppressed_counts[code, severity] for severity in Severity)
+    rule = rule_document(report, CATALOGUE[code], options)
+    return {**rule, "about": CATALOGUE[code].about, "suppressed": suppressed}
 
 
-def _finding(report: Report, place: Placed) -> dict[str, Any]:
-    finding, request, seen = place.finding, place.exchange.request, evidence(report.recording, place)
-    expected, actual = expectation(finding.message) or (None, None)
+def _finding(report: Report, located: LocatedFinding) -> dict[str, Any]:
+    finding, request, found = located.finding, located.exchange.request, evidence(report.recording, located)
+    expected, actual = split_message(finding.message) or (None, None)
     return {
         **asdict(finding),
         "expected": expected,
         "actual": actual,
         "request": f"{request.method} {request.target}",
-        "request_headers": asked(place.exchange) if finding.side is Party.CLIENT else [],
-        "end": seen.end,
-        "evidence": seen.lines,
-        "see": see(report.file, finding),
+        "request_headers": request_headers(located.exchange) if finding.side is Party.CLIENT else [],
+        "end": found.end,
+        "evidence": found.lines,
+        "see": show_command(report.file, finding),
     }

@@ -1,11 +1,11 @@
-"""The report as JSON, for programs.  The same recording gives the same bytes.
+"""The report as JSON for programs.  The same recording always gives the same bytes.
 
-`report.schema.json` beside this module describes it.
+`report.schema.json` describes it.
 """
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from datetime import UTC, timedelta
 from hashlib import file_digest
@@ -16,31 +16,29 @@ from typing import Any
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, Severity, Tally
 from wiretape.safe_text import printable
-from wiretape_inspect.report.ascii_json import dump, listed
-from wiretape_inspect.report.finding_details import At, Detail, details
-from wiretape_inspect.report.fingerprint import expectation
-from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.recording_report import Report
-from wiretape_inspect.report.text_format import see
+from wiretape_inspect.report.finding_details import FindingDetail, FrameDetail, finding_details
+from wiretape_inspect.report.fingerprint import split_message
+from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.text_format import show_command
 
 FORMAT = 1
-"""Grows when something is taken away or changes its meaning; new keys may come at any time."""
+"""Increases when a key is removed or changes its meaning; keys may be added at any time."""
 
 
 def schema() -> dict[str, Any]:
-    """The JSON Schema (2020-12) of what `json_lines` writes."""
+    """Return the JSON Schema (2020-12) of the report."""
     document: dict[str, Any] = json.loads(files(__package__).joinpath("report.schema.json").read_text("utf-8"))
     return document
 
 
-def json_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
-    """One JSON object, a line for each rule and each finding, so that two reports can be compared line by line.
+def json_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
+    """Yield one JSON object, with each rule and each finding on its own line, so that reports are easy to compare.
 
-    Of one recording it is the report itself; of several it holds their `reports`.
+    For one recording it is the report itself; for several it holds their `reports`.
     """
     yield "{"
     yield f'"format": {FORMAT},'
-    yield f'"tool": {dump(_TOOL)},'
+    yield f'"tool": {ascii_json(_TOOL)},'
     if len(reports) == 1:
         yield from _report(reports[0], options)
         yield "}"
@@ -51,34 +49,50 @@ def json_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
         yield from _report(report, options)
         yield "}," if number < len(reports) else "}"
     yield "],"
-    yield f'"summary": {dump(_total(reports))}'
+    yield f'"summary": {ascii_json(_total(reports))}'
     yield "}"
 
 
-def ndjson_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
-    """A JSON object a line; `kind` says whether it is a recording, a rule, a finding or a summary."""
+def ndjson_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
+    """Yield one JSON object per line; `kind` is recording, rule, finding or summary."""
     for report in reports:
-        yield dump({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
+        yield ascii_json({"kind": "recording", "format": FORMAT, "tool": _TOOL, **_recording(report)})
         file = {"file": _file(report)}
         for rule in CATALOGUE.values():
-            yield dump({"kind": "rule", **file, **rule_of(report, rule, options)})
-        for detail in details(report):
-            yield dump({"kind": "finding", **file, **finding(report, detail)})
-        yield dump({"kind": "summary", **file, **_summary(report)})
+            yield ascii_json({"kind": "rule", **file, **rule_document(report, rule, options)})
+        for detail in finding_details(report):
+            yield ascii_json({"kind": "finding", **file, **finding_document(report, detail)})
+        yield ascii_json({"kind": "summary", **file, **_summary(report)})
+
+
+def ascii_json(value: Any) -> str:
+    """Encode a value in one line of ASCII, so that nothing recorded can upset a terminal or an encoding."""
+    return json.dumps(value, ensure_ascii=True).replace("\x7f", "\\u007f")
+
+
+def array_items(values: Iterable[Any]) -> Iterator[str]:
+    """Yield the items of a JSON array, each on its own line."""
+    last = None
+    for value in values:
+        if last is not None:
+            yield f"{last},"
+        last = ascii_json(value)
+    if last is not None:
+        yield last
 
 
 _TOOL = {"name": "wiretape", "version": __version__}
 
 
-def _report(report: Report, options: Options) -> Iterator[str]:
-    yield f'"recording": {dump(_recording(report))},'
+def _report(report: Report, options: ReportOptions) -> Iterator[str]:
+    yield f'"recording": {ascii_json(_recording(report))},'
     yield '"rules": ['
-    yield from listed(rule_of(report, rule, options) for rule in CATALOGUE.values())
+    yield from array_items(rule_document(report, rule, options) for rule in CATALOGUE.values())
     yield "],"
     yield '"findings": ['
-    yield from listed(finding(report, detail) for detail in details(report))
+    yield from array_items(finding_document(report, detail) for detail in finding_details(report))
     yield "],"
-    yield f'"summary": {dump(_summary(report))}'
+    yield f'"summary": {ascii_json(_summary(report))}'
 
 
 def _file(report: Report) -> str:
@@ -100,7 +114,7 @@ def _recording(report: Report) -> dict[str, Any]:
 
 
 def _digest(path: Path) -> str | None:
-    """Of the file; None while part of the recording is in a write-ahead log beside it."""
+    """Hash the file; None while part of the recording is in a write-ahead log next to it."""
     log = Path(f"{path}-wal")
     if log.exists() and log.stat().st_size:
         return None
@@ -108,8 +122,8 @@ def _digest(path: Path) -> str | None:
         return file_digest(file, "sha256").hexdigest()
 
 
-def rule_of(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
-    """One rule of the catalogue, and what the recording shows about it."""
+def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[str, Any]:
+    """Return a rule of the catalogue, and what the recording shows about it."""
     tally: Tally = report.tallies[rule.code]
     return {
         "code": rule.code,
@@ -124,36 +138,36 @@ def rule_of(report: Report, rule: Rule, options: Options) -> dict[str, Any]:
         "verdict": tally.verdict,
         "exercised": tally.exercised,
         "inconclusive": tally.inconclusive,
-        "inconclusive_reasons": [{"reason": reason, "count": times} for reason, times in tally.reasons.items()],
+        "inconclusive_reasons": [{"reason": reason, "count": count} for reason, count in tally.reasons.items()],
         "findings": tally.findings,
     }
 
 
-def finding(report: Report, detail: Detail) -> dict[str, Any]:
-    """One finding with its evidence."""
-    at, found = detail.at, detail.finding
-    said = expectation(found.message)
-    when = report.info.started + timedelta(microseconds=found.time_ns // 1000)
+def finding_document(report: Report, detail: FindingDetail) -> dict[str, Any]:
+    """Return a finding with its evidence."""
+    frame, finding = detail.frame, detail.finding
+    expected, actual = split_message(finding.message) or (None, None)
+    time = report.info.started + timedelta(microseconds=finding.time_ns // 1000)
     return {
-        **asdict(found),
-        "time": f"{when.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+        **asdict(finding),
+        "time": f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
         "request": {"method": detail.exchange.request.method, "target": detail.exchange.request.target},
-        "type": at.type if at else None,
-        "sse_id": at.id if at else None,
-        "byte_length": at.length if at else None,
-        "base64": b64encode(at.data).decode() if at else None,
-        "expected": said[0] if said else None,
-        "actual": said[1] if said else None,
+        "type": frame.type if frame else None,
+        "sse_id": frame.id if frame else None,
+        "byte_length": frame.length if frame else None,
+        "base64": b64encode(frame.data).decode() if frame else None,
+        "expected": expected,
+        "actual": actual,
         "related": [_related(detail.before)] if detail.before else [],
         "fingerprint": detail.fingerprint,
         "suppressed_by": _suppression(report, detail),
-        "see": see(PurePath(report.file).name, found),
+        "see": show_command(PurePath(report.file).name, finding),
     }
 
 
-def _related(before: At) -> dict[str, Any]:
+def _related(before: FrameDetail) -> dict[str, Any]:
     return {
-        "what": "the message before",
+        "what": "the previous event",
         "event": before.event,
         "type": before.type,
         "sse_id": before.id,
@@ -162,14 +176,14 @@ def _related(before: At) -> dict[str, Any]:
     }
 
 
-def _suppression(report: Report, detail: Detail) -> dict[str, str] | None:
-    reason = report.suppressed.get(detail.number)
+def _suppression(report: Report, detail: FindingDetail) -> dict[str, str] | None:
+    reason = report.suppressed.get(detail.index)
     return None if reason is None else {"kind": "baseline", "reason": reason}
 
 
 def _summary(report: Report) -> dict[str, Any]:
     return {
-        "findings": _counted(report.severities, len(report.suppressed)),
+        "findings": _finding_counts(report.severities, len(report.suppressed)),
         "rules": {
             "total": len(CATALOGUE),
             "selected": len(report.selected),
@@ -181,8 +195,8 @@ def _summary(report: Report) -> dict[str, Any]:
     }
 
 
-def _counted(severities: dict[Severity, int], suppressed: int) -> dict[str, int]:
-    """How many findings there are, how many of each severity stand, and how many a baseline knows."""
+def _finding_counts(severities: dict[Severity, int], suppressed: int) -> dict[str, int]:
+    """Return the number of findings: all, new ones of each severity, and those in the baseline."""
     return {
         "total": sum(severities.values()) + suppressed,
         **{severity.value: number for severity, number in severities.items()},
@@ -193,7 +207,7 @@ def _counted(severities: dict[Severity, int], suppressed: int) -> dict[str, int]
 def _total(reports: Sequence[Report]) -> dict[str, Any]:
     severities = {severity: sum(report.severities[severity] for report in reports) for severity in Severity}
     return {
-        "findings": _counted(severities, sum(len(report.suppressed) for report in reports)),
+        "findings": _finding_counts(severities, sum(len(report.suppressed) for report in reports)),
         "recordings": len(reports),
         "exchanges": sum(report.exchanges for report in reports),
         "events": sum(report.events for report in reports),

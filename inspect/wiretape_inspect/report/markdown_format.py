@@ -3,54 +3,47 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from wiretape.rules import CATALOGUE, Finding, Severity, Verdict
+from wiretape.labels import count_of
+from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import count
-from wiretape_inspect.report.options import Options
-from wiretape_inspect.report.recording_report import Report
-from wiretape_inspect.report.text_format import findings_said, see
-from wiretape_inspect.spans import text_of
+from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.text_format import show_command, summary_text
 
-SIZE = 60_000
-"""Characters that a report may have; GitHub takes 65,536 in a comment."""
-EACH = 3
-"""How many findings of one rule are shown."""
+MAX_SIZE = 60_000
+"""Characters of a report; GitHub accepts 65,536 in a comment."""
+MAX_FINDINGS = 3
+"""Findings of one rule that are shown."""
 _MARKS = {Severity.ERROR: "🔴", Severity.WARNING: "🟡", Severity.NOTE: "🔵"}
 
 
-def markdown_lines(reports: Sequence[Report], options: Options) -> Iterator[str]:
-    """The lines of the document; what does not fit is counted."""
+def markdown_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
+    """Yield the lines of the document; recordings that do not fit are counted."""
     yield "## wiretape report"
-    room = SIZE
+    room = MAX_SIZE
     for number, report in enumerate(reports):
-        of_one = list(_report(report, options))
-        room -= sum(len(line) + 1 for line in of_one)
+        lines = list(_report(report, options))
+        room -= sum(len(line) + 1 for line in lines)
         if room < 0:
             yield ""
-            yield f"… and {count(len(reports) - number, 'more recording')}: the report was cut to fit into a comment."
+            left = count_of(len(reports) - number, "more recording")
+            yield f"… and {left}: the report was cut to fit into a comment."
             return
-        yield from of_one
+        yield from lines
 
 
-def code(text: str) -> str:
-    """`text` as a code span: there it is no markup, and GitHub makes no mention or link of it either."""
+def code_span(text: str) -> str:
+    """Format text as a code span, in which it cannot be markup, a mention or a link."""
     shown = printable(text)
     fence = "`" * (max(map(len, re.findall("`+", shown)), default=0) + 1)
     pad = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{pad}{shown}{pad}{fence}"
 
 
-def _report(report: Report, options: Options) -> Iterator[str]:
+def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield ""
-    yield f"### {code(report.file)}"
+    yield f"### {code_span(report.file)}"
     yield ""
-    said = [text_of(findings_said(report.severities))]
-    said += [f"{len(report.suppressed):,} known to the baseline"] if report.suppressed else []
-    said.append(f"{report.exercised} of {count(len(report.selected), 'rule')} exercised")
-    unsure = report.verdicts[Verdict.INCONCLUSIVE]
-    said += [f"{len(unsure)} inconclusive ({', '.join(unsure)})"] if unsure else []
-    said.append(f"{count(report.events, 'event')} in {count(report.exchanges, 'exchange')}")
-    yield f"{' · '.join(said)}  "
+    yield f"{summary_text(report)}  "
     counts = report.broken
     if not counts:
         return
@@ -58,17 +51,17 @@ def _report(report: Report, options: Options) -> Iterator[str]:
     for rule, number in sorted(counts.items()):
         yield f"| {_MARKS[report.severity_of(rule)]} {report.severity_of(rule)} | {_rule(rule, options)} | {number:,} |"
     yield from ["", "<details><summary>The first findings of each rule</summary>", ""]
-    yield from _findings(report, SIZE // 2)
+    yield from _findings(report, MAX_SIZE // 2)
     yield from ["", "</details>"]
 
 
-def _rule(rule: str, options: Options) -> str:
-    said = f"{rule} {CATALOGUE[rule].name}"
-    return f"[{said}]({options.docs_url}{rule}.md)" if options.docs_url else said
+def _rule(rule: str, options: ReportOptions) -> str:
+    title = f"{rule} {CATALOGUE[rule].name}"
+    return f"[{title}]({options.docs_url}{rule}.md)" if options.docs_url else title
 
 
 def _findings(report: Report, room: int) -> Iterator[str]:
-    shown, left = list(report.firsts(EACH)), report.more(EACH)
+    shown, left = list(report.first_findings(MAX_FINDINGS)), report.omitted_findings(MAX_FINDINGS)
     for number, finding in enumerate(shown):
         line = _finding(report, finding)
         room -= len(line)
@@ -81,6 +74,7 @@ def _findings(report: Report, room: int) -> Iterator[str]:
 
 
 def _finding(report: Report, finding: Finding) -> str:
-    place = f"exchange {finding.exchange}"
-    place += "" if finding.event is None else f", event {finding.event}"
-    return f"- **{finding.code}** {place}: {code(finding.message)}  \n  see {code(see(report.file, finding))}"
+    location = f"exchange {finding.exchange}"
+    location += "" if finding.event is None else f", event {finding.event}"
+    command = code_span(show_command(report.file, finding))
+    return f"- **{finding.code}** {location}: {code_span(finding.message)}  \n  see {command}"

@@ -1,4 +1,4 @@
-"""A recording judged: the observations folded by the checker."""
+"""Check a whole recording, and hold what it shows about each rule."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,51 +7,67 @@ from dataclasses import dataclass, field, replace
 from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingInfo
 from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
-from wiretape_inspect.report.finding_store import Findings
+from wiretape_inspect.report.finding_store import FindingStore
 
 _SEVERITIES = list(Severity)
-_EVERY = frozenset(CATALOGUE)
+_ALL_RULES = frozenset(CATALOGUE)
+
+
+@dataclass(frozen=True, slots=True)
+class ReportOptions:
+    """How to write a report; each format uses the options that concern it."""
+
+    all_findings: bool = False
+    """Show every finding, however many a rule has."""
+    statistics: bool = False
+    """Count the findings of each rule instead of showing them."""
+    threshold: Severity | None = Severity.ERROR
+    """Lowest severity of findings that fail; None if none fails."""
+    docs_url: str | None = None
+    """Where the pages of docs/rules are published; ends with a slash."""
+    width: int | None = None
+    """Columns of the terminal that the text is written to; None if it is not a terminal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a recording shows about every rule."""
+    """What a recording shows about every rule.  A finding that is not in the baseline is new."""
 
     file: str
-    """The name of the recording's file, as the user gave it."""
+    """The recording's file, as the user named it."""
     recording: Recording
-    """Open as long as the report is to be written."""
-    findings: Findings
+    """Open until the report is written."""
+    findings: FindingStore
     tallies: dict[str, Tally]
-    """For every rule of the catalogue how often it came up, and what came of it."""
+    """For every rule of the catalogue, how often it came up and with what result."""
     exchanges: int
     events: int
-    selected: frozenset[str] = _EVERY
-    """The codes of the rules that were asked."""
+    selected: frozenset[str] = _ALL_RULES
+    """Codes of the rules that were checked."""
     settings: Settings = field(default_factory=Settings)
     suppressed: Mapping[int, str] = field(default_factory=dict)
-    """For findings that a baseline knows, by their place in `findings`, the reason it gives."""
-    known: Counter[tuple[str, Severity]] = field(default_factory=Counter)
-    """How many of these there are of each rule and severity."""
+    """The reasons of findings that are in the baseline, by their index in `findings`."""
+    suppressed_counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
+    """The number of these for each rule and severity."""
 
     @property
     def info(self) -> RecordingInfo:
-        """What the recording says about itself."""
+        """The metadata of the recording."""
         return self.recording.info
 
     @property
-    def standing(self) -> Iterator[Finding]:
-        """The findings that no baseline knows."""
-        return (finding for place, finding in enumerate(self.findings) if place not in self.suppressed)
+    def new_findings(self) -> Iterator[Finding]:
+        """The findings that are not in the baseline."""
+        return (finding for index, finding in enumerate(self.findings) if index not in self.suppressed)
 
     @property
     def counts(self) -> Counter[tuple[str, Severity]]:
-        """How many findings stand of each rule and severity, in the order in which they first come."""
-        return self.findings.counts - self.known
+        """The number of new findings for each rule and severity, in order of first appearance."""
+        return self.findings.counts - self.suppressed_counts
 
     @property
     def broken(self) -> Counter[str]:
-        """How many findings stand of each rule that has any, in the order in which they first come."""
+        """The number of new findings for each rule that has any, in order of first appearance."""
         numbers: Counter[str] = Counter()
         for (code, _), number in self.counts.items():
             numbers[code] += number
@@ -59,20 +75,20 @@ class Report:
 
     @property
     def severities(self) -> dict[Severity, int]:
-        """How many findings stand of each severity, worst first."""
+        """The number of new findings for each severity, worst first."""
         numbers = dict.fromkeys(Severity, 0)
         for (_, severity), number in self.counts.items():
             numbers[severity] += number
         return numbers
 
-    def firsts(self, most: int | None) -> Iterator[Finding]:
-        """The first `most` findings of each rule that stand, in order; all of them for None."""
+    def first_findings(self, most: int | None) -> Iterator[Finding]:
+        """Yield the first `most` new findings of each rule, in order; all of them for None."""
         if most is None:
-            yield from self.standing
+            yield from self.new_findings
             return
         left = {code: min(number, most) for code, number in self.broken.items()}
         missing = sum(left.values())
-        for finding in self.standing if missing else ():
+        for finding in self.new_findings if missing else ():
             if left[finding.code]:
                 left[finding.code] -= 1
                 missing -= 1
@@ -80,60 +96,60 @@ class Report:
                 if not missing:
                     return
 
-    def more(self, most: int | None) -> dict[str, int]:
-        """How many findings `firsts` leaves out, for each rule of which it does."""
+    def omitted_findings(self, most: int | None) -> dict[str, int]:
+        """Return the number of findings that `first_findings` omits, for each rule with more than `most`."""
         return {} if most is None else {code: n - most for code, n in self.broken.items() if n > most}
 
     @property
     def verdicts(self) -> dict[Verdict, list[str]]:
-        """The codes of the selected rules that each verdict was given to."""
+        """The codes of the selected rules by verdict."""
         codes = [code for code in CATALOGUE if code in self.selected]
         return {verdict: [code for code in codes if self.tallies[code].verdict is verdict] for verdict in Verdict}
 
     @property
     def exercised(self) -> int:
-        """How many rules came up and were decided every time, or broken."""
+        """The number of rules that held or were broken."""
         verdicts = self.verdicts
         return len(verdicts[Verdict.PASS]) + len(verdicts[Verdict.FAIL])
 
     def severity_of(self, code: str) -> Severity:
-        """How bad breaking a rule is, as the catalogue or the project has it."""
+        """Return the severity of a rule in the catalogue or, if set, in the configuration."""
         return self.settings.severities.get(code, CATALOGUE[code].severity)
 
     def reaches(self, threshold: Severity) -> bool:
-        """Whether a finding stands that is as bad as `threshold`, or worse."""
-        return any(as_bad(severity, threshold) for _, severity in self.counts)
+        """Whether a new finding is at least as severe as `threshold`."""
+        return any(is_at_least(severity, threshold) for _, severity in self.counts)
 
 
-def as_bad(severity: Severity, threshold: Severity | None) -> bool:
-    """Whether `severity` is `threshold` or worse; nothing is as bad as None."""
+def is_at_least(severity: Severity, threshold: Severity | None) -> bool:
+    """Whether `severity` is at least as severe as `threshold`; nothing is if that is None."""
     return threshold is not None and _SEVERITIES.index(severity) <= _SEVERITIES.index(threshold)
 
 
 Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
-"""Passes observations on, and may show how far it is."""
+"""Passes observations on unchanged, for example to show progress."""
 
 
-def judge(
+def check_recording(
     recording: Recording,
     file: str,
     watch: Watch = iter,
     *,
     settings: Settings | None = None,
-    selected: frozenset[str] = _EVERY,
+    selected: frozenset[str] = _ALL_RULES,
 ) -> Report:
-    """Judge a recording by the rules of `selected` that are not off.  Raises RecordingError on a damaged file."""
+    """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
     settings = settings or Settings()
     selected -= settings.off
-    checker = Checker(replace(settings, off=_EVERY - selected))
-    findings = Findings(_found(checker, watch(recording.observations())))
+    checker = Checker(replace(settings, off=_ALL_RULES - selected))
+    findings = FindingStore(_check(checker, watch(recording.observations())))
     tallies = checker.tallies()
     return Report(
         file, recording, findings, tallies, checker.exchanges, checker.events, selected=selected, settings=settings
     )
 
 
-def _found(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
+def _check(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
     for observation in observations:
         yield from checker.feed(observation)
     yield from checker.finish()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect import exchange_selection
+from wiretape_inspect.exchange_selection import select_exchanges
 
 ObservationReader = Callable[[], Iterator[Observation]]
 """Reads the selected observations in order of time; may be called repeatedly."""
@@ -26,7 +26,7 @@ class RecordingPart:
         """The numbers of the exchanges to keep.  Raises InputError if one does not exist, or none is left."""
         for number in self.numbers:
             recording.exchange(number)
-        candidates = exchange_selection.exchanges(recording, session=self.session)
+        candidates = select_exchanges(recording, session=self.session)
         kept = frozenset(exchange.number for exchange in candidates if self._includes(exchange))
         if not kept:
             raise InputError("No exchange is left: select other exchanges or another time range.")

@@ -229,4 +229,4 @@ def test_fast_and_generic_encoding_of_rows_are_equal(session):
     with open_recording(session) as recording:
         for exchange in recording.exchanges():
             for row in timeline.rows(recording, exchange, ()):
-                assert timeline_json.row_text(7, row) == dump_json(timeline_json.row(7, row))
+                assert timeline_json.row_json(7, row) == dump_json(timeline_json.row_document(7, row))

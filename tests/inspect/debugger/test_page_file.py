@@ -82,8 +82,8 @@ def assert_page_equals_recording(path):
             assert list(held) == events
             for event in events:
                 state = state_at(recording, exchange, event)
-                expected = timeline_json.closely(
-                    recording, exchange, event_detail.find(recording, exchange, event), found, state
+                expected = timeline_json.detail_document(
+                    recording, exchange, event_detail.find_event(recording, exchange, event), found, state
                 )
                 encoded = json.loads(dump_json(expected))
                 inside = held[event]

@@ -66,9 +66,9 @@ async def test_numbers_and_times_are_formatted_as_in_the_terminal(run):
         {"times": TIMES, "sizes": SIZES},
     )
     assert found == [
-        list(map(humanize.duration, TIMES)),
-        list(map(humanize.moment, TIMES)),
-        list(map(humanize.amount, SIZES)),
+        list(map(humanize.format_duration, TIMES)),
+        list(map(humanize.format_time, TIMES)),
+        list(map(humanize.format_size, SIZES)),
     ]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
-from wiretape_inspect.atomic_output import place
+from wiretape_inspect.atomic_output import write_recording
 from wiretape_inspect.trim.body_redaction import BodyRedaction, Replacement, overwrite
 from wiretape_inspect.trim.stream_pieces import split_streams
 
@@ -304,7 +304,7 @@ def test_an_interruption_leaves_existing_files_unchanged(before, tmp_path):
     to.write_text("mine")
 
     with pytest.raises(KeyboardInterrupt):
-        place(RecordingSource(RecordingMetadata("http://a", 1), interrupted()), to)
+        write_recording(RecordingSource(RecordingMetadata("http://a", 1), interrupted()), to)
 
     assert to.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [to]

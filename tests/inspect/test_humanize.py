@@ -1,7 +1,8 @@
 import pytest
 
+from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
-from wiretape_inspect.humanize import amount, count, duration, ending_label, moment
+from wiretape_inspect.humanize import format_duration, format_size, format_time
 
 
 @pytest.mark.parametrize(
@@ -21,7 +22,7 @@ from wiretape_inspect.humanize import amount, count, duration, ending_label, mom
     ],
 )
 def test_a_duration_is_said_in_its_own_unit(nanoseconds, words):
-    assert duration(nanoseconds) == words
+    assert format_duration(nanoseconds) == words
 
 
 @pytest.mark.parametrize(
@@ -29,13 +30,13 @@ def test_a_duration_is_said_in_its_own_unit(nanoseconds, words):
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (5 * 10**9, "5.0 GB")],
 )
 def test_an_amount_is_said_in_its_own_unit(size, words):
-    assert amount(size) == words
+    assert format_size(size) == words
 
 
 def test_times_and_counts_read_well():
-    assert moment(12_304_400_000) == "12.304s"
-    assert count(1, "event") == "1 event"
-    assert count(2000, "event") == "2,000 events"
+    assert format_time(12_304_400_000) == "12.304s"
+    assert count_of(1, "event") == "1 event"
+    assert count_of(2000, "event") == "2,000 events"
 
 
 def test_every_ending_has_words_of_its_own_for_a_stream_but_the_two_that_are_one_to_its_reader():
