@@ -14,7 +14,6 @@ from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
 from wiretape_inspect.humanize import format_size, format_time
 from wiretape_inspect.state_view import label_line, state_lines
@@ -51,7 +50,7 @@ def parse_location(text: str, example: str = "EXCHANGE:EVENT, for example 2:57")
     """Parse `2:57` into two numbers.  Raises InputError, which mentions the `example`."""
     match = _LOCATION.fullmatch(text.strip())
     if match is None:
-        raise InputError(f"Invalid location {printable(text)!r}: expected {example}.")
+        raise InputError(f"Invalid location {text!r}: expected {example}.")
     return int(match[1]), int(match[2])
 
 
@@ -59,8 +58,7 @@ def find_event(recording: Recording, exchange: Exchange, event: int) -> EventCon
     """Find an event by its number.  Raises InputError if it does not exist."""
     if not exchange.is_stream:
         raise InputError(
-            f"Exchange {exchange.number} is not an event stream and has no events: "
-            f"show it with --exchange {exchange.number}."
+            f"Exchange {exchange.number} is not an event stream: show it with --exchange {exchange.number}."
         )
     before = earlier = None
     events = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)

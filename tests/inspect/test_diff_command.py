@@ -10,7 +10,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.timeline_text import Paper
+from wiretape_inspect.terminal import Terminal
 
 JSON = (("content-type", "application/json"),)
 EVENT_STREAM = (("content-type", "text/event-stream"),)
@@ -263,7 +263,7 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
         (["--exchange", "1"], "Give two recordings, or two exchanges of one"),
         (["--exchange", "1-2"], "Invalid exchanges '1-2': expected N or N:M, for example 2:5."),
         (["--exchange", "1:7"], "has no exchange 7: its exchanges are 1 to 2."),
-        (["--exchange", "1:2", "--timing", "5"], "'5' is no time: write one with its unit, like 50ms."),
+        (["--exchange", "1:2", "--timing", "5"], "'5' is not a duration: expected a number and a unit, like 50ms."),
         (["--exchange", "1:2", "--normalize", "ids,dates"], "Invalid value 'dates': choose from ids, times."),
         (["--exchange", "1:2", "--ignore-path", "a.b"], "Invalid JSON path 'a.b'"),
         (["--exchange", "1:2", "--limit", "-1"], "-1 is not in the range"),
@@ -284,6 +284,6 @@ def test_on_a_terminal_lines_are_coloured_and_never_cut(two, message):
     )
     with open_recording(files[0]) as first, open_recording(files[1]) as second:
         (found,) = RecordingDiff(first, second).compare_all()
-    text = "\n".join(map(Paper(colour=True, width=40).line, diff_output.spans(found)))
+    text = "\n".join(map(Terminal(40, has_colour=True).render, diff_output.diff_lines(found)))
     assert click.unstyle(text) != text
     assert f'$.said:"{"y" * 50}a"→"{"y" * 50}b"' in "".join(click.unstyle(text).split())

@@ -52,7 +52,7 @@ def test_of_several_streams_one_must_be_chosen(tape, run):
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "Error: Choose a stream with --exchange; its streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
+        "Error: Choose a stream with --exchange; its event streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
     )
     assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
 
@@ -70,7 +70,7 @@ def test_an_exchange_that_is_no_stream_is_refused_with_those_that_are(tape, run)
     path = tape.close()
 
     assert run("export", path, "--format", "sse", "--exchange", 1).stderr == (
-        "Error: Exchange 1 is no event stream; its only stream is exchange 2.\n"
+        "Error: Exchange 1 is not an event stream; its only event stream is exchange 2.\n"
     )
 
 
@@ -78,7 +78,10 @@ def test_a_recording_without_streams_says_so(tape, run):
     tape.exchange("/x", headers=())
     result = run("export", tape.close(), "--format", "sse")
 
-    assert (result.exit_code, result.stderr) == (2, "Error: Choose a stream with --exchange; it has no streams.\n")
+    assert (result.exit_code, result.stderr) == (
+        2,
+        "Error: Choose a stream with --exchange; it has no event streams.\n",
+    )
 
 
 def test_bytes_that_were_not_recorded_are_said_on_stderr(tape, run):

@@ -74,7 +74,7 @@ def test_data_of_any_length_and_depth_is_shown_by_its_beginning(run, tape):
     path = tape.close()
     assert "  ]\n" in run("show", path, "--at", "1:1").output
     output = run("show", path, "--at", "1:2").output
-    assert "A…\n          … 6.0 MB in all; --json has them\n" in output
+    assert "A…\n          … 6.0 MB in total; --json prints all of it\n" in output
     assert len(output) < 50_000
 
 
@@ -115,29 +115,29 @@ def test_an_encoded_event_is_shown_decoded(run, tape, message):
     tape.exchange(chunks=[(1, gzip.compress(event))], headers=headers)
     output = run("show", tape.close(), "--at", "1:1").output
     assert hex_of(output) == event
-    assert "not told for a body that came encoded (gzip)" in output
+    assert "unknown, because the body is encoded (gzip)" in output
 
 
 def test_a_large_event_is_cut(run, tape, message):
     tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1, text="x" * 1_000_000))])
     output = run("show", tape.close(), "--at", "1:1").output
     assert len(output) < 50_000
-    assert "kB more; --json has them all" in output
+    assert "kB more; --json prints all bytes" in output
 
 
 @pytest.mark.parametrize(
     ("place", "said"),
     [
         ("2:1", "has no exchange 2: its exchanges are 1 to 1."),
-        ("1:4", "Exchange 1 has no event 4: they go from 1 to 3."),
+        ("1:4", "Exchange 1 has no event 4: its events are 1 to 3."),
         ("1:0", "Exchange 1 has no event 0"),
-        ("1", "'1' is no place: write EXCHANGE:EVENT, like 2:57."),
-        ("1:2:3", "is no place"),
-        ("a:b", "is no place"),
-        ("-1:2", "is no place"),
-        ("\x1b[31m", "is no place"),
-        ("9" * 30 + ":1", "is no place"),
-        ("", "is no place"),
+        ("1", "Invalid location '1': expected EXCHANGE:EVENT, for example 2:57."),
+        ("1:2:3", "Invalid location"),
+        ("a:b", "Invalid location"),
+        ("-1:2", "Invalid location"),
+        ("\x1b[31m", "Invalid location"),
+        ("9" * 30 + ":1", "Invalid location"),
+        ("", "Invalid location"),
     ],
 )
 def test_a_place_that_is_not_there_is_told(run, stream, place, said):
@@ -151,7 +151,7 @@ def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
     tape.exchange("/x", [(1, b"{}")], headers=())
     tape.exchange()
     path = tape.close()
-    assert "Exchange 1 is no event stream" in run("show", path, "--at", "1:1").stderr
+    assert "Exchange 1 is not an event stream" in run("show", path, "--at", "1:1").stderr
     assert "Exchange 2 has no event 1: it has none." in run("show", path, "--at", "2:1").stderr
 
 
@@ -161,4 +161,4 @@ def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
 def test_a_place_stands_alone(run, stream, more):
     result = run("show", stream[0], "--at", "1:1", *more)
     assert result.exit_code == 2
-    assert "--at names one place" in result.stderr
+    assert "--at shows one event" in result.stderr

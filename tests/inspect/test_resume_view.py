@@ -105,7 +105,7 @@ def test_the_command_shows_what_was_not_known(run, tape, message):
 
     said = [json.loads(line) for line in run("show", path, "--resume", "1:2", "--json").output.splitlines()]
     assert said[0] == {
-        "row": "resume",
+        "row": "reconnection",
         "first": 1,
         "second": 2,
         "cursor": "e1",

@@ -8,8 +8,9 @@ from wiretape_inspect.summary import summarise
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import sessions_table
-from wiretape_inspect.timeline_text import Paper
+from wiretape_inspect.sessions_table import summarise, summary_lines
+from wiretape_inspect.styled_line import Line
+from wiretape_inspect.terminal import Terminal
 
 
 def finding(number, severity=Severity.ERROR):
@@ -100,14 +101,15 @@ def test_an_empty_recording_has_no_table(tape, run):
     assert result.output.splitlines()[1:] == ["other exchanges: none", "findings: none"]
 
 
-@pytest.mark.parametrize(("width", "tabular"), [(200, True), (80, False), (None, True)])
-def test_where_the_table_has_no_room_a_session_has_lines_of_its_own(session, width, tabular):
+@pytest.mark.parametrize(("width", "has_table"), [(200, True), (80, False), (None, True)])
+def test_a_terminal_too_narrow_for_the_table_gets_a_block_for_each_session(session, width, has_table):
+    terminal = None if width is None else Terminal(width, has_colour=False)
     with open_recording(session) as recording:
-        lines = list(sessions_table.sessions(summarise(recording, {}), Paper(width=width)))
-
-    told = lines[2 : lines.index("", 2)]
-    assert (told[0].split()[0] == "session") is tabular
-    if not tabular:
-        assert told[:2] == ["s1", "    2 streams · 41 events · 4 durable · 37 deltas · last seq 4"]
-        assert told[3] == "    client closed: 1, service reset in mid-event: 1"
-        assert max(map(len, "\n".join(lines).splitlines())) <= width
+        lines = list(summary_lines(summarise(recording, {}), terminal))
+    text = [terminal.render(line) if terminal and isinstance(line, Line) else str(line) for line in lines]
+    shown = text[2 : text.index("", 2)]
+    assert (shown[0].split()[0] == "session") is has_table
+    if not has_table:
+        assert shown[:2] == ["s1", "    2 streams · 41 events · 4 durable · 37 deltas · last seq 4"]
+        assert shown[3] == "    client closed: 1, service reset in mid-event: 1"
+        assert max(map(len, "\n".join(text).splitlines())) <= width

@@ -173,14 +173,14 @@ def test_an_unknown_exchange_is_one_sentence_that_names_the_range(run, session):
 
 def test_an_empty_recording_says_so_beside_the_output(tape, run):
     result = run("show", tape.close())
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "Nothing was recorded.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "The recording is empty.\n")
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_a_filter_that_takes_nothing_says_so_beside_the_output(run, session, form):
     result = run("show", session, "type:nothing", *form)
 
-    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "The filter takes nothing of this recording.\n")
+    assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No rows match the filter.\n")
 
 
 @pytest.mark.parametrize("command", [["show"], ["sessions"], ["export", "--format", "sse"]])

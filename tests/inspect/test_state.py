@@ -159,7 +159,7 @@ def test_the_command_shows_it(run, tape, stream):
     assert " session  running\n" in output
     assert "     run  r1  open, since 1:1, 0.007s\n" in output
     assert "    tool  t2  open, since 1:6, 0.024s  g({})\n" in output
-    assert "    said  6 chars so far: It is.\n" in output
+    assert "    text  6 chars so far: It is.\n" in output
     assert "  resume  Last-Event-ID: e5, after sequence 5\n" in output
 
     said = json.loads(run("show", path, "--at", "1:9", "--json").output)

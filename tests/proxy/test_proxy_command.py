@@ -24,7 +24,7 @@ from wiretape.config import load_config
 from wiretape.observations import Ending, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Settings
-from wiretape_inspect.report import judge
+from wiretape_inspect.report import check_recording
 from wiretape_proxy.addon_options import reaches
 from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.recorder_messages import RecordingClosed
@@ -177,7 +177,7 @@ def test_the_option_fail_on_sets_the_exit_status(start_proxy, service, tmp_path,
     settings = Settings() if "--no-config" in arguments else load_config(tmp_path / "wiretape.toml").settings
     with open_recording(proxy.file) as recording:
         live = [(found.code, found.severity, found.message) for found in recording.findings()]
-        reported = judge(recording, "run.db", settings=settings).findings
+        reported = check_recording(recording, "run.db", settings=settings).findings
     if "own.toml" not in arguments:
         assert sorted(live) == sorted((found.code, found.severity, found.message) for found in reported) != []
     else:

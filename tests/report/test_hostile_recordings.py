@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 import xmlschema
 
-from wiretape_inspect.report import FORMS
+from wiretape_inspect.report import FORMATS
 from wiretape_inspect.report.json_format import schema
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -85,7 +85,7 @@ class _Page(HTMLParser):
         assert self.open.pop() == tag
 
 
-CHECKS = {form: globals()[f"is_{form}"] for form in FORMS}
+CHECKS = {form: globals()[f"is_{form}"] for form in FORMATS}
 
 
 @pytest.fixture(params=["hostile", "extreme"])
@@ -95,10 +95,10 @@ def recorded(request):
 
 def reports(run, path, folder):
     """The report in every form, from one run."""
-    pairs = [word for form in FORMS for word in ("--format", form, "--output", folder / form)]
+    pairs = [word for form in FORMATS for word in ("--format", form, "--output", folder / form)]
     result = run("report", path, *pairs, "--no-config", "--fail-on", "note", "--write-baseline", folder / "known.json")
     assert (result.exit_code, result.exception) == (0, None), result.stderr
-    return {form: (folder / form).read_text() for form in FORMS}
+    return {form: (folder / form).read_text() for form in FORMATS}
 
 
 def test_hostile_recordings_break_no_form(run, recorded, tmp_path):

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.report.finding_store import Findings, Suppressed
+from wiretape_inspect.report.finding_store import FindingStore, SuppressionReasons
 
 
 def finding(number, code="SEQ001", *, event=1, offset=0, exchange=1, message="Expected `é\\ud800`, got 0."):
@@ -33,31 +33,31 @@ def place(found):
 @pytest.mark.parametrize("number", [0, 1, 5_000])
 def test_findings_come_back_sorted_by_place_and_otherwise_as_they_came(number):
     given = list(many(number))
-    kept = Findings(iter(given))
+    kept = FindingStore(iter(given))
     assert list(kept) == sorted(given, key=place)
     assert len(kept) == number
     assert kept.counts == Counter((found.code, found.severity) for found in given)
 
 
 def test_they_can_be_gone_through_twice_at_once():
-    kept = Findings(many(50))
+    kept = FindingStore(many(50))
     assert list(zip(kept, kept, strict=True)) == [(found, found) for found in kept]
 
 
 def test_extreme_numbers_are_kept():
     odd = finding(-(2**63), event=2**63 - 1, offset=None)
-    assert list(Findings([odd])) == [odd]
+    assert list(FindingStore([odd])) == [odd]
 
 
 def test_rules_are_counted_in_the_order_in_which_they_first_come():
-    kept = Findings([finding(0, "SEQ002", exchange=2), finding(0, "SEQ001", exchange=3), finding(0, "ERR001")])
+    kept = FindingStore([finding(0, "SEQ002", exchange=2), finding(0, "SEQ001", exchange=3), finding(0, "ERR001")])
     assert [code for code, _ in kept.counts] == ["ERR001", "SEQ002", "SEQ001"]
 
 
 def test_memory_of_python_does_not_grow_with_the_findings():
-    Findings(many(10))
+    FindingStore(many(10))
     tracemalloc.start()
-    kept = Findings(finding(number, message=f"Expected {number}.") for number in range(30_000))
+    kept = FindingStore(finding(number, message=f"Expected {number}.") for number in range(30_000))
     shown = sum(1 for _ in kept)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -66,7 +66,7 @@ def test_memory_of_python_does_not_grow_with_the_findings():
 
 
 def test_what_a_baseline_knows_is_told_by_place():
-    known = Suppressed(5)
+    known = SuppressionReasons(5)
     for at, reason in ((1, "a"), (3, ""), (4, "a")):
         known.add(at, reason)
     assert dict(known) == {1: "a", 3: "", 4: "a"}

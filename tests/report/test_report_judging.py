@@ -5,7 +5,7 @@ import pytest
 from wiretape.recording import open_recording
 from wiretape.rules import Checker, Severity
 from wiretape.rules.vectors import vectors
-from wiretape_inspect.report import judge
+from wiretape_inspect.report import check_recording
 
 GAP = """
 [[exchange]]
@@ -42,7 +42,7 @@ def places(findings):
 
 def recorded(path):
     with open_recording(path) as recording:
-        report = judge(recording, str(path))
+        report = check_recording(recording, str(path))
     return list(report.findings), {code: tally.verdict for code, tally in report.tallies.items()}
 
 
@@ -75,7 +75,7 @@ def test_gaps_and_open_exchanges_give_the_same_live_and_recorded(record, traffic
 
 def test_a_report_counts_what_it_saw(record, all_vectors):
     with open_recording(record(all_vectors)) as recording:
-        report = judge(recording, "run.db")
+        report = check_recording(recording, "run.db")
     assert report.exchanges == max(item.exchange for item in all_vectors)
     assert report.events > 60
     assert report.severities[Severity.ERROR] == sum(f.severity is Severity.ERROR for f in report.findings)
@@ -89,7 +89,7 @@ def test_a_report_counts_what_it_saw(record, all_vectors):
 def test_a_report_reaches_the_severities_up_to_its_worst_finding(record, code, reached):
     (vector,) = [v for v in vectors() if v.code == code and v.name == "breaks"]
     with open_recording(record(vector.observations())) as recording:
-        report = judge(recording, "run.db")
+        report = check_recording(recording, "run.db")
     assert {severity for severity in Severity if report.reaches(severity)} == reached
 
 
@@ -102,5 +102,5 @@ def test_observations_pass_through_whoever_watches(record, all_vectors):
             yield item
 
     with open_recording(record(all_vectors)) as recording:
-        judge(recording, "run.db", watch)
+        check_recording(recording, "run.db", watch)
     assert {type(item).__name__ for item in watched} >= {"RequestStarted", "BytesArrived", "ExchangeEnded"}

@@ -90,7 +90,7 @@ def test_what_a_baseline_knows_is_counted_and_not_listed(page, record, run, tmp_
         1,
         1,
     )
-    assert "1 known to the baseline" in recording["report"]["summary"]
+    assert "1 in the baseline" in recording["report"]["summary"]
     assert held["report"]["start"] == "findings=1&verdicts=1"
 
 
@@ -101,7 +101,7 @@ def test_of_many_findings_of_one_rule_the_first_are_listed_and_the_others_counte
     listed = [found["code"] for found in some["findings"]].count("EVT002")
     assert (listed, some["report"]["more"]["EVT002"]) == (50, 10)
     assert (codes({"recording": all_}).count("EVT002"), all_["report"]["more"]) == (60, {})
-    monkeypatch.setattr(html_format, "MOST", 7)
+    monkeypatch.setattr(html_format, "MAX_FINDINGS", 7)
     assert len(page(path, more=["--all"])["data"]["recording"]["findings"]) == 7
 
 
@@ -125,7 +125,7 @@ def test_the_same_recording_gives_the_same_bytes(run, record):
 @pytest.fixture
 def large(record, monkeypatch):
     """A recording over the limit: 900 deltas, of which numbers 300 and 304 are wrong, then another exchange."""
-    monkeypatch.setattr(html_format, "EVENTS", 40)
+    monkeypatch.setattr(html_format, "MAX_EVENTS", 40)
     wrong = EVENT.replace("event:", "id: x\\nevent:")
     body = "".join(wrong if number in {300, 304} else EVENT for number in range(1, 901))
     stream = f'[[exchange]]\nrequest = "GET /v1/sessions/s/events/stream?event_deltas=true"\nbody = "{body}"\n'

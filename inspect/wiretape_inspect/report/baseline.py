@@ -65,7 +65,7 @@ class Applied:
 
 def load(path: Path, *, to_replace: bool = False) -> list[Entry]:
     """Load the entries of a baseline.  Raises InputError; for a file `to_replace` it tells to choose another name."""
-    hint = f"; {printable(str(path))} is not replaced: choose another name for --write-baseline" if to_replace else ""
+    hint = ", so it is not replaced: choose another name for --write-baseline" if to_replace else ""
     try:
         document = json.loads(path.read_text("utf-8"))
     except OSError as error:
@@ -76,7 +76,9 @@ def load(path: Path, *, to_replace: bool = False) -> list[Entry]:
     try:
         return _entries(document, path)
     except InputError as error:
-        raise InputError(f"{error.message.removesuffix('.')}{hint}.") from None
+        if not to_replace:
+            raise
+        raise InputError(f"{error.message.rstrip('.')}{hint}.") from None
 
 
 def _entries(document: object, path: Path) -> list[Entry]:

@@ -59,7 +59,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     elif verdict is Verdict.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=_NOT_EXERCISED)
     elif verdict is Verdict.INCONCLUSIVE:
-        ET.SubElement(case, "skipped", message=f"inconclusive, because {'; '.join(report.tallies[rule.code].reasons)}")
+        ET.SubElement(case, "skipped", message=f"inconclusive: {'; '.join(report.tallies[rule.code].reasons)}")
 
 
 def _describe(report: Report, rule: Rule, findings: list[Finding]) -> str:

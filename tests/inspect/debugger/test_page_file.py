@@ -73,7 +73,7 @@ def assert_page_equals_recording(path):
         findings = timeline.stored_findings(recording)
         for exchange in recording.exchanges():
             found = findings.get(exchange.number, ())
-            expected = map(dump_json, timeline_json.rows(recording, exchange, found))
+            expected = timeline_json.exchange_json_lines(recording, exchange, found)
             assert document["rows"][str(exchange.number)] == [json.loads(line) for line in expected]
             if not exchange.is_stream:
                 continue
@@ -110,7 +110,7 @@ def test_page_contains_overviews_and_comparisons(session):
     assert list(document["rows"]) == ["1", "2", "3", "4"]
     assert list(document["overviews"]) == list(document["details"]) == list(document["states"]) == ["2", "3"]
     assert list(document["resumes"]) == ["2:3"]
-    assert document["resumes"]["2:3"][0]["row"] == "resume"
+    assert document["resumes"]["2:3"][0]["row"] == "reconnection"
 
 
 TYPES = st.sampled_from(

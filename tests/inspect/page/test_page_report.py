@@ -4,7 +4,7 @@ import pytest
 from playwright.async_api import expect
 
 from wiretape.recording import open_recording
-from wiretape_inspect.report import Options, html_format, judge
+from wiretape_inspect.report import ReportOptions, check_recording, html_format
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -27,8 +27,8 @@ def reported(tmp_path):
     def report(*paths):
         page = tmp_path / "report.html"
         selected = frozenset({"SEQ001", "SEQ002", "SEQ003"})
-        reports = [judge(open_recording(path), f"runs/{path.name}", selected=selected) for path in paths]
-        page.write_text("\n".join(html_format.html_lines(reports, Options())))
+        reports = [check_recording(open_recording(path), f"runs/{path.name}", selected=selected) for path in paths]
+        page.write_text("\n".join(html_format.html_lines(reports, ReportOptions())))
         for each in reports:
             each.recording.close()
         return page.as_uri()
@@ -88,7 +88,7 @@ async def test_recording_picker_switches_between_recordings(window, reported, br
 
 
 async def test_report_of_a_large_recording_names_what_it_omits(window, reported, broken, monkeypatch):
-    monkeypatch.setattr(html_format, "EVENTS", 20)
+    monkeypatch.setattr(html_format, "MAX_EVENTS", 20)
     async with window(reported(broken)) as shown:
         await expect(shown.page.locator(".report-part")).to_contain_text("up to 5 events before and after")
         await shown.keys("Enter")

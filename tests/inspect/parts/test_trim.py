@@ -264,7 +264,7 @@ def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
         ([], "Select what to keep (--session, --exchange, --since, "),
         (["--session", "s9"], "There is no session s9"),
         (["--exchange", 9], "has no exchange 9"),
-        (["--until", "1"], "is no time: write one with its unit, like 90s."),
+        (["--until", "1"], "is not a duration: expected a number and a unit, like 90s."),
         (["--since", "2s", "--until", "1s"], "--since is later"),
         (["--since", "9h"], "No exchange is left"),
         (["--to-first-finding", "SQE"], "Unknown rule code 'SQE'; did you mean SEQ?"),
