@@ -152,7 +152,7 @@ def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
     tape.exchange()
     path = tape.close()
     assert "Exchange 1 is not an event stream" in run("show", path, "--at", "1:1").stderr
-    assert "Exchange 2 has no event 1: it has none." in run("show", path, "--at", "2:1").stderr
+    assert "Exchange 2 has no event 1: it has no events." in run("show", path, "--at", "2:1").stderr
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from wiretape_inspect.summary import summarise
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
