@@ -65,7 +65,7 @@ class LoopThread:
 
 @contextmanager
 def start_replay(recording_path: Path | str, options: ReplayOptions | None = None, **how: Any) -> Iterator[Replay]:
-    """Serve a recording until the block is left.  Takes what serve_replay takes, and raises what it raises."""
+    """Serve a recording until the block ends.  Same arguments and errors as serve_replay."""
     with shared_thread().entered(serve_replay(recording_path, options, **how)) as replay:
         yield replay
 
@@ -74,13 +74,13 @@ def start_replay(recording_path: Path | str, options: ReplayOptions | None = Non
 def start_scenario(
     scenario: Scenario | Path | str = DEFAULT_SCENARIO, options: ServeOptions | None = None, **how: Any
 ) -> Iterator[Service]:
-    """Play a service until the block is left.  Takes what serve_scenario takes, and raises what it raises."""
+    """Play a service until the block ends.  Same arguments and errors as serve_scenario."""
     with shared_thread().entered(serve_scenario(scenario, options, **how)) as service:
         yield service
 
 
 def shared_thread() -> LoopThread:
-    """The one of this process; begun when it is first asked for, also in a process that was forked."""
+    """Return the thread of this process, started on first use, also after a fork."""
     with _beginning:
         if os.getpid() not in _threads:
             _threads.clear()

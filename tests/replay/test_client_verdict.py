@@ -273,10 +273,10 @@ async def test_as_bad_as_asked_for_or_worse_fails(run):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("junit", "'junit' is no report to write: give FORMAT:FILE, such as junit:report.xml."),
-        ("junit:", "is no report to write"),
-        ("junti:a.xml", "There is no report in the form 'junti'; did you mean junit?"),
-        ("xyz:a", "There is no report in the form 'xyz'; there are text, concise, json,"),
+        ("junit", "Invalid --report 'junit': expected FORMAT:FILE, for example junit:report.xml."),
+        ("junit:", "expected FORMAT:FILE"),
+        ("junti:a.xml", "Unknown report format 'junti'; did you mean junit?"),
+        ("xyz:a", "Unknown report format 'xyz'; choose from text, concise, json,"),
         ("junit:no/such/folder/a.xml", "cannot be written: there is no folder no/such/folder."),
     ],
 )
@@ -296,7 +296,7 @@ def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(r
 @pytest.mark.parametrize("reports", [("junit:a.x", "html:./a.x"), ("text:-", "json:-"), ("text:kept.db",)])
 def test_reports_that_would_be_one_file_are_told_before_anything_is_served(reports):
     with (
-        pytest.raises(InputError, match=r"^Two things would be written to .*: give --report another name"),
+        pytest.raises(InputError, match=r"^Two outputs have the name .*: give --report another name"),
         ClientVerdict.of(reports, Path("kept.db"), None, no_config=True),
     ):
         pass
@@ -375,7 +375,7 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
     ("options", "said"),
     [
         (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
-        (["--report", "nothing"], "is no report to write"),
+        (["--report", "nothing"], "expected FORMAT:FILE"),
         (["--record", "{run}"], "exists"),
         (["--config", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--config", "nowhere.toml", "--no-config"], "not both"),

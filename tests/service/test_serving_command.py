@@ -77,7 +77,7 @@ def test_the_list_names_every_scenario_that_ships():
         (["--faults", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--seed", str(2**63)], "A seed has to be a whole number, from -2^63 to 2^63 - 1."),
         (["--data", "no/such/folder/x.db"], "cannot be written: there is no folder no/such/folder"),
-        (["--report", "junit"], "is no report to write"),
+        (["--report", "junit"], "expected FORMAT:FILE"),
     ],
 )
 def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):

@@ -1,4 +1,4 @@
-"""Who is to blame for a finding: the client, the service that was recorded, or a fault that was injected."""
+"""Attribute findings to the client, the recorded service, or an injected fault."""
 
 from bisect import bisect_left
 from collections import Counter
@@ -12,30 +12,30 @@ from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.http_server.response_writer import OWN_RESPONSE
 
 _MOST_KEPT = 10_000
-"""Findings of one kind that are kept whole; all are counted."""
+"""Findings kept for each party; all are counted."""
 _MOST_EXCHANGES = 65_536
-"""Exchanges of which is remembered what session they name."""
+"""Exchanges whose session is kept."""
 _OWN_HEADER = "x-wiretape"
 
 
 @dataclass(slots=True)
 class FindingCounts:
-    """Findings of one kind, the first of them whole."""
+    """Findings against one party; the first ones are kept, all are counted."""
 
     kept: list[Finding] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
-    """How many there are of each rule."""
+    """The number of findings of each rule."""
     severities: Counter[Severity] = field(default_factory=Counter)
 
     def add(self, finding: Finding) -> None:
-        """One more."""
+        """Add a finding."""
         self.codes[finding.code] += 1
         self.severities[finding.severity] += 1
         if len(self.kept) < _MOST_KEPT:
             self.kept.append(finding)
 
     def reaches(self, threshold: Severity) -> bool:
-        """Whether one is as bad as `threshold`, or worse."""
+        """Whether a finding is at least as severe as `threshold`."""
         worst_first = list(Severity)
         return any(self.severities[severity] for severity in worst_first[: worst_first.index(threshold) + 1])
 
@@ -53,24 +53,24 @@ class Attribution:
     def __init__(self) -> None:
         self.client = FindingCounts()
         self.service = FindingCounts()
-        """What the recording itself shows of the service."""
+        """Findings against the service in the recording itself."""
         self.injected = FindingCounts()
         self.faults: list[tuple[Finding, str]] = []
-        """Findings that a fault brought about, and that fault."""
+        """Findings that a fault caused, and that fault."""
         self._sessions: dict[int, str | None] = {}
         self._by_exchange: dict[int, list[tuple[int, str]]] = {}
         self._by_session: dict[str, list[tuple[int, str]]] = {}
         self._own: dict[int, None] = {}
 
     def see(self, seen: Observation) -> None:
-        """Learn which session an exchange names, and whether its answer is the replay's own."""
+        """Note which session an exchange names, and whether wiretape made the response."""
         if isinstance(seen, RequestStarted):
             put_bounded(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
         elif isinstance(seen, ResponseStarted) and header(seen.headers, _OWN_HEADER) is not None:
             put_bounded(self._own, seen.exchange, None, _MOST_EXCHANGES)
 
     def inject(self, exchange: int, time_ns: int, fault: str) -> None:
-        """Learn that a fault changes an answer from a time on; what is seen at that time already is before it."""
+        """Note that a fault changes a response after `time_ns`."""
         if fault == OWN_RESPONSE:
             put_bounded(self._own, exchange, None, _MOST_EXCHANGES)
             return
@@ -80,7 +80,7 @@ class Attribution:
             self._by_session.setdefault(session, []).append((time_ns, fault))
 
     def sort(self, finding: Finding) -> None:
-        """Take in a finding."""
+        """Attribute a finding."""
         if finding.side is Party.CLIENT:
             self.client.add(finding)
             return
@@ -95,7 +95,7 @@ class Attribution:
             self.faults.append((finding, fault))
 
     def _fault(self, finding: Finding) -> str | None:
-        """The last fault before a finding, that of its own exchange before those of its session."""
+        """The last fault before a finding, in its exchange or else in its session."""
         session = self._sessions.get(finding.exchange)
         for faults in (self._by_exchange.get(finding.exchange, []), self._by_session.get(session or "", [])):
             before = bisect_left(faults, finding.time_ns, key=itemgetter(0))

@@ -1,4 +1,4 @@
-"""The judge: listens to everything that passes, checks it when there is time, and records it where that is wanted."""
+"""The client checker: listens to the traffic, checks it when streams pause, and can record it."""
 
 import asyncio
 import time
@@ -20,23 +20,23 @@ from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ExchangeListener
 
 _QUIET_NS = 20_000_000
-"""Streams rest when nothing was written for so long; then everything that waits is judged."""
+"""If nothing was sent for this long, everything that waits is checked."""
 _OLDEST_NS = 3_000_000_000
-"""Where streams never rest, notes of this age are judged a little at a time."""
+"""If streams never pause, traffic of this age is checked in slices."""
 _SLICE_NS = 1_000_000
-"""How long the judge works before others get their turn."""
+"""Duration of a slice."""
 _PAUSE_NS = 4_000_000
-"""How long others have their turn while notes of that age wait; the more of them, the shorter."""
+"""Pause between slices; shorter if more traffic waits."""
 _MOST_WAITING = 64 * 1024 * 1024
-"""Bytes that may wait; beyond, every stream waits for the judge at each of its writes."""
+"""Bytes that may wait; beyond, every write waits for the checks."""
 _BATCH = 16
-"""Notes that are judged before the time is looked at: fewer than a slice holds."""
+"""Notes that are checked between two looks at the clock."""
 _OUR_DOING = codes_of("AUTH")
-"""Rules of the service that are not asked: whether keys are looked at is said by the options of the replay."""
+"""Rules that are turned off: the options of the replay decide whether keys are needed."""
 
 
 class ClientChecker:
-    """A Watcher.  `open` it when the address of the front is known, `finish` it when the front has stopped.
+    """A TrafficListener.  `open` it when the address is known, `finish` it when the server has stopped.
 
     What passes is noted, and judged when nothing was written for a moment, so that the streams are not slowed.
     All of it happens in the event loop of the front; `settle` and what looks at findings belong there too.

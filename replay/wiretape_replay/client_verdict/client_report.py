@@ -27,7 +27,7 @@ CLIENT_RULES = tuple(code for code, rule in CATALOGUE.items() if rule.side is Pa
 
 @dataclass(frozen=True, slots=True)
 class ReportRequest:
-    """A report that is wanted."""
+    """A report to write."""
 
     form: str
     file: str
@@ -39,11 +39,13 @@ class ReportRequest:
         form, colon, file = text.partition(":")
         forms = _forms()
         if not colon or not file:
-            raise InputError(f"{printable(text)!r} is no report to write: give FORMAT:FILE, such as junit:report.xml.")
+            raise InputError(
+                f"Invalid --report {printable(text)!r}: expected FORMAT:FILE, for example junit:report.xml."
+            )
         if form not in forms:
             similar = closest_match(form, forms)
-            guess = f"did you mean {similar}?" if similar else f"there are {', '.join(forms)}."
-            raise InputError(f"There is no report in the form {printable(form)!r}; {guess}")
+            guess = f"did you mean {similar}?" if similar else f"choose from {', '.join(forms)}."
+            raise InputError(f"Unknown report format {printable(form)!r}; {guess}")
         if file != _STDOUT:
             check_writable(Path(file))
             check_not_recording(Path(file), "--report")
@@ -51,18 +53,18 @@ class ReportRequest:
 
 
 def check_apart(wanted: Sequence[ReportRequest], record: Path | None) -> None:
-    """Raises InputError where two of the files that are to be written in the end would be one."""
+    """Raise InputError if two of the files to write are the same."""
     written = {record.absolute()} if record is not None else set()
     for report in wanted:
         file = Path(report.file).absolute()
         if file in written:
-            raise InputError(f"Two things would be written to {printable(report.file)}: give --report another name.")
+            raise InputError(f"Two outputs have the name {printable(report.file)}: give --report another name.")
         written.add(file)
 
 
 @contextmanager
 def recorded(record: Path | None, wanted: Sequence[ReportRequest]) -> Iterator[Path | None]:
-    """Where to record what passes: where it is to be kept, or for reports alone, until the block is left."""
+    """Where to record the traffic: in `record`, or for reports in a temporary file until the block ends."""
     if record is not None or not wanted:
         yield record
         return
@@ -78,10 +80,9 @@ def write(
     rules: Collection[str] = CLIENT_RULES,
     fail_on: str = NEVER,
 ) -> bool:
-    """Write the reports, about the client's `rules` only; `config` are the options that name a configuration.
+    """Write the reports about these client rules; `config` are the options that name a configuration.
 
-    Returns whether there is a finding that stands and is as bad as `fail_on`, or worse.
-    Raises InputError when one cannot be written.
+    Returns whether a finding is at least as severe as `fail_on`.  Raises InputError if a report cannot be written.
     """
     asked = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
     for report in wanted:
@@ -91,7 +92,7 @@ def write(
 
 
 def _forms() -> Sequence[str]:
-    """The forms that `wiretape report` has."""
+    """The formats of `wiretape report`."""
     kinds = (option.type for option in subcommand("report").params if "--format" in option.opts)
     return [str(form) for kind in kinds if isinstance(kind, click.Choice) for form in kind.choices]
 
@@ -100,7 +101,7 @@ NEVER = "never"
 
 
 def verdict(blame: Attribution, recording: str) -> Iterator[str]:
-    """The lines of the verdict; `recording` is the name of what was played, safe to show."""
+    """The lines of the verdict; `recording` is the name of the recording, safe to print."""
     if blame.client:
         rules = count_of(len(blame.client.codes), "rule")
         yield f"The client broke {rules} ({count_of(len(blame.client), 'finding')}):"
@@ -113,7 +114,7 @@ def verdict(blame: Attribution, recording: str) -> Iterator[str]:
 
 
 def fails(blame: Attribution, fail_on: str) -> bool:
-    """Whether the client did something as bad as `fail_on`, or worse."""
+    """Whether a client finding is at least as severe as `fail_on`."""
     return fail_on != NEVER and blame.client.reaches(Severity(fail_on))
 
 
@@ -127,7 +128,7 @@ def _of_the_service(blame: Attribution, recording: str) -> str:
 
 
 def _first_of_each(findings: FindingCounts) -> list[Finding]:
-    """The first finding of each rule, the worst rules first."""
+    """The first finding of each rule, the most severe rules first."""
     first: dict[str, Finding] = {}
     for finding in findings.kept:
         first.setdefault(finding.code, finding)
@@ -145,7 +146,7 @@ def _more(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ClientVerdict:
-    """A judge, and what is to be done with what it finds."""
+    """Checks the client, prints the verdict and writes the reports."""
 
     judge: ClientChecker
     _wanted: Sequence[ReportRequest]
@@ -157,7 +158,7 @@ class ClientVerdict:
     def of(
         reports: Sequence[str], record: Path | None, config: Path | None, *, no_config: bool
     ) -> "Iterator[ClientVerdict]":
-        """From the options.  What is recorded for reports alone is gone when the block is left.  Raises InputError."""
+        """From the options.  A recording made only for reports is deleted after the block.  Raises InputError."""
         settings = _config(config, without=no_config).settings
         wanted = [ReportRequest.of(text) for text in reports]
         check_apart(wanted, record)
@@ -166,13 +167,13 @@ class ClientVerdict:
             yield ClientVerdict(ClientChecker(settings, record=path), wanted, path, named)
 
     def verdict(self, played: Path) -> Iterator[str]:
-        """What to say when the replay of the recording `played` has ended."""
+        """The lines to print when the replay of the recording `played` has ended."""
         yield from verdict(self.judge.blame, printable(str(played)))
         if self.judge.failed is not None:
             yield f"The checks failed ({printable(self.judge.failed)}): findings may be missing."
 
     def report(self, fail_on: str) -> None:
-        """Write the reports, a finding as bad as `fail_on` being a failure in them.  Raises InputError."""
+        """Write the reports; findings at least as severe as `fail_on` are failures in them.  Raises InputError."""
         if self._recording is not None and self._wanted:
             write(self._wanted, self._recording, self._config, fail_on=fail_on)
 
