@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from wiretape_replay.replay_options import ReplayOptions
     from wiretape_replay.running import start_replay, start_scenario
+    from wiretape_replay.service.scenario_server import serve_scenario
     from wiretape_replay.service.serve_options import ServeOptions
-    from wiretape_replay.service.serving import serve_scenario
     from wiretape_replay.serving import Replay, serve_replay
     from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
 
@@ -33,7 +33,7 @@ _HOMES = {
     "ServeOptions": "service.serve_options",
     "ServedRequest": "verbatim.verbatim_player",
     "serve_replay": "serving",
-    "serve_scenario": "service.serving",
+    "serve_scenario": "service.scenario_server",
     "start_replay": "running",
     "start_scenario": "running",
 }

@@ -13,10 +13,10 @@ import aiohttp
 import pytest
 
 from wiretape.sse import FrameKind, Parser
-from wiretape_replay.service.assumptions import default_setup
+from wiretape_replay.service.assumptions import default_settings
 from wiretape_replay.service.engine.event_emitter import generate_id
+from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.serving import serve_scenario
 
 SCENARIO = """
 title = "Three drops and a resync, each of which waits for the client"
@@ -102,9 +102,9 @@ async def followed(clients, ways):
         if path[1] and " session " in path[2] and path[0] in connected:
             connected[path[0]].again()
 
-    setup = default_setup()
+    settings = default_settings()
     # A browser's EventSource cannot send a key.
-    options = ServeOptions(clock="virtual", service=replace(setup, service=setup.service.without_keys()))
+    options = ServeOptions(clock="virtual", service=replace(settings, access=settings.access.without_keys()))
     async with (
         serve_scenario(SCENARIO, options, log=log) as service,
         aiohttp.ClientSession(service.url) as http,

@@ -11,7 +11,7 @@ from wiretape.config import ConfigTable, load_config
 from wiretape.toml import Table
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 from wiretape_replay.responses.access_settings import AccessFile
-from wiretape_replay.service.assumptions import load_setup
+from wiretape_replay.service.assumptions import read_service_settings
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 
@@ -41,7 +41,7 @@ FILES = {
     "wiretape.toml": (load_config, ["report.md"], tuple(keys_of(ConfigTable))),
     "a fault script": (read_fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
     "a scenario": (read_scenario, ["scenarios.md"], tuple(keys_of(Scenario))),
-    "a service": (load_setup, ["service.md", "assumptions.md"], tuple(keys_of(AccessFile))),
+    "a service": (read_service_settings, ["service.md", "assumptions.md"], tuple(keys_of(AccessFile))),
 }
 
 

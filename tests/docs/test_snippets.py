@@ -26,7 +26,7 @@ from wiretape.recording import open_recording
 from wiretape_inspect.report import baseline
 from wiretape_proxy.addon_options import OPTIONS
 from wiretape_replay.faults.fault_script import read_fault_script
-from wiretape_replay.service.assumptions import load_setup
+from wiretape_replay.service.assumptions import read_service_settings
 from wiretape_replay.service.scenario.scenario_file import read_scenario
 
 ROOT = Path(__file__).parents[2]
@@ -78,13 +78,13 @@ NOT_TRIED = {
     ("docs/trim.md", "text"): "said of a recording with 61 streams; tests/inspect/parts tests the sentences",
 }
 READERS = {
-    "docs/assumptions.md": load_setup,
+    "docs/assumptions.md": read_service_settings,
     "docs/faults.md": read_fault_script,
     "docs/guides/judge-your-service.md": load_config,
     "docs/report.md": load_config,
     "docs/scenarios.md": read_scenario,
-    "docs/serve.md": load_setup,
-    "docs/service.md": load_setup,
+    "docs/serve.md": read_service_settings,
+    "docs/service.md": read_service_settings,
     "docs/testing.md": read_fault_script,
 }
 """The function that reads the TOML of a page."""

@@ -1,4 +1,4 @@
-"""A service in the test's own event loop, clients that talk to it over real sockets, and a judge of all that passes."""
+"""A service in the event loop of a test, with clients over real sockets; its traffic is checked."""
 
 import asyncio
 import io
@@ -18,9 +18,9 @@ from wiretape.rules import Checker, Party
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.responses.access_settings import ApiKey
-from wiretape_replay.service.assumptions import default_setup
+from wiretape_replay.service.assumptions import default_settings
+from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.serving import serve_scenario
 
 PATIENCE_S = 45
 _numbers = itertools.count(1)
@@ -36,7 +36,7 @@ KEYS = {
 
 @dataclass
 class Reply:
-    """An answer, whole."""
+    """A complete response."""
 
     status: int
     headers: dict
@@ -60,7 +60,7 @@ class Reply:
 
 @dataclass
 class Stream:
-    """A stream that is being read."""
+    """An open stream."""
 
     response: aiohttp.ClientResponse
     parser: Parser = field(default_factory=Parser)
@@ -116,7 +116,7 @@ class Stream:
 
 
 class Stage:
-    """A service, and a client of it."""
+    """A service and its client."""
 
     def __init__(self, service, http):
         self.service = service
@@ -198,20 +198,20 @@ class Stage:
 
 @asynccontextmanager
 async def serving(
-    scenario, folder: Path, *, keys=None, setup=None, limits=True, judged=True, virtual=False, **options
+    scenario, folder: Path, *, keys=None, settings=None, limits=True, judged=True, virtual=False, **options
 ) -> AsyncIterator[Stage]:
-    """Play a service; when the block is left, nothing may be found against it in what passed."""
-    setup = setup or default_setup()
+    """Serve a scenario; at the end of the block, the traffic must not have findings against the service."""
+    settings = settings or default_settings()
     if keys is not None:
-        setup = replace(setup, service=replace(setup.service, keys=keys))
+        settings = replace(settings, access=replace(settings.access, keys=keys))
     if not limits:
-        setup = replace(setup, service=replace(setup.service, limits={}))
+        settings = replace(settings, access=replace(settings.access, limits={}))
     clock = "virtual" if virtual else "real"
     record = folder / f"passed-{next(_numbers)}.db"
     judge = ClientChecker(record=record)
     async with (
         aiohttp.ClientSession(auto_decompress=False) as http,
-        serve_scenario(scenario, ServeOptions(service=setup, clock=clock, **options), judge=judge) as service,
+        serve_scenario(scenario, ServeOptions(service=settings, clock=clock, **options), judge=judge) as service,
     ):
         yield Stage(service, http)
     if judged:
@@ -219,7 +219,7 @@ async def serving(
 
 
 def against_service(record):
-    """What is found against the service in a recording, by a checker that knows nothing of the service."""
+    """The findings against the service in a recording."""
     checker = Checker()
     with open_recording(record) as recording:
         findings = [finding for seen in recording.observations() for finding in checker.feed(seen)]
@@ -228,7 +228,7 @@ def against_service(record):
 
 
 def joined(path, records):
-    """One recording of several that were made one after the other."""
+    """Join recordings that were made one after the other."""
     writer = Writer.create(path, upstream="http://service.test")
     exchanges, now = 0, writer.began_ns + 1
     for record in records:
@@ -242,7 +242,7 @@ def joined(path, records):
 
 
 def shifted(one, exchanges, later_ns):
-    """An observation, so many exchanges and ns later."""
+    """An observation, moved by a number of exchanges and by nanoseconds."""
     if isinstance(one, BytesArrived):
         return replace(one, exchange=one.exchange + exchanges, times=[time + later_ns for time in one.times])
     return replace(one, exchange=one.exchange + exchanges, time_ns=one.time_ns + later_ns)

@@ -209,12 +209,12 @@ def test_ephemeral_types_have_neither_id_nor_sequence(engine):
 
 def test_the_last_script_repeats_with_new_ids(engine):
     played = engine('pace = 0\n[[run]]\nsteps = [{ say = "one" }]\n[[run]]\nsteps = [{ say = "two" }]')
-    said, runs = [], []
+    texts, runs = [], []
     for now in range(3):
         runs.append(played.create_run({}, now).id)
         found = [document_of(entry) for entry in played.advance(now)]
-        said += [document["content"][0]["text"] for document in found if document["type"] == "message.completed"]
-    assert said == ["one", "two", "two"]
+        texts += [document["content"][0]["text"] for document in found if document["type"] == "message.completed"]
+    assert texts == ["one", "two", "two"]
     assert list(played.runs) == runs
     assert len(set(runs)) == 3
 

@@ -1,4 +1,4 @@
-"""Whatever clients ask, in whatever order, and however often the service restarts: nothing is found against it."""
+"""Clients and restarts in any order: there are never findings against the service."""
 
 import asyncio
 import shutil
@@ -40,13 +40,13 @@ steps = [{ ask = "weigh", deadline = 5 }, { say = "Again." }]
 """  # noqa: E501 - a run a line
 TENANT = {"alice": "acme", "admin": "acme", "bob": "globex"}
 QUIET_S = 40
-"""In so much time a keep-alive comes for sure."""
+"""A keep-alive is sent within this time."""
 places = st.integers(0, 30)
 
 
 @dataclass
 class Known:
-    """What clients know of a session."""
+    """What clients know about a session."""
 
     key: str
     path: str
@@ -54,11 +54,11 @@ class Known:
     events: list = field(default_factory=list)
     """The durable ones, in order."""
     live: object = None
-    """A stream that is open, and how many events were before it."""
+    """An open stream, and the number of events before it."""
 
 
 class Clients(RuleBasedStateMachine):
-    """Clients of a service, which knows nothing but what was answered."""
+    """Clients of a service, which only know its responses."""
 
     stages = None
 
@@ -236,6 +236,6 @@ class Clients(RuleBasedStateMachine):
         self.runner.run(self._start())
 
 
-def test_nothing_is_ever_found_against_the_service(stages):
+def test_there_are_never_findings_against_the_service(stages):
     Clients.stages = stages
     run_state_machine_as_test(Clients, settings=settings(max_examples=8, stateful_step_count=50))

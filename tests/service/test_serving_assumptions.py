@@ -1,4 +1,4 @@
-"""What is assumed is a setting, stands in the docs and in the help, and no check leans on it."""
+"""Assumptions: they are settings, documented, and no check depends on them."""
 
 import re
 from pathlib import Path
@@ -10,11 +10,10 @@ from wiretape.contract import KEEP_ALIVE_SECONDS
 from wiretape.errors import InputError
 from wiretape_replay.http_server.http_messages import LARGEST_BODY
 from wiretape_replay.responses.access_settings import load_access_policy
-from wiretape_replay.service.assumptions import load_setup, settings
+from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, assumed_settings, read_service_settings
 from wiretape_replay.service.cli import serve as command
-from wiretape_replay.service.operations.reading import DEEPEST
+from wiretape_replay.service.request_fields import DEEPEST_JSON
 from wiretape_replay.service.scenario.scenario_steps import DEFAULT_DEADLINE
-from wiretape_replay.service.unsaid import FIXED
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
 OTHER = """
@@ -43,44 +42,44 @@ def setup(tmp_path):
     def make(text):
         path = tmp_path / "service.toml"
         path.write_text(text, "utf-8")
-        return load_setup(path)
+        return read_service_settings(path)
 
     return make
 
 
-def test_every_assumption_stands_in_the_docs_and_in_the_help():
+def test_every_assumption_is_on_its_page_and_in_the_help():
     page = PAGE.read_text("utf-8")
-    rows = [f"| `{name}` | `{default}` | {about} |" for name, default, about in settings()]
-    rows += [f"| {one.subject} | {one.assumed} | {one.instead} |" for one in FIXED]
+    rows = [f"| `{name}` | `{default}` | {about} |" for name, default, about in assumed_settings()]
+    rows += [f"| {one.subject} | {one.assumed} | {one.setting} |" for one in FIXED_ASSUMPTIONS]
     assert [line for line in page.splitlines() if line.startswith("| ") and "---" not in line] == [
-        "| Setting | Default | What is assumed |",
-        *rows[: len(settings())],
-        "| About | Assumed | Where else it can be said |",
-        *rows[len(settings()) :],
+        "| Setting | Default | Assumption |",
+        *rows[: len(assumed_settings())],
+        "| Subject | Assumption | Where to change it |",
+        *rows[len(assumed_settings()) :],
     ]
-    told = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
+    help_text = " ".join(CliRunner().invoke(command, ["--help"]).output.split())
     for row in [
-        *(f"{name} = {default}" for name, default, _ in settings()),
-        *(one.subject.replace("`", "") for one in FIXED),
+        *(f"{name} = {default}" for name, default, _ in assumed_settings()),
+        *(one.subject.replace("`", "") for one in FIXED_ASSUMPTIONS),
     ]:
-        assert row in told
-    assert told.count("Assumed:") == len(rows)
+        assert row in help_text
+    assert help_text.count("Assumed:") == len(rows)
 
 
-def test_the_figures_that_are_told_are_those_that_hold():
-    told = {one.subject: one.assumed for one in FIXED}
-    assert told["deadline of application tools"] == f"{DEFAULT_DEADLINE} s"
-    assert told["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB,")
-    assert told["deepest body"].startswith(f"nested {DEEPEST} deep,")
-    assert told["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
+def test_the_documented_numbers_are_the_real_ones():
+    assumed = {one.subject: one.assumed for one in FIXED_ASSUMPTIONS}
+    assert assumed["deadline of application tools"] == f"{DEFAULT_DEADLINE} s"
+    assert assumed["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB,")
+    assert assumed["deepest body"].startswith(f"nested {DEEPEST_JSON} deep,")
+    assert assumed["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
 
 
 async def test_every_setting_is_used(serve, setup):
-    async with serve(virtual=True, setup=setup(OTHER)) as stage:
+    async with serve(virtual=True, settings=setup(OTHER)) as stage:
         refused = await stage.ask("PUT", "/api/threads", key="k")
-        assert refused.code == "permission_denied", "the scope goes with the request, wherever that is"
+        assert refused.code == "permission_denied", "the scope follows the request to its new path"
     free = OTHER.replace('scopes = ["runs:write", "events:read"]', "")
-    async with serve("application-tool", virtual=True, setup=setup(free)) as stage:
+    async with serve("application-tool", virtual=True, settings=setup(free)) as stage:
         created = await stage.ask("PUT", "/api/threads", key="k", headers={"X-Once": "1"})
         again = await stage.ask("PUT", "/api/threads", key="k", headers={"X-Once": "1"})
         assert (created.status, created.body) == (200, again.body)
@@ -93,59 +92,59 @@ async def test_every_setting_is_used(serve, setup):
         assert (await stage.get(path, key="k")).status == 200
         assert (await stage.post("/v1/sessions", key="k")).code == "resource_not_found"
         cancel = f"/v1/sessions/{thread}/runs/{turn.json['turn']}/cancel"
-        assert (await stage.post(cancel, key="k")).status == 202, "what is specified stays where it is"
+        assert (await stage.post(cancel, key="k")).status == 202, "specified requests keep their path"
 
 
-async def test_limits_go_with_the_requests_that_are_moved(serve, setup):
-    async with serve(virtual=True, setup=setup('[assumed]\ncreate-session = "PUT /threads"\n')) as stage:
+async def test_limits_follow_a_request_to_its_new_path(serve, setup):
+    async with serve(virtual=True, settings=setup('[assumed]\ncreate-session = "PUT /threads"\n')) as stage:
         for _ in range(30):
             assert (await stage.ask("PUT", "/threads")).status == 201
         assert (await stage.ask("PUT", "/threads")).code == "RATE_LIMITED"
 
 
-def test_the_same_file_serves_replays(tmp_path):
+def test_replays_accept_the_same_file(tmp_path):
     path = tmp_path / "service.toml"
     path.write_text(OTHER, "utf-8")
     assert load_access_policy(path).keys.keys() == {"k"}
 
 
 WRONG = {
-    '[assumed]\ncreate-sesion = "POST /x"': "assumed.create-sesion: there is no such setting, did you mean",
-    '[assumed]\ncreate-session = "x"': "assumed.create-session: it has to be a METHOD and a /path",
-    '[assumed]\ncreate-session = "POST /a b"': "it has to be a METHOD and a /path",
-    '[assumed]\nread-run = "GET /runs/{run_id}"': "its path has to hold {session_id} and {run_id}",
-    '[assumed]\ncreate-session = "POST /{x}"': "its path has to hold no {…}",
+    '[assumed]\ncreate-sesion = "POST /x"': "assumed.create-sesion: unknown key; did you mean create-session?",
+    '[assumed]\ncreate-session = "x"': "assumed.create-session: expected a method and a path",
+    '[assumed]\ncreate-session = "POST /a b"': "expected a method and a path",
+    '[assumed]\nread-run = "GET /runs/{run_id}"': "expected a path with {session_id} and {run_id}",
+    '[assumed]\ncreate-session = "POST /{x}"': "expected a path with no parameters in braces",
     '[assumed]\nread-session = "POST /v1/sessions/{session_id}/runs"': "another request has the same method and path",
-    '[assumed]\nidempotency-header = "A B"': "it has to be the name of a header",
-    '[assumed]\nidempotency-header = "Authorization"': "assumed.idempotency-header: this header means",
-    '[assumed]\nidempotency-header = "last-event-ID"': "this header means something else",
-    '[assumed]\nidempotency-header = "content-length"': "this header means something else",
-    '[assumed]\nidempotency-header = "X-Wiretape-Token"': "this header means something else",
-    '[assumed]\ncreate-session = "POTS /v1/sessions"': "create-session: there is no method POTS for it, did you mean",
-    '[assumed]\ncreate-session = "FOO /v1/sessions"': "there is no method FOO for it; there are GET, POST,",
-    '[assumed]\nread-session = "HEAD /s/{session_id}"': "there is no method HEAD for it",
-    '[assumed]\ncreate-session = "POST /_wiretape/sessions"': "what begins with /_wiretape/ is the control interface's",
-    '[assumed]\ncreate-session = "POST /_wiretape"': "what begins with /_wiretape/ is the control interface's",
+    '[assumed]\nidempotency-header = "A B"': "expected the name of a header",
+    '[assumed]\nidempotency-header = "Authorization"': "assumed.idempotency-header: this header has another meaning",
+    '[assumed]\nidempotency-header = "last-event-ID"': "this header has another meaning",
+    '[assumed]\nidempotency-header = "content-length"': "this header has another meaning",
+    '[assumed]\nidempotency-header = "X-Wiretape-Token"': "this header has another meaning",
+    '[assumed]\ncreate-session = "POTS /v1/sessions"': "POTS is not a method for an operation; did you mean POST?",
+    '[assumed]\ncreate-session = "FOO /v1/sessions"': "FOO is not a method for an operation; choose one of GET, POST,",
+    '[assumed]\nread-session = "HEAD /s/{session_id}"': "HEAD is not a method for an operation",
+    '[assumed]\ncreate-session = "POST /_wiretape/sessions"': "paths under /_wiretape/ belong to the control API",
+    '[assumed]\ncreate-session = "POST /_wiretape"': "paths under /_wiretape/ belong to the control API",
     '[assumed]\nsession-body = { state = "status" }': "clients need the id",
-    '[[keys]]\nkey = "k"\nscopes = ["event:read"]': "keys[0].scopes: unknown scope event:read; did you",
+    '[[keys]]\nkey = "k"\nscopes = ["event:read"]': "keys[0].scopes: unknown scope event:read; did you mean",
     '[scopes]\nstream = "own"\n[[keys]]\nkey = "k"\nscopes = ["x"]': "choose one of events:read, own, runs:write, ",
-    "[assumed]\nrun-created = 404": "it has to be a status from 200 to 299",
-    "[assumed]\nrun-created = 204": "whose answer has a body",
-    '[assumed]\nrun-body = { x = "stats" }': "did you mean status?",
-    "[assumed]\nworkspace = 1": "it has to be a text",
-    "assumed = 1": "it has to be a table",
-    "[asumed]": "did you mean assumed?",
+    "[assumed]\nrun-created = 404": "assumed.run-created: expected a whole number of at most 299, got 404",
+    "[assumed]\nrun-created = 204": "expected a status from 200 to 299 that has a body",
+    '[assumed]\nrun-body = { x = "stats" }': "assumed.run-body.x: expected one of id, session_id, ",
+    "[assumed]\nworkspace = 1": "assumed.workspace: expected a string, got 1",
+    "assumed = 1": "assumed: expected a table, got 1",
+    "[asumed]": "asumed: unknown key; did you mean assumed?",
 }
 
 
 @pytest.mark.parametrize("text", WRONG)
-def test_what_cannot_be_used_is_told_with_its_line_and_key(setup, text):
+def test_an_invalid_file_is_an_error_that_names_the_key(setup, text):
     with pytest.raises(InputError, match=re.escape(WRONG[text])):
         setup(text)
 
 
-def test_nothing_in_the_checker_leans_on_an_assumption():
-    """No rule, and no fact of the contract, names a path, a scope or a field that is assumed."""
+def test_no_check_depends_on_an_assumption():
+    """No rule, and no fact of the contract, names an assumed path, scope or field."""
     core = Path(__file__).parents[2] / "core" / "wiretape"
     for path in [*core.glob("rules/**/*.py"), *core.glob("contract/**/*.py")]:
         code = path.read_text("utf-8")

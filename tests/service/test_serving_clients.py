@@ -1,4 +1,4 @@
-"""Tenants, workspaces, limits and idempotency keys, over HTTP; the judge listens in every test."""
+"""Tenants, workspaces, limits and idempotency keys over HTTP; every test checks the traffic."""
 
 import math
 
@@ -6,10 +6,10 @@ import pytest
 
 from wiretape.contract import LIMITS
 from wiretape.errors import InputError
-from wiretape_replay.service.clock import VirtualClock
+from wiretape_replay.service.service_clock import VirtualClock
 
 
-async def test_two_tenants_do_not_see_each_others_sessions(serve, stages):
+async def test_tenants_cannot_see_sessions_of_each_other(serve, stages):
     async with serve(virtual=True, keys=stages.KEYS) as stage:
         session = await stage.session(key="alice")
         run = await stage.run(session, key="alice")
@@ -22,7 +22,7 @@ async def test_two_tenants_do_not_see_each_others_sessions(serve, stages):
         assert (await stage.get(run, key="alice")).status == 200
 
 
-async def test_a_key_of_a_workspace_sees_only_that(serve, stages):
+async def test_a_key_of_a_workspace_sees_only_its_sessions(serve, stages):
     async with serve(virtual=True, keys=stages.KEYS) as stage:
         session = await stage.session(key="alice")
         assert (await stage.get(session, key="alice")).json["workspace_id"] == "wks_a"
@@ -47,7 +47,7 @@ def _everything(session, run):
 
 @pytest.mark.parametrize("name", LIMITS)
 async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, stages, name):
-    """The other limits, and the other tenant, have all of theirs meanwhile."""
+    """Meanwhile the other limits and the other tenant are not affected."""
     async with serve(virtual=True, keys=stages.KEYS) as stage:
         use = {limit: await _user(stage, limit) for limit in LIMITS}
         # Making ready has used some of the limits.
@@ -75,7 +75,7 @@ async def test_each_limit_refuses_then_serves_again_after_retry_after(serve, sta
 
 
 async def _user(stage, limit):
-    """How to use a limit, without success: what is refused later than by the guard counts too."""
+    """How to use a limit without success: a request that is refused after authentication counts too."""
     if limit == "sessions":
         return lambda key: stage.post("/v1/sessions", [], key=key)
     if limit == "runs":
@@ -83,7 +83,7 @@ async def _user(stage, limit):
     return lambda key: stage.get("/v1/sessions/ses_x/events/stream", key=key)
 
 
-async def test_an_idempotency_key_gives_the_same_answer_byte_for_byte(serve, stages):
+async def test_an_idempotency_key_repeats_the_response_byte_for_byte(serve, stages):
     async with serve("application-tool", virtual=True, keys=stages.KEYS) as stage:
         session, run, call = await _asked(stage)
         body = {"tool_call_id": call, "output": {"celsius": 1}}
@@ -92,12 +92,12 @@ async def test_an_idempotency_key_gives_the_same_answer_byte_for_byte(serve, sta
             (f"{run}/resume", body),
             (f"{session}/runs", {"input": 1}),
         ]
-        for number, (path, said) in enumerate(requests):
-            first = await stage.post(path, said, key="admin", idem=f"k{number}")
-            again = await stage.post(path, dict(reversed(said.items())), key="admin", idem=f"k{number}")
+        for number, (path, body) in enumerate(requests):
+            first = await stage.post(path, body, key="admin", idem=f"k{number}")
+            again = await stage.post(path, dict(reversed(body.items())), key="admin", idem=f"k{number}")
             assert first.status in {200, 201}
             assert (again.status, again.body, again.headers) == (first.status, first.body, first.headers)
-            other = await stage.post(path, said | {"more": True}, key="admin", idem=f"k{number}")
+            other = await stage.post(path, body | {"more": True}, key="admin", idem=f"k{number}")
             assert (other.status, other.code) == (409, "idempotency_conflict")
             await stage.service.control.async_advance(5)  # a run that was resumed comes to its end
         other = await stage.post("/v1/sessions", requests[1][1], key="admin", idem="k1")
@@ -105,7 +105,7 @@ async def test_an_idempotency_key_gives_the_same_answer_byte_for_byte(serve, sta
         assert (await stage.post("/v1/sessions", {"workspace_id": "x"}, key="bob", idem="k0")).status == 201
 
 
-async def test_a_body_is_the_same_by_what_it_says_and_none_says_nothing(serve):
+async def test_bodies_are_compared_as_json_and_no_body_equals_an_empty_object(serve):
     async with serve(virtual=True) as stage:
         headers = {"Idempotency-Key": "once"}
         first, *others = [
@@ -117,7 +117,7 @@ async def test_a_body_is_the_same_by_what_it_says_and_none_says_nothing(serve):
         assert (await stage.post("/v1/sessions", {"x": None}, idem="once")).code == "idempotency_conflict"
 
 
-async def test_a_request_that_is_answered_once_more_counts_towards_the_limit(serve):
+async def test_a_repeated_request_counts_towards_the_limit(serve):
     async with serve(virtual=True) as stage:
         replies = [await stage.post("/v1/sessions", idem="once") for _ in range(LIMITS["sessions"].requests + 1)]
         assert {reply.status for reply in replies[:-1]} == {201}
@@ -127,8 +127,8 @@ async def test_a_request_that_is_answered_once_more_counts_towards_the_limit(ser
         assert (await stage.post("/v1/sessions", idem="once")).body == replies[0].body
 
 
-async def test_what_was_refused_binds_no_idempotency_key(serve):
-    """A 422 is corrected with the same key, and a run is created with the key that was refused before."""
+async def test_a_refused_request_does_not_use_up_its_idempotency_key(serve):
+    """A 422 can be corrected with the same key, and a refused run can be created with its key."""
     async with serve("application-tool", virtual=True) as stage:
         session, run, call = await _asked(stage, key="wiretape-key")
         assert (await stage.post(f"{session}/runs", idem="a")).code == "SESSION_BUSY"
@@ -140,7 +140,7 @@ async def test_what_was_refused_binds_no_idempotency_key(serve):
         assert (await stage.post(f"{session}/runs", idem="a")).status == 201
 
 
-async def test_a_key_shows_nothing_that_another_workspace_was_answered(serve, stages):
+async def test_an_idempotency_key_does_not_show_a_response_to_another_workspace(serve, stages):
     """Two keys of one tenant share idempotency keys, but not sessions."""
     async with serve(virtual=True, keys=stages.KEYS) as stage:
         mine = await stage.post("/v1/sessions", key="alice", idem="k")
@@ -160,7 +160,7 @@ async def _asked(stage, key="admin"):
     return session, run, call
 
 
-async def test_deltas_come_on_request_and_the_replay_before_what_is_live(serve):
+async def test_deltas_are_sent_on_request_and_the_replay_before_live_events(serve):
     async with serve("application-tool", virtual=True) as stage:
         session = await stage.session()
         plain, full = await stage.stream(session, deltas=False), await stage.stream(session)
@@ -177,7 +177,7 @@ async def test_deltas_come_on_request_and_the_replay_before_what_is_live(serve):
         assert all("id" in event for event in seen)
 
 
-async def test_keep_alives_come_every_fifteen_seconds_of_silence(serve):
+async def test_keep_alives_are_sent_after_fifteen_seconds_without_data(serve):
     async with serve("silence", virtual=True) as stage:
         session = await stage.session()
         stream = await stage.stream(session)
@@ -210,8 +210,8 @@ async def test_the_same_requests_get_the_same_bytes(serve):
 NO_TIMES = [None, -1, -0.001, "2", True, 86_401, 1e12, 1e15, 10**400]
 
 
-async def test_time_passes_over_http_where_it_is_virtual(serve):
-    """With the token of the control interface, and a number of seconds that can be meant."""
+async def test_virtual_time_can_be_advanced_over_http(serve):
+    """With the control token, and a valid number of seconds."""
     async with serve("missed-deadline", virtual=True) as stage:
         session = await stage.session()
         run = await stage.run(session)
@@ -229,7 +229,7 @@ async def test_time_passes_over_http_where_it_is_virtual(serve):
         assert (reply.status, "--clock virtual" in reply.error["message"]) == (400, True), "real time is not hurried"
 
 
-async def test_time_that_is_none_does_not_pass_from_python_either(serve):
+async def test_an_invalid_time_is_refused_in_python_too(serve):
     async with serve("missed-deadline", virtual=True) as stage:
         run = await stage.run(await stage.session())
         for seconds in [*NO_TIMES, math.inf, -math.inf, math.nan]:

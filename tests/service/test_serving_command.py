@@ -1,4 +1,4 @@
-"""`wiretape serve`, and services that are served from Python without an event loop."""
+"""`wiretape serve`, and services started from Python without an event loop."""
 
 import json
 import signal
@@ -16,14 +16,14 @@ from wiretape.cli import wiretape
 from wiretape.errors import InputError
 from wiretape_replay.responses.access_settings import DEFAULT_TENANT
 from wiretape_replay.running import start_scenario
-from wiretape_replay.service.assumptions import DEFAULT_KEY, default_setup
+from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
 from wiretape_replay.service.cli import serve
 from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
 from wiretape_replay.service.serve_options import ServeOptions
 
 
-def test_the_command_serves_a_file_says_where_and_ends_with_a_verdict(tmp_path):
-    """One process, for everything that only a process shows."""
+def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
+    """Everything that needs a real process, in one."""
     scenario, data = tmp_path / "mine.toml", tmp_path / "service.db"
     scenario.write_text('title = "Mine"\n[[run]]\nsteps = [{ say = "Hi." }]\n', "utf-8")
     process = subprocess.Popen(
@@ -61,7 +61,7 @@ def _post(url, key=DEFAULT_KEY):
         return json.load(response)
 
 
-def test_the_list_names_every_scenario_that_ships():
+def test_the_list_has_every_bundled_scenario():
     listed = CliRunner().invoke(wiretape, ["serve", "--list"])
     assert listed.exit_code == 0
     assert [line.split()[0] for line in listed.output.splitlines()] == list(shipped_scenarios())
@@ -75,47 +75,50 @@ def test_the_list_names_every_scenario_that_ships():
         (["--listen", "here"], "Invalid address"),
         (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--faults", "nowhere.toml"], "There is no file nowhere.toml"),
-        (["--seed", str(2**63)], "A seed has to be a whole number, from -2^63 to 2^63 - 1."),
+        (["--seed", str(2**63)], f"Invalid seed {2**63}: expected a whole number from -2^63 to 2^63 - 1."),
         (["--data", "no/such/folder/x.db"], "cannot be written: there is no folder no/such/folder"),
         (["--report", "junit"], "expected FORMAT:FILE"),
     ],
 )
-def test_what_cannot_be_done_is_one_sentence_and_status_2(args, words):
+def test_errors_are_one_sentence_with_status_2(args, words):
     result = CliRunner().invoke(wiretape, ["serve", *args, "--no-config"])
     assert (result.exit_code, words in result.output) == (2, True), result.output
     assert "Traceback" not in result.output
 
 
-def test_control_tells_of_a_service_what_it_tells_of_a_replay_but_for_recorded_answers():
-    """No `0 other requests`, where all of them were answered."""
+def test_control_shows_a_service_like_a_replay_without_recorded_responses():
+    """Without `0 other requests`."""
     with start_scenario("hello", ServeOptions(clock="virtual")) as service:
-        told = CliRunner().invoke(wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.token})
-        assert told.output == "no playhead: no session yet\nserved: 0 streams\n"
+        result = CliRunner().invoke(wiretape, ["control", service.url, "state"], env={"WIRETAPE_TOKEN": service.token})
+        assert result.output == "no playhead: no session yet\nserved: 0 streams\n"
 
 
-def test_a_service_is_served_to_programs_without_an_event_loop():
+def test_a_service_can_be_started_without_an_event_loop():
     with start_scenario("silence", ServeOptions(clock="virtual")) as service:
         session = _post(f"{service.url}/v1/sessions", service.key)["id"]
         _post(f"{service.url}/v1/sessions/{session}/runs", service.key)
         service.control.advance(100)
         assert service.control.session(session).session_state().length > 5, "a whole run, with 40 seconds of silence"
-        kept = service.sessions.store.path
+        kept = service.sessions.data.path
         assert kept.exists()
-    assert not kept.exists(), "data that nobody named is gone"
-    with start_scenario("hello", ServeOptions()) as service, pytest.raises(InputError, match="Only virtual time"):
+    assert not kept.exists(), "temporary data is removed"
+    with (
+        start_scenario("hello", ServeOptions()) as service,
+        pytest.raises(InputError, match="Real time cannot be advanced"),
+    ):
         service.control.advance(1)
 
 
-def test_the_page_says_of_each_option_what_the_help_does():
+def test_the_page_has_the_help_of_every_option():
     ctx = click.Context(serve)
-    told = [option.get_help_record(ctx) for option in serve.params if isinstance(option, click.Option)]
-    rows = ["| `{}` | {} |".format(*(" ".join(part.replace("|", "\\|").split()) for part in row)) for row in told]
+    records = [option.get_help_record(ctx) for option in serve.params if isinstance(option, click.Option)]
+    rows = ["| `{}` | {} |".format(*(" ".join(part.replace("|", "\\|").split()) for part in row)) for row in records]
     page = (Path(__file__).parents[2] / "docs" / "serve.md").read_text("utf-8")
     assert [line for line in page.splitlines() if line.startswith("| `--")] == rows
 
 
-def test_without_a_file_there_is_one_key_and_the_published_limits():
-    service = default_setup().service
+def test_the_default_settings_have_one_key_and_the_published_limits():
+    service = default_settings().access
     assert {key: known.tenant for key, known in service.keys.items()} == {DEFAULT_KEY: DEFAULT_TENANT}
     assert {name: limit.requests for name, limit in service.limits.items()} == {
         "sessions": 30,

@@ -1,4 +1,4 @@
-"""What is recorded of one scenario, played twice, is the same for `wiretape diff` but for ids and times."""
+"""Two recordings of one scenario are equal for `wiretape diff`, except ids and times."""
 
 import itertools
 import json
@@ -16,7 +16,7 @@ HOUR_NS = 3_600_000_000_000
 
 @pytest.fixture
 def played(serve, tmp_path):
-    """Plays the application tool of a scenario to a client that is refused, answers, loses the stream and resumes."""
+    """Record a client of an application tool that is refused, sends a result, loses the stream and resumes."""
 
     async def play(seed, celsius=21.5):
         before = set(tmp_path.glob("passed-*.db"))
@@ -48,7 +48,7 @@ def diff(*args):
     return result.exit_code, rows[1:-1], rows[-1]
 
 
-async def test_two_seeds_of_one_scenario_are_equal_when_ids_and_times_are_normalized(played):
+async def test_two_seeds_of_one_scenario_are_equal_after_normalizing_ids_and_times(played):
     first, second = await played(1), await played(2)
     status, found, total = diff(first, second, *NORMALIZED)
     assert (status, found, total["equal"]) == (0, [], True)
@@ -57,7 +57,7 @@ async def test_two_seeds_of_one_scenario_are_equal_when_ids_and_times_are_normal
     assert diff(first, second)[0] == 1, "without normalization they are not"
 
 
-async def test_what_the_client_did_otherwise_is_all_that_is_found(played):
+async def test_only_the_differences_of_the_client_are_found(played):
     status, found, _ = diff(await played(1), await played(2, celsius=22), *NORMALIZED)
     places = {field["path"] for row in found for field in row["fields"]}
     assert (status, {row["kind"] for row in found}) == (1, {"changed"})
@@ -65,7 +65,7 @@ async def test_what_the_client_did_otherwise_is_all_that_is_found(played):
 
 
 @pytest.mark.parametrize("kind", ["missing", "changed", "moved", "time"])
-async def test_an_event_dropped_changed_swapped_or_delayed_is_all_that_is_found(played, stages, tmp_path, kind):
+async def test_only_the_planted_difference_is_found(played, stages, tmp_path, kind):
     planted, event = _planted(stages, kind, await played(2), tmp_path / "planted.db")
     status, found, total = diff(await played(1), planted, *NORMALIZED, "--timing", "1h")
     assert (status, total["differences"]) == (1, dict.fromkeys(total["differences"], 0) | {kind: 1})
@@ -77,7 +77,7 @@ async def test_an_event_dropped_changed_swapped_or_delayed_is_all_that_is_found(
 
 
 def _planted(stages, kind, path, to):
-    """The recording again, its last stream with one planted difference, and the event that this is about."""
+    """A copy of the recording with one planted difference in its last stream, and the event with the difference."""
     with open_recording(path) as recording:
         seen = list(recording.observations())
         number = max(exchange.number for exchange in recording.exchanges() if exchange.is_stream)
@@ -107,7 +107,7 @@ def _is_body(one, number):
 
 
 def _write(stages, to, others, number, chunks, late):
-    """A recording of these observations and the chunks of one body; what came from `late` on comes ten hours later."""
+    """A recording of observations and the chunks of one body; from `late` on, everything is ten hours later."""
     body, start = [], 0
     for time_ns, group in itertools.groupby(chunks, key=lambda chunk: chunk[0]):
         data = b"".join(raw for _, raw in group)

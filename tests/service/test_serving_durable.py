@@ -1,4 +1,4 @@
-"""What was stored outlives the process: kill -9 at any moment loses no event that anybody got, and no answer."""
+"""Stored data survives kill -9 at any moment: no event or response that a client received is lost."""
 
 import asyncio
 import contextlib
@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from wiretape.cli import main
 from wiretape.contract import DELTA_TYPES
 from wiretape.errors import InputError
+from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.serving import serve_scenario
 
 BUSY = """
 title = "Many small steps"
@@ -32,7 +32,7 @@ _PATIENCE_S = 45
 
 
 class Killed:
-    """A service in a process of its own, which is ended by kill -9."""
+    """A service in its own process, which is ended by kill -9."""
 
     def __init__(self, folder: Path) -> None:
         self.scenario = folder / "busy.toml"
@@ -66,7 +66,7 @@ class Killed:
 
 
 class World:
-    """What clients were given so far: events and answers."""
+    """The events and responses that clients received so far."""
 
     def __init__(self) -> None:
         self.events = {}
@@ -130,7 +130,7 @@ def _id(frame):
 
 @settings(max_examples=6)
 @given(st.lists(st.floats(0, 0.4), min_size=1, max_size=3))
-def test_kill_minus_nine_at_any_moment_loses_nothing_that_was_given_out(moments):
+def test_kill_9_does_not_lose_anything_that_was_sent(moments):
     folder = Path(tempfile.mkdtemp())
     try:
         asyncio.run(_killed_at(moments, folder))
@@ -154,7 +154,7 @@ async def _killed_at(moments, folder):
 
 
 async def _check(url, world):
-    """Every answer is given again, byte for byte; every cursor brings what came after it; nothing is missing."""
+    """Every response is repeated byte for byte, and every cursor gets the events after it."""
     async with aiohttp.ClientSession(url, headers={"Authorization": "Bearer wiretape-key"}) as http:
         for path, key, body in world.answers:
             async with http.post(path, data=b"{}", headers={"Idempotency-Key": key}) as response:
@@ -169,7 +169,7 @@ async def _check(url, world):
 
 
 async def _replayed(http, path, cursor, count):
-    """The first `count` durable events behind a cursor."""
+    """The first `count` durable events after a cursor."""
     headers = {} if cursor is None else {"Last-Event-ID": cursor}
     found = []
     async with asyncio.timeout(_PATIENCE_S), http.get(f"{path}/events/stream", headers=headers) as response:
@@ -182,8 +182,8 @@ async def _replayed(http, path, cursor, count):
     return found
 
 
-async def test_a_run_goes_on_after_a_restart_where_it_was(serve, tmp_path):
-    """The stream of a client that was there all the time is the one of a client that was not."""
+async def test_a_run_continues_after_a_restart(serve, tmp_path):
+    """A client that was connected all the time gets the same stream as one that was not."""
     data = tmp_path / "service.db"
     async with serve("application-tool", virtual=True, data=data) as stage:
         session = await stage.session()
@@ -202,17 +202,17 @@ async def test_a_run_goes_on_after_a_restart_where_it_was(serve, tmp_path):
     assert stored == [event for event in before + after if event["type"] not in DELTA_TYPES]
 
 
-async def test_sessions_go_on_with_the_scenario_that_they_began_with(serve, tmp_path):
+async def test_sessions_keep_the_scenario_they_were_created_with(serve, tmp_path):
     data = tmp_path / "service.db"
     async with serve("hello", virtual=True, data=data) as stage:
         session = await stage.session()
     async with serve("question", virtual=True, data=data) as stage:
         await stage.run(session)
-        said = [event for event in await stage.follow(session) if event["type"] == "message.completed"]
-        assert said[0]["content"][0]["text"].startswith("Hello, world!")
+        messages = [event for event in await stage.follow(session) if event["type"] == "message.completed"]
+        assert messages[0]["content"][0]["text"].startswith("Hello, world!")
 
 
-async def test_request_ids_never_come_again(serve, tmp_path):
+async def test_request_ids_are_not_reused_after_a_restart(serve, tmp_path):
     seen = set()
     for _ in range(3):
         async with serve(virtual=True, data=tmp_path / "service.db") as stage:
@@ -220,7 +220,7 @@ async def test_request_ids_never_come_again(serve, tmp_path):
     assert len(seen) == 3
 
 
-async def test_the_file_is_for_its_owner_and_one_service_only(serve, tmp_path):
+async def test_only_the_owner_and_one_service_can_use_the_file(serve, tmp_path):
     data = tmp_path / "service.db"
     async with serve(virtual=True, data=data):
         assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("service.db*")] == [0o600] * 3
@@ -232,39 +232,42 @@ async def test_the_file_is_for_its_owner_and_one_service_only(serve, tmp_path):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda path: path.write_bytes(b"no database at all, but long enough" * 20), "no data of wiretape serve"),
-        (lambda path: _database(path, "CREATE TABLE other (x)"), "no data of wiretape serve"),
+        (
+            lambda path: path.write_bytes(b"no database at all, but long enough" * 20),
+            "not a data file of wiretape serve",
+        ),
+        (lambda path: _database(path, "CREATE TABLE other (x)"), "not a data file of wiretape serve"),
         (lambda path: path.mkdir(), "cannot be written: Is a directory"),
     ],
 )
-async def test_other_files_are_refused_in_one_sentence(tmp_path, make, words):
+async def test_other_files_are_errors_of_one_sentence(tmp_path, make, words):
     make(tmp_path / "data")
     with pytest.raises(InputError, match=words):
         await _begun(tmp_path / "data")
 
 
-async def test_data_is_refused_that_another_seed_or_version_made(serve, tmp_path):
+async def test_data_of_another_seed_or_version_is_refused(serve, tmp_path):
     data = tmp_path / "service.db"
     async with serve(virtual=True, data=data, seed=4) as stage:
         session = await stage.session()
         await stage.run(session)
         await stage.follow(session)
-    with pytest.raises(InputError, match="was begun with --seed 4"):
+    with pytest.raises(InputError, match="was created with --seed 4"):
         await _begun(data, seed=5)
     _database(data, "UPDATE event SET data = replace(data, 'Hello', 'Howdy')")
-    with pytest.raises(InputError, match="begin with another --data"):
+    with pytest.raises(InputError, match="use another --data"):
         await _begun(data)
     _database(data, "PRAGMA user_version = 99")
-    with pytest.raises(InputError, match="has the format 99"):
+    with pytest.raises(InputError, match="has format 99; this version can only read format 1"):
         await _begun(data)
 
 
-async def test_when_nothing_can_be_stored_nothing_is_answered(serve, tmp_path):
-    """The connection ends instead: what was not stored must not be told."""
+async def test_a_failed_write_gets_no_response(serve, tmp_path):
+    """The connection ends instead: a client must not see data that is not stored."""
     data = tmp_path / "service.db"
     async with serve(virtual=True, data=data, judged=False) as stage:
         session = await stage.session()
-        stage.service.sessions.store._connection.execute("PRAGMA query_only = ON")
+        stage.service.sessions.data._connection.execute("PRAGMA query_only = ON")
         with pytest.raises(aiohttp.ClientError):
             await stage.run(session)
         await asyncio.wait_for(stage.service.broken.wait(), _PATIENCE_S)

@@ -1,4 +1,4 @@
-"""Whatever a client sends, the answer is the specification's envelope: no traceback, no page, no text."""
+"""Hostile requests: every response is the error envelope, never a traceback or a page."""
 
 import gzip
 import itertools
@@ -11,9 +11,9 @@ from wiretape.contract import ERROR_CODES
 from wiretape_replay.service.engine.session_engine import SessionEngine
 
 BODIES = {
-    "no JSON": b"hello",
-    "half of it": b'{"input": ',
-    "two": b"{}{}",
+    "not JSON": b"hello",
+    "unfinished": b'{"input": ',
+    "two objects": b"{}{}",
     "a list": b"[1, 2]",
     "a text": b'"run"',
     "a number": b"12",
@@ -25,12 +25,12 @@ BODIES = {
     "NUL bytes": b"\0" * 100,
     "compressed": gzip.compress(b"{}"),
     "deep": b'{"a":' * 100_000,
-    "deep and whole": b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    "deep and complete": b'{"a":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
     "large": b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}',
 }
 
 
-async def test_a_body_that_is_none_is_an_invalid_request(serve):
+async def test_an_invalid_body_is_an_invalid_request(serve):
     async with serve("application-tool", virtual=True, limits=False) as stage:
         session = await stage.session()
         run = await stage.run(session)
@@ -40,49 +40,49 @@ async def test_a_body_that_is_none_is_an_invalid_request(serve):
             reply = await stage.post(path, data=body)
             assert (reply.status, reply.code) == (400, "invalid_request"), (path, name)
             assert [set(detail) for detail in reply.error["details"]] == [{"path", "reason"}]
-        assert (await stage.get(run)).status == 200, "it works as before"
+        assert (await stage.get(run)).status == 200, "the service still works"
 
 
-WHY = {
-    b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}': "of 4 MiB or less",
-    b'{"a":' * 100_000: "nested 1024 deep, and is deeper at line 1, column",
-    b'{"a":' + b"[" * 1_024 + b"]" * 1_024 + b"}": "nested 1024 deep, and is deeper at line 1, column",
-    b'{"a": 1e400}': "no number that a double cannot",
-    b'{"a": ' + b"9" * 5_000 + b"}": "no number that a double cannot",
-    b'{"a":\n "\\ud800"}': "no half of a surrogate pair, and has one at line 2, column",
-    b'{"a": "\\udc00"}': "no half of a surrogate pair",
-    b"\xef\xbb\xbf{}": "no byte order mark",
-    b'{"a": NaN}': "it has to be JSON, and is none at line 1, column 7",
-    b"{}{}": "it has to be JSON, and is none at line 1, column 3",
-    b'{"a": "\xfc"}': "is no UTF-8 at byte 7",
-    gzip.compress(b"{}"): "and is compressed",
-    b"[]": "it has to be an object",
+REASONS = {
+    b'{"a": "' + b"x" * (4 * 1024 * 1024) + b'"}': "expected 4 MiB or less",
+    b'{"a":' * 100_000: "nested more than 1024 deep, at line 1, column",
+    b'{"a":' + b"[" * 1_024 + b"]" * 1_024 + b"}": "nested more than 1024 deep, at line 1, column",
+    b'{"a": 1e400}': "a number is out of the range of a double",
+    b'{"a": ' + b"9" * 5_000 + b"}": "a number is out of the range of a double",
+    b'{"a":\n "\\ud800"}': "contains half of a surrogate pair, at line 2, column",
+    b'{"a": "\\udc00"}': "contains half of a surrogate pair",
+    b"\xef\xbb\xbf{}": "it begins with a byte order mark",
+    b'{"a": NaN}': "expected JSON; it is not valid at line 1, column 7",
+    b"{}{}": "expected JSON; it is not valid at line 1, column 3",
+    b'{"a": "\xfc"}': "the byte at offset 7 is not valid UTF-8",
+    gzip.compress(b"{}"): "got compressed data",
+    b"[]": "expected an object",
 }
 
 
-@pytest.mark.parametrize("body", WHY, ids=WHY.values())
-async def test_a_body_that_is_none_is_told_why(serve, body):
+@pytest.mark.parametrize("body", REASONS, ids=REASONS.values())
+async def test_the_error_of_an_invalid_body_has_the_reason(serve, body):
     async with serve(virtual=True) as stage:
         reply = await stage.post("/v1/sessions", data=body)
         assert (reply.code, reply.error["details"][0]["path"]) == ("invalid_request", "$")
-        assert WHY[body] in reply.error["message"]
+        assert REASONS[body] in reply.error["message"]
 
 
-TAKEN = {
+ACCEPTED = {
     "large numbers": b'{"a": 1e308, "b": ' + b"9" * 300 + b"}",
     "deep": b'{"a":' + b"[" * 1_023 + b"]" * 1_023 + b"}",
     "a whole surrogate pair": b'{"\\ud83d\\ude00": "\\u0000"}',
 }
 
 
-@pytest.mark.parametrize("body", TAKEN.values(), ids=TAKEN)
-async def test_what_is_at_the_limit_is_taken(serve, body):
+@pytest.mark.parametrize("body", ACCEPTED.values(), ids=ACCEPTED)
+async def test_bodies_at_the_limits_are_accepted(serve, body):
     async with serve(virtual=True) as stage:
         assert (await stage.post("/v1/sessions", data=body)).status == 201
 
 
 @pytest.mark.parametrize("encoding", ["foo", "gzip", "identity, br", "deflate"])
-async def test_a_body_that_is_encoded_is_refused_whatever_is_in_it(serve, encoding):
+async def test_an_encoded_body_is_refused_whatever_it_contains(serve, encoding):
     async with serve(virtual=True) as stage:
         for body in (b"{}", b"", gzip.compress(b"{}")):
             reply = await stage.post("/v1/sessions", data=body, headers={"Content-Encoding": encoding})
@@ -91,12 +91,12 @@ async def test_a_body_that_is_encoded_is_refused_whatever_is_in_it(serve, encodi
         assert (await stage.post("/v1/sessions", headers={"Content-Encoding": "Identity"})).status == 201
 
 
-async def test_what_cannot_be_done_comes_before_a_body_that_is_none(serve):
-    """And an idempotency key of another request before both."""
+async def test_the_state_is_checked_before_an_invalid_body(serve):
+    """And the conflict of an idempotency key before both."""
     async with serve("application-tool", virtual=True, limits=False) as stage:
         session = await stage.session(idem="first")
         run = await stage.run(session, idem="second")
-        bodies = {name: BODIES[name] for name in ("no JSON", "a list", "UTF-16", "deep and whole")}
+        bodies = {name: BODIES[name] for name in ("not JSON", "a list", "UTF-16", "deep and complete")}
         for name, body in bodies.items():
             assert (await stage.post(f"{session}/runs", data=body)).code == "SESSION_BUSY", name
             for path in ("/v1/sessions", f"{session}/runs", f"{run}/cancel", f"{run}/resume"):
@@ -111,7 +111,7 @@ async def test_what_cannot_be_done_comes_before_a_body_that_is_none(serve):
 VALUES = [None, True, 0, -1, 1e300, 2**70, "", "x" * 10_000, [], [[]], {}, {"a": {}}, "\u0000", "\u202e</script>"]
 
 
-async def test_values_of_wrong_types_are_refused_or_taken_but_never_break_anything(serve):
+async def test_values_of_wrong_types_are_refused_or_accepted_without_errors(serve):
     async with serve("application-tool", virtual=True, limits=False) as stage:
         session = await stage.session()
         run = await stage.run(session)
@@ -146,7 +146,7 @@ IDS = [
 ]
 
 
-async def test_hostile_ids_are_resources_that_nobody_knows(serve):
+async def test_hostile_ids_are_not_found(serve):
     async with serve(virtual=True, limits=False) as stage:
         session = await stage.session()
         lines = (
@@ -197,7 +197,7 @@ async def test_unknown_paths_and_methods_get_the_envelope(serve):
             assert reply.headers.get("allow") in ({"GET", "POST"} if status == 400 else {None}), line
 
 
-async def test_a_method_that_there_is_not_names_those_that_a_known_path_has(serve):
+async def test_the_error_of_an_unknown_method_lists_the_methods_of_the_path(serve):
     async with serve(virtual=True) as stage:
         for path in ("/nothing", "*", "/_wiretape/state", "/v1/sessions/x/runs/y/z"):
             reply = await stage.raw(_request(f"FOO {path}"))
@@ -207,7 +207,7 @@ async def test_a_method_that_there_is_not_names_those_that_a_known_path_has(serv
         assert reply.error["message"] == "Unknown method FOO; /v1/sessions allows POST."
 
 
-async def test_a_preflight_is_answered_without_anything_that_lets_pages_in(serve):
+async def test_the_response_to_a_preflight_does_not_allow_cors(serve):
     async with serve(virtual=True) as stage:
         asked = "Origin: http://page.test\r\nAccess-Control-Request-Method: POST\r\n"
         reply = await stage.raw(_request("OPTIONS /v1/sessions", asked))
@@ -215,29 +215,29 @@ async def test_a_preflight_is_answered_without_anything_that_lets_pages_in(serve
         assert not [name for name in reply.headers if name.startswith("access-control")]
 
 
-async def test_a_head_is_answered_without_a_body(serve):
+async def test_the_response_to_head_has_no_body(serve):
     async with serve(virtual=True) as stage:
         reply = await stage.raw(_request("HEAD /v1/sessions"))
         assert (reply.status, reply.body) == (400, b"")
 
 
 STRANGE = {
-    "no HTTP": b"hello\r\n\r\n",
+    "not HTTP": b"hello\r\n\r\n",
     "TLS": bytes.fromhex("16030100a5010000a10303") + b"x" * 60 + b"\r\n\r\n",
-    "a version nobody knows": b"GET / HTTP/9.9.9\r\n\r\n",
+    "an unknown version": b"GET / HTTP/9.9.9\r\n\r\n",
     "a header without a name": b"GET / HTTP/1.1\r\n: x\r\n\r\n",
     "a header with a NUL": b"GET / HTTP/1.1\r\nA: \0\r\n\r\n",
     "a space in a header's name": b"GET / HTTP/1.1\r\nA b: c\r\n\r\n",
     "a line that is too long": b"GET /" + b"a" * 300_000 + b" HTTP/1.1\r\n\r\n",
     "a header that is too long": b"GET / HTTP/1.1\r\nA: " + b"a" * 300_000 + b"\r\n\r\n",
-    "a length that is none": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
+    "an invalid length": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: x\r\n\r\n",
     "two lengths": b"POST /v1/sessions HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}",
     "length and chunks": b"POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n{}",
     "an expectation": b"POST / HTTP/1.1\r\nConnection: close\r\nExpect: magic\r\nContent-Length: 0\r\n\r\n",
 }
 
 
-async def test_what_is_no_http_gets_the_envelope_too(serve):
+async def test_data_that_is_not_http_gets_the_envelope(serve):
     async with serve(virtual=True) as stage:
         for name, data in STRANGE.items():
             reply = await stage.raw(data)
@@ -245,8 +245,8 @@ async def test_what_is_no_http_gets_the_envelope_too(serve):
             assert reply.error["request_id"]
 
 
-async def test_chunks_that_are_none_end_the_connection_and_nothing_else(serve):
-    """There is no request that could be answered."""
+async def test_invalid_chunks_only_end_the_connection(serve):
+    """The request is incomplete, so it gets no response."""
     async with serve(virtual=True) as stage:
         head = _request("POST /v1/sessions", "Transfer-Encoding: chunked\r\n")
         answer = await _bytes(stage, head + b"zz\r\n{}\r\n0\r\n\r\n")
@@ -259,13 +259,13 @@ async def _bytes(stage, data):
     try:
         return (await stage.raw(data)).body
     except (IndexError, ValueError):
-        return b""  # no answer at all
+        return b""  # no response
 
 
 KEYS = ["", "Bearer", "Bearer ", "Basic d2lyZXRhcGU=", "bearer", "Bearer no", "Bearer wiretape-key x", "wiretape-key"]
 
 
-async def test_a_key_that_is_none_is_refused_wherever_it_is_shown(serve):
+async def test_an_invalid_key_is_refused_on_every_path(serve):
     async with serve(virtual=True) as stage:
         session = await stage.session()
         requests = (("POST", "/v1/sessions"), ("GET", f"{session}/events/stream"), ("GET", "/nothing"))
@@ -274,7 +274,7 @@ async def test_a_key_that_is_none_is_refused_wherever_it_is_shown(serve):
             assert (reply.status, reply.code) == (401, "authentication_required"), value
 
 
-async def test_a_parameter_that_is_no_boolean_is_an_invalid_request(serve):
+async def test_a_parameter_that_is_not_a_boolean_is_an_invalid_request(serve):
     async with serve(virtual=True) as stage:
         for value in ("maybe", "1", "", "true,false", "true&event_deltas=true", "false&event%5Fdeltas=true"):
             reply = await stage.get(f"{await stage.session()}/events/stream?event_deltas={value}")
@@ -282,8 +282,8 @@ async def test_a_parameter_that_is_no_boolean_is_an_invalid_request(serve):
             assert reply.error["details"][0]["path"] == "event_deltas"
 
 
-async def test_a_cursor_that_nobody_gave_out_is_invalid(serve):
-    """Also that of another session."""
+async def test_an_unknown_cursor_is_invalid(serve):
+    """Including the cursor of another session."""
     async with serve(virtual=True) as stage:
         session, other = await stage.session(), await stage.session()
         await stage.run(other)
@@ -293,7 +293,7 @@ async def test_a_cursor_that_nobody_gave_out_is_invalid(serve):
             assert (reply.status, reply.code) == (400, "invalid_cursor")
 
 
-async def test_an_idempotency_key_that_is_none_is_an_invalid_request(serve):
+async def test_an_invalid_idempotency_key_is_an_invalid_request(serve):
     async with serve(virtual=True) as stage:
         for key in ("", "k" * 256):
             reply = await stage.post("/v1/sessions", headers={"Idempotency-Key": key})
@@ -305,7 +305,7 @@ def _request(line, more=""):
     return head.encode("latin-1")
 
 
-async def test_a_long_path_takes_no_longer_than_it_must_and_is_no_other_path(serve):
+async def test_a_long_path_is_fast_and_is_not_another_path(serve):
     async with serve() as stage:
         reply = await stage.ask("GET", "/v1/sessions/" + "a" * 7000)
         assert reply.code == "resource_not_found"
@@ -313,14 +313,14 @@ async def test_a_long_path_takes_no_longer_than_it_must_and_is_no_other_path(ser
         assert (reply.code, "session 1." in reply.body.decode()) == ("resource_not_found", False)
 
 
-async def test_a_fault_of_the_program_ends_a_connection_and_leaves_the_session_as_it_was(
+async def test_an_internal_error_ends_a_connection_and_leaves_the_session_unchanged(
     serve, monkeypatch, caplog, tmp_path
 ):
     resume = SessionEngine.resume
 
     def resume_and_fail(engine, *what):
         resume(engine, *what)
-        raise RuntimeError("half of it is done")
+        raise RuntimeError("in the middle")
 
     how = {"virtual": True, "data": tmp_path / "service.db"}
     async with serve("application-tool", judged=False, **how) as stage:
@@ -340,8 +340,8 @@ async def test_a_fault_of_the_program_ends_a_connection_and_leaves_the_session_a
         stream.close()
         after = (await stage.get(run)).body
     async with serve("application-tool", **how) as stage:
-        assert (await stage.get(run)).body == after, "what was not answered was not stored"
+        assert (await stage.get(run)).body == after, "a command without a response is not stored"
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == [
-        "Internal error while handling a request: RuntimeError: half of it is done"
+        "Internal error while handling a request: RuntimeError: in the middle"
     ]
     caplog.clear()

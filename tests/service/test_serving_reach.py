@@ -1,4 +1,4 @@
-"""Every type of event and every error code comes from the service over HTTP."""
+"""Every event type and every error code occurs over HTTP."""
 
 import pytest
 
@@ -8,7 +8,7 @@ CODES = {}
 
 
 def reaches(code):
-    """Register how a code is reached: an async function of a stage that returns the reply."""
+    """Register how to get a code: an async function of a stage that returns the reply."""
 
     def register(how):
         CODES[code] = how
@@ -18,7 +18,7 @@ def reaches(code):
 
 
 async def waiting(stage, body=None):
-    """A session whose run waits for the result of an application tool: its paths, and the call."""
+    """A session whose run waits for an application tool: its paths and the call."""
     session = await stage.session()
     stream = await stage.stream(session)
     run = await stage.run(session, body)
@@ -147,7 +147,7 @@ SCENARIOS = {"runtime_resume_unavailable": "runtime-unavailable", "SANDBOX_PROVI
 
 
 @pytest.mark.parametrize("code", ERROR_CODES)
-async def test_every_error_code_is_answered_with_its_status(serve, stages, code):
+async def test_every_error_code_has_its_status(serve, stages, code):
     keys = {"wiretape-key": stages.ApiKey(), "reader": stages.KEYS["reader"]}
     async with serve(SCENARIOS.get(code, "application-tool"), virtual=True, keys=keys) as stage:
         reply = await CODES[code](stage)
@@ -156,8 +156,8 @@ async def test_every_error_code_is_answered_with_its_status(serve, stages, code)
         assert reply.error["request_id"]
 
 
-async def test_every_event_type_comes_over_http(serve):
-    """A few scenarios bring all eighteen, to a client that reconnects whenever it has to."""
+async def test_every_event_type_occurs_over_http(serve):
+    """A few scenarios have all eighteen, for a client that reconnects when it has to."""
     types = set()
     for scenario, runs in {"conversation": 2, "tools": 1, "everything": 1, "failures": 1}.items():
         async with serve(scenario, virtual=True) as stage:
@@ -166,7 +166,7 @@ async def test_every_event_type_comes_over_http(serve):
 
 
 async def _played(stage, runs):
-    """All events of so many runs of a session, which are cancelled where they call an application tool."""
+    """All events of this many runs of a session; runs that call an application tool are cancelled."""
     session, events, cursor = await stage.session(), [], None
     for _ in range(runs):
         reply = await stage.post(f"{session}/runs")

@@ -1,18 +1,25 @@
-"""What the specification does not show, and a service cannot do without: assumptions, each with its default.
+"""Assumptions of the stand-in: what the specification does not show, but a service needs.
 
-All of them are settings, or part of scenarios.  No check of wiretape leans on any of them.
+Most are settings of the table `[assumed]` or part of scenarios.  No check of wiretape depends on any of them.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
-from wiretape.contract import LIMITS, OPERATIONS, Operation
-from wiretape.toml import Table, TomlFile
+import msgspec
+from msgspec import Meta, field
+
+from wiretape.contract import CURSOR_HEADER, LIMITS, OPERATIONS, RETRY_AFTER
+from wiretape.control_protocol import TOKEN_HEADER
+from wiretape.decode import Source, decode
 from wiretape.toml_files import read_toml
 from wiretape_replay.responses.access_settings import (
     ASSUMED,
+    ASSUMED_COUNTS,
+    ASSUMED_SCOPES,
     CREATE_RUN,
     CREATE_SESSION,
     DEFAULT_TENANT,
@@ -20,179 +27,240 @@ from wiretape_replay.responses.access_settings import (
     ApiKey,
     decode_access_policy,
 )
-from wiretape_replay.service.operations.routing import Route
-from wiretape_replay.service.taken import why_no_header, why_no_operation
+from wiretape_replay.service.service_routes import Route
 
 DEFAULT_KEY = "wiretape-key"
-"""The key that is good where no file names others."""
+"""The valid key if no file defines others."""
 
-SESSION_FACTS = ("id", "workspace_id", "status", "active_run_id", "created_at")
-"""What there is to say of a session."""
-RUN_FACTS = ("id", "session_id", "workspace_id", "status", "created_at", "ended_at", "waiting_for")
-"""What there is to say of a run."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+"""RFC 9110, 5.6.2."""
+_RESERVED_HEADERS = frozenset(
+    name.lower()
+    for name in (
+        *("Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Allow", "Authorization"),
+        *("Cache-Control", "Connection", "Cookie", "Date", "Expect", "Forwarded", "From", "Host", "Keep-Alive"),
+        *("Last-Modified", "Max-Forwards", "Origin", "Pragma", "Proxy-Authorization", "Proxy-Connection", "Range"),
+        *("Referer", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "User-Agent", "Via"),
+        *(CURSOR_HEADER, RETRY_AFTER, TOKEN_HEADER),
+    )
+)
+"""Headers that have their own meaning, so they cannot carry an idempotency key."""
+_RESERVED_PREFIXES = ("access-control-", "content-", "if-", "sec-", "x-forwarded-")
 
-_HEADER = "Idempotency-Key"
-_WORKSPACE = "wks_1"
-_READ_SESSION = CREATE_SESSION.replace("POST", "GET") + "/{session_id}"
-_READ_RUN = CREATE_RUN.replace("POST", "GET") + "/{run_id}"
+SessionFact = Literal["id", "workspace_id", "status", "active_run_id", "created_at"]
+"""What a session body can contain."""
+RunFact = Literal["id", "session_id", "workspace_id", "status", "created_at", "ended_at", "waiting_for"]
+"""What a run body can contain."""
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Status = Annotated[int, Meta(ge=200, le=299)]
 
 
-def _same(names: Sequence[str]) -> Mapping[str, str]:
-    return {name: name for name in names}
+class Assumptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, rename="kebab"):
+    """The settings of the table `[assumed]`."""
 
-
-def _setting(default: str | int | Mapping[str, str], about: str) -> Any:
-    """A field that is a setting: what it is by default, and what it says."""
-    if isinstance(default, str | int):
-        return field(default=default, metadata={"about": about})
-    return field(default_factory=lambda: default, metadata={"about": about})
-
-
-@dataclass(frozen=True, slots=True)
-class Assumptions:
-    """The settings of the table `[assumed]`; in the file, `-` stands for `_`."""
-
-    create_session: str = _setting(CREATE_SESSION, "the request that creates a session")
-    read_session: str = _setting(_READ_SESSION, "the request that reads a session")
-    create_run: str = _setting(CREATE_RUN, "the request that creates a run")
-    read_run: str = _setting(_READ_RUN, "the request that reads a run")
-    idempotency_header: str = _setting(_HEADER, "the header that carries an idempotency key")
-    workspace: str = _setting(_WORKSPACE, "the workspace of sessions, where neither key nor body names one")
-    session_created: int = _setting(201, "the status of the answer when a session was created")
-    run_created: int = _setting(201, "the status of the answer when a run was created")
-    cancelled: int = _setting(200, "the status of the answer when a run was cancelled")
-    resumed: int = _setting(200, "the status of the answer when a run was resumed")
-    session_body: Mapping[str, str] = _setting(_same(SESSION_FACTS), "what the body of a session holds, by its keys")
-    run_body: Mapping[str, str] = _setting(_same(RUN_FACTS), "what the body of a run holds, by its keys")
+    create_session: Annotated[_Text, Meta(description="request that creates a session")] = CREATE_SESSION
+    read_session: Annotated[_Text, Meta(description="request that reads a session")] = (
+        CREATE_SESSION.replace("POST", "GET") + "/{session_id}"
+    )
+    create_run: Annotated[_Text, Meta(description="request that creates a run")] = CREATE_RUN
+    read_run: Annotated[_Text, Meta(description="request that reads a run")] = (
+        CREATE_RUN.replace("POST", "GET") + "/{run_id}"
+    )
+    idempotency_header: Annotated[_Text, Meta(description="header of idempotency keys")] = "Idempotency-Key"
+    workspace: Annotated[_Text, Meta(description="workspace of sessions if neither key nor body names one")] = "wks_1"
+    session_created: Annotated[_Status, Meta(description="status of the response that creates a session")] = 201
+    run_created: Annotated[_Status, Meta(description="status of the response that creates a run")] = 201
+    cancelled: Annotated[_Status, Meta(description="status of the response that cancels a run")] = 200
+    resumed: Annotated[_Status, Meta(description="status of the response that resumes a run")] = 200
+    session_body: Annotated[dict[str, SessionFact], Meta(description="keys of a session body")] = field(
+        default_factory=lambda: {fact: fact for fact in get_args(SessionFact)}
+    )
+    run_body: Annotated[dict[str, RunFact], Meta(description="keys of a run body")] = field(
+        default_factory=lambda: {fact: fact for fact in get_args(RunFact)}
+    )
 
     @property
     def routes(self) -> Sequence[Route]:
-        """The requests that are answered."""
-        names = ("create_session", "read_session", "create_run", "read_run")
-        own = [Route.of(name, getattr(self, name)) for name in names]
-        return (*own, *(Route.of(operation.name, _request(operation)) for operation in OPERATIONS.values()))
+        """The requests that the service responds to."""
+        assumed = [Route.parse(name, getattr(self, name)) for name in _ROUTE_PARAMETERS]
+        specified = [Route.parse(each.name, f"{each.method} {each.path}") for each in OPERATIONS.values()]
+        return (*assumed, *specified)
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What cannot be right: the key, and the problem."""
+        for name, parameters in _ROUTE_PARAMETERS.items():
+            if (problem := _route_problem(getattr(self, name), parameters)) is not None:
+                yield _key(name), problem
+                return
+        yield from self._duplicate_routes()
+        if not _HEADER_NAME.fullmatch(self.idempotency_header):
+            yield "idempotency-header", "expected the name of a header"
+        lower = self.idempotency_header.lower()
+        if lower in _RESERVED_HEADERS or lower.startswith(_RESERVED_PREFIXES):
+            yield "idempotency-header", "this header has another meaning; use for example Idempotency-Key"
+        for name in ("session_created", "run_created", "cancelled", "resumed"):
+            if getattr(self, name) in {204, 205}:
+                yield _key(name), "expected a status from 200 to 299 that has a body"
+        for name in ("session_body", "run_body"):
+            if "id" not in getattr(self, name).values():
+                yield _key(name), 'clients need the id, for example { id = "id" }'
+
+    def _duplicate_routes(self) -> Iterator[tuple[str, str]]:
+        seen: dict[tuple[object, ...], str] = {}
+        for route in self.routes:
+            other = seen.setdefault(route.shape, route.name)
+            if other != route.name:
+                name = next(name for name in (route.name, other) if name in _ROUTE_PARAMETERS)
+                yield _key(name), "another request has the same method and path"
+
+
+_ROUTE_PARAMETERS: Mapping[str, Sequence[str]] = {
+    "create_session": (),
+    "read_session": ("session_id",),
+    "create_run": ("session_id",),
+    "read_run": ("session_id", "run_id"),
+}
+"""The settings that are requests, and the parameters of their paths."""
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
-    """How a service treats its clients, and what it assumes."""
+class ServiceSettings:
+    """The settings of a service: access control and assumptions."""
 
-    service: AccessPolicy
+    access: AccessPolicy
     assumed: Assumptions
 
 
-def default_setup() -> Setup:
-    """Without a file: one key, the published limits."""
-    return Setup(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
+def default_settings() -> ServiceSettings:
+    """The settings without a file: one key, and the published limits."""
+    return ServiceSettings(AccessPolicy(keys={DEFAULT_KEY: ApiKey(DEFAULT_TENANT)}, limits=LIMITS), Assumptions())
 
 
-def load_setup(path: Path) -> Setup:
-    """What a file says; `[assumed]` is described here, the rest where `answers.settings` is.  Raises InputError."""
-    return setup_in(read_toml(path), str(path))
+def read_service_settings(path: Path) -> ServiceSettings:
+    """Read a settings file: its `[assumed]` table here, the rest by `access_settings`.  Raises InputError."""
+    return decode_service_settings(read_toml(path), str(path))
 
 
-def setup_in(document: Mapping[str, Any], name: str) -> Setup:
-    """The same of a document that was read; `name` is what errors call it."""
-    table = TomlFile(Path(name), document, {}).table()
-    assumed = _assumed(table.table(ASSUMED, f'idempotency-header = "{_HEADER}"'))
+def decode_service_settings(document: Mapping[str, Any], name: str) -> ServiceSettings:
+    """Decode the document of a settings file; `name` is what error messages call it.  Raises InputError."""
+    source = Source(name)
+    assumed = decode(document.get(ASSUMED, {}), Assumptions, source, (ASSUMED,))
+    for key, problem in assumed.problems():
+        raise source.error((ASSUMED, key), problem)
     moved = {CREATE_SESSION: assumed.create_session, CREATE_RUN: assumed.create_run}
-    return Setup(decode_access_policy(document, name, moved), assumed)
+    return ServiceSettings(decode_access_policy(document, name, moved), assumed)
 
 
-def settings() -> Sequence[tuple[str, str, str]]:
-    """Every setting: its name in the file, its default as it would stand there, and what it says."""
-    defaults = Assumptions()
-    return [(_toml_name(one.name), _toml(getattr(defaults, one.name)), one.metadata["about"]) for one in _fields()]
-
-
-def _assumed(table: Table) -> Assumptions:
-    table.only([_toml_name(one.name) for one in _fields()])
-    values: dict[str, Any] = {}
-    for one in _fields():
-        name = _toml_name(one.name)
-        if name not in table:
-            continue
-        if one.name in _PATHS:
-            values[one.name] = _request_in(table, name, _PATHS[one.name])
-        elif one.name in _BODIES:
-            values[one.name] = _body(table, name, _BODIES[one.name])
-        elif one.type is int:
-            values[one.name] = _status(table, name)
-        else:
-            values[one.name] = _text(table, name)
-    assumed = Assumptions(**values)
-    _check_apart(table, assumed)
-    return assumed
-
-
-def _request_in(table: Table, name: str, needed: frozenset[str]) -> str:
-    text = table.text(name)
+def _route_problem(text: str, parameters: Sequence[str]) -> str | None:
     try:
-        route = Route.of(name, text)
+        route = Route.parse("", text)
     except ValueError as error:
-        raise table.wrong(name, str(error)) from None
-    if route.names != needed:
-        held = " and ".join(f"{{{part}}}" for part in sorted(needed, reverse=True)) or "no {…}"
-        raise table.wrong(name, f"its path has to hold {held}")
-    if (why := why_no_operation(route)) is not None:
-        raise table.wrong(name, why)
-    return text
+        return str(error)
+    if route.parameters != frozenset(parameters):
+        expected = " and ".join(f"{{{name}}}" for name in parameters) or "no parameters in braces"
+        return f"expected a path with {expected}"
+    return route.conflict
 
 
-def _body(table: Table, name: str, facts: Sequence[str]) -> Mapping[str, str]:
-    keys = table.table(name, f'{facts[0]} = "{facts[0]}"')
-    body = {key: keys.one_of(key, facts) for key in keys}
-    if facts[0] not in body.values():
-        raise table.wrong(name, f'clients need the {facts[0]}, as in {{ {facts[0]} = "{facts[0]}" }}')
-    return body
-
-
-def _status(table: Table, name: str) -> int:
-    status = table.integer(name, least=200)
-    if status > 299 or status in {204, 205}:
-        raise table.wrong(name, "it has to be a status from 200 to 299 whose answer has a body")
-    return status
-
-
-def _text(table: Table, name: str) -> str:
-    text = table.text(name)
-    if name == "idempotency-header" and (why := why_no_header(text)) is not None:
-        raise table.wrong(name, why)
-    return text
-
-
-def _check_apart(table: Table, assumed: Assumptions) -> None:
-    """No request may be two."""
-    seen: dict[tuple[object, ...], str] = {}
-    for route in assumed.routes:
-        other = seen.setdefault(route.shape, route.name)
-        if other != route.name:
-            one = next(name for name in (route.name, other) if name in _PATHS)
-            raise table.wrong(_toml_name(one), "another request has the same method and path")
-
-
-def _toml_name(name: str) -> str:
+def _key(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _toml(value: object) -> str:
+# The list of all assumptions, for the help and the documentation.
+
+
+def assumed_settings() -> Sequence[tuple[str, str, str]]:
+    """Every setting of `[assumed]`: its key, its default as TOML, and its description."""
+    defaults = Assumptions()
+    hints = get_type_hints(Assumptions, include_extras=True)
+    return [
+        (_key(name), _as_toml(getattr(defaults, name)), hints[name].__metadata__[-1].description)
+        for name in Assumptions.__struct_fields__
+    ]
+
+
+def _as_toml(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f'{key} = "{fact}"' for key, fact in value.items()) + " }"
     return f'"{value}"' if isinstance(value, str) else str(value)
 
 
-def _request(operation: Operation) -> str:
-    return f"{operation.method} {operation.path}"
+NOT_CONFIGURABLE = "not configurable"
 
 
-def _fields() -> Sequence[Any]:
-    return fields(Assumptions)
+@dataclass(frozen=True, slots=True)
+class FixedAssumption:
+    """An assumption without a setting in `[assumed]`."""
+
+    subject: str
+    assumed: str
+    setting: str = NOT_CONFIGURABLE
+    """Where it can be changed."""
 
 
-_PATHS = {
-    "create_session": frozenset[str](),
-    "read_session": frozenset({"session_id"}),
-    "create_run": frozenset({"session_id"}),
-    "read_run": frozenset({"session_id", "run_id"}),
-}
-_BODIES = {"session_body": SESSION_FACTS, "run_body": RUN_FACTS}
+def _defaults(values: Mapping[str, str]) -> str:
+    return ", ".join(f"`{name}`: `{value}`" for name, value in values.items()) + ", all others: none"
+
+
+FIXED_ASSUMPTIONS = (
+    FixedAssumption("scope that requests need", _defaults(ASSUMED_SCOPES), "`[scopes]`"),
+    FixedAssumption("limit that requests count towards", _defaults(ASSUMED_COUNTS), "`[counts]`"),
+    FixedAssumption(
+        "requests that count towards a limit",
+        "every request with a valid key and scope, including repeats of an earlier request, but not those refused by "
+        "the limit",
+    ),
+    FixedAssumption(
+        "window of a limit", "any 60-second period; `Retry-After` is in whole seconds, rounded up", "`[limits]`"
+    ),
+    FixedAssumption(
+        "order of checks",
+        "401, 403, 429 or 404, whichever applies first, then the idempotency key, then the state of session and run, "
+        "then the body: resuming a run that has ended always reports that, whatever else is wrong",
+    ),
+    FixedAssumption("keep-alive", "a comment whenever nothing has been sent on a stream for 15 s"),
+    FixedAssumption(
+        "status of a run", "`running`, `completed`, `failed` and `cancelled`, in addition to `waiting_for_input`"
+    ),
+    FixedAssumption("status of a session", "`idle`, or `active` while it has an active run"),
+    FixedAssumption("request body of a new session", "an optional `workspace_id`"),
+    FixedAssumption(
+        "request body of a new run", "`input`, `sandbox`, `tools` (`name`, `input_schema`, `output_schema`)"
+    ),
+    FixedAssumption("request body of a resume", "`tool_call_id` with `output` or `error`, or `input`"),
+    FixedAssumption("response bodies of cancel and resume", "the run, as returned when it is read", "`run-body`"),
+    FixedAssumption("deadline of application tools", "300 s", "the scenario"),
+    FixedAssumption("a missed deadline", "the call fails, and its run with it"),
+    FixedAssumption("the end of a run", "open calls fail first, and `session.status_idle` follows"),
+    FixedAssumption(
+        "schemas of tools",
+        "JSON Schema 2020-12, unless `$schema` names an older draft; references to other documents are refused",
+    ),
+    FixedAssumption("time of `tool_input_invalid`", "on creation of a run that would call the tool", "the scenario"),
+    FixedAssumption(
+        "durability of event types", "every type is stored, except deltas and `stream.resync`", "the scenario"
+    ),
+    FixedAssumption("payloads of events", "as in the bundled scenarios"),
+    FixedAssumption("idempotency keys", "scoped to a tenant, 1 to 255 characters long, and kept forever"),
+    FixedAssumption("use of an idempotency key", "only on success: a refused request can be corrected and sent again"),
+    FixedAssumption(
+        "same payload",
+        "method, path, the workspace of a new session, and the body as JSON; no body is the same as `{}`",
+    ),
+    FixedAssumption("known path with another method", "400 `invalid_request` with `Allow`, for `HEAD` too"),
+    FixedAssumption("`OPTIONS`", "the same, but 200 for a browser's preflight; CORS is not supported"),
+    FixedAssumption("unknown path", "404 `resource_not_found`"),
+    FixedAssumption("data that is not HTTP", "400 `invalid_request`, and the connection is closed"),
+    FixedAssumption("largest body", "4 MiB, then 400 `invalid_request`"),
+    FixedAssumption("deepest body", "nested 1024 deep, then 400 `invalid_request`"),
+    FixedAssumption(
+        "contents of bodies",
+        "JSON in UTF-8, numbers within the range of a double, no lone surrogates; a `workspace_id` of 1 to 255 "
+        "characters; up to 100 `tools`, with names of 1 to 200 characters",
+    ),
+    FixedAssumption("`Content-Type` of requests", "ignored: a body that is not JSON is refused"),
+    FixedAssumption("`Content-Encoding` of requests", "none or `identity`: others are 400 `invalid_request`"),
+    FixedAssumption("largest request line and header", "256 KiB each, and 1000 headers, then 400 `invalid_request`"),
+    FixedAssumption("`event_deltas`", "`true` or `false`, case-insensitive, given once; other parameters are ignored"),
+)

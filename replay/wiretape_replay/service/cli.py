@@ -24,32 +24,36 @@ from wiretape_replay.serve_command import (
     timing,
     verdict_options,
 )
-from wiretape_replay.service.assumptions import settings
+from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
 from wiretape_replay.service.scenario.shipped_scenarios import scenario_list
+from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.serving import DEFAULT_SCENARIO, Service, serve_scenario
-from wiretape_replay.service.unsaid import FIXED
 
 
-class _Serve(GroupedCommand):
-    """Says in the help what is assumed."""
+class _ServeCommand(GroupedCommand):
+    """Lists the assumptions in its help."""
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """See click.Command."""
-        with formatter.section(f"Assumptions: what the specification does not show ([{ASSUMED}] of --service FILE)"):
-            formatter.write_dl([(f"{name} = {default}", f"Assumed: {about}.") for name, default, about in settings()])
-        with formatter.section("Assumptions that are set elsewhere, or not at all"):
+        with formatter.section(f"Assumptions with settings, in [{ASSUMED}] of --service FILE"):
             formatter.write_dl(
-                [(_plain(one.subject), f"Assumed: {_plain(one.assumed)}. Set: {_plain(one.instead)}.") for one in FIXED]
+                [(f"{name} = {default}", f"Assumed: {about}.") for name, default, about in assumed_settings()]
             )
+        with formatter.section("Other assumptions"):
+            formatter.write_dl([(_plain(each.subject), _plain(_describe(each))) for each in FIXED_ASSUMPTIONS])
         super().format_epilog(ctx, formatter)
+
+
+def _describe(assumption: FixedAssumption) -> str:
+    setting = "Not configurable" if assumption.setting == NOT_CONFIGURABLE else f"Set in {assumption.setting}"
+    return f"Assumed: {assumption.assumed}. {setting}."
 
 
 def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-@click.command(cls=_Serve, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data run.db")
+@click.command(cls=_ServeCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data run.db")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
 @serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
@@ -92,11 +96,11 @@ def serve(
     no_config: bool,
     **options: Any,
 ) -> None:
-    """Play the whole service, as SCENARIO says: a shipped one's name, or a TOML file.
+    """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
-    Clients create sessions and runs, read streams, cancel and resume; the runs do what the scenario says.
-    Everything that is not in the specification is an assumption, and listed below.
-    Ctrl-C ends it and prints which rules the client broke.
+    Clients create sessions and runs, read streams, cancel and resume; the runs follow the scenario.
+    Behaviour that the specification does not define is an assumption, listed below.
+    Ctrl-C stops the service and prints the rules that the client broke.
     """
     if lists:
         click.echo(scenario_list(), nl=False)

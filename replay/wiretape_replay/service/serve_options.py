@@ -9,7 +9,7 @@ from wiretape.errors import InputError
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.replay_options import check_choice, fault_script, toml_document
-from wiretape_replay.service.assumptions import Setup, default_setup, setup_in
+from wiretape_replay.service.assumptions import ServiceSettings, decode_service_settings, default_settings
 
 CLOCKS = ("virtual", "real")
 
@@ -24,12 +24,12 @@ class ServeOptions:
     """Seed for generated ids; None: 0, or the seed of the data file."""
     data: Path | str | None = None
     """File that stores sessions and events; None: a temporary file."""
-    service: "Setup | Path | str | Mapping[str, Any] | None" = None
+    service: "ServiceSettings | Path | str | Mapping[str, Any] | None" = None
     """Keys, scopes, limits and assumptions: a file, its text, or the same as a dictionary."""
     faults: "FaultScript | Path | str | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None" = None
     """Faults to inject: a file, its text, the same as a dictionary, one fault, or a list of faults."""
 
-    setup: Setup = field(init=False, repr=False, compare=False)
+    settings: ServiceSettings = field(init=False, repr=False, compare=False)
     """The service settings, parsed."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
@@ -40,12 +40,12 @@ class ServeOptions:
             raise InputError(f"Invalid seed {shorten(repr(self.seed), 60)}: expected a whole number.")
         if not isinstance(self.data, Path | str | None):
             raise InputError(f"Invalid data {shorten(repr(self.data), 60)}: expected a file.")
-        setup = self.service
-        if setup is None:
-            setup = default_setup()
-        elif not isinstance(setup, Setup):
-            setup = setup_in(*toml_document("service", setup))
-        object.__setattr__(self, "setup", setup)
+        settings = self.service
+        if settings is None:
+            settings = default_settings()
+        elif not isinstance(settings, ServiceSettings):
+            settings = decode_service_settings(*toml_document("service", settings))
+        object.__setattr__(self, "settings", settings)
         object.__setattr__(self, "script", fault_script(self.faults))
 
     @property

@@ -12,8 +12,8 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.running import shared_thread, start_replay, start_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.scenario_server import Service
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.serving import Service
 from wiretape_replay.serving import Replay
 from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.testing.client_criteria import ClientCriteria

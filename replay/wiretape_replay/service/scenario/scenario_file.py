@@ -52,9 +52,9 @@ def read_scenario(path: Path) -> Scenario:
     return decode_scenario(read_toml(path), str(path))
 
 
-def parse_scenario(text: str) -> Scenario:
-    """The scenario of a TOML text.  Raises InputError."""
-    return decode_scenario(parse_toml(text, "scenario"), "scenario")
+def parse_scenario(text: str, name: str = "scenario") -> Scenario:
+    """Parse the TOML text of a scenario; `name` is what error messages call it.  Raises InputError."""
+    return decode_scenario(parse_toml(text, name), name)
 
 
 def decode_scenario(document: Mapping[str, Any], name: str) -> Scenario:

@@ -1,4 +1,4 @@
-"""All shipped scenarios, played to a client that keeps the specification: what `wiretape report` says to it."""
+"""All bundled scenarios, served to a correct client, and checked by `wiretape report`."""
 
 import json
 import re
@@ -13,21 +13,21 @@ from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NOT_EXERCISED = {
-    "SSE010": "the service sends no `retry`, as the specification has none",
+    "SSE010": "the service does not send `retry`, because the specification has none",
 }
-"""Rules that a service which keeps the specification cannot exercise, by code, and why."""
+"""Rules that a correct service cannot exercise, by code, and why."""
 
 RUNS = {"conversation": 3, "missed-deadline": 2, "sandbox": 3, "failures": 2, "everything": 3}
-"""How many runs of a scenario are played; one of those that are not here."""
+"""How many runs of a scenario are created; 1 for all others."""
 ASK = {("question", 1), ("everything", 3)}
-"""Scenario and number of the runs that wait for input."""
+"""The runs that wait for input: scenario and number."""
 LATE = {("missed-deadline", 1)}
-"""Those whose result comes too late."""
+"""The runs whose result arrives too late."""
 ENDS = "session.status_idle"
 
 
 class Visit:
-    """A client's visit to one scenario: it follows the stream, answers what is asked, and tries again where it may."""
+    """A client of one scenario: it follows the stream, sends results, and retries where the specification allows it."""
 
     def __init__(self, stage, scenario):
         self.stage, self.scenario = stage, scenario
@@ -44,7 +44,7 @@ class Visit:
             await self.read(stream, late=(self.scenario, number) in LATE)
 
     async def post(self, path, body):
-        """Ask with an idempotency key: the same one when the same is asked again."""
+        """Send a request with an idempotency key, the same one for the same request."""
         self.known += [(path, body, self.run)] if (path, body, self.run) not in self.known else []
         return await self.stage.post(path, body, idem=f"{self.session}-{self.known.index((path, body, self.run))}")
 
@@ -82,7 +82,7 @@ class Visit:
 
 
 async def refusals(stage):
-    """What a client that does nothing wrong may be refused: a run while one is active, a result, a limit."""
+    """What a correct client may be refused: a run while one is active, a result, a limit."""
     session = await stage.session()
     run = await stage.run(session)
     stream = await stage.stream(session)
@@ -105,7 +105,7 @@ async def refusals(stage):
 
 
 async def again(stage, session, stored):
-    """Read what another client has read before, from a cursor on that it hands over, and then what is live."""
+    """Read from a cursor of another client, then live events."""
     stream = await stage.stream(session, stored[0]["id"], key="second-key")
     run = await stage.run(session)
     assert await stream.until(ENDS) == stored[1:]
@@ -116,7 +116,7 @@ async def again(stage, session, stored):
 
 
 async def mistakes(stage):
-    """What a client must not do, and has to be refused: no key, and a cursor of another session."""
+    """Mistakes that have to be refused: no key, and a cursor of another session."""
     assert (await stage.post("/v1/sessions", key=None)).status == 401
     cursors = []
     for _ in range(2):
@@ -131,10 +131,10 @@ async def mistakes(stage):
 
 @pytest.fixture
 def recorded(serve, stages, tmp_path):
-    """Plays a scenario and records it; each goes on with the data, and so the ids and the time, of the one before."""
+    """Record a scenario; each one continues with the data, ids and time of the one before."""
 
     async def record(scenario, visit):
-        keys = {"wiretape-key": stages.Key(), "second-key": stages.Key()}
+        keys = {"wiretape-key": stages.ApiKey(), "second-key": stages.ApiKey()}
         async with serve(scenario, virtual=True, data=tmp_path / "service.db", keys=keys) as stage:
             await visit(stage)
         return max(tmp_path.glob("passed-*.db"), key=lambda path: path.stat().st_mtime_ns)
@@ -143,27 +143,27 @@ def recorded(serve, stages, tmp_path):
 
 
 def report(path):
-    """What `wiretape report` says to a recording, in JSON."""
+    """The JSON report on a recording."""
     args = ["report", str(path), "--format", "json", "--no-config", "--fail-on", "never"]
     result = CliRunner().invoke(wiretape, args)
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
 
 
-async def test_nothing_is_found_in_all_scenarios_and_every_rule_comes_up_that_can(recorded, stages, tmp_path):
-    """No finding above note, of either side; some rules come up only when a client makes a mistake."""
+async def test_all_scenarios_have_no_findings_and_exercise_every_rule(recorded, stages, tmp_path):
+    """No finding above a note, against either side; some rules are exercised only by mistakes of a client."""
     records = [await recorded(name, lambda stage, name=name: Visit(stage, name).play()) for name in shipped_scenarios()]
     records.append(await recorded("application-tool", refusals))
-    told = report(stages.joined(tmp_path / "all.db", records))
-    assert [found for found in told["findings"] if found["severity"] != "note"] == []
+    checked = report(stages.joined(tmp_path / "all.db", records))
+    assert [found for found in checked["findings"] if found["severity"] != "note"] == []
     wrong = report(await recorded("hello", mistakes))
     assert [found["code"] for found in wrong["findings"]] == ["CLI001"]
-    passed = {rule["code"] for one in (told, wrong) for rule in one["rules"] if rule["verdict"] == Verdict.PASS}
+    passed = {rule["code"] for one in (checked, wrong) for rule in one["rules"] if rule["verdict"] == Verdict.PASS}
     service = {code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE}
     assert service - passed == NOT_EXERCISED.keys()
-    assert {rule["verdict"] for rule in told["rules"] if rule["code"] in NOT_EXERCISED} == {Verdict.NOT_EXERCISED}
+    assert {rule["verdict"] for rule in checked["rules"] if rule["code"] in NOT_EXERCISED} == {Verdict.NOT_EXERCISED}
 
 
-def test_the_page_lists_the_rules_that_cannot_come_up():
+def test_the_page_lists_the_rules_that_are_not_exercised():
     rows = re.findall(r"^\| `([A-Z]+\d{3})` \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     assert dict(rows) == NOT_EXERCISED

@@ -1,4 +1,4 @@
-"""The time of a service that is played: that of the machine, or one that nobody has to wait for."""
+"""The clock of a service: real time, or virtual time that does not wait."""
 
 import asyncio
 import heapq
@@ -14,15 +14,15 @@ from wiretape_replay.session.playhead_clock import Timer
 _SECOND_NS = 1_000_000_000
 _LONGEST_ADVANCE_S = 86_400
 _END_NS = 100 * 365 * 86_400 * _SECOND_NS
-"""Virtual time is advanced no further: calendars and files have an end."""
+"""Virtual time ends here, because calendars and files have an end."""
 _TURNS = 10
-"""After so many turns of the event loop everybody has done what a moment brought."""
+"""After this many turns of the event loop, all tasks have handled what happened."""
 VIRTUAL_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-"""When virtual time begins, so that every run has the same times."""
+"""When virtual time starts: every service has the same times."""
 
 
 class Clock(Protocol):
-    """Times are ns since `epoch`; they do not go back.  To be used in the event loop's thread."""
+    """Times are ns since `epoch` and never go back.  Only for the event loop's thread."""
 
     epoch: datetime
 
@@ -30,20 +30,20 @@ class Clock(Protocol):
         """The time."""
         ...
 
-    def at(self, time_ns: int, happen: Callable[[], None], *, driving: bool) -> Timer:
-        """Let something happen at a time.  What is `driving` is what virtual time goes on for."""
+    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:
+        """Call a function at a time.  Virtual time advances only for `driving` calls."""
         ...
 
-    def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
-        """Let something happen after so many seconds, for which virtual time does not go on by itself."""
+    def later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """Call a function after a delay; virtual time does not advance for it."""
         ...
 
     async def advance(self, seconds: float) -> None:
-        """Let so many seconds pass, with everything that happens in them.  Raises InputError."""
+        """Let this many seconds pass, with everything that happens in them.  Raises InputError."""
         ...
 
     def stop(self) -> None:
-        """Let nothing happen any more."""
+        """Cancel all calls."""
         ...
 
 
@@ -51,7 +51,7 @@ class RealClock:
     """The clock of the machine."""
 
     def __init__(self, epoch: datetime, least_ns: int = 0) -> None:
-        """The time is `least_ns` or later, even if the machine's was changed since."""
+        """The time is at least `least_ns`, even if the clock of the machine was set back."""
         self.epoch = epoch
         began_ns = (datetime.now(UTC) - epoch) // timedelta(microseconds=1) * 1000
         self._ahead_ns = max(began_ns, least_ns) - time.monotonic_ns()
@@ -60,33 +60,33 @@ class RealClock:
         """See Clock."""
         return time.monotonic_ns() + self._ahead_ns
 
-    def at(self, time_ns: int, happen: Callable[[], None], *, driving: bool) -> Timer:  # noqa: ARG002 - a Clock
+    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:  # noqa: ARG002 - a Clock
         """See Clock."""
-        return self.later((time_ns - self.now_ns()) / _SECOND_NS, happen)
+        return self.later((time_ns - self.now_ns()) / _SECOND_NS, callback)
 
-    def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
+    def later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
         """See Clock."""
-        return asyncio.get_running_loop().call_later(max(0.0, delay_s), happen)
+        return asyncio.get_running_loop().call_later(max(0.0, delay_s), callback)
 
     async def advance(self, seconds: float) -> None:  # noqa: ARG002 - a Clock
         """See Clock."""
-        raise InputError("Only virtual time can be advanced: begin with a virtual clock (--clock virtual).")
+        raise InputError("Real time cannot be advanced: use a virtual clock (--clock virtual).")
 
     def stop(self) -> None:
         """See Clock."""
 
 
-def judging_time(clock: Clock) -> Callable[[], int]:
-    """The time by which clients are judged: who reads and who waits can be told apart in virtual time, too."""
+def checker_clock(clock: Clock) -> Callable[[], int]:
+    """The clock of the client check: with virtual time, it also shows how long a client takes in real time."""
     if isinstance(clock, VirtualClock):
         return lambda: clock.now_ns() + time.monotonic_ns()
     return clock.now_ns
 
 
 class VirtualClock:
-    """Stands while something happens, and then goes to the next time at which something drives it on.
+    """Stands still while something happens, then jumps to the next driving call.
 
-    What waits for a client drives nothing: such times pass when somebody says so.
+    Waits for clients are not driving: their time passes only by `advance`.
     """
 
     def __init__(self, epoch: datetime = VIRTUAL_EPOCH, now_ns: int = 0) -> None:
@@ -102,29 +102,29 @@ class VirtualClock:
         """See Clock."""
         return self._now_ns
 
-    def at(self, time_ns: int, happen: Callable[[], None], *, driving: bool) -> Timer:
+    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:
         """See Clock."""
-        timer = _VirtualTimer(happen, self._drive if driving else None)
+        timer = _VirtualTimer(callback, self._drive if driving else None)
         heapq.heappush(self._heap, (max(time_ns, self._now_ns), next(self._numbers), timer))
         return timer
 
-    def later(self, delay_s: float, happen: Callable[[], None]) -> Timer:
-        """See Clock.  It happens after as much real time, too: clients that wait for nothing want their keep-alives."""
+    def later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
+        """See Clock.  Calls after the same real time, too, so that idle clients get keep-alives."""
         time_ns = self._now_ns + round(delay_s * _SECOND_NS)
-        timer = _VirtualTimer(happen)
-        timer.real = asyncio.get_running_loop().call_later(delay_s, timer.happen)
+        timer = _VirtualTimer(callback)
+        timer.real = asyncio.get_running_loop().call_later(delay_s, timer.call)
         heapq.heappush(self._heap, (time_ns, next(self._numbers), timer))
         return timer
 
     async def advance(self, seconds: float) -> None:
         """See Clock."""
-        until_ns = self._now_ns + _passing_ns(seconds)
+        until_ns = self._now_ns + _advance_ns(seconds)
         if until_ns > _END_NS:
-            raise InputError("Virtual time cannot be advanced any more: it ends a hundred years after it began.")
-        await _settled()
+            raise InputError("Virtual time cannot be advanced any further: it ends a hundred years after it began.")
+        await _settle()
         while not self._stopped and self._next_ns() is not None and (self._next_ns() or 0) <= until_ns:
-            self._happen()
-            await _settled()
+            self._call_next()
+            await _settle()
         self._now_ns = max(self._now_ns, until_ns)
 
     def stop(self) -> None:
@@ -137,48 +137,48 @@ class VirtualClock:
             self._task.cancel()
 
     def _drive(self, change: int) -> None:
-        """There are so many more timers that drive."""
+        """Add to the number of driving calls."""
         self._driving += change
         if self._driving and not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
-        await _settled()
+        await _settle()
         while self._driving and not self._stopped:
-            self._happen()
-            await _settled()
+            self._call_next()
+            await _settle()
 
     def _next_ns(self) -> int | None:
         while self._heap and self._heap[0][2].is_over:
             heapq.heappop(self._heap)
         return self._heap[0][0] if self._heap else None
 
-    def _happen(self) -> None:
-        """Go to the next time at which something happens."""
+    def _call_next(self) -> None:
+        """Jump to the next call, and make all calls of that time."""
         time_ns = self._next_ns()
         if time_ns is None:
             return
         self._now_ns = max(self._now_ns, time_ns)
         while self._next_ns() == time_ns:
-            heapq.heappop(self._heap)[2].happen()
+            heapq.heappop(self._heap)[2].call()
 
 
 class _VirtualTimer:
-    """Something that is to happen at a virtual time."""
+    """A call at a virtual time."""
 
-    def __init__(self, happen: Callable[[], None], drive: Callable[[int], None] | None = None) -> None:
+    def __init__(self, callback: Callable[[], None], drive: Callable[[int], None] | None = None) -> None:
         self.is_over = False
         self.real: asyncio.TimerHandle | None = None
-        self._happen = happen
+        self._callback = callback
         self._drive = drive
         if drive is not None:
             drive(1)
 
-    def happen(self) -> None:
-        """Let it happen, once."""
+    def call(self) -> None:
+        """Make the call, once."""
         if not self.is_over:
             self.cancel()
-            self._happen()
+            self._callback()
 
     def cancel(self) -> None:
         """See Timer."""
@@ -190,13 +190,13 @@ class _VirtualTimer:
                 self._drive(-1)
 
 
-def _passing_ns(seconds: object) -> int:
-    """What is to pass at once, in ns.  Raises InputError where that is no time, or too long."""
+def _advance_ns(seconds: object) -> int:
+    """The nanoseconds of an advance.  Raises InputError for a value that is not a time, or too long."""
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _LONGEST_ADVANCE_S:
-        raise InputError(f"Say how many seconds are to pass: a number from 0 to {_LONGEST_ADVANCE_S}, which is a day.")
+        raise InputError(f"Invalid seconds: expected a number from 0 to {_LONGEST_ADVANCE_S}, which is a day.")
     return round(seconds * _SECOND_NS)
 
 
-async def _settled() -> None:
+async def _settle() -> None:
     for _ in range(_TURNS):
         await asyncio.sleep(0)

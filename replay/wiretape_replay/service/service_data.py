@@ -1,4 +1,4 @@
-"""The SQLite file of a service: what was asked of its sessions, and what they said, before anybody gets to know it."""
+"""The data of a service in one SQLite file: sessions, commands, events and responses."""
 
 import fcntl
 import os
@@ -18,10 +18,10 @@ from wiretape_replay.service.engine.commands import Command, CommandKind
 from wiretape_replay.session.session_log import LogEntry
 
 _APPLICATION = 0x77747376
-"""In the file's head, so that nothing else is taken for one: `wtsv`."""
+"""SQLite's application id of the file: `wtsv`."""
 _FORMAT = 1
-_SEEDS = 2**63
-"""SQLite keeps no larger numbers."""
+_SEED_LIMIT = 2**63
+"""SQLite cannot store larger numbers."""
 
 _TABLES: dict[str, tuple[dict[str, type], str | tuple[str, ...]]] = {
     "service": ({"id": int, "seed": int, "epoch_unix_us": int, "starts": int}, "id"),
@@ -46,31 +46,31 @@ SELECT max(t) FROM (
 
 @dataclass(frozen=True, slots=True)
 class StoredSession:
-    """A session, as it was created."""
+    """A row of `session`: a session as it was created."""
 
     number: int
-    """Among all sessions of the service, from 1."""
+    """The number of the session within the service, from 1."""
     id: str
     tenant: str
     workspace: str
     scenario: int
-    """The number of its scenario in the file."""
+    """The id of its row of `scenario`."""
     created_ns: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoredScenario:
-    """A scenario, as it was when a session was created with it."""
+    """A row of `scenario`: a scenario as it was when a session was created with it."""
 
     number: int
     name: str
     text: str
-    """Empty for one that was made by a program."""
+    """Empty for a scenario that a program built."""
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
-    """What was answered to a request with an idempotency key."""
+class StoredResponse:
+    """A row of `answer`: the response to a request with an idempotency key."""
 
     tenant: str
     key: str
@@ -82,20 +82,20 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What belongs together: all of it is stored, or nothing."""
+    """Rows that are written in one transaction."""
 
     session: StoredSession | None = None
     commands: Sequence[tuple[int, Command]] = ()
     """With the numbers of their sessions."""
     events: Sequence[tuple[int, int, LogEntry]] = ()
-    """With the numbers of their sessions, and their places among those of the session, from 1."""
-    answer: Kept | None = None
+    """With the numbers of their sessions, and their numbers within the session, from 1."""
+    response: StoredResponse | None = None
 
 
-class Store:
-    """The file, open.  Nobody else can open it meanwhile.
+class ServiceData:
+    """The open file, locked against other services.
 
-    What `keep` returned from outlives the process, however it ends; after a power cut the last moments may be gone.
+    After `write` returned, the rows survive the end of the process; a power cut may lose the last moments.
     """
 
     def __init__(self, connection: sqlite3.Connection, path: Path, lock: int) -> None:
@@ -105,38 +105,38 @@ class Store:
         row = connection.execute("SELECT seed, epoch_unix_us, starts FROM service").fetchone()
         self.seed: int = row["seed"]
         self.epoch_unix_us: int = row["epoch_unix_us"]
-        """When its time begins, in microseconds since 1970."""
+        """The start of its time, in microseconds since 1970."""
         self.starts: int = row["starts"]
-        """How often it was opened, with this time."""
+        """How often the file was opened, including this time."""
 
     @classmethod
-    def open(cls, path: Path, *, seed: int | None, epoch_unix_us: int) -> "Store":
-        """Open a file, or make one.  `epoch_unix_us` is for a new one, `seed` too (None: 0).  Raises InputError."""
-        if seed is not None and not -_SEEDS <= seed < _SEEDS:
-            raise InputError("A seed has to be a whole number, from -2^63 to 2^63 - 1.")
-        fresh = _claim(path)
-        lock = _locked(path)
+    def open(cls, path: Path, *, seed: int | None, epoch_unix_us: int) -> "ServiceData":
+        """Open or create a file.  A new one gets `epoch_unix_us` and `seed` (None: 0).  Raises InputError."""
+        if seed is not None and not -_SEED_LIMIT <= seed < _SEED_LIMIT:
+            raise InputError(f"Invalid seed {seed}: expected a whole number from -2^63 to 2^63 - 1.")
+        is_new = _create_file(path)
+        lock = _lock(path)
         try:
             connection = sqlite3.connect(path, timeout=30, isolation_level=None)
             try:
-                _prepare(connection, path, fresh=fresh, seed=seed, epoch_unix_us=epoch_unix_us)
+                _prepare(connection, path, is_new=is_new, seed=seed, epoch_unix_us=epoch_unix_us)
             except BaseException:
                 connection.close()
                 raise
         except sqlite3.Error as error:
             os.close(lock)
-            raise InputError(f"{printable(str(path))} is no data of wiretape serve: {error}.") from None
+            raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: {error}.") from None
         except BaseException:
             os.close(lock)
             raise
         return cls(connection, path, lock)
 
     def last_ns(self) -> int:
-        """The last time that something happened."""
+        """The time of the last row."""
         return int(self._connection.execute(_LAST_TIME).fetchone()[0] or 0)
 
     def scenario(self, name: str, text: str) -> int:
-        """The number of a scenario, which is stored if it is not yet."""
+        """Store a scenario unless it is stored already; return its id."""
         find = "SELECT id FROM scenario WHERE name = ? AND text = ?"
         row = self._connection.execute(find, (name, text)).fetchone()
         if row is None:
@@ -156,7 +156,7 @@ class Store:
             yield StoredSession(*row)
 
     def commands(self, session: int) -> Iterator[Command]:
-        """What was asked of a session, in order."""
+        """The commands of a session, in order."""
         query = "SELECT do, time_ns, run_id, body FROM command WHERE session = ? ORDER BY id"
         for do, time_ns, run_id, body in self._connection.execute(query, (session,)):
             yield Command(CommandKind(do), time_ns, run_id, None if body is None else orjson.loads(body))
@@ -166,17 +166,17 @@ class Store:
         query = "SELECT data FROM event WHERE session = ? ORDER BY place"
         return [data for (data,) in self._connection.execute(query, (session,))]
 
-    def answer(self, tenant: str, key: str) -> Kept | None:
-        """What was answered to the request of a tenant with an idempotency key; None if none was."""
+    def response(self, tenant: str, key: str) -> StoredResponse | None:
+        """The response to the request of a tenant with an idempotency key; None if there was none."""
         query = "SELECT tenant, key, request, status, body FROM answer WHERE tenant = ? AND key = ?"
         row = self._connection.execute(query, (tenant, key)).fetchone()
-        return None if row is None else Kept(*row)
+        return None if row is None else StoredResponse(*row)
 
-    def keep(self, change: Change) -> None:
-        """Store all of it.  Raises InputError when that cannot be done."""
+    def write(self, change: Change) -> None:
+        """Write all rows, or none.  Raises InputError."""
         try:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._write(change)
+            self._insert(change)
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
@@ -184,14 +184,14 @@ class Store:
             raise InputError(f"{printable(str(self.path))} cannot be written: {error}.") from None
 
     def close(self) -> None:
-        """Close it; the one file is all there is then."""
+        """Close the file and remove SQLite's files next to it."""
         with suppress(sqlite3.Error):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self._connection.execute("PRAGMA journal_mode = DELETE")
         self._connection.close()
         os.close(self._lock)
 
-    def _write(self, change: Change) -> None:
+    def _insert(self, change: Change) -> None:
         if (session := change.session) is not None:
             row = (
                 session.number,
@@ -207,10 +207,10 @@ class Store:
             (_command_row(*command) for command in change.commands),
         )
         self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", _event_rows(change.events))
-        if (kept := change.answer) is not None:
+        if (response := change.response) is not None:
             self._connection.execute(
                 "INSERT INTO answer VALUES (?, ?, ?, ?, ?)",
-                (kept.tenant, kept.key, kept.request, kept.status, kept.body),
+                (response.tenant, response.key, response.request, response.status, response.body),
             )
 
 
@@ -224,8 +224,8 @@ def _event_rows(events: Iterable[tuple[int, int, LogEntry]]) -> Iterator[tuple[o
         yield session, place, entry.time_ns, entry.id, entry.type, entry.run_id, entry.data
 
 
-def _claim(path: Path) -> bool:
-    """Make an empty file that only its owner can read; False where there is one."""
+def _create_file(path: Path) -> bool:
+    """Create an empty file that only its owner can read; False if it exists and is not empty."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
@@ -235,8 +235,8 @@ def _claim(path: Path) -> bool:
     return True
 
 
-def _locked(path: Path) -> int:
-    """Keep a second service out.  The descriptor stays open: closing it would drop SQLite's own locks."""
+def _lock(path: Path) -> int:
+    """Lock out other services.  The descriptor has to stay open: closing it would drop SQLite's own locks."""
     try:
         descriptor = os.open(path, os.O_RDWR)
     except OSError as error:
@@ -249,30 +249,30 @@ def _locked(path: Path) -> int:
     return descriptor
 
 
-def _prepare(connection: sqlite3.Connection, path: Path, *, fresh: bool, seed: int | None, epoch_unix_us: int) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, *, is_new: bool, seed: int | None, epoch_unix_us: int) -> None:
     connection.row_factory = sqlite3.Row
     connection.execute("PRAGMA trusted_schema = OFF")
-    fresh = fresh or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    if not fresh:
+    is_new = is_new or not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if not is_new:
         _check(connection, path, seed)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = NORMAL")
-    if fresh:
+    if is_new:
         _create(connection, seed or 0, epoch_unix_us)
     connection.execute("UPDATE service SET starts = starts + 1")
 
 
 def _check(connection: sqlite3.Connection, path: Path, seed: int | None) -> None:
-    """Raises InputError where a file cannot be used."""
+    """Raises InputError if the file cannot be used."""
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (form,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
-        raise InputError(f"{printable(str(path))} is no data of wiretape serve: choose another --data.")
+        raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: use another --data.")
     if form != _FORMAT:
-        raise InputError(f"{printable(str(path))} has the format {form}, and this version knows {_FORMAT} only.")
+        raise InputError(f"{printable(str(path))} has format {form}; this version can only read format {_FORMAT}.")
     (its_seed,) = connection.execute("SELECT seed FROM service").fetchone()
     if seed is not None and seed != its_seed:
-        raise InputError(f"{printable(str(path))} was begun with --seed {its_seed}: give that one, or none.")
+        raise InputError(f"{printable(str(path))} was created with --seed {its_seed}: use that seed, or leave it out.")
 
 
 def _create(connection: sqlite3.Connection, seed: int, epoch_unix_us: int) -> None:

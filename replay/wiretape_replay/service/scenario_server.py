@@ -1,0 +1,248 @@
+"""Serve a scenario from Python."""
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND, STREAM, is_preflight
+from wiretape.errors import InputError
+from wiretape.safe_text import shorten
+from wiretape.toml_files import is_toml_text, read_toml_text
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+from wiretape_replay.control.control_state import RequestSummary
+from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.http_server.http_messages import HttpRequest, Response
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.playback_server import Playback, PlaybackServer
+from wiretape_replay.responses.access_settings import ANY_KEY
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.responses.error_envelope import RequestIds, error_response
+from wiretape_replay.service.assumptions import Assumptions, ServiceSettings
+from wiretape_replay.service.engine.commands import Refusal
+from wiretape_replay.service.live_sessions import LiveSessions
+from wiretape_replay.service.request_fields import check_stream_parameters
+from wiretape_replay.service.scenario.scenario_file import parse_scenario
+from wiretape_replay.service.scenario.scenario_steps import Scenario
+from wiretape_replay.service.scenario.shipped_scenarios import find_scenario_path
+from wiretape_replay.service.serve_options import ServeOptions
+from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, checker_clock
+from wiretape_replay.service.service_data import ServiceData
+from wiretape_replay.service.service_operations import ServiceOperations, ServiceRequest
+from wiretape_replay.service.service_routes import RouteMatch, find_route
+from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.session_streams import SessionStreams
+
+DEFAULT_SCENARIO = "hello"
+_MICROSECOND = timedelta(microseconds=1)
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service(Playback):
+    """A service that serves a scenario."""
+
+    key: str
+    """A valid bearer key, with all scopes if there is one."""
+    scenario: Scenario
+    sessions: LiveSessions
+    streams: SessionStreams
+
+    @property
+    def clock(self) -> Clock:
+        """The clock of the service."""
+        return self.sessions.clock
+
+
+@asynccontextmanager
+async def serve_scenario(
+    scenario: Scenario | Path | str = DEFAULT_SCENARIO,
+    options: ServeOptions | None = None,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    log: Callable[[str], None] = lambda _: None,
+    judge: ClientChecker | None = None,
+    token: str | None = None,
+) -> AsyncIterator[Service]:
+    """Serve a scenario: the name of a bundled one, a file, TOML text, or a `Scenario`.
+
+    Port 0 takes a free one.  `log` receives a line for each request.  `judge` checks the traffic, and has finished
+    after the block.  `token` is the control token; None generates one.
+
+    Raises InputError for a scenario, data or an address that cannot be used.
+    """
+    options = options or ServeOptions()
+    name, text, parsed = _load_scenario(scenario)
+    broken = asyncio.Event()
+
+    def stop(error: InputError) -> None:
+        log(f"Error: {error}")
+        broken.set()
+
+    with _open_data(options) as data:
+        clock = _clock(data, is_virtual=options.is_virtual)
+        playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
+        sessions = LiveSessions(data, clock, parsed, data.scenario(name, text), playheads, stop)
+        ids = RequestIds("req" if data.starts == 1 else f"req-{data.starts}")
+        server = PlaybackServer(options.script, log=log, checker=judge, token=token, ids=ids)
+        streams = SessionStreams(playheads, ids, log, server.faulty_sender)
+        access = AccessControl(options.settings.access, ids.next)
+        handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids=ids, log=log)
+        control = _control(sessions, streams)
+        if judge is not None:
+            judge.keep_time(checker_clock(clock))
+        try:
+            sessions.restore(_stored_scenarios(data, sessions))
+            async with server.listen(
+                handler.respond,
+                control,
+                host,
+                port,
+                access=access,
+                clock_ns=clock.now_ns,
+                allowed_methods=lambda target: find_route(handler.routes, "", target).allowed_methods,
+            ) as url:
+                yield Service(
+                    url=url,
+                    faults=server.faults,
+                    control=control,
+                    token=server.token,
+                    key=_valid_key(options.settings),
+                    scenario=parsed,
+                    sessions=sessions,
+                    streams=streams,
+                    broken=broken,
+                )
+        finally:
+            sessions.stop()
+            playheads.stop()
+            clock.stop()
+
+
+class ScenarioHandler:
+    """Responds to requests that passed authentication: streams by playheads, the rest by operations."""
+
+    def __init__(
+        self,
+        sessions: LiveSessions,
+        streams: SessionStreams,
+        access: AccessControl,
+        assumptions: Assumptions,
+        *,
+        ids: RequestIds,
+        log: Callable[[str], None],
+    ) -> None:
+        """`access` knows the tenants of keys; `log` receives a line for each request."""
+        self.routes = assumptions.routes
+        self._operations = ServiceOperations(sessions, assumptions)
+        self._streams = streams
+        self._access = access
+        self._ids = ids
+        self._log = log
+
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond to a request."""
+        try:
+            match = find_route(self.routes, request.method, request.target)
+            if match.route is None:
+                response = self._no_route(request, match)
+            else:
+                routed = ServiceRequest(request, match, self._access.key(request) or ANY_KEY)
+                if match.route.name == STREAM.name:
+                    live = self._operations.find_session(routed)
+                    check_stream_parameters(request)
+                    await self._streams.serve(request, writer, live.session)
+                    return
+                response = self._operations.execute(routed)
+        except Refusal as refusal:
+            response = error_response(
+                refusal.code, refusal.message, self._ids.next(), active=refusal.active, reasons=refusal.reasons
+            )
+        self._log(f"{request.label} → {response.status}")
+        await writer.respond(response)
+
+    def _no_route(self, request: HttpRequest, match: RouteMatch) -> Response:
+        allowed = ", ".join(match.allowed_methods)
+        if allowed and is_preflight(request.method, request.headers):
+            return Response(200, b"", (("Allow", allowed),))
+        path = shorten(request.target.partition("?")[0])
+        if not allowed:
+            return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
+        message = f"{path} allows {allowed}."
+        return error_response(INVALID_REQUEST, message, self._ids.next(), headers=(("Allow", allowed),))
+
+
+def _load_scenario(scenario: Scenario | Path | str) -> tuple[str, str, Scenario]:
+    """The name and the text of a scenario, and the scenario.  Raises InputError."""
+    if isinstance(scenario, Scenario):
+        return scenario.title, "", scenario
+    if isinstance(scenario, str) and is_toml_text(scenario):
+        return "scenario", scenario, parse_scenario(scenario)
+    path = find_scenario_path(scenario) if isinstance(scenario, str) else scenario
+    text = read_toml_text(path)
+    return path.stem, text, parse_scenario(text, str(path))
+
+
+def _stored_scenarios(data: ServiceData, sessions: LiveSessions) -> Mapping[int, Scenario]:
+    """The scenarios of the stored sessions.  Raises InputError."""
+    known = {sessions.scenario_number: sessions.scenario}
+    needed = {session.scenario for session in data.sessions()} - known.keys()
+    for stored in data.scenarios():
+        if stored.number in needed:
+            known[stored.number] = parse_scenario(stored.text) if stored.text else sessions.scenario
+    return known
+
+
+@contextmanager
+def _open_data(options: ServeOptions) -> Iterator[ServiceData]:
+    """Open the data file; a temporary one is removed after the block.  Raises InputError."""
+    epoch = VIRTUAL_EPOCH if options.is_virtual else datetime.now(UTC)
+    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
+        data = ServiceData.open(
+            Path(options.data) if options.data is not None else Path(folder) / "service.db",
+            seed=options.seed,
+            epoch_unix_us=(epoch - _UNIX_EPOCH) // _MICROSECOND,
+        )
+        try:
+            yield data
+        finally:
+            data.close()
+
+
+def _clock(data: ServiceData, *, is_virtual: bool) -> Clock:
+    epoch = _UNIX_EPOCH + data.epoch_unix_us * _MICROSECOND
+    return VirtualClock(epoch, data.last_ns()) if is_virtual else RealClock(epoch, data.last_ns())
+
+
+def _valid_key(settings: ServiceSettings) -> str:
+    """A valid key, with all scopes if there is one."""
+    keys = settings.access.keys
+    if not keys:
+        return "any-key"
+    return next((text for text, key in keys.items() if key.scopes is None), next(iter(keys)))
+
+
+def _control(sessions: LiveSessions, streams: SessionStreams) -> PlayheadControl:
+    """The control of the playheads."""
+
+    def requests() -> RequestSummary:
+        refused = sum(stream.refusal is not None for stream in streams.requests)
+        return RequestSummary(len(streams.requests) - refused, refused, None, [])
+
+    def start() -> None:
+        for live in sessions.by_id.values():
+            sessions.playheads.latest(live.session.log).start()
+
+    return PlayheadControl(
+        sessions.playheads,
+        sessions.logs,
+        connected=streams.connected,
+        requests=requests,
+        # Sessions keep their events: a reset ends streams and moves playheads back.
+        on_reset=[lambda: asyncio.get_running_loop().call_soon(start)],
+        advance=sessions.clock.advance,
+    )
