@@ -72,10 +72,10 @@ ELSEWHERE = {
 }
 """The test that runs the blocks of a kind, or the commands of a program, of a page."""
 NOT_TRIED = {
-    ("CONTRIBUTING.md", "python"): "a rule without its surroundings; it is compiled",
-    ("docs/proxy.md", "text"): "views that change while somebody looks, and a drawing",
-    ("docs/replay.md", "text"): "said of recordings that nobody has; tests/replay tests the sentences",
-    ("docs/trim.md", "text"): "said of a recording with 61 streams; tests/inspect/parts tests the sentences",
+    ("CONTRIBUTING.md", "python"): "a rule without its imports; it is compiled",
+    ("docs/proxy.md", "text"): "live views and a drawing",
+    ("docs/replay.md", "text"): "output about recordings that do not exist; tests/replay tests the messages",
+    ("docs/trim.md", "text"): "output about a recording with 61 streams; tests/inspect/parts tests the messages",
 }
 READERS = {
     "docs/assumptions.md": read_service_settings,
