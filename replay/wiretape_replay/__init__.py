@@ -7,11 +7,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from wiretape_replay.loop_thread import start_replay, start_scenario
     from wiretape_replay.replay_options import ReplayOptions
-    from wiretape_replay.running import start_replay, start_scenario
+    from wiretape_replay.replay_server import Replay, serve_replay
     from wiretape_replay.service.scenario_server import serve_scenario
     from wiretape_replay.service.serve_options import ServeOptions
-    from wiretape_replay.serving import Replay, serve_replay
     from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
 
 __all__ = [
@@ -28,14 +28,14 @@ __all__ = [
 
 _HOMES = {
     "UnmatchedRequest": "verbatim.verbatim_player",
-    "Replay": "serving",
+    "Replay": "replay_server",
     "ReplayOptions": "replay_options",
     "ServeOptions": "service.serve_options",
     "ServedRequest": "verbatim.verbatim_player",
-    "serve_replay": "serving",
+    "serve_replay": "replay_server",
     "serve_scenario": "service.scenario_server",
-    "start_replay": "running",
-    "start_scenario": "running",
+    "start_replay": "loop_thread",
+    "start_scenario": "loop_thread",
 }
 
 

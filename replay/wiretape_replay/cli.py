@@ -15,6 +15,7 @@ from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.dry_run import dry_run_lines
 from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
+from wiretape_replay.replay_server import Replay, serve_replay
 from wiretape_replay.serve_command import (
     GroupedCommand,
     VerdictOptions,
@@ -31,7 +32,6 @@ from wiretape_replay.serve_command import (
     timing,
     verdict_options,
 )
-from wiretape_replay.serving import Replay, serve_replay
 from wiretape_replay.verbatim.request_matching import Order, Repeat
 from wiretape_replay.verify import verify as verify_recording
 

@@ -19,7 +19,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape_replay.running import start_scenario
+from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from wiretape.config import load_config
-from wiretape_replay.running import start_scenario
+from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"

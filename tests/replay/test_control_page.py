@@ -10,7 +10,7 @@ import pytest
 
 from wiretape_replay import ReplayOptions
 from wiretape_replay.control.control_requests import WaitCondition
-from wiretape_replay.running import start_replay
+from wiretape_replay.loop_thread import start_replay
 from wiretape_replay.session.playhead import PlayheadStatus, StepTarget
 
 PAGE = (Path(__file__).parents[2] / "docs" / "control.md").read_text("utf-8")

@@ -13,7 +13,7 @@ import pytest
 
 from wiretape.errors import InputError, RecordingError
 from wiretape_replay import ReplayOptions, serve_replay
-from wiretape_replay.running import shared_thread, start_replay
+from wiretape_replay.loop_thread import shared_thread, start_replay
 from wiretape_replay.session.playhead import Breakpoint
 from wiretape_replay.session.playheads import ChangeNotifier
 
@@ -216,7 +216,7 @@ def test_http_and_python_control_the_same_playhead(recording):
 def test_a_program_that_exits_in_the_middle_of_a_replay_prints_nothing(recording):
     program = """
 import sys
-from wiretape_replay.running import start_replay
+from wiretape_replay.loop_thread import start_replay
 with start_replay(sys.argv[1]):
     sys.exit(3)
 """
@@ -235,7 +235,7 @@ def test_a_wait_can_be_interrupted_without_ending_the_replay(recording):
     program = """
 import json, signal, sys
 from wiretape_replay import ReplayOptions
-from wiretape_replay.running import start_replay
+from wiretape_replay.loop_thread import start_replay
 signal.signal(signal.SIGALRM, signal.default_int_handler)
 with start_replay(sys.argv[1], ReplayOptions(paused=True)) as replay:
     signal.setitimer(signal.ITIMER_REAL, 0.2)

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
+from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.responses.access_settings import DEFAULT_TENANT
-from wiretape_replay.running import start_scenario
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
 from wiretape_replay.service.cli import serve
 from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios

@@ -9,12 +9,12 @@ from wiretape.errors import InputError
 from wiretape.rules import Finding
 from wiretape.toml_files import is_toml_text
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.replay_options import ReplayOptions
-from wiretape_replay.running import shared_thread, start_replay, start_scenario
+from wiretape_replay.replay_server import Replay
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.scenario_server import Service
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.serving import Replay
 from wiretape_replay.session.session_streams import StreamRequest
 from wiretape_replay.testing.client_criteria import ClientCriteria
 from wiretape_replay.testing.failure_message import failure_message
