@@ -54,7 +54,7 @@ ELSEWHERE = {
     ("docs/guides/judge-your-service.md", "yaml"): GUIDES,
     ("docs/guides/test-your-client.md", "pytest"): GUIDES,
     ("docs/guides/test-your-client.md", "python"): GUIDES,
-    ("docs/looks.md", "text"): "tests/inspect/test_looks_page.py",
+    ("docs/inspecting.md", "text"): "tests/inspect/test_inspecting_page.py",
     ("docs/merge.md", "text"): TOLD,
     ("docs/python.md", "python"): "tests/docs/test_python_page.py",
     ("docs/recording.md", "sqlite3"): CODE,

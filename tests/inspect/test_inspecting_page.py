@@ -1,4 +1,4 @@
-"""What docs/looks.md shows is what the commands say of the recording that it is about."""
+"""What docs/inspecting.md shows is what the commands say of the recording that it is about."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from wiretape.recording import Writer
 from wiretape.rules import Finding, Party, Severity
 
-PAGE = (Path(__file__).parents[2] / "docs" / "looks.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "inspecting.md").read_text("utf-8")
 OVERVIEW, SHOWN, STATE, RESUMED, CALLS = re.findall(r"^```text\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)
 CLOCK = re.compile(r"\S*127\.0\.0\.1\S*|\S*service\.test\S*|\d{4}-\d\d-\d\d|\d\d:\d\d:\d\d(?:\.\d+)?")
 """What is different each time: when it was, and where."""
