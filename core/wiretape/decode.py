@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, time
+from decimal import Decimal
 from enum import Enum
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -35,6 +36,7 @@ _NOUNS = {
     "float": "a number",
     "str": "a string",
     "bool": "true or false",
+    "decimal": "a number",
     "object": "a table",
     "array": "a list",
     "dict": "a table",
@@ -118,6 +120,8 @@ def _plain_problem(problem: str, found: object, types: Sequence[Any]) -> str:
         return f"expected one of {', '.join(choices)}, got {shown}" + (f"; did you mean {similar}?" if similar else "")
     if problem == "Invalid base64 encoded string":
         return "invalid base64"
+    if problem == "Invalid decimal string":
+        return f"expected a number, got {shown}"
     match = _EXPECTED.fullmatch(problem)
     if match is None:
         # A check of a type's own, raised in `__post_init__`.
@@ -150,6 +154,8 @@ def _as_written(value: object) -> str:
         return "null"
     if isinstance(value, date | time):
         return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 

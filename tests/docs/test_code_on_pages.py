@@ -39,7 +39,7 @@ def folder(tmp_path, monkeypatch):
     for number in (1, 2, 3, 5, 4, *range(6, 13)):
         kind = TYPES.get(number, "message.completed")
         events.append(f'- data: {{"id": "e{number}", "sequence": {number}, "type": "{kind}", "run_id": "r1"}}')
-    others = ["---\nrequest: GET /v1/other\nanswer-body: {}"] * 2
+    others = ["---\nrequest: GET /v1/other\nresponse-body: {}"] * 2
     tape = "\n".join(["tape: 1", "---", f"request: GET {STREAM}", "events:", *events, *others, ""])
     (tmp_path / "run.tape").write_text(tape, "utf-8")
     monkeypatch.chdir(tmp_path)

@@ -1,18 +1,18 @@
-"""Tapes: recordings as YAML that people read, edit and keep in git.  `docs/tape.md` says what can stand in one."""
+"""Tapes: recordings as YAML, for people to read, edit and keep in git.  `docs/tape.md` describes the format."""
 
 import re
 
 from wiretape.recording.formats.registry import FormatReader, FormatWriter
-from wiretape.recording.formats.tape.reading import read
-from wiretape.recording.formats.tape.writing import write
+from wiretape.recording.formats.tape.reader import read
+from wiretape.recording.formats.tape.writer import write
 
-_BEGINS = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|---[ \t]*\r?\n)*tape[ \t]*:[ \t]*[0-9]")
-
-
-def begins(data: bytes) -> bool:
-    """Whether a tape begins so."""
-    return _BEGINS.match(data) is not None
+_BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|---[ \t]*\r?\n)*tape[ \t]*:[ \t]*[0-9]")
 
 
-READER = FormatReader(begins, read)
+def matches(data: bytes) -> bool:
+    """Return whether a file that begins with `data` is a tape."""
+    return _BEGINNING.match(data) is not None
+
+
+READER = FormatReader(matches, read)
 WRITER = FormatWriter(write)

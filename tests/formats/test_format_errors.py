@@ -1,4 +1,4 @@
-"""What is wrong in a file of another form is told in one sentence, with its line and key."""
+"""An invalid tape or JSON lines file is reported in one sentence with its line and key."""
 
 import tomllib
 from pathlib import Path
@@ -9,16 +9,16 @@ from wiretape.errors import InputError
 from wiretape.recording import open_recording
 from wiretape.recording.formats.tape import WRITER
 
-CASES = tomllib.loads(Path(__file__).with_name("wrong_tapes.toml").read_text("utf-8"))["case"]
+CASES = tomllib.loads(Path(__file__).with_name("invalid_tapes.toml").read_text("utf-8"))["case"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.get("tape", case.get("exchange")))
-def test_what_is_wrong_in_a_tape_is_told_with_line_and_key(case, tmp_path):
+def test_an_error_in_a_tape_names_the_line_and_the_key(case, tmp_path):
     path = tmp_path / "run.tape"
     path.write_text(case.get("tape") or f"tape: 1\n---\n{case['exchange']}", "utf-8")
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert str(caught.value) == f"{path}, {case['says']}"
+    assert str(caught.value) == f"{path}, {case['message']}"
 
 
 HEAD = '{"kind": "recording", "format": 1, "upstream": "http://a", "started_unix_ns": 0}\n'
@@ -93,7 +93,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("text", LINES)
-def test_what_is_wrong_in_json_lines_is_told_with_line_and_key(text, tmp_path):
+def test_an_error_in_json_lines_names_the_line_and_the_key(text, tmp_path):
     path = tmp_path / "run.jsonl"
     path.write_text(text, "utf-8")
     with pytest.raises(InputError) as caught:
@@ -102,23 +102,23 @@ def test_what_is_wrong_in_json_lines_is_told_with_line_and_key(text, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("data", "says"),
+    ("data", "message"),
     [
-        (b"tape: 1\n---\nrequest: GET /\nevents:\n- data: {}\n- text: \xff\n", "line 6: it is no UTF-8."),
+        (b"tape: 1\n---\nrequest: GET /\nevents:\n- data: {}\n- text: \xff\n", "line 6: not UTF-8."),
         (b"tape: 1\n---\nrequest: GET /\nbody: " + b"[" * 500_000, "line 4: "),
         (
             b"tape: 1\n---\nrequest: GET /\nevents:\n- data: " + b"[" * 500 + b"]" * 500,
-            "line 5: events.data: it is nested too deeply.",
+            "line 5: nested too deeply.",
         ),
     ],
-    ids=["no UTF-8", "cut off, and deep", "deep"],
+    ids=["not UTF-8", "deep and truncated", "deep"],
 )
-def test_hostile_tapes_are_one_sentence(data, says, tmp_path):
+def test_a_hostile_tape_is_reported_in_one_sentence(data, message, tmp_path):
     path = tmp_path / "run.tape"
     path.write_bytes(data)
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert says in str(caught.value)
+    assert message in str(caught.value)
     assert len(str(caught.value)) < 500
 
 
@@ -136,33 +136,41 @@ BEYOND = {
 
 
 @pytest.mark.parametrize(("name", "text"), [(name, text) for name, texts in BEYOND.items() for text in texts])
-def test_numbers_that_no_recording_can_hold_are_one_sentence(name, text, tmp_path):
-    """SQLite keeps integers of 64 bits, and times are counted from 1970 in nanoseconds."""
+def test_a_number_that_is_too_large_for_a_recording_is_reported(name, text, tmp_path):
+    """SQLite stores integers of 64 bits, and times count nanoseconds since 1970."""
     path = tmp_path / name
     path.write_text(text, "utf-8")
     with pytest.raises(InputError, match=r"xchange 1 (lasts until after the year 2200|is longer than a recording)"):
         open_recording(path)
 
 
-@pytest.mark.parametrize(
-    ("module", "text", "line", "what"),
-    [
-        ("jsonl", HEAD + REQUEST + " " * 301, 3, "the line is"),
-        ("tape.scanning", f"tape: 1\n---\ndetail: {'a' * 300}\n", 3, "it is"),
-    ],
-)
-def test_a_line_that_memory_cannot_hold_is_not_read(module, text, line, what, tmp_path, monkeypatch):
-    """A file may be one line of any length: no more of it is read than may be held."""
-    monkeypatch.setattr(f"wiretape.recording.formats.{module}.MAX_HELD_BYTES", 300)
+def test_a_line_that_is_too_long_is_not_read(tmp_path, monkeypatch):
+    """A file may consist of a single line: only as much of it is read as may be held in memory."""
+    monkeypatch.setattr("wiretape.recording.formats.jsonl.MAX_HELD_BYTES", 300)
     path = tmp_path / "run"
-    path.write_text(text, "utf-8")
+    path.write_text(HEAD + REQUEST + " " * 301, "utf-8")
     with pytest.raises(InputError) as caught:
         open_recording(path)
-    assert str(caught.value) == f"{path}, line {line}: {what} longer than 0 MiB."
+    assert str(caught.value) == f"{path}, line 3: the line is longer than 0 MiB."
 
 
-def test_an_upstream_that_is_no_url_goes_into_a_tape_and_back(tmp_path):
-    """A recording's upstream is any text."""
+def test_a_tape_that_is_too_large_is_neither_read_nor_written(tmp_path, monkeypatch):
+    path = tmp_path / "run.tape"
+    path.write_text(f"tape: 1\n---\nrequest: GET /\nbody: {'x' * 2**20}\n", "utf-8")
+    with open_recording(path) as recording:
+        monkeypatch.setattr("wiretape.recording.formats.tape.writer.MAX_TAPE_BYTES", 2**20)
+        with pytest.raises(InputError) as caught:
+            list(WRITER.write(recording, None))
+    message = "is too large for a tape: the limit is 1 MiB. Use the format jsonl instead."
+    assert str(caught.value) == f"{path} {message}"
+    monkeypatch.setattr("wiretape.recording.formats.tape.yaml_reader.MAX_TAPE_BYTES", 2**20)
+    with pytest.raises(InputError) as caught:
+        open_recording(path)
+    assert str(caught.value) == f"{path} {message.replace('the format jsonl', 'JSON lines')}"
+
+
+def test_an_upstream_that_is_not_a_url_is_kept(tmp_path):
+    """The upstream of a recording can be any text."""
     path = tmp_path / "run.tape"
     path.write_text('tape: 1\nupstream: "http://[a"\n---\nrequest: GET /\n', "utf-8")
     with open_recording(path) as recording:
@@ -170,8 +178,8 @@ def test_an_upstream_that_is_no_url_goes_into_a_tape_and_back(tmp_path):
         assert b"upstream: http://[a\n" in b"".join(WRITER.write(recording, None))
 
 
-def test_a_file_that_is_wrong_leaves_nothing_behind(tmp_path, monkeypatch):
-    """The temporary recording goes, also where reading stopped half way."""
+def test_an_invalid_file_leaves_no_temporary_files(tmp_path, monkeypatch):
+    """The temporary recording is deleted, also if reading stopped half way."""
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     path = tmp_path / "run.tape"

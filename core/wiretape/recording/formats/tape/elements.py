@@ -1,0 +1,355 @@
+"""Elements of a body in a tape: their types, the bytes that they stand for, and the elements that stand for bytes."""
+
+from base64 import b64decode, b64encode
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from decimal import Decimal
+from typing import Annotated, Any, get_args
+
+import msgspec
+import orjson
+from msgspec import UNSET, Meta, UnsetType
+
+from wiretape.decode import KeyPath, Source, choices_hint, decode
+from wiretape.recording.formats.tape.event_framing import (
+    DEFAULT_FRAMING,
+    FIELDS,
+    LINE_ENDS,
+    Framing,
+    JsonStyle,
+    Line,
+    has_line_end,
+    lines_from_data,
+)
+from wiretape.sse import Frame, FrameKind
+
+SECOND_NS = 1_000_000_000
+STEP_NS = 1_000_000
+"""Time between two observations for which a tape has no times."""
+_MAX_SECONDS = 10**9
+_MAX_DEPTH = 60
+"""Deeper JSON is not written as data.  The limit of the YAML reader is higher."""
+_NOT_JSON = object()
+_FRAMINGS = tuple(Framing(json=style) for style in get_args(JsonStyle))
+_FIELD_NAMES = {field.encode() for field in FIELDS}
+
+_Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Seconds = Decimal | UnsetType
+
+
+class _KeyError(ValueError):
+    """The value of a key is invalid."""
+
+    def __init__(self, key: str, problem: str) -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+def _check_line(key: str, text: Line) -> Line:
+    if isinstance(text, str) and has_line_end(text):
+        raise _KeyError(key, "expected a single line")
+    return text
+
+
+class Element(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """An observation of a body: its time, and its bytes in one chunk or more."""
+
+    after: Seconds = UNSET
+    """Seconds since the observation before."""
+    cut: list[tuple[_Count, Decimal]] | UnsetType = UNSET
+    """For each chunk except the first: its offset, and the seconds since the chunk before."""
+
+    def encode(self, framing: Framing) -> bytes:
+        """Return the bytes of the element.  Raises ValueError if they cannot be encoded."""
+        raise NotImplementedError
+
+
+class _Data(Element, kw_only=True):
+    data: Any
+    event: Line = UNSET
+    id: Line = UNSET
+
+    def encode(self, framing: Framing) -> bytes:
+        event, id_ = _check_line("event", self.event), _check_line("id", self.id)
+        return framing.encode_event(framing.encode_json(self.data), *lines_from_data(self.data, event, id_))
+
+
+class _Comment(Element, kw_only=True):
+    comment: str
+    blank: bool = False
+
+    def encode(self, framing: Framing) -> bytes:
+        _check_line("comment", self.comment)
+        return framing.encode_comment(self.comment) + (framing.end if self.blank else b"")
+
+
+class _Lines(Element, kw_only=True):
+    lines: str
+
+    def encode(self, framing: Framing) -> bytes:
+        return framing.encode_lines(self.lines)
+
+
+class _Json(Element, kw_only=True):
+    json: Any
+    style: JsonStyle | UnsetType = UNSET
+    newline: bool = False
+
+    def encode(self, framing: Framing) -> bytes:
+        return framing.encode_json(self.json, self.style) + (b"\n" if self.newline else b"")
+
+
+class _Text(Element, kw_only=True):
+    text: str
+
+    def encode(self, framing: Framing) -> bytes:  # noqa: ARG002 - the same for every framing
+        return self.text.encode()
+
+
+class _Base64(Element, kw_only=True):
+    base64: str
+
+    def encode(self, framing: Framing) -> bytes:  # noqa: ARG002 - the same for every framing
+        try:
+            return b64decode("".join(self.base64.split()), validate=True)
+        except ValueError:
+            raise ValueError("invalid base64") from None
+
+
+class _Pieces(Element, kw_only=True):
+    pieces: Annotated[list[Any], Meta(min_length=1)]
+
+
+class LostElement(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """Bytes that arrived but were not recorded."""
+
+    lost: _Count
+    why: str = ""
+    after: Seconds = UNSET
+
+
+_PIECES: dict[str, type[Element]] = {
+    "data": _Data,
+    "comment": _Comment,
+    "lines": _Lines,
+    "json": _Json,
+    "text": _Text,
+    "base64": _Base64,
+}
+_KINDS: dict[str, type[Element | LostElement]] = {**_PIECES, "lost": LostElement, "pieces": _Pieces}
+_KEYS = tuple(dict.fromkeys(name for type_ in _KINDS.values() for name in type_.__struct_encode_fields__))
+
+
+def read_element(value: Any, source: Source, path: KeyPath) -> tuple[str, Element | LostElement]:
+    """Return the kind and the content of an element.  Raises InputError."""
+    if not isinstance(value, dict):
+        raise source.error(path, 'expected keys and values, for example - data: {"type": "run.started"}')
+    kinds = [name for name in _KINDS if name in value]
+    if len(kinds) > 1:
+        raise source.error((*path, kinds[1]), f"{kinds[0]} and {kinds[1]} need separate elements")
+    if not kinds:
+        if unknown := next((key for key in value if key not in _KEYS), None):
+            raise source.error((*path, unknown), f"unknown key{choices_hint(unknown, _KEYS)}")
+        raise source.error(path, f"one of {', '.join(_KINDS)} is missing")
+    return kinds[0], decode(value, _KINDS[kinds[0]], source, path)
+
+
+def element_bytes(element: Element, kind: str, framing: Framing, source: Source, path: KeyPath) -> bytes:
+    """Return the bytes of an element.  Raises InputError."""
+    if isinstance(element, _Pieces):
+        return b"".join(
+            _piece_bytes(piece, framing, source, (*path, "pieces", index)) for index, piece in enumerate(element.pieces)
+        )
+    try:
+        return element.encode(framing)
+    except (ValueError, RecursionError) as error:
+        key = error.key if isinstance(error, _KeyError) else kind
+        raise source.error((*path, key), str(error)) from None
+
+
+def _piece_bytes(value: Any, framing: Framing, source: Source, path: KeyPath) -> bytes:
+    kind, piece = read_element(value, source, path)
+    if kind not in _PIECES or not isinstance(piece, Element):
+        raise source.error((*path, kind), f"{kind} cannot be a piece: it needs an element of its own")
+    for key in ("after", "cut"):
+        if key in value:
+            raise source.error((*path, key), f"{key} belongs to the element, not to a piece of it")
+    return element_bytes(piece, kind, framing, source, path)
+
+
+def element_chunks(element: Element, data: bytes, source: Source, path: KeyPath) -> Iterator[tuple[int, bytes]]:
+    """Return the chunks of an element: nanoseconds since the chunk before, and bytes.  Raises InputError."""
+    begin, after_ns = 0, nanoseconds(element.after, source, (*path, "after"), STEP_NS)
+    cuts = () if isinstance(element.cut, UnsetType) else element.cut
+    for index, (at, later) in enumerate(cuts):
+        if not begin <= at <= len(data):
+            problem = f"expected an offset from {begin} to {len(data)}, where the bytes end, got {at}"
+            raise source.error((*path, "cut", index, 0), problem)
+        yield after_ns, data[begin:at]
+        begin, after_ns = at, nanoseconds(later, source, (*path, "cut", index, 1))
+    yield after_ns, data[begin:]
+
+
+def nanoseconds(seconds: Seconds, source: Source, path: KeyPath, default: int = 0) -> int:
+    """Return seconds as nanoseconds, or `default` if they are not set.  Raises InputError."""
+    if isinstance(seconds, UnsetType):
+        return default
+    if 0 <= seconds <= _MAX_SECONDS and (exact := seconds.scaleb(9)) == int(exact):
+        return int(exact)
+    raise source.error(path, f"expected seconds, 0 or more, with at most nine decimal places, got {seconds}")
+
+
+Description = dict[str, Any]
+"""Keys and values of an element, or of a piece."""
+
+
+def describe_frames(frames: Iterable[Frame], framing: Framing) -> Iterator[Description]:
+    """Return the pieces that stand for consecutive frames: as data wherever that gives the same bytes."""
+    other = b""
+    left = deque(frames)
+    while left:
+        frame = left.popleft()
+        blank = False
+        if frame.kind is FrameKind.MESSAGE:
+            piece = _describe_data(frame, framing) or _describe_lines(frame, framing)
+        elif frame.kind is FrameKind.COMMENT:
+            blank = bool(left) and left[0].raw == framing.end
+            piece = _describe_comment(frame.raw, framing, blank=blank)
+        else:
+            piece = None
+        if piece is None:
+            other += frame.raw
+            continue
+        if other:
+            yield describe_bytes(other)
+            other = b""
+        yield piece
+        if blank:
+            left.popleft()
+    if other:
+        yield describe_bytes(other)
+
+
+def describe_bytes(data: bytes) -> Description:
+    """Return the piece that stands for any bytes."""
+    try:
+        return {"text": data.decode()}
+    except UnicodeDecodeError:
+        return {"base64": b64encode(data).decode()}
+
+
+def describe_body(data: bytes) -> Description:
+    """Return the piece that stands for a chunk of a body: as JSON if that gives the same bytes."""
+    document = data.removesuffix(b"\n")
+    value = _parse(document) if document[:1] in {b"{", b"["} else _NOT_JSON
+    if value is _NOT_JSON:
+        return describe_bytes(data)
+    style = _json_style(document)
+    if not _is_same(Framing(json=style).encode_json, document, value):
+        return describe_bytes(data)
+    piece: Description = {"json": value}
+    if style != DEFAULT_FRAMING.json:
+        piece["style"] = style
+    return {**piece, "newline": True} if document != data else piece
+
+
+def infer_framing(events: Iterable[Frame]) -> Framing:
+    """Infer the framing of a stream from the first event that has all lines, or else from the first event."""
+    first = None
+    for frame in events:
+        if {name for name, _ in frame.fields} >= _FIELD_NAMES:
+            return _framing_of(frame)
+        first = first or frame
+    return DEFAULT_FRAMING if first is None else _framing_of(first)
+
+
+def _framing_of(frame: Frame) -> Framing:
+    end: Any = next((name for name, end in LINE_ENDS.items() if frame.raw.endswith(end * 2)), "lf")
+    names = [name.decode("latin-1") for name, _ in frame.fields]
+    known = [name for name in names if name in FIELDS]
+    order = known + [name for name in FIELDS if name not in known]
+    data = dict(frame.fields).get(b"data")
+    if data is None or sorted(order) != sorted(FIELDS):
+        return DEFAULT_FRAMING
+    # Lines that this event lacks keep their default position.
+    fields = FIELDS if [name for name in FIELDS if name in known] == known else tuple(order)
+    space = b": " in frame.raw.split(data, 1)[0][-2:] if data else True
+    return Framing(fields, end, _json_style(data), space)
+
+
+def _json_style(data: bytes) -> JsonStyle:
+    """Return the style of a JSON text; compact if it has none of the styles."""
+    value = _parse(data)
+    framings = () if value is _NOT_JSON else _FRAMINGS
+    return next((each.json for each in framings if _is_same(each.encode_json, data, value)), DEFAULT_FRAMING.json)
+
+
+def _parse(data: bytes) -> Any:
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return _NOT_JSON
+    return _NOT_JSON if _is_deep(data) else value
+
+
+def _is_deep(data: bytes) -> bool:
+    return data.count(b"{") + data.count(b"[") > _MAX_DEPTH and _depth(orjson.loads(data)) > _MAX_DEPTH
+
+
+def _depth(value: Any) -> int:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+def _is_same(encode: Callable[..., bytes], data: bytes, *values: Any) -> bool:
+    try:
+        return encode(*values) == data
+    except (ValueError, RecursionError):
+        return False
+
+
+def _describe_data(frame: Frame, framing: Framing) -> Description | None:
+    """Describe an event with one `data` line, and at most one line each of the others, in the order of `framing`."""
+    fields = dict(frame.fields)
+    data = fields.pop(b"data", None)
+    if data is None or len(fields) + 1 != len(frame.fields) or not fields.keys() <= {b"event", b"id"}:
+        return None
+    value = _parse(data)
+    if value is _NOT_JSON:
+        return None
+    try:
+        lines = _text(fields.get(b"event")), _text(fields.get(b"id"))
+    except UnicodeDecodeError:
+        return None
+    if not _is_same(framing.encode_json, data, value) or framing.encode_event(data, *lines) != frame.raw:
+        return None
+    inferred = lines_from_data(value)
+    named = zip(("event", "id"), lines, inferred, strict=True)
+    return {"data": value, **{key: own for key, own, other in named if own != other}}
+
+
+def _describe_lines(frame: Frame, framing: Framing) -> Description | None:
+    """Describe an event with any other lines."""
+    body = frame.raw[: -2 * len(framing.end)]
+    if body[:1] in b"\r\n" or body.endswith(framing.end):
+        return None
+    try:
+        text = body.replace(framing.end, b"\n").decode()
+    except UnicodeDecodeError:
+        return None
+    return {"lines": text} if text and framing.encode_lines(text) == frame.raw else None
+
+
+def _describe_comment(raw: bytes, framing: Framing, *, blank: bool) -> Description | None:
+    try:
+        text = raw.removesuffix(framing.end).decode().removeprefix(":")
+    except UnicodeDecodeError:
+        return None
+    text = text.removeprefix(" ") if framing.space else text
+    if framing.encode_comment(text) != raw or has_line_end(text):
+        return None
+    return {"comment": text, "blank": True} if blank else {"comment": text}
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode()

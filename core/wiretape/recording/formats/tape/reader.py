@@ -1,0 +1,323 @@
+"""Reader of tapes: turns their documents into observations in time order."""
+
+import heapq
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from msgspec import UNSET, UnsetType
+
+from wiretape.decode import decode
+from wiretape.errors import InputError
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    reason_phrase,
+)
+from wiretape.recording.formats.tape.elements import (
+    SECOND_NS,
+    STEP_NS,
+    LostElement,
+    Seconds,
+    element_bytes,
+    element_chunks,
+    nanoseconds,
+    read_element,
+)
+from wiretape.recording.formats.tape.tape_records import (
+    BODY_KEYS,
+    DEFAULT_HTTP,
+    EARLIER_KEYS,
+    JSON_HEADERS,
+    STREAM_HEADERS,
+    VERSION,
+    TapeExchange,
+    TapeHeader,
+    is_target,
+    split_upstream,
+)
+from wiretape.recording.formats.tape.yaml_reader import YamlDocument, load_documents
+from wiretape.recording.recording_source import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
+from wiretape.recording.recording_types import Capture
+from wiretape.safe_text import printable
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 2199
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?Z")
+_EVENT_EXAMPLE = 'expected a list, with items such as - data: {"type": "run.started"}'
+
+
+def read(path: Path) -> RecordingSource:
+    """Start to read a tape.  Raises InputError."""
+    documents = load_documents(path)
+    first = next(documents, None)
+    if first is None:
+        raise InputError(f"{path} is not a tape: it is empty.")
+    header = _read_header(first)
+    ended = nanoseconds(header.ended or UNSET, first.source, ("ended",)) if header.ended is not None else None
+    captures = () if header.ended is UNSET else (Capture(header.tool, 0, ended),)
+    metadata = RecordingMetadata(header.upstream, _started_unix_ns(header, first), captures, header.redacted)
+    return RecordingSource(metadata, _observations(documents, header.upstream))
+
+
+def _read_header(document: YamlDocument) -> TapeHeader:
+    value = document.value(document.root, ())
+    if "request" in value:
+        raise document.source.error(("request",), "the header of a tape must end with a line ---")
+    header = decode(value, TapeHeader, document.source)
+    if header.tape > VERSION:
+        problem = f"version {header.tape} is not supported; this version of wiretape reads up to {VERSION}"
+        raise document.source.error(("tape",), problem)
+    return header
+
+
+def _started_unix_ns(header: TapeHeader, document: YamlDocument) -> int:
+    given = printable(repr(header.started))
+    problem = f"expected a time in UTC, for example 2026-11-21T09:30:00.5Z, got {given}"
+    error = document.source.error(("started",), problem)
+    found = _INSTANT.fullmatch(header.started)
+    if found is None:
+        raise error
+    try:
+        second = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+    except ValueError:
+        raise error from None
+    if not _FIRST_YEAR <= second.year <= _LAST_YEAR:
+        raise document.source.error(("started",), f"expected a year from {_FIRST_YEAR} to {_LAST_YEAR}")
+    return round(second.timestamp()) * SECOND_NS + int((found[2] or "").ljust(9, "0"))
+
+
+def _observations(documents: Iterator[YamlDocument], upstream: str) -> Iterator[Observation]:
+    """Return the observations with increasing times: at the same time, the exchange that is higher up comes first."""
+    last_ns = 0
+    for seen in _merge(documents, split_upstream(upstream)):
+        time_ns = max(seen.time_ns, last_ns + 1)
+        last_ns = time_ns
+        if isinstance(seen, BytesArrived):
+            yield seen if seen.time_ns == time_ns else replace(seen, times=(time_ns,))
+        else:
+            yield seen if seen.time_ns == time_ns else replace(seen, time_ns=time_ns)
+
+
+_Open = tuple[int, int, Observation, Iterator[Observation]]
+"""An exchange that has begun: the time of its next observation, its number, that observation, and the others."""
+
+
+def _merge(documents: Iterator[YamlDocument], upstream: tuple[str, str]) -> Iterator[Observation]:
+    """Merge exchanges, which begin in the order in which they are in the tape."""
+    open_exchanges: list[_Open] = []
+    number, began_ns, ended_ns = 0, 0, 0
+    for document in documents:
+        exchange = _ExchangeReader(document, upstream)
+        before, number = number, exchange.number_after(number)
+        given_ns = exchange.at_ns
+        while open_exchanges and (
+            open_exchanges[0][0] < given_ns
+            if given_ns is not None
+            else any(each[1] == before for each in open_exchanges)
+        ):
+            ended_ns = open_exchanges[0][0]
+            yield _take_next(open_exchanges)
+        at_ns = ended_ns + STEP_NS if given_ns is None else given_ns
+        if at_ns < began_ns:
+            raise document.source.error(("at",), "the exchange begins before the exchange above it")
+        began_ns = at_ns
+        observations = exchange.observations(number, at_ns)
+        first = next(observations)
+        heapq.heappush(open_exchanges, (first.time_ns, number, first, observations))
+    while open_exchanges:
+        yield _take_next(open_exchanges)
+
+
+def _take_next(open_exchanges: list[_Open]) -> Observation:
+    _, number, seen, rest = open_exchanges[0]
+    after = next(rest, None)
+    if after is None:
+        heapq.heappop(open_exchanges)
+    else:
+        heapq.heapreplace(open_exchanges, (after.time_ns, number, after, rest))
+    return seen
+
+
+class _ExchangeReader:
+    """Reads one exchange.  Raises InputError if it is invalid."""
+
+    def __init__(self, document: YamlDocument, upstream: tuple[str, str]) -> None:
+        self._document = document
+        self._source = document.source
+        self._upstream = upstream
+        self._rename_earlier_keys()
+        self._keys = document.value(document.root, (), lazy=BODY_KEYS)
+        self._record = decode(self._keys, TapeExchange, self._source)
+        if "events" in self._keys and "response-body" in self._keys:
+            raise self._source.error(("events",), "events and response-body are both the body of the response")
+        at = self._record.at
+        self.at_ns = None if at is UNSET else self._nanoseconds("at", at)
+
+    def _rename_earlier_keys(self) -> None:
+        for key, _ in self._document.root.value:
+            if isinstance(key, yaml.ScalarNode):
+                key.value = EARLIER_KEYS.get(key.value, key.value)
+
+    def number_after(self, before: int) -> int:
+        """Return the number of the exchange; `before` is that of the exchange above."""
+        number = self._record.number
+        if isinstance(number, UnsetType):
+            return before + 1
+        if number <= before:
+            raise self._source.error(("number",), f"expected more than {before}, the number of the exchange above")
+        return number
+
+    def _nanoseconds(self, key: str, seconds: Seconds, default: int = 0) -> int:
+        return nanoseconds(seconds, self._source, (key,), default)
+
+    def observations(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """Return the observations of exchange `number`, which begins at `at_ns`, in time order."""
+        record = self._record
+        yield self._request(number, at_ns)
+        last_ns = at_ns
+        for seen in self._both_sides(number, at_ns):
+            last_ns = max(last_ns, _last_ns(seen))
+            yield seen
+        if record.ending is not Ending.OPEN or record.ended is not UNSET:
+            after_ns = self._nanoseconds("ended", record.ended, STEP_NS)
+            yield ExchangeEnded(number, last_ns + after_ns, record.ending, record.detail)
+
+    def _both_sides(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """Return the rest of the request and the response: one after the other, unless the tape has their times."""
+        record = self._record
+        request = self._request_body(number, at_ns)
+        if record.request_ended is not UNSET or record.responded is not UNSET:
+            ended_ns = self._nanoseconds("request-ended", record.request_ended or UNSET)
+            response = self._response(number, at_ns, ended_ns + STEP_NS)
+            yield from heapq.merge(request, response, key=lambda seen: seen.time_ns)
+            return
+        last_ns = at_ns
+        for seen in request:
+            last_ns = _last_ns(seen)
+            yield seen
+        yield from self._response(number, at_ns, last_ns - at_ns + STEP_NS)
+
+    def _request(self, number: int, at_ns: int) -> RequestStarted:
+        record = self._record
+        method, target = self._request_line()
+        scheme, authority = self._upstream
+        return RequestStarted(
+            exchange=number,
+            time_ns=at_ns,
+            client=record.client,
+            method=method,
+            scheme=scheme if isinstance(record.scheme, UnsetType) else record.scheme,
+            authority=authority if isinstance(record.authority, UnsetType) else record.authority,
+            target=target,
+            http_version=record.http,
+            headers=self._headers("headers", record.headers, ()),
+        )
+
+    def _request_line(self) -> tuple[str, str]:
+        record = self._record
+        method, space, target = record.request.partition(" ")
+        if not isinstance(record.target, UnsetType):
+            if space:
+                raise self._source.error(("target",), "request must contain only a method if there is a target")
+            return method, record.target
+        if not space or not method:
+            problem = "expected a method and a target, for example GET /v1/sessions/s1/events/stream"
+            raise self._source.error(("request",), problem)
+        if not is_target(method, target):
+            problem = f"expected a target that begins with a slash, got {printable(target)}"
+            raise self._source.error(("request",), problem)
+        return method, target
+
+    def _headers(self, key: str, given: Any, default: Headers) -> Headers:
+        if given is UNSET:
+            return default
+        pairs = [pair for table in ([given] if isinstance(given, dict) else given) for pair in table.items()]
+        headers = tuple((name, str(value)) for name, value in pairs)
+        if any(ord(character) > 255 for pair in headers for part in pair for character in part):
+            raise self._source.error((key,), "each character stands for one byte, so none can be above U+00FF")
+        return headers
+
+    def _request_body(self, number: int, at_ns: int) -> Iterator[Observation]:
+        """Return the body and the end of the request, which may come before some of the body."""
+        body = self._body("body", self._record.body, number, Side.REQUEST, at_ns)
+        ended = self._record.request_ended
+        if isinstance(ended, UnsetType):
+            last_ns = at_ns
+            for seen in body:
+                last_ns = _last_ns(seen)
+                yield seen
+            yield RequestEnded(number, last_ns + STEP_NS)
+        elif ended is None:
+            yield from body
+        else:
+            end = RequestEnded(number, at_ns + self._nanoseconds("request-ended", ended))
+            yield from heapq.merge([end], body, key=lambda seen: seen.time_ns)
+
+    def _response(self, number: int, at_ns: int, default_ns: int) -> Iterator[Observation]:
+        """Return the response, which begins `default_ns` after the request unless the tape has its time."""
+        record = self._record
+        if record.response is None:
+            for key in ("responded", "response-http", "response-headers", "response-body", "events"):
+                if key in self._keys:
+                    raise self._source.error((key,), f"there is no response, so it cannot have {key}")
+            return
+        status, reason = self._status(record.response)
+        responded_ns = at_ns + self._nanoseconds("responded", record.responded, default_ns)
+        key = "events" if "events" in self._keys else "response-body"
+        body = record.events if key == "events" else record.response_body
+        default = STREAM_HEADERS if key == "events" else JSON_HEADERS if isinstance(body, dict) else ()
+        headers = self._headers("response-headers", record.response_headers, default)
+        version = DEFAULT_HTTP if isinstance(record.response_http, UnsetType) else record.response_http
+        yield ResponseStarted(number, responded_ns, status, reason, version, headers)
+        yield from self._body(key, body, number, Side.RESPONSE, responded_ns)
+
+    def _status(self, given: int | str) -> tuple[int, str]:
+        if isinstance(given, int):
+            if MIN_STATUS <= given <= MAX_STATUS:
+                return given, reason_phrase(given)
+        else:
+            # With a reason, any number is allowed: faulty services have been recorded with smaller ones.
+            number, space, reason = given.partition(" ")
+            if number.isascii() and number.isdigit() and len(number) <= 3 and space:
+                return int(number), reason
+        problem = f"expected a status ({MIN_STATUS} to {MAX_STATUS}) such as 200 or 200 OK, or null for no response"
+        raise self._source.error(("response",), problem)
+
+    def _body(self, key: str, body: Any, number: int, side: Side, now_ns: int) -> Iterator[BytesArrived | BytesLost]:
+        if body is UNSET:
+            return
+        if not isinstance(body, list):
+            data = body.encode() if isinstance(body, str) else self._record.framing.encode_json(body)
+            yield BytesArrived(number, side, 0, data, (len(data),), (now_ns + STEP_NS,))
+            return
+        start = 0
+        for index, node in enumerate(body):
+            path = (key, index)
+            kind, element = read_element(self._document.value(node, path), self._source, path)
+            if isinstance(element, LostElement):
+                now_ns += nanoseconds(element.after, self._source, (*path, "after"), STEP_NS)
+                yield BytesLost(number, now_ns, side, start, element.lost, element.why)
+                start += element.lost
+                continue
+            encoded = element_bytes(element, kind, self._record.framing, self._source, path)
+            for after_ns, data in element_chunks(element, encoded, self._source, path):
+                now_ns += after_ns
+                end = start + len(data)
+                yield BytesArrived(number, side, start, data, (end,), (now_ns,))
+                start = end
+
+
+def _last_ns(seen: Observation) -> int:
+    return seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns

@@ -1,0 +1,332 @@
+"""Writer of tapes: writes the exchanges of a recording one after the other, while it reads them."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+from wiretape.content_encoding import is_identity
+from wiretape.errors import InputError
+from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
+from wiretape.recording.formats.tape.elements import (
+    SECOND_NS,
+    STEP_NS,
+    Description,
+    describe_body,
+    describe_bytes,
+    describe_frames,
+    infer_framing,
+)
+from wiretape.recording.formats.tape.event_framing import DEFAULT_FRAMING, Framing
+from wiretape.recording.formats.tape.tape_records import (
+    DEFAULT_CLIENT,
+    DEFAULT_HTTP,
+    STREAM_HEADERS,
+    VERSION,
+    is_target,
+    split_upstream,
+)
+from wiretape.recording.formats.tape.yaml_reader import MAX_TAPE_BYTES
+from wiretape.recording.formats.tape.yaml_writer import Items, Plain, YamlWriter
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.recording_source import MIN_STATUS
+from wiretape.recording.recording_types import Exchange
+from wiretape.sse import Frame, FrameKind, Parser
+
+_COMMENT = "# A wiretape tape; docs/tape.md describes the format.\n"
+_PREVIEW_BYTES = 256 * 1024
+"""Bytes of a stream that its framing is inferred from."""
+_MAX_GROUP_BYTES = 64 * 1024
+"""If the ends of chunks and frames do not meet within this many bytes, a frame is cut."""
+_FLUSH_BYTES = 64 * 1024
+
+
+def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
+    """Return the tape of a recording, or of some of its exchanges.  Raises InputError if it is too large."""
+    size = 0
+    for text in _texts(recording, recording.exchanges() if exchanges is None else exchanges):
+        data = text.encode()
+        size += len(data)
+        if size > MAX_TAPE_BYTES:
+            limit = f"the limit is {MAX_TAPE_BYTES >> 20} MiB"
+            raise InputError(f"{recording.path} is too large for a tape: {limit}. Use the format jsonl instead.")
+        yield data
+
+
+def _texts(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
+    yield _COMMENT
+    out = YamlWriter()
+    _write_header(out, recording)
+    before = 0
+    for exchange in exchanges:
+        out.begin_document(explicit=True)
+        if exchange.number != before + 1:
+            out.write("number", exchange.number)
+        before = exchange.number
+        for _ in _ExchangeWriter(out, recording, exchange).write():
+            yield out.take_text()
+        out.end_document()
+    yield out.take_text(end=True)
+
+
+def _write_header(out: YamlWriter, recording: Recording) -> None:
+    info = recording.info
+    second, fraction = divmod(info.started_unix_ns, SECOND_NS)
+    out.begin_document(explicit=False)
+    out.write("tape", VERSION)
+    out.write("upstream", info.upstream)
+    out.write("started", Plain(f"{datetime.fromtimestamp(second, UTC):%Y-%m-%dT%H:%M:%S}.{fraction:09d}Z"))
+    out.write("ended", None if info.ended_ns is None else _seconds(info.ended_ns))
+    out.write("tool", info.tool)
+    if info.redacted:
+        out.write("redacted", info.redacted)
+    out.end_document()
+
+
+def _seconds(ns: int) -> Plain:
+    """Return nanoseconds as seconds, exact and as short as possible."""
+    text = f"{Decimal(ns).scaleb(-9):f}"
+    return Plain(text.rstrip("0").rstrip(".") if "." in text else text)
+
+
+class _ExchangeWriter:
+    """Writes one exchange."""
+
+    def __init__(self, out: YamlWriter, recording: Recording, exchange: Exchange) -> None:
+        self._out = out
+        self._recording = recording
+        self._exchange = exchange
+        self._at_ns = self._last_ns = exchange.request.time_ns
+        self._as_events = exchange.is_stream and is_identity(exchange.content_encoding)
+        self._framing = self._infer_framing() if self._as_events else DEFAULT_FRAMING
+
+    def write(self) -> Iterator[None]:
+        """Write it; pauses after parts of a body."""
+        self._write_request()
+        self._write_framing()
+        yield from self._write_body("body", Side.REQUEST, self._at_ns)
+        yield from self._write_response()
+        self._write_end()
+
+    def _write_request(self) -> None:
+        request, out = self._exchange.request, self._out
+        if is_target(request.method, request.target):
+            out.write("request", f"{request.method} {request.target}")
+        else:
+            out.write("request", request.method)
+            out.write("target", request.target)
+        out.write("at", _seconds(request.time_ns))
+        scheme, authority = split_upstream(self._recording.info.upstream)
+        for key, value, default in (
+            ("client", request.client, DEFAULT_CLIENT),
+            ("scheme", request.scheme, scheme),
+            ("authority", request.authority, authority),
+            ("http", request.http_version, DEFAULT_HTTP),
+        ):
+            if value != default:
+                out.write(key, value)
+        self._write_headers("headers", request.headers, ())
+
+    def _write_headers(self, key: str, headers: Headers, default: Headers) -> None:
+        if headers == default:
+            return
+        if not headers:
+            self._out.write(key, [])
+            return
+        self._out.begin_list(key)
+        for name, value in headers:
+            is_number = value.isascii() and value.isdigit() and str(int(value[:18])) == value
+            self._out.write_item({name: Plain(value) if is_number else value})
+        self._out.end_list()
+
+    def _write_framing(self) -> None:
+        framing = self._framing
+        options: dict[str, Any] = {}
+        if framing.fields != DEFAULT_FRAMING.fields:
+            options[Plain("fields")] = list(map(Plain, framing.fields))
+        if framing.line_end != DEFAULT_FRAMING.line_end:
+            options[Plain("line-end")] = Plain(framing.line_end)
+        if framing.json != DEFAULT_FRAMING.json:
+            options[Plain("json")] = Plain(framing.json)
+        if not framing.space:
+            options[Plain("space")] = False
+        if options:
+            self._out.write("framing", options)
+
+    def _write_response(self) -> Iterator[None]:
+        out, ended_ns, response = self._out, self._exchange.request_ended_ns, self._exchange.response
+        out.write("request-ended", None if ended_ns is None else _seconds(ended_ns - self._at_ns))
+        self._last_ns = max(self._last_ns, ended_ns or 0)
+        if response is None:
+            out.write("response", None)
+            return
+        is_usual = response.reason == reason_phrase(response.status) and response.status >= MIN_STATUS
+        out.write("response", response.status if is_usual else f"{response.status} {response.reason}")
+        out.write("responded", _seconds(response.time_ns - self._at_ns))
+        if response.http_version != DEFAULT_HTTP:
+            out.write("response-http", response.http_version)
+        self._last_ns = max(self._last_ns, response.time_ns)
+        has_body = next(self._recording.body(self._exchange.number, Side.RESPONSE), None) is not None
+        default = STREAM_HEADERS if self._as_events and has_body else ()
+        self._write_headers("response-headers", response.headers, default)
+        key = "events" if self._as_events else "response-body"
+        yield from self._write_body(key, Side.RESPONSE, response.time_ns)
+
+    def _write_end(self) -> None:
+        exchange = self._exchange
+        if exchange.ending is not Ending.COMPLETE:
+            self._out.write("ending", str(exchange.ending))
+        if exchange.ended_ns is not None:
+            self._out.write("ended", _seconds(exchange.ended_ns - self._last_ns))
+        if exchange.detail:
+            self._out.write("detail", exchange.detail)
+
+    def _write_body(self, key: str, side: Side, now_ns: int) -> Iterator[None]:
+        parts = _in_time_order(self._recording.body(self._exchange.number, side))
+        has_items, size = False, 0
+        for group in _group_frames(parts) if key == "events" else _group_chunks(parts):
+            if not has_items:
+                self._out.begin_list(key)
+                has_items = True
+            self._write_item(group, now_ns)
+            now_ns = group.time_ns if isinstance(group, BytesLost) else group.times[-1]
+            self._last_ns = max(self._last_ns, now_ns)
+            size += 0 if isinstance(group, BytesLost) else group.ends[-1]
+            if size > _FLUSH_BYTES:
+                yield
+                size = 0
+        if has_items:
+            self._out.end_list()
+
+    def _write_item(self, group: "_Group | BytesLost", now_ns: int) -> None:
+        after_ns = group.time_ns - now_ns
+        item: Description = {} if after_ns == STEP_NS else {"after": _seconds(after_ns)}
+        if isinstance(group, BytesLost):
+            item["lost"] = group.count
+            if group.why:
+                item["why"] = group.why
+        else:
+            pieces = self._describe(group)
+            item |= pieces[0] if len(pieces) == 1 else {"pieces": Items(pieces)}
+            if len(group.ends) > 1:
+                gaps = (later - earlier for earlier, later in zip(group.times, group.times[1:], strict=False))
+                item["cut"] = [[end, _seconds(gap)] for end, gap in zip(group.ends, gaps, strict=False)]
+        self._out.write_item(item)
+
+    def _describe(self, group: "_Group") -> list[Description]:
+        if group.frames is None:
+            return [describe_body(group.data)]
+        return list(describe_frames(group.frames, self._framing)) or [describe_bytes(b"")]
+
+    def _infer_framing(self) -> Framing:
+        parser, size = Parser(), 0
+        events: list[Frame] = []
+        for part in self._recording.body(self._exchange.number, Side.RESPONSE):
+            if isinstance(part, BytesLost) or size > _PREVIEW_BYTES:
+                break
+            size += len(part.data)
+            events += (frame for frame in parser.feed(part.data) if frame.kind is FrameKind.MESSAGE)
+        return infer_framing(events)
+
+
+@dataclass(slots=True)
+class _Group:
+    """Chunks that become one element, and their frames."""
+
+    times: list[int] = field(default_factory=list)
+    ends: list[int] = field(default_factory=list)
+    """For each chunk: where it ends, counted from the beginning of the group."""
+    parts: list[bytes] = field(default_factory=list)
+    frames: list[Frame] | None = None
+    """None for a body that is not a stream."""
+
+    @property
+    def time_ns(self) -> int:
+        """When the first chunk arrived."""
+        return self.times[0]
+
+    @property
+    def data(self) -> bytes:
+        """All bytes."""
+        return b"".join(self.parts)
+
+    def add(self, time_ns: int, data: bytes) -> None:
+        """Add a chunk."""
+        self.times.append(time_ns)
+        self.ends.append((self.ends[-1] if self.ends else 0) + len(data))
+        self.parts.append(data)
+
+
+def _in_time_order(body: Iterable[BytesArrived | BytesLost]) -> Iterator[BytesArrived | BytesLost]:
+    """Return a body in time order, also if empty chunks arrived just before a loss at the same offset."""
+    lost: list[BytesLost] = []
+    for part in body:
+        if isinstance(part, BytesLost):
+            lost.append(part)
+            continue
+        if not lost or part.start > lost[0].start or part.time_ns > lost[0].time_ns:
+            yield from lost
+            lost.clear()
+        yield part
+    yield from lost
+
+
+def _group_chunks(body: Iterable[BytesArrived | BytesLost]) -> Iterator[_Group | BytesLost]:
+    """Return each chunk as a group."""
+    for part in body:
+        if isinstance(part, BytesLost):
+            yield part
+            continue
+        for time_ns, data in part.chunks():
+            yield _Group([time_ns], [len(data)], [data])
+
+
+def _group_frames(body: Iterable[BytesArrived | BytesLost]) -> Iterator[_Group | BytesLost]:
+    """Return groups that end where both a chunk and a frame end.
+
+    In most streams each event arrived in one chunk, and is one group.
+    """
+    groups = _FrameGroups()
+    for part in body:
+        if isinstance(part, BytesLost):
+            yield from groups.cut(part.start + part.count)
+            yield part
+            continue
+        for time_ns, data in part.chunks():
+            yield from groups.add(time_ns, data)
+    yield from groups.cut()
+
+
+class _FrameGroups:
+    """Builds the groups of a stream."""
+
+    def __init__(self) -> None:
+        self._parser = Parser()
+        self._group = _Group()
+        self._frames: list[Frame] = []
+        self._framed = 0
+
+    def add(self, time_ns: int, data: bytes) -> Iterator[_Group]:
+        """Add a chunk; yields the group that it completes."""
+        self._group.add(time_ns, data)
+        frames = self._parser.feed(data)
+        self._frames += frames
+        self._framed += sum(len(frame.raw) for frame in frames)
+        if self._framed == self._group.ends[-1]:
+            yield self._finish()
+        elif self._group.ends[-1] > _MAX_GROUP_BYTES:
+            yield from self.cut()
+
+    def cut(self, start: int = 0) -> Iterator[_Group]:
+        """End the group here, even within a frame; the next one begins at offset `start`."""
+        if self._group.parts:
+            rest = self._group.data[self._framed :]
+            self._frames += [Frame(FrameKind.TAIL, 0, rest)] if rest else []
+            yield self._finish()
+        self._parser = Parser(start=max(start, 1), midstream=True)
+
+    def _finish(self) -> _Group:
+        group, group.frames = self._group, self._frames
+        self._group, self._frames, self._framed = _Group(), [], 0
+        return group

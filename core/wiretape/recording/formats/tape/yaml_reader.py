@@ -1,0 +1,187 @@
+"""YAML of tapes: nodes of PyYAML, and their values by the rules of YAML 1.2 and JSON.
+
+`yes` and `2025-01-01` are strings, and numbers with a fraction are decimals, so that nanoseconds are exact.
+"""
+
+import gc
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import yaml
+from yaml.composer import Composer
+
+from wiretape.decode import KeyPath, Source
+from wiretape.errors import InputError
+from wiretape.files import read_error
+from wiretape.safe_text import shorten
+
+MAX_TAPE_BYTES = 16 * 1024 * 1024
+"""Limit of a tape.  Its nodes need about fifty times as much memory."""
+MAX_DEPTH = 100
+_WORDS: Mapping[str, Any] = {"null": None, "~": None, "": None, "true": True, "false": False}
+_INTEGER = re.compile(r"-?(?:0|[1-9][0-9]*)")
+_DECIMAL = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+_MAX_DIGITS = 1000
+
+# libyaml's parser is ten times as fast; PyYAML's wheels contain it.
+_Parser: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+
+
+class _RefusedError(yaml.MarkedYAMLError):
+    """Valid YAML that a tape must not contain."""
+
+
+class _Loader(Composer, _Parser):  # type: ignore[misc]  # one of two classes
+    """Composes nodes, as `yaml.compose` does, but refuses anchors and deep nesting.
+
+    The composer is that of PyYAML, because libyaml's crashes if nodes are nested too deeply.
+    """
+
+    def __init__(self, text: str) -> None:
+        _Parser.__init__(self, text)
+        Composer.__init__(self)
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()
+        if getattr(event, "anchor", None) is not None:
+            problem = "anchors and aliases are not allowed; write out the value"
+            raise _RefusedError(problem=problem, problem_mark=event.start_mark)
+        if self._depth > MAX_DEPTH:
+            raise _RefusedError(problem="nested too deeply", problem_mark=event.start_mark)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def descend_resolver(self, current_node: yaml.Node | None, current_index: Any) -> None:
+        """Do nothing: the default resolves tags by path."""
+
+    def ascend_resolver(self) -> None:
+        """Do nothing."""
+
+    def resolve(self, kind: type[yaml.Node], value: Any, implicit: Any) -> str:  # noqa: ARG002 - overrides
+        """Return an empty tag, so that every other tag was written in the tape."""
+        return ""
+
+
+class YamlDocument:
+    """One of the documents of a tape."""
+
+    def __init__(self, path: Path, root: yaml.MappingNode) -> None:
+        self.root = root
+        self.source = Source(str(path), self._line)
+
+    def value(self, node: yaml.Node, path: KeyPath, lazy: Iterable[str] = ()) -> Any:
+        """Return the value of a node at a key path.  Raises InputError.
+
+        Sequences under the keys `lazy` become lists of nodes.
+        """
+        if node.tag:
+            raise self.source.error(path, f"tags such as {shorten(node.tag)} are not allowed")
+        if isinstance(node, yaml.ScalarNode):
+            return node.value if node.style else _plain_value(node.value)
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
+        mapping: dict[str, Any] = {}
+        for key, item in node.value:
+            name = key.value
+            if not isinstance(key, yaml.ScalarNode):
+                raise self.source.error(path, "every key must be a string")
+            if name in mapping:
+                raise _source_at(self.source.name, _line_of(key)).error((*path, name), "the key appears twice")
+            is_lazy = name in lazy and isinstance(item, yaml.SequenceNode) and not item.tag
+            mapping[name] = item.value if is_lazy else self.value(item, (*path, name))
+        return mapping
+
+    def _line(self, path: KeyPath) -> int:
+        """Return the line of the value at a key path, or else of the innermost value around it."""
+        node: yaml.Node = self.root
+        line = _line_of(node)
+        for step in path:
+            if isinstance(node, yaml.MappingNode):
+                found = [(key, item) for key, item in node.value if key.value == step]
+            elif isinstance(node, yaml.SequenceNode) and isinstance(step, int):
+                found = [(item, item) for item in node.value[step : step + 1]]
+            else:
+                found = []
+            if not found:
+                break
+            line, node = _line_of(found[0][0]), found[0][1]
+        return line
+
+
+def _line_of(node: yaml.Node) -> int:
+    return int(node.start_mark.line) + 1
+
+
+def load_documents(path: Path) -> Iterator[YamlDocument]:
+    """Read the documents of a tape, one at a time.  Raises InputError."""
+    try:
+        loader = _Loader(_read_text(path))
+        while loader.check_node():
+            with _paused_garbage_collection():
+                root = loader.get_node()
+            if isinstance(root, yaml.MappingNode):
+                yield YamlDocument(path, root)
+            elif root is not None and root.value:
+                hint = "; write a space after the colon" if ":" in str(root.value) else ""
+                raise _error(path, _line_of(root), f"expected keys and values, for example request: GET /{hint}")
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        kind = "" if isinstance(error, _RefusedError) else "invalid YAML: "
+        problem = shorten(error.problem or str(error))
+        raise _error(path, mark.line + 1 if mark else 1, kind + problem) from None
+    except yaml.YAMLError as error:
+        raise InputError(f"{path} contains invalid YAML: {shorten(str(error).partition(chr(10))[0])}.") from None
+
+
+def _read_text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_TAPE_BYTES:
+            raise InputError(
+                f"{path} is too large for a tape: the limit is {MAX_TAPE_BYTES >> 20} MiB. Use JSON lines instead."
+            )
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(read_error(path, error)) from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise _error(path, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from None
+
+
+def _source_at(name: str, line: int) -> Source:
+    return Source(name, lambda _: line)
+
+
+def _error(path: Path, line: int, problem: str) -> InputError:
+    return _source_at(str(path), line).error((), problem)
+
+
+@contextmanager
+def _paused_garbage_collection() -> Iterator[None]:
+    """Pause garbage collection: with a million new nodes and no garbage, it takes more than half of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _plain_value(text: str) -> Any:
+    """Return the value of a scalar without quotes."""
+    if text in _WORDS:
+        return _WORDS[text]
+    if len(text) <= _MAX_DIGITS:
+        if _INTEGER.fullmatch(text):
+            return int(text)
+        if _DECIMAL.fullmatch(text):
+            return Decimal(text)
+    return text
