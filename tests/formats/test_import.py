@@ -114,7 +114,7 @@ def test_stored_findings_are_kept_and_not_checked_again(run):
         (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
         (["run.tape", "-o", "run.tape", "--force"], "run.tape is also an input file: give --output another name."),
         (["run.tape", "-o", "missing/run.db"], "missing/run.db cannot be written: there is no folder missing."),
-        (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: expected a method and a target"),
+        (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: expected a method"),
     ],
 )
 def test_a_failed_import_reports_one_sentence_and_changes_no_file(run, arguments, message):
@@ -164,9 +164,7 @@ def test_the_format_of_a_pipe_is_detected_from_its_content(run, pipe):
 def test_an_error_in_piped_data_names_the_pipe(run, pipe):
     path = pipe(TAPE.replace("request", "requst").encode())
     result = run("import", path, "--output", "run.db")
-    assert (
-        result.stderr == f"Error: {path}, line 4: requst: unknown key; did you mean request?\n"
-    )
+    assert result.stderr == f"Error: {path}, line 4: requst: unknown key; did you mean request?\n"
     nameless = "A pipe has no name: use --output to name the recording.\n"
     assert run("import", path).stderr.endswith(nameless)
     assert run("import", "-").stderr.endswith(nameless)
