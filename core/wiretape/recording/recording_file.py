@@ -6,7 +6,7 @@ import secrets
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +18,6 @@ from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
-from wiretape.recording.recording_reader import open_database
 from wiretape.recording.recording_types import Capture
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.safe_text import printable
@@ -200,8 +199,9 @@ def _is_empty_file(path: Path) -> bool:
 
 def _exists_error(path: Path) -> str:
     try:
-        open_database(path).close()
-    except RecordingError:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+            schema.check_schema(connection, path)
+    except (RecordingError, sqlite3.Error, OSError):
         return exists_error(path)
     return exists_error(path, otherwise="append to it with --append")
 

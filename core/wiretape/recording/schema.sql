@@ -1,6 +1,6 @@
--- A recording, format 1.  Bytes are the truth: `segment` holds every body byte once, as it came off
--- the wire.  `frame` and `finding` are derived from it and could be made again at any time.
--- Times are integer nanoseconds since the recording began and strictly increase over all tables.
+-- A recording, format 1.  The bytes are authoritative: `segment` holds every body byte once, as it crossed
+-- the wire.  `frame` and `finding` are derived from it.
+-- Times are integer nanoseconds since the recording began, and strictly increase over all tables.
 
 CREATE TABLE recording (
   id INTEGER PRIMARY KEY CHECK (id = 1),
@@ -8,9 +8,9 @@ CREATE TABLE recording (
   upstream TEXT NOT NULL,
   started TEXT NOT NULL,              -- wall clock at time 0, ISO 8601 UTC
   started_unix_ns INTEGER NOT NULL,   -- the same, for arithmetic
-  salt BLOB NOT NULL,                 -- key of the fingerprints that stand for redacted secrets
-  redaction TEXT NOT NULL,            -- what is redacted, as JSON
-  redacted INTEGER NOT NULL           -- how many secrets were
+  salt BLOB NOT NULL,                 -- key of the fingerprints that replace secrets
+  redaction TEXT NOT NULL,            -- redaction policy, as JSON
+  redacted INTEGER NOT NULL           -- number of redacted secrets
 ) STRICT;
 
 CREATE TABLE capture (                -- one row each time a proxy recorded into this file
@@ -24,7 +24,7 @@ CREATE TABLE capture (                -- one row each time a proxy recorded into
 
 CREATE TABLE exchange (
   id INTEGER PRIMARY KEY,
-  label TEXT NOT NULL,                -- for people: method, target, status
+  label TEXT NOT NULL,                -- for users: method, target, status
   client TEXT NOT NULL,
   method TEXT NOT NULL,
   scheme TEXT NOT NULL,
@@ -72,7 +72,7 @@ CREATE TABLE lost (                   -- bytes that passed but were not recorded
   why TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE word (                   -- texts that come again and again, once
+CREATE TABLE word (                   -- repeated texts, each stored once
   id INTEGER PRIMARY KEY,
   text TEXT NOT NULL UNIQUE
 ) STRICT;
@@ -83,20 +83,20 @@ CREATE TABLE frame (                  -- derived: the frames of event streams
   length INTEGER NOT NULL,
   kind INTEGER NOT NULL REFERENCES word (id),
   time_ns INTEGER NOT NULL,           -- when the last byte arrived
-  event INTEGER,                      -- number of the message on its connection, from 1
+  event INTEGER,                      -- number of the event in its stream, from 1
   name INTEGER REFERENCES word (id),  -- the `event:` line
   sse_id TEXT,                        -- the `id:` line
   sequence INTEGER,
   type INTEGER REFERENCES word (id),
   run_id INTEGER REFERENCES word (id),
   tool_call_id INTEGER REFERENCES word (id),
-  data_offset INTEGER,                -- where in the frame the data line's value is ...
+  data_offset INTEGER,                -- position of the data line's value in the frame ...
   data_length INTEGER,
-  data TEXT,                          -- ... or the data itself where it is not one piece of one segment
+  data TEXT,                          -- ... or the data itself if no single segment contains it
   PRIMARY KEY (exchange_id, start)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE finding (                -- derived: what the live checks found
+CREATE TABLE finding (                -- derived: findings of the live checks
   id INTEGER PRIMARY KEY,
   exchange_id INTEGER NOT NULL REFERENCES exchange (id),
   event INTEGER,

@@ -1,4 +1,4 @@
--- Views for people.  Nothing of wiretape reads them, so they may get more without a new format; none loses a column.
+-- Views for users.  wiretape does not read them, so views and columns can be added without a new format.
 -- `time` is the wall clock, ISO 8601 UTC; `..._ms` are milliseconds, `at_ms` and those of starts and ends since the
 -- recording began.
 
