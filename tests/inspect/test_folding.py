@@ -62,7 +62,7 @@ def kinds(found):
     return [type(row).__name__.removesuffix("Row") for row in found]
 
 
-def test_a_durable_event_has_a_row_that_says_all_of_it():
+def test_a_durable_event_has_a_complete_row():
     """Type, id, sequence, run, tool call, time, gap and place are all in the row."""
     raw = event("tool.started", "e7", sequence=7, run_id="r1", content={"tool_call_id": "t1", "name": "f", "input": 3})
     row = rows((500, raw))[0]
@@ -126,7 +126,7 @@ def test_a_run_of_deltas_ends_with_a_gap():
     ],
     ids=["with an id", "with a sequence", "no JSON"],
 )
-def test_a_delta_with_something_to_see_is_never_folded(odd):
+def test_an_unusual_delta_is_never_folded(odd):
     found = rows((10, delta("a")), (11, odd), (12, delta("b")))
 
     assert kinds(found) == ["Delta", "Event", "Delta", "End"]
@@ -160,21 +160,21 @@ def test_a_gap_is_marked_from_one_second_on(wait, marked):
     assert ("Pause" in kinds(found)) is marked
 
 
-def test_a_keep_alive_in_a_short_pause_is_told_but_no_gap():
+def test_a_keep_alive_in_a_short_pause_is_shown_without_a_gap():
     found = rows((10, event("a")), (11, b":\n\n"), (12, event("b")))
 
     assert kinds(found) == ["Event", "Pause", "Event", "End"]
     assert not found[1].is_gap
 
 
-def test_an_event_cut_off_by_the_end_is_shown_and_the_ending_says_so():
+def test_an_event_cut_off_by_the_end_is_shown_and_marks_the_ending():
     found = rows((10, event("a") + b"event: b"), ending=Ending.SERVICE_RESET, ended_ns=11 * MS)
 
     assert found[1] == CutRow(10 * MS, "event: b", len(event("a")), len(event("a")) + 8)
     assert found[2].ending_label == "service reset in mid-event"
 
 
-def test_a_hole_in_the_recording_is_shown_and_does_not_count_as_the_ending():
+def test_lost_bytes_are_shown_and_do_not_mark_the_ending():
     first, last = event("a"), event("z")
     parts = [
         BytesArrived(1, Side.RESPONSE, 0, first + b"event: b", (len(first) + 8,), (10 * MS,)),
@@ -188,7 +188,7 @@ def test_a_hole_in_the_recording_is_shown_and_does_not_count_as_the_ending():
     assert found[-1].ending_label == "service closed"
 
 
-def test_a_message_over_the_limit_is_one_row_however_many_pieces_it_comes_in():
+def test_an_oversized_event_in_several_pieces_is_one_row():
     big = b"data: " + b"x" * (40 * 1024 * 1024) + b"\n\n"
     found = rows((10, event("a")), (20, big), (30, event("b")))
 
@@ -198,7 +198,7 @@ def test_a_message_over_the_limit_is_one_row_however_many_pieces_it_comes_in():
     assert isinstance(found[1], OversizedRow)
 
 
-def test_a_finding_about_bytes_stands_beside_the_row_that_holds_them():
+def test_a_finding_about_bytes_belongs_to_the_row_with_these_bytes():
     first = event("a")
     cut = finding("SSE002", offset=len(first))
     found = rows((10, first + b"event: b"), findings=[cut])
@@ -206,7 +206,7 @@ def test_a_finding_about_bytes_stands_beside_the_row_that_holds_them():
     assert (found[0].findings, found[1].findings) == ((), (cut,))
 
 
-def test_findings_that_belong_nowhere_stand_at_the_end():
+def test_findings_without_a_row_belong_to_the_end():
     lost = [finding("X"), finding("Y", event=99), finding("Z", offset=10**6)]
     found = rows((10, event("a")), findings=lost)
 
@@ -238,7 +238,7 @@ def test_a_body_that_cannot_be_decoded_says_why():
         (b'data: {"a": ' + b"[" * 300 + b"]" * 300 + b"}\n\n", "", "(deeply nested)"),
     ],
 )
-def test_a_message_that_is_no_event_of_the_contract_is_shown_as_it_is(raw, note, preview):
+def test_an_event_outside_the_contract_is_shown_unchanged(raw, note, preview):
     row = rows((10, raw))[0]
 
     assert (row.note, row.preview, row.sequence) == (note, preview, None)
@@ -254,7 +254,7 @@ def test_a_message_that_is_no_event_of_the_contract_is_shown_as_it_is(raw, note,
         ({"run_id": "r1"}, ""),
     ],
 )
-def test_the_preview_is_what_a_message_holds(fields, preview):
+def test_the_preview_is_the_content_of_an_event(fields, preview):
     assert rows((10, event("run.started", "e1", sequence=1, **fields)))[0].preview == preview
 
 
@@ -271,7 +271,7 @@ def test_deltas_without_text_are_counted_without_characters():
     assert (run.count, run.characters) == (2, 0)
 
 
-def test_two_messages_over_the_limit_with_a_keep_alive_between_are_two_rows():
+def test_a_keep_alive_separates_oversized_events():
     big = b"data: " + b"x" * (17 * 1024 * 1024) + b"\n\n"
     found = rows((10, big), (20, b": ping\n"), (30, big))
 
@@ -279,7 +279,7 @@ def test_two_messages_over_the_limit_with_a_keep_alive_between_are_two_rows():
     assert [found[0].end, found[2].start] == [len(big), len(big) + 7]
 
 
-def test_an_event_cut_off_by_a_hole_says_nothing_about_the_ending():
+def test_an_event_cut_off_by_lost_bytes_does_not_mark_the_ending():
     parts = [
         BytesArrived(1, Side.RESPONSE, 0, b"event: a", (8,), (10 * MS,)),
         BytesLost(1, 11 * MS, Side.RESPONSE, 8, 50, "disk full"),

@@ -44,7 +44,7 @@ def growing(tape, message):
     return tape
 
 
-def test_it_shows_what_comes_until_the_recording_is_closed(growing, message):
+def test_follow_shows_additions_until_the_recording_is_closed(growing, message):
     with following(growing.path) as (process, until):
         assert [line.split()[0] for line in until("run.started")] == ["#1", "1"]
         growing.go_on(1, [(2000, message("message.completed", id="e2", sequence=2))])
@@ -80,7 +80,7 @@ def test_a_filter_and_json_work_while_following(growing, message):
         assert process.wait(20) == 0
 
 
-def test_what_nobody_ended_is_shown_at_the_end(growing):
+def test_follow_shows_exchanges_that_never_ended_last(growing):
     growing.exchange("/waiting", status=None, ending=None)
     growing.close()
     with following(growing.path) as (process, until):
@@ -88,7 +88,7 @@ def test_what_nobody_ended_is_shown_at_the_end(growing):
         assert process.wait(20) == 0
 
 
-def test_it_says_what_show_says_of_a_recording_that_is_closed(run, session):
+def test_follow_prints_the_same_as_show_for_a_closed_recording(run, session):
     """In the order of time; here no two exchanges overlap, so that is the same."""
     without = [line for line in run("show", session).output.splitlines() if "gap  type" not in line]
     assert run("show", session, "--follow").output.splitlines() == without
@@ -102,7 +102,7 @@ def test_ctrl_c_ends_it(growing):
 
 
 @pytest.mark.parametrize("more", [("--session", "s1"), ("--exchange", 1), ("--at", "1:1"), ("--resume", "1:2")])
-def test_it_goes_with_a_filter_only(run, session, more):
+def test_follow_can_be_combined_only_with_a_filter(run, session, more):
     result = run("show", session, "--follow", *more)
     assert (result.exit_code, result.stdout) == (2, "")
 

@@ -21,7 +21,7 @@ from wiretape_inspect.humanize import format_duration, format_size, format_time
         (3_725_000_000_000, "1 h 2 min"),
     ],
 )
-def test_a_duration_is_said_in_its_own_unit(nanoseconds, words):
+def test_a_duration_is_formatted_in_a_suitable_unit(nanoseconds, words):
     assert format_duration(nanoseconds) == words
 
 
@@ -29,7 +29,7 @@ def test_a_duration_is_said_in_its_own_unit(nanoseconds, words):
     ("size", "words"),
     [(0, "0 B"), (999, "999 B"), (1000, "1.0 kB"), (999_949, "999.9 kB"), (999_950, "1.0 MB"), (5 * 10**9, "5.0 GB")],
 )
-def test_an_amount_is_said_in_its_own_unit(size, words):
+def test_a_size_is_formatted_in_a_suitable_unit(size, words):
     assert format_size(size) == words
 
 
@@ -39,17 +39,17 @@ def test_times_and_counts_read_well():
     assert count_of(2000, "event") == "2,000 events"
 
 
-def test_every_ending_has_words_of_its_own_for_a_stream_but_the_two_that_are_one_to_its_reader():
+def test_stream_ending_labels_differ_except_for_complete_and_closed():
     words = {how: ending_label(how, stream=True) for how in Ending}
 
     assert words[Ending.COMPLETE] == words[Ending.SERVICE_CLOSED] == "service closed"
     assert len(set(words.values())) == len(Ending) - 1
 
 
-def test_an_ending_says_that_it_came_in_mid_event():
+def test_an_ending_label_mentions_an_unfinished_event():
     assert ending_label(Ending.SERVICE_RESET, stream=True, in_event=True) == "service reset in mid-event"
 
 
-def test_an_ordinary_answer_that_is_whole_is_complete():
+def test_a_complete_response_is_labelled_complete():
     assert ending_label(Ending.COMPLETE, stream=False) == "complete"
     assert ending_label(Ending.SERVICE_CLOSED, stream=False) == "service closed early"

@@ -52,7 +52,7 @@ def second(run, path, *command):
     return next(line for line in map(json.loads, result.stdout.splitlines()) if line.get("event") == 2)
 
 
-def test_half_a_surrogate_pair_hides_nothing_of_an_event(run, recorded):
+def test_a_lone_surrogate_hides_nothing_of_an_event(run, recorded):
     path = recorded(SURROGATE)
     assert "not a JSON object" not in run("show", path).stdout
     assert r'message.completed    e1  {"x":"\ud800"}' in run("show", path).stdout
@@ -76,7 +76,7 @@ def test_long_integers_are_integers(run, recorded, sequence):
 
 
 @pytest.mark.parametrize("data", [DEEP, TOO_LONG], ids=["deep", "too long"])
-def test_what_cannot_be_read_is_not_called_no_json(run, recorded, data):
+def test_unreadable_json_is_distinguished_from_invalid_json(run, recorded, data):
     path = recorded(data)
     note = "nested too deeply, or a number is too long, to be read"
     assert f"[{note}]" in run("show", path).stdout
@@ -90,7 +90,7 @@ def test_floats_out_of_range_stay_as_they_were(run, recorded):
     assert '"content":{"n":1e999}' in run("export", "--format", "events", path).stdout
 
 
-def test_a_byte_that_is_no_utf8_is_noted_and_the_rest_is_read(run, recorded):
+def test_invalid_utf8_is_noted_and_the_rest_is_read(run, recorded):
     row = second(run, recorded(BAD_BYTE), "show", "--json")
     assert (row["type"], row["sequence"], row["note"]) == ("message.completed", 7, "not UTF-8")
 

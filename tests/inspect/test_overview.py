@@ -96,7 +96,7 @@ def test_calls_stand_in_columns_whatever_the_length_of_their_ids(run, tape, mess
     assert of_run.index("1:1-?") == of_call.index("1:2-?")
 
 
-def test_of_very_many_calls_the_longest_are_told_and_all_are_counted(tape, message):
+def test_only_the_longest_of_many_calls_are_listed(tape, message):
     chunks = [(9000, tool(message, "tool.started", 1, "late"))]
     for number in range(2, 2 * MAX_CALLS + 2, 2):
         call = f"t{number}"

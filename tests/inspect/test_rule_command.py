@@ -42,7 +42,7 @@ def test_a_rule_is_explained_with_both_examples(run):
         assert part in output
 
 
-def test_what_is_explained_is_no_wider_than_the_terminal():
+def test_explanations_fit_the_terminal():
     lines = rule_explanation.text_lines(rule_explanation.Explanation.of(CATALOGUE["SEQ001"]), width=50)
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
 
@@ -75,14 +75,14 @@ def test_with_all_every_example_of_a_rule_is_shown(run):
         ("\x1b[31m", "Unknown rule code"),
     ],
 )
-def test_a_misspelt_code_is_told_with_the_nearest(run, code, said):
+def test_a_misspelt_code_suggests_the_closest(run, code, said):
     result = run("rule", code)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert "\x1b" not in result.stderr
 
 
-def test_json_holds_all_there_is_to_know(run):
+def test_json_contains_the_whole_explanation(run):
     rules = json.loads(run("rule", "--all", "--format", "json").stdout)
     assert [rule["code"] for rule in rules] == list(CATALOGUE)
     one = json.loads(run("rule", "SEQ001", "--format", "json").stdout)
@@ -102,13 +102,13 @@ def test_examples_hold_no_control_characters(run, form):
 
 
 @pytest.mark.parametrize("arguments", [("SEQ001",), ("--format", "markdown"), ("--all", "--format", "json")])
-def test_pages_are_written_of_all_rules_only(run, tmp_path, arguments):
+def test_output_requires_all_rules_as_markdown(run, tmp_path, arguments):
     result = run("rule", *arguments, "--output", tmp_path / "pages")
     assert result.exit_code == 2
     assert "--output needs --all and --format markdown" in result.stderr
 
 
-def test_pages_are_written_and_those_of_no_rule_removed(run, tmp_path, pages):
+def test_writing_pages_deletes_obsolete_ones(run, tmp_path, pages):
     for name in ("SEQ999.md", "NOTES.md", "SEQ001.md"):
         (tmp_path / name).write_text("old")
     assert run("rule", "--all", "--format", "markdown", "--output", tmp_path).exit_code == 0
@@ -134,7 +134,7 @@ def test_every_built_in_rule_has_an_explanation(code):
 
 
 @pytest.mark.parametrize("code", CATALOGUE)
-def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code, pages):
+def test_every_page_shows_traffic_that_breaks_and_satisfies_the_rule(code, pages):
     page = pages[f"{code}.md"]
     assert page.count("## This breaks it") == sum(vector.breaks for vector in vectors_of(code)) > 0
     assert page.count("## This satisfies it") == sum(not vector.breaks for vector in vectors_of(code)) > 0
@@ -142,7 +142,7 @@ def test_every_page_shows_what_breaks_the_rule_and_what_keeps_it(code, pages):
     assert re.search(r"^\| Clause \| .*\"", page, re.MULTILINE)
 
 
-def test_pauses_and_exchanges_of_an_example_are_told(pages):
+def test_examples_mention_pauses_and_exchanges(pages):
     lost = [vector for vector in vectors() if "lost" in vector.text]
     two = [vector for vector in vectors() if vector.text.count("[[exchange]]") > 1]
     assert "# exchange 2, " in pages[f"{two[0].code}.md"]

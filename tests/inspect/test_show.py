@@ -47,14 +47,14 @@ def test_a_session_reads_from_top_to_bottom(run, session):
     assert heads[2].endswith("after e3")
 
 
-def test_an_ordinary_exchange_shows_both_bodies(run, session):
+def test_an_exchange_without_stream_shows_both_bodies(run, session):
     output = run("show", session, "--exchange", 1).output
 
     assert '→ {"agent": "a"}' in output
     assert '← {"error": {"code": "SESSION_BUSY"' in output
 
 
-def test_the_rows_of_a_stream_say_what_the_view_model_says(run, session):
+def test_the_lines_of_a_stream_match_the_view_model(run, session):
     output = run("show", session, "--exchange", 2).output
 
     assert the_line(output, "tool.started").split() == [
@@ -86,7 +86,7 @@ def test_no_colour_and_no_pager_off_a_terminal(run, session):
     assert output.endswith("\n")
 
 
-def test_findings_stand_beneath_their_event(tape, run, message):
+def test_findings_appear_below_their_event(tape, run, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2) + message("b", id="e2", sequence=2))])
     tape.find(finding(1, event=2))
     lines = run("show", tape.close()).output.splitlines()
@@ -95,7 +95,7 @@ def test_findings_stand_beneath_their_event(tape, run, message):
     assert lines[at + 1].strip() == "└ SEQ001 error  sequence 2 does not come after 2"
 
 
-def test_findings_of_an_ordinary_exchange_stand_at_its_end(tape, run):
+def test_findings_of_an_exchange_without_stream_come_last(tape, run):
     tape.exchange("/x", [(1, b"no")], status=500, headers=())
     tape.find(finding(1, code="ERR001", message="the body is no envelope"))
 
@@ -114,14 +114,14 @@ def test_findings_of_an_ordinary_exchange_stand_at_its_end(tape, run):
         (None, "still open"),
     ],
 )
-def test_each_ending_has_its_words(tape, run, message, ending, words):
+def test_each_ending_has_its_label(tape, run, message, ending, words):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=1))], ending=ending)
     output = run("show", tape.close(killed=ending is None)).output
 
     assert f" {words} · 1 durable event" in output.splitlines()[-1]
 
 
-def test_an_unanswered_exchange_says_so(tape, run):
+def test_an_exchange_without_response_is_marked(tape, run):
     tape.exchange("/x", status=None, ending=Ending.SERVICE_UNREACHABLE, detail="connection refused")
     output = run("show", tape.close()).output
 
@@ -129,7 +129,7 @@ def test_an_unanswered_exchange_says_so(tape, run):
     assert "! connection refused" in output
 
 
-def test_bytes_that_were_not_recorded_are_told(tape, run, message):
+def test_lost_bytes_are_shown(tape, run, message):
     lost = BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full")
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=1)), lost, (1, b"\n\n" + message("b"))])
     output = run("show", tape.close()).output
@@ -152,7 +152,7 @@ def test_one_session_is_shown_alone(run, session):
     assert [line[:2] for line in output.splitlines() if line.startswith("#")] == ["#2", "#3", "#4"]
 
 
-def test_an_unknown_session_is_one_sentence_that_names_those_there_are(tape, run):
+def test_an_unknown_session_error_lists_the_sessions(tape, run):
     for number in range(7):
         tape.exchange(f"/v1/sessions/s{number}/events/stream")
     result = run("show", tape.close(), "--session", "nope\x1b[2J")
@@ -164,20 +164,20 @@ def test_an_unknown_session_is_one_sentence_that_names_those_there_are(tape, run
     )
 
 
-def test_an_unknown_exchange_is_one_sentence_that_names_the_range(run, session):
+def test_an_unknown_exchange_error_names_the_range(run, session):
     result = run("show", session, "--exchange", 9)
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert "its exchanges are 1 to 4" in result.stderr
 
 
-def test_an_empty_recording_says_so_beside_the_output(tape, run):
+def test_an_empty_recording_is_reported_on_stderr(tape, run):
     result = run("show", tape.close())
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "The recording is empty.\n")
 
 
 @pytest.mark.parametrize("form", [(), ("--json",)])
-def test_a_filter_that_takes_nothing_says_so_beside_the_output(run, session, form):
+def test_a_filter_without_matches_is_reported_on_stderr(run, session, form):
     result = run("show", session, "type:nothing", *form)
 
     assert (result.exit_code, result.stdout, result.stderr) == (0, "", "No rows match the filter.\n")
@@ -185,7 +185,7 @@ def test_a_filter_that_takes_nothing_says_so_beside_the_output(run, session, for
 
 @pytest.mark.parametrize("command", [["show"], ["sessions"], ["export", "--format", "sse"]])
 @pytest.mark.parametrize("content", [None, b"no recording"])
-def test_a_file_that_is_no_recording_is_one_sentence(tmp_path, run, command, content):
+def test_an_invalid_recording_is_one_sentence(tmp_path, run, command, content):
     path = tmp_path / "x.db"
     if content is not None:
         path.write_bytes(content)
@@ -197,7 +197,7 @@ def test_a_file_that_is_no_recording_is_one_sentence(tmp_path, run, command, con
 
 @pytest.mark.parametrize("command", [["show"], ["sessions"], ["report"], ["export", "--format", "sse"]])
 @pytest.mark.parametrize("there", [False, True])
-def test_the_name_of_a_file_cannot_break_the_one_sentence(tmp_path, run, command, there):
+def test_a_hostile_file_name_is_escaped_in_errors(tmp_path, run, command, there):
     path = tmp_path / "a\nb\x1b[2J.db"
     if there:
         path.write_bytes(b"no recording")
@@ -261,14 +261,14 @@ def test_nothing_recorded_reaches_the_terminal_unescaped(tape, run, message):
         assert lines == [printable(line) for line in lines], command
 
 
-def test_a_hostile_session_can_be_named(tape, run, message):
+def test_a_hostile_session_id_can_be_selected(tape, run, message):
     path = hostile(tape, message)
 
     assert run("show", path, "--session", NO_NUL).exit_code == 2
     assert "\x1b" not in run("show", path, "--session", "x").stderr
 
 
-def test_json_says_the_same_rows(run, session):
+def test_json_has_the_same_rows(run, session):
     rows = [json.loads(line) for line in run("show", session, "--json").output.splitlines()]
 
     assert [row["row"] for row in rows if row["exchange"] == 2] == [
@@ -314,7 +314,7 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
     assert process.wait(20) == 141
 
 
-def test_a_finding_goes_on_beneath_itself_instead_of_being_cut(tape, message):
+def test_a_finding_wraps_instead_of_being_cut(tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
     tape.find(finding(1, event=1, message="word " * 40 + "end."))
     output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1")
@@ -327,7 +327,7 @@ def test_a_finding_goes_on_beneath_itself_instead_of_being_cut(tape, message):
     assert all(len(line) <= 80 for line in output.splitlines())
 
 
-def test_the_value_of_an_event_is_whole_on_a_terminal(tape, message):
+def test_event_fields_wrap_on_a_terminal(tape, message):
     """It is broken into lines where it has no blanks, and where characters are two columns wide."""
     said = "x" * 150 + "漢" * 70
     tape.exchange(chunks=[(1, message("a", id="e1", said="SAID").replace(b"SAID", said.encode()))])
@@ -337,7 +337,7 @@ def test_the_value_of_an_event_is_whole_on_a_terminal(tape, message):
     assert all(cell_len(line) <= 80 for line in output.splitlines())
 
 
-def test_long_ids_leave_room_for_what_an_event_holds_on_a_terminal(tape, message):
+def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
     tape.exchange(chunks=[(1, message("tool.started", id="evt_0123456789abcdef", said="hello"))])
     path = tape.close()
 

@@ -69,7 +69,7 @@ def test_tool_calls_are_open_between_their_start_and_their_end(at):
     assert (call.name, call.run_id, call.began.event, call.outcome) == ("g({})", "r1", 6, "")
 
 
-def test_the_session_runs_until_it_says_that_it_is_idle(at):
+def test_the_session_is_running_until_it_reports_idle(at):
     assert [at(event).session for event in (1, 11, 12, 13)] == ["running", "running", "unknown", "idle"]
     (run,) = at(12).runs
     assert (run.id, run.outcome, run.ended.event) == ("r1", "run.completed", 12)
@@ -80,7 +80,7 @@ def test_the_cursor_is_the_last_id(at):
     assert [at(event).last_sequence for event in (1, 3, 4, 9)] == [1, 1, 2, 5]
 
 
-def test_what_a_resumed_connection_knows_from_the_one_before(tape, message, stream):
+def test_a_resumed_connection_knows_earlier_connections(tape, message, stream):
     tape.exchange(chunks=stream[:8], ending=Ending.SERVICE_RESET)
     tape.exchange("/v1/sessions/other/events/stream", [(1, message("run.started", id="e5", sequence=5, run_id="r9"))])
     tape.exchange(chunks=stream[9:10], request_headers=(("Last-Event-ID", "e5"),))

@@ -10,7 +10,7 @@ def part(data, start=0):
     return BytesArrived(1, Side.RESPONSE, start, data, (start + len(data),), (5,))
 
 
-def test_no_more_of_a_body_is_read_than_is_shown():
+def test_a_preview_reads_no_more_than_it_shows():
     def body():
         yield part(b"x" * 5000)
         raise AssertionError("read on")
@@ -18,7 +18,7 @@ def test_no_more_of_a_body_is_read_than_is_shown():
     assert _body_preview(body(), None) == "x" * 399 + "…"
 
 
-def test_a_small_body_that_decodes_to_a_huge_one_is_decoded_no_further_than_is_shown():
+def test_a_preview_does_not_decode_a_whole_compression_bomb():
     """20 MB of zeros are 20 kB of gzip; one more slice than needed would already be 4 MB."""
     bomb = gzip.compress(b"a" * 600 + b"\n" * 20_000_000)
     calls = []
@@ -34,12 +34,12 @@ def test_a_small_body_that_decodes_to_a_huge_one_is_decoded_no_further_than_is_s
     assert len(calls) == 1
 
 
-def test_what_cannot_be_decoded_says_so():
+def test_an_undecodable_preview_explains_why():
     assert _body_preview([part(b"no gzip")], "gzip").startswith("(cannot be decoded: ")
     assert _body_preview([part(b"x")], "rot13").startswith("(cannot be decoded: ")
 
 
-def test_a_hole_ends_the_preview():
+def test_lost_bytes_end_the_preview():
     lost = BytesLost(1, 6, Side.RESPONSE, 2, 3, "disk full")
 
     assert _body_preview([part(b"ab"), lost, part(b"cd", 5)], None) == "ab"

@@ -42,20 +42,20 @@ def entries(path):
     return json.loads(path.read_text())["findings"]
 
 
-def test_what_the_baseline_knows_passes_and_is_counted(run, record, base):
+def test_findings_in_the_baseline_pass_and_are_counted(run, record, base):
     result = run("report", record(many(2)), *ONLY, "--baseline", base)
     assert result.exit_code == 0
     assert "no findings · 2 in the baseline" in result.stdout
     assert result.stderr == ""
 
 
-def test_more_than_the_baseline_knows_fails(run, record, base):
+def test_more_findings_than_the_baseline_lists_fail(run, record, base):
     result = run("report", record(many(3)), *ONLY, "--baseline", base)
     assert result.exit_code == 1
     assert "1 finding (1 error) · 2 in the baseline" in result.stdout
 
 
-def test_the_counts_are_those_of_all_recordings_of_a_run(run, record, base):
+def test_baseline_counts_apply_to_all_recordings_of_a_run(run, record, base):
     one, two = record(many(1), name="a.db"), record(many(2), name="b.db")
     result = run("report", one, two, *ONLY, "--baseline", base)
     assert result.exit_code == 1
@@ -74,7 +74,7 @@ def test_suppressed_findings_stay_in_the_json_with_the_reason(run, record, base)
     assert found["summary"]["findings"] == {"total": 3, "error": 1, "warning": 0, "note": 0, "suppressed": 2}
 
 
-def test_sarif_and_junit_know_of_the_baseline(run, record, base):
+def test_sarif_and_junit_mark_suppressed_findings(run, record, base):
     path = record(many(2))
     sarif = json.loads(run("report", path, *ONLY, "--baseline", base, "--format", "sarif").stdout)
     assert all(result["suppressions"][0]["kind"] == "external" for result in sarif["runs"][0]["results"])
@@ -83,7 +83,7 @@ def test_sarif_and_junit_know_of_the_baseline(run, record, base):
     assert "in the baseline" in junit
 
 
-def test_what_is_no_longer_needed_is_told_pruned_or_fails(run, record, base):
+def test_unneeded_baseline_entries_are_reported_pruned_or_fail(run, record, base):
     path = record(many(1))
     told = run("report", path, *ONLY, "--baseline", base)
     assert (told.exit_code, "1 baseline entry is no longer needed (SEQ001)" in told.stderr) == (0, True)
@@ -96,7 +96,7 @@ def test_what_is_no_longer_needed_is_told_pruned_or_fails(run, record, base):
     assert entries(base) == []
 
 
-def test_entries_of_rules_that_were_not_asked_are_left_alone(run, record, base):
+def test_baseline_entries_of_unchecked_rules_are_unchanged(run, record, base):
     path = record(KEPT.observations())
     result = run("report", path, "--select", "SSE", "--no-config", "--baseline", base, "--strict-baseline")
     assert (result.exit_code, result.stderr) == (0, "")
@@ -107,7 +107,7 @@ def test_entries_of_rules_that_were_not_asked_are_left_alone(run, record, base):
     assert entries(base) == before
 
 
-def test_a_project_can_name_a_baseline_that_is_still_to_be_made(run, record, tmp_path, monkeypatch):
+def test_configuration_can_name_a_baseline_before_it_exists(run, record, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wiretape.toml").write_text('baseline = "project.json"\nselect = ["SEQ001"]\n')
     path = record(many(1))
@@ -117,7 +117,7 @@ def test_a_project_can_name_a_baseline_that_is_still_to_be_made(run, record, tmp
     assert run("report", path).exit_code == 0
 
 
-def test_reasons_are_kept_when_a_baseline_is_written_again(run, record, base):
+def test_rewriting_a_baseline_keeps_its_reasons(run, record, base):
     document = json.loads(base.read_text())
     document["findings"][0]["reason"] = "bekannt, wird behoben: ä"
     base.write_text(json.dumps(document))
@@ -127,7 +127,7 @@ def test_reasons_are_kept_when_a_baseline_is_written_again(run, record, base):
     assert "ä" in base.read_text("utf-8")
 
 
-def test_a_baseline_is_written_in_the_same_order_every_time(run, record, all_vectors, tmp_path):
+def test_baseline_entries_have_a_stable_order(run, record, all_vectors, tmp_path):
     path = record(all_vectors)
     first, second = tmp_path / "1.json", tmp_path / "2.json"
     for to in (first, second):
@@ -153,7 +153,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_only_a_baseline_is_ever_replaced_by_a_baseline(run, record, what):
+def test_write_baseline_replaces_only_baselines(run, record, what):
     """The refusal is one sentence that says what to do, and comes before anything is judged."""
     path = record(KEPT.observations())
     REFUSED[what](run, path)
@@ -167,7 +167,7 @@ def test_only_a_baseline_is_ever_replaced_by_a_baseline(run, record, what):
     assert to.exists()
 
 
-def test_findings_of_too_many_kinds_make_no_baseline(run, record, tmp_path, monkeypatch):
+def test_too_many_kinds_of_findings_are_refused(run, record, tmp_path, monkeypatch):
     monkeypatch.setattr(baseline, "MAX_KINDS", 1)
     path = record(BROKEN.text.replace("event: message.completed", "event: other.1"))
     result = run("report", path, "--no-config", "--write-baseline", tmp_path / "many.json")
@@ -175,7 +175,7 @@ def test_findings_of_too_many_kinds_make_no_baseline(run, record, tmp_path, monk
     assert "There are more than 1 kinds of findings, too many for a baseline" in result.stderr
 
 
-def test_a_report_is_never_written_over_a_baseline(run, record, base):
+def test_a_report_never_replaces_a_baseline(run, record, base):
     path, before = record(KEPT.observations()), base.read_bytes()
     for option in ("--baseline", "--write-baseline"):
         result = run("report", path, *ONLY, option, base, "--format", "json", "--output", base)
@@ -206,7 +206,7 @@ def test_a_baseline_is_not_written_to_standard_output(run, record):
         ("\udcff", "is not a baseline"),
     ],
 )
-def test_a_slip_in_a_baseline_is_told(run, record, tmp_path, text, said):
+def test_an_error_in_a_baseline_is_one_sentence(run, record, tmp_path, text, said):
     path = tmp_path / "known.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     result = run("report", record(KEPT.observations()), "--baseline", path)
@@ -226,7 +226,7 @@ def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, tra
     assert fingerprints(record(BROKEN.text)) == fingerprints(record(again, name="again.db"))
 
 
-def test_the_fingerprints_of_the_vectors_tell_rules_apart(record, all_vectors):
+def test_fingerprints_distinguish_rules(record, all_vectors):
     with open_recording(record(all_vectors)) as recording:
         found = list(finding_details(check_recording(recording, "x")))
     assert [detail.index for detail in found] == list(range(len(found)))
@@ -241,7 +241,7 @@ def test_the_fingerprints_of_the_vectors_tell_rules_apart(record, all_vectors):
         ("Something else.", None),
     ],
 )
-def test_a_sentence_is_split_into_what_was_expected_and_what_came(message, parts):
+def test_a_message_is_split_into_expected_and_actual(message, parts):
     assert split_message(message) == parts
 
 
@@ -259,7 +259,7 @@ def test_a_sentence_is_split_into_what_was_expected_and_what_came(message, parts
         ("The client left `x`.", "The client left `…`."),
     ],
 )
-def test_recorded_values_are_no_part_of_a_kind(message, kind):
+def test_a_defect_kind_excludes_recorded_values(message, kind):
     assert expected_pattern(message) == kind
 
 
@@ -272,6 +272,6 @@ def test_recorded_values_are_no_part_of_a_kind(message, kind):
         ("GET /v2/things#3", "GET /v2/things"),
     ],
 )
-def test_identifiers_are_no_part_of_a_request(request_, path):
+def test_a_request_template_excludes_identifiers(request_, path):
     method, _, target = request_.partition(" ")
     assert request_template(method, target) == path

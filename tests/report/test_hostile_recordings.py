@@ -101,7 +101,7 @@ def reports(run, path, folder):
     return {form: (folder / form).read_text() for form in FORMATS}
 
 
-def test_hostile_recordings_break_no_form(run, recorded, tmp_path):
+def test_hostile_recordings_break_no_format(run, recorded, tmp_path):
     for form, text in reports(run, recorded, tmp_path).items():
         assert all(line.isprintable() for line in text.split("\n")), form
         assert len(text.splitlines()) > 5, form
@@ -125,7 +125,7 @@ LOOKS = (
 
 
 @pytest.mark.parametrize("command", [*LOOKS, *(f"show --at {place}" for place in EVENTS)])
-def test_hostile_recordings_leave_nothing_unescaped_in_what_looks_at_them(run, extreme, command):
+def test_inspection_commands_escape_hostile_recordings(run, extreme, command):
     result = run(*command.split(), extreme)
     assert result.exit_code == (1 if "report" in command else 0), result.stderr
     assert all(line.isprintable() for line in result.stdout.split("\n"))

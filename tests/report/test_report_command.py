@@ -39,7 +39,7 @@ def test_a_recording_without_findings_gives_one_line(record, run):
     assert result.stderr == ""
 
 
-def test_a_finding_is_shown_with_its_place_evidence_clause_and_the_command_that_shows_it(record, run):
+def test_a_finding_is_shown_with_location_evidence_clause_and_command(record, run):
     path = record(OUT_OF_ORDER)
     result = run("report", path)
     assert result.exit_code == 1
@@ -79,7 +79,7 @@ def test_the_command_in_a_block_runs(record, run):
     assert "evt_0" in shown.stdout
 
 
-def test_an_error_answer_is_shown_with_its_head_and_body(record, run):
+def test_an_error_response_is_shown_with_headers_and_body(record, run):
     (vector,) = [v for v in vectors_of("ERR001") if v.name == "breaks-no-json"]
     text = run("report", record(vector.observations())).stdout
     assert "      GET /v1/models\n       < | 502 Bad Gateway\n" in text
@@ -134,7 +134,7 @@ def test_evidence_is_as_wide_as_the_terminal_or_as_120_columns(record, run, on_t
         assert all(line.startswith(("    = see: ", "    = explain: ")) for line in uncut), "commands are to be copied"
 
 
-def test_evidence_that_cannot_be_decoded_or_is_long_does_no_harm(record, run):
+def test_undecodable_or_long_evidence_is_harmless(record, run):
     text = run(
         "report",
         record(f"""
@@ -225,7 +225,7 @@ def test_rules_that_never_came_up_are_not_exercised(record, run):
     assert document["summary"]["rules"]["exercised"] == list(verdicts.values()).count("pass")
 
 
-def test_what_the_recording_does_not_tell_is_said_to_be_inconclusive(record, run):
+def test_incomplete_responses_make_rules_inconclusive(record, run):
     path = record("""
     [[exchange]]
     request = "GET /"
@@ -241,7 +241,7 @@ def test_what_the_recording_does_not_tell_is_said_to_be_inconclusive(record, run
     assert re.search(r"inconclusive: .*ERR001 \(1 time\).*, because a response was cut off", result.stdout)
 
 
-def test_why_a_rule_could_not_be_decided_is_said_though_it_was_broken_elsewhere(record, run):
+def test_inconclusive_reasons_include_rules_that_are_broken_elsewhere(record, run):
     deep = '{"x":' + "[" * 2000 + "]" * 2000 + "}"
     body = f"event: session.error\ndata: {deep}\n\nevent: session.error\ndata: []\n\n"
     stream = {"request": "GET /v1/sessions/ses_1/events/stream", "body": body}
@@ -263,14 +263,14 @@ def test_why_a_rule_could_not_be_decided_is_said_though_it_was_broken_elsewhere(
         ("SSE006", {"error": 1, "warning": 1, "note": 1, "never": 0}),
     ],
 )
-def test_the_exit_status_is_1_from_the_severity_that_fail_on_names(record, run, code, statuses):
+def test_fail_on_sets_the_lowest_severity_that_fails(record, run, code, statuses):
     (vector,) = [v for v in vectors_of(code) if v.name == "breaks"]
     path = record(vector.observations())
     assert {level: run("report", path, "--fail-on", level).exit_code for level in statuses} == statuses
     assert run("report", path).exit_code == statuses["error"]
 
 
-def test_the_same_recording_gives_the_same_bytes_in_every_form(record, all_vectors, tmp_path):
+def test_the_same_recording_gives_the_same_bytes_in_every_format(record, all_vectors, tmp_path):
     path = record(all_vectors)
 
     def made(seed):
@@ -323,14 +323,14 @@ def test_a_recording_is_never_replaced_by_a_report(record, run):
         ((".",), "is a directory"),
     ],
 )
-def test_bad_arguments_are_told_in_a_sentence_with_status_2(run, arguments, said):
+def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, said):
     result = run("report", *arguments)
     assert result.exit_code == 2
     assert said in result.stderr
     assert "Traceback" not in result.stderr
 
 
-def test_a_file_that_is_no_recording_is_told(run, tmp_path):
+def test_a_file_that_is_not_a_recording_is_refused(run, tmp_path):
     path = tmp_path / "notes.txt"
     path.write_text("hello")
     result = run("report", path)
@@ -338,7 +338,7 @@ def test_a_file_that_is_no_recording_is_told(run, tmp_path):
     assert "notes.txt" in result.stderr
 
 
-def test_an_output_that_cannot_be_written_is_told(record, run, tmp_path):
+def test_an_unwritable_output_is_reported(record, run, tmp_path):
     result = run("report", record(CLEAN), "--output", tmp_path / "no" / "such" / "folder")
     assert result.exit_code == 2
     assert "cannot be written" in result.stderr
@@ -380,7 +380,7 @@ def test_findings_are_coloured_on_a_terminal_only(record, run):
     assert "\x1b" not in run("report", path).stdout
 
 
-def test_a_bar_is_shown_on_a_terminal_when_judging_takes_long(record):
+def test_a_progress_bar_appears_if_checking_takes_long(record):
     path = record(CLEAN)
     quick = on_a_terminal("report", path)
     slow = on_a_terminal(

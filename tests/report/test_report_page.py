@@ -41,7 +41,7 @@ def codes(document):
     return [found["code"] for found in document["recording"]["findings"]]
 
 
-def test_it_is_the_page_of_the_debugger_opened_on_the_findings(run, record):
+def test_html_is_the_debugger_page_opened_at_the_findings(run, record):
     result = run("report", record(BROKEN.observations()), "--format", "html", "--no-config")
     assert result.exit_code == 1
     page = exported_page()
@@ -50,7 +50,7 @@ def test_it_is_the_page_of_the_debugger_opened_on_the_findings(run, record):
     assert documents(result.stdout)["report"]["start"] == "findings=1"
 
 
-def test_a_finding_stands_with_its_evidence_and_the_command_that_shows_it(page, record):
+def test_html_contains_findings_with_evidence_and_command(page, record):
     path = record(BROKEN.observations())
     document = page(path)["data"]
     (found,) = document["recording"]["findings"]
@@ -67,7 +67,7 @@ def test_every_rule_has_its_verdict(page, record, all_vectors):
     assert all(rule["clause"] and rule["basis"] and rule["findings"] for rule in rules.values())
 
 
-def test_it_shows_what_the_report_judged_and_not_what_was_stored(page, record, tmp_path):
+def test_html_shows_findings_of_the_report_not_stored_ones(page, record, tmp_path):
     path = record(BROKEN.observations())
     config = tmp_path / "c.toml"
     config.write_text('[severity]\nSEQ001 = "note"\n')
@@ -80,7 +80,7 @@ def test_it_shows_what_the_report_judged_and_not_what_was_stored(page, record, t
     assert not any(row.get("findings") for row in ignored["rows"]["1"])
 
 
-def test_what_a_baseline_knows_is_counted_and_not_listed(page, record, run, tmp_path):
+def test_suppressed_findings_are_counted_and_not_listed(page, record, run, tmp_path):
     path = record(BROKEN.observations())
     run("report", path, "--no-config", "--write-baseline", tmp_path / "known.json")
     held = page(path, more=["--baseline", tmp_path / "known.json"])
@@ -105,7 +105,7 @@ def test_of_many_findings_of_one_rule_the_first_are_listed_and_the_others_counte
     assert len(page(path, more=["--all"])["data"]["recording"]["findings"]) == 7
 
 
-def test_several_recordings_are_one_page_that_begins_with_the_worst(page, record):
+def test_several_recordings_share_a_page_that_opens_with_the_worst(page, record):
     one, two = record(KEPT.observations(), name="one.db"), record(BROKEN.observations(), name="two.db")
     held = page(one, two)
     assert list(held) == ["report", "data", "data-2"]
@@ -132,7 +132,7 @@ def large(record, monkeypatch):
     return record(stream + '[[exchange]]\nrequest = "GET /v1/sessions/s"\nbody = "{}"\n')
 
 
-def test_of_a_large_recording_only_what_is_near_the_findings_is_held(page, large):
+def test_a_large_recording_keeps_only_events_near_findings(page, large):
     held = page(large, more=["--select", "DUR004"])["data"]
     report, rows = held["recording"]["report"], held["rows"]["1"]
     assert (report["radius"], report["events"]) == (10, 900)
@@ -147,7 +147,7 @@ def test_of_a_large_recording_only_what_is_near_the_findings_is_held(page, large
     assert [one["event"] for one in unpacked(block["gzip"])] == list(range(290, 315))
 
 
-def test_what_a_client_knew_there_is_held_as_if_all_of_it_were(page, large):
+def test_a_large_recording_keeps_the_client_state(page, large):
     states = unpacked(page(large, more=["--select", "DUR004"])["data"]["states"]["1"])
     text = [changes["text"] for event, changes in states["steps"] if event == 290 and "text" in changes][-1]
     assert text[1:] == [290, 290, False]

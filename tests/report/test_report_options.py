@@ -26,7 +26,7 @@ def codes(result):
     return {rule["code"] for rule in document["rules"] if rule["selected"]}
 
 
-def test_each_output_belongs_to_the_format_before_it(run, path, tmp_path):
+def test_each_output_applies_to_the_preceding_format(run, path, tmp_path):
     junit, page = tmp_path / "r.xml", tmp_path / "r.html"
     result = run(
         "report", path, "--format", "junit", "--output", junit, "--format", "text", "--format", "html", "--output", page
@@ -36,7 +36,7 @@ def test_each_output_belongs_to_the_format_before_it(run, path, tmp_path):
     assert page.read_text().startswith("<!doctype html>")
 
 
-def test_the_one_without_an_output_may_come_first(run, path, tmp_path):
+def test_the_format_without_an_output_may_come_first(run, path, tmp_path):
     to = tmp_path / "r.json"
     result = run("report", path, "--format=concise", "--format=json", f"--output={to}")
     assert "SEQ001" in result.stdout
@@ -78,14 +78,14 @@ def test_a_dash_is_standard_output(run, path):
         ("--config nowhere.toml", "There is no file nowhere.toml"),
     ],
 )
-def test_what_does_not_fit_together_is_told(run, path, tmp_path, arguments, said):
+def test_invalid_option_combinations_are_refused(run, path, tmp_path, arguments, said):
     result = run("report", path, *arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["run.db"]
 
 
-def test_rules_are_selected_by_the_beginnings_of_their_codes(run, path):
+def test_rules_are_selected_by_code_prefixes(run, path):
     def of(*arguments):
         return codes(run("report", path, "--format", "json", *arguments))
 
@@ -99,7 +99,7 @@ def test_rules_are_selected_by_the_beginnings_of_their_codes(run, path):
     assert of("--select", "ALL", "--ignore", "SEQ") == set(CATALOGUE) - sequence
 
 
-def test_what_is_not_selected_is_not_found(run, path):
+def test_unselected_rules_have_no_findings(run, path):
     result = run("report", path, "--ignore", "SEQ001")
     assert result.exit_code == 0
     assert "no findings · " in result.stdout
@@ -134,14 +134,14 @@ def test_severities_and_more_come_from_the_configuration(run, path, tmp_path):
     assert run("report", path, "--fail-on", "warning").exit_code == 1
 
 
-def test_the_command_line_counts_for_more_than_the_configuration(run, path, tmp_path):
+def test_the_command_line_overrides_the_configuration(run, path, tmp_path):
     (tmp_path / "pyproject.toml").write_text('[tool.wiretape]\nselect = ["SSE"]\nfail-on = "never"\n')
     assert run("report", path).exit_code == 0
     assert run("report", path, "--select", "SEQ").exit_code == 0
     assert run("report", path, "--select", "SEQ", "--fail-on", "error").exit_code == 1
 
 
-def test_a_mistake_in_the_configuration_is_told_with_its_place(run, path, tmp_path):
+def test_configuration_errors_name_the_location(run, path, tmp_path):
     (tmp_path / "wiretape.toml").write_text('\nfail_on = "error"\n')
     result = run("report", path)
     assert result.exit_code == 2

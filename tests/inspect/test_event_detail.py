@@ -61,14 +61,14 @@ def test_an_event_is_shown_with_its_fields_its_data_and_its_bytes_each_once(run,
         (b"", []),
     ],
 )
-def test_data_is_set_out_where_it_is_json_and_otherwise_shown_as_it_came(run, tape, data, lines):
+def test_json_data_is_indented_and_other_data_is_unchanged(run, tape, data, lines):
     tape.exchange(chunks=[(1, b"event: a\ndata: " + data + b"\n\n")])
     output = run("show", tape.close(), "--at", "1:1").output
     shown = output.partition("   field  event: a\n")[2].partition("\n session")[0]
     assert shown.splitlines() == [f"{'' if at else 'data':>8}  {line}" for at, line in enumerate(lines)]
 
 
-def test_data_of_any_length_and_depth_is_shown_by_its_beginning(run, tape):
+def test_long_or_deep_data_is_cut(run, tape):
     deep, long = b"[" * 500 + b"]" * 500, b'["%s"]' % (b"\\u0041" * 1_000_000)
     tape.exchange(chunks=[(1, b"data: " + data + b"\n\n") for data in (deep, long)])
     path = tape.close()
@@ -140,14 +140,14 @@ def test_a_large_event_is_cut(run, tape, message):
         ("", "Invalid location"),
     ],
 )
-def test_a_place_that_is_not_there_is_told(run, stream, place, said):
+def test_an_invalid_location_is_refused(run, stream, place, said):
     result = run("show", stream[0], "--at", place)
     assert (result.exit_code, result.stdout) == (2, "")
     assert said in result.stderr
     assert "\x1b" not in result.stderr
 
 
-def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
+def test_an_exchange_without_stream_has_no_events(run, tape):
     tape.exchange("/x", [(1, b"{}")], headers=())
     tape.exchange()
     path = tape.close()
@@ -158,7 +158,7 @@ def test_an_exchange_that_is_no_stream_has_no_events(run, tape):
 @pytest.mark.parametrize(
     "more", [("--exchange", 1), ("--session", "s1"), ("type:a",), ("--follow",), ("--resume", "1:2")]
 )
-def test_a_place_stands_alone(run, stream, more):
+def test_at_cannot_be_combined_with_other_options(run, stream, more):
     result = run("show", stream[0], "--at", "1:1", *more)
     assert result.exit_code == 2
     assert "--at shows one event" in result.stderr

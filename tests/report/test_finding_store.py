@@ -31,7 +31,7 @@ def place(found):
 
 
 @pytest.mark.parametrize("number", [0, 1, 5_000])
-def test_findings_come_back_sorted_by_place_and_otherwise_as_they_came(number):
+def test_stored_findings_are_sorted_and_otherwise_unchanged(number):
     given = list(many(number))
     kept = FindingStore(iter(given))
     assert list(kept) == sorted(given, key=place)
@@ -39,7 +39,7 @@ def test_findings_come_back_sorted_by_place_and_otherwise_as_they_came(number):
     assert kept.counts == Counter((found.code, found.severity) for found in given)
 
 
-def test_they_can_be_gone_through_twice_at_once():
+def test_stored_findings_can_be_iterated_twice_at_once():
     kept = FindingStore(many(50))
     assert list(zip(kept, kept, strict=True)) == [(found, found) for found in kept]
 
@@ -49,12 +49,12 @@ def test_extreme_numbers_are_kept():
     assert list(FindingStore([odd])) == [odd]
 
 
-def test_rules_are_counted_in_the_order_in_which_they_first_come():
+def test_rules_are_counted_in_order_of_first_appearance():
     kept = FindingStore([finding(0, "SEQ002", exchange=2), finding(0, "SEQ001", exchange=3), finding(0, "ERR001")])
     assert [code for code, _ in kept.counts] == ["ERR001", "SEQ002", "SEQ001"]
 
 
-def test_memory_of_python_does_not_grow_with_the_findings():
+def test_memory_does_not_grow_with_the_findings():
     FindingStore(many(10))
     tracemalloc.start()
     kept = FindingStore(finding(number, message=f"Expected {number}.") for number in range(30_000))
@@ -65,7 +65,7 @@ def test_memory_of_python_does_not_grow_with_the_findings():
     assert peak < 1_000_000
 
 
-def test_what_a_baseline_knows_is_told_by_place():
+def test_suppression_reasons_are_looked_up_by_index():
     known = SuppressionReasons(5)
     for at, reason in ((1, "a"), (3, ""), (4, "a")):
         known.add(at, reason)

@@ -31,7 +31,7 @@ def shown(run, path, form, *more):
 
 
 @pytest.mark.parametrize("several", [False, True])
-def test_json_keeps_to_its_published_schema(run, record, hostile, all_vectors, several):
+def test_json_matches_its_published_schema(run, record, hostile, all_vectors, several):
     jsonschema.Draft202012Validator.check_schema(schema())
     paths = [record(all_vectors), *([hostile] if several else [])]
     result = run("report", *paths, "--format", "json", "--no-config")
@@ -86,7 +86,7 @@ def test_concise_is_a_line_for_each_finding(run, record, all_vectors):
 
 
 @pytest.mark.parametrize("which", ["all", "hostile"])
-def test_junit_keeps_to_the_schema_of_jenkins(run, record, hostile, all_vectors, which):
+def test_junit_matches_the_schema_of_jenkins(run, record, hostile, all_vectors, which):
     text = shown(run, hostile if which == "hostile" else record(all_vectors), "junit", "--fail-on", "note")
     xmlschema.XMLSchema(SCHEMAS / "junit-10.xsd").validate(text.encode())
 
@@ -111,14 +111,14 @@ def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
     assert suite.get("failures") == "0"
 
 
-def test_junit_says_why_a_rule_was_inconclusive(run, record):
+def test_junit_contains_inconclusive_reasons(run, record):
     body = '{"error":' + "[" * 2000 + "]" * 2000 + "}"
     path = record(observations_of({"exchange": [{"request": "GET /", "status": 500, "body": body}]}))
     (skipped,) = parsed(shown(run, path, "junit")).findall(".//testcase[@name='ERR001 not-an-envelope']/skipped")
     assert skipped.get("message").startswith("inconclusive: JSON is nested more than 1,024 levels deep")
 
 
-def test_junit_fails_from_the_severity_that_fail_on_names(run, record):
+def test_junit_fails_at_the_severity_of_fail_on(run, record):
     (vector,) = [vector for vector in vectors_of("SSE003") if vector.name == "breaks"]
     path = record(vector.observations())
 
@@ -131,7 +131,7 @@ def test_junit_fails_from_the_severity_that_fail_on_names(run, record):
     assert case("--fail-on", "note").find("failure") is not None
 
 
-def test_xml_survives_what_it_cannot_hold(run, hostile):
+def test_xml_replaces_characters_it_cannot_contain(run, hostile):
     root = parsed(shown(run, hostile, "junit", "--fail-on", "note"))
     text = "".join(root.itertext())
     assert "]]>" in text
@@ -139,7 +139,7 @@ def test_xml_survives_what_it_cannot_hold(run, hostile):
 
 
 @pytest.mark.parametrize("which", ["all", "hostile"])
-def test_sarif_keeps_to_its_official_schema(run, record, hostile, all_vectors, which):
+def test_sarif_matches_its_official_schema(run, record, hostile, all_vectors, which):
     official = json.loads((SCHEMAS / "sarif-schema-2.1.0.json").read_text())
     log = json.loads(shown(run, hostile if which == "hostile" else record(all_vectors), "sarif"))
     jsonschema.Draft7Validator(official, format_checker=jsonschema.FormatChecker()).validate(log)

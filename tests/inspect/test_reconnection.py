@@ -34,21 +34,21 @@ def statuses(view):
     return {row.id: row.status for row in view.rows}
 
 
-def test_a_resume_as_it_should_be(view):
+def test_a_correct_resume_has_known_same_and_new_events(view):
     found = view((1, 2, 3, 4), (3, 4, 5), "e2")
     assert statuses(found) == {"e1": "known", "e2": "known", "e3": "same", "e4": "same", "e5": "new"}
     assert (found.cursor, found.cursor_known, found.missing) == ("e2", True, ())
 
 
-def test_what_the_second_connection_skips_is_lost(view):
+def test_events_that_the_second_connection_skips_are_lost(view):
     assert statuses(view((1, 2, 3, 4), (4, 5), "e2"))["e3"] == "lost"
 
 
-def test_what_it_had_not_reached_is_not_lost(view):
+def test_events_that_the_second_connection_did_not_reach_are_pending(view):
     assert statuses(view((1, 2, 3, 4), (3,), "e2"))["e4"] == "pending"
 
 
-def test_what_the_client_knew_already_is_repeated(view):
+def test_events_up_to_the_cursor_that_come_again_are_repeated(view):
     assert statuses(view((1, 2, 3), (2, 3), "e2"))["e2"] == "repeated"
 
 
@@ -57,16 +57,16 @@ def test_other_data_under_the_same_id_is_changed(view):
     assert statuses(found) == {"e1": "known", "e2": "same", "e3": "changed"}
 
 
-def test_sequences_that_neither_had_are_missing(view):
+def test_sequences_on_neither_connection_are_missing(view):
     assert view((1, 2, 7), (10, 11), "e2").missing == ((3, 6), (8, 9))
 
 
-def test_without_a_cursor_everything_should_come_again(view):
+def test_without_a_cursor_every_event_should_be_replayed(view):
     found = view((1, 2), (2,))
     assert (found.cursor, statuses(found)) == (None, {"e1": "lost", "e2": "same"})
 
 
-def test_a_cursor_of_another_connection_is_told(view):
+def test_an_unknown_cursor_is_marked(view):
     found = view((1, 2), (9,), "e8")
     assert not found.cursor_known
     assert statuses(found) == {"e1": "lost", "e2": "lost", "e9": "new"}
@@ -81,7 +81,7 @@ def test_a_cursor_of_another_connection_is_told(view):
         ((1, 4), "Exchange 4 is not an event stream"),
     ],
 )
-def test_two_streams_of_one_session_have_to_be_named(tape, pair, said):
+def test_only_two_streams_of_one_session_can_be_compared(tape, pair, said):
     tape.exchange()
     tape.exchange()
     tape.exchange("/v1/sessions/s2/events/stream")
@@ -91,7 +91,7 @@ def test_two_streams_of_one_session_have_to_be_named(tape, pair, said):
     assert said in str(told.value)
 
 
-def test_the_command_shows_what_was_not_known(run, tape, message):
+def test_resume_shows_events_that_were_not_known(run, tape, message):
     tape.exchange(chunks=events(message, 1, 2, 3))
     tape.exchange(chunks=events(message, 3, 6), request_headers=(("Last-Event-ID", "e1"),))
     path = tape.close()

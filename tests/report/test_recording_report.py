@@ -73,7 +73,7 @@ def test_gaps_and_open_exchanges_give_the_same_live_and_recorded(record, traffic
     assert verdicts["ERR001"] == "inconclusive"
 
 
-def test_a_report_counts_what_it_saw(record, all_vectors):
+def test_a_report_counts_exchanges_and_events(record, all_vectors):
     with open_recording(record(all_vectors)) as recording:
         report = check_recording(recording, "run.db")
     assert report.exchanges == max(item.exchange for item in all_vectors)
@@ -93,7 +93,7 @@ def test_a_report_reaches_the_severities_up_to_its_worst_finding(record, code, r
     assert {severity for severity in Severity if report.reaches(severity)} == reached
 
 
-def test_observations_pass_through_whoever_watches(record, all_vectors):
+def test_observations_pass_through_the_progress_callback(record, all_vectors):
     watched = []
 
     def watch(seen):
