@@ -64,7 +64,7 @@ def test_report_md_shows_a_finding(say):
 
 
 def test_recording_md_lists_every_format():
-    text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other forms")[2]
+    text = (ROOT / "docs" / "recording.md").read_text("utf-8").partition("## Other formats")[2]
     rows = re.findall(r"^\| `(\w+)`:[^|]*\| (yes)? *\| (yes)? *\| (yes)? *\|$", text, re.MULTILINE)
     told = {name: tuple(bool(cell) for cell in cells) for name, *cells in rows}
     (choice,) = [option.type for option in subcommand("export").params if "--format" in option.opts]
