@@ -41,7 +41,7 @@ def _written(recording: Recording, kind: str, to: Path) -> Path:
 @pytest.mark.parametrize("kind", FORMATS)
 @given(recordings.conversations())
 @settings(max_examples=30)
-def test_what_was_observed_comes_back(kind: str, seen: list[Observation]) -> None:
+def test_every_observation_survives_a_round_trip(kind: str, seen: list[Observation]) -> None:
     """Bytes, boundaries, times, heads, losses and endings, whatever stands in them and however they interleave."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")

@@ -76,7 +76,7 @@ def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
     assert immutable.execute("SELECT count(*) FROM events").fetchone() == (1,)
 
 
-def test_a_killed_recording_opens_with_all_that_was_committed(path) -> None:
+def test_a_killed_recording_contains_everything_that_was_committed(path) -> None:
     """After kill -9 every committed byte is there, the file is sound, and the open exchange says so."""
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), here], check=False)
@@ -90,7 +90,7 @@ def test_a_killed_recording_opens_with_all_that_was_committed(path) -> None:
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_recording_that_was_killed_far_behind_with_its_checks_has_everything(path) -> None:
+def test_a_recording_killed_with_a_large_backlog_is_complete(path) -> None:
     """What was stored but not yet indexed and checked is read, and judged, from its bytes."""
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", BEHIND, str(path), here], check=False)
@@ -107,7 +107,7 @@ def test_a_recording_that_was_killed_far_behind_with_its_checks_has_everything(p
     assert 0 < indexed < 1000
 
 
-def test_appending_goes_on_behind_what_is_there(begin, path, new_talk) -> None:
+def test_appending_continues_numbers_and_times(begin, path, new_talk) -> None:
     """Numbers and times of a second run follow those of the first, and both come back."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
@@ -124,7 +124,7 @@ def test_appending_goes_on_behind_what_is_there(begin, path, new_talk) -> None:
     assert times == sorted(set(times))
 
 
-def test_a_file_that_exists_is_not_touched(begin, path, new_talk) -> None:
+def test_an_existing_file_is_not_changed(begin, path, new_talk) -> None:
     """Without append a recording is refused, and stays as it was to the byte."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
@@ -189,7 +189,7 @@ BAD_FILES = {
 
 
 @pytest.mark.parametrize("name", BAD_FILES)
-def test_what_is_no_recording_is_said_in_one_sentence_and_left_alone(name: str, path: Path) -> None:
+def test_a_file_that_is_not_a_recording_is_refused_and_unchanged(name: str, path: Path) -> None:
     """Reading and appending refuse the file; not a byte of it changes."""
     make, sentence = BAD_FILES[name]
     make(path)
@@ -203,7 +203,7 @@ def test_what_is_no_recording_is_said_in_one_sentence_and_left_alone(name: str, 
 
 
 @pytest.mark.parametrize("table", ["recording", "capture"])
-def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Path) -> None:
+def test_a_recording_without_a_description_is_damaged(table: str, path: Path) -> None:
     Writer.create(path, upstream="http://service").close(10**18)
     with sqlite3.connect(path) as connection:
         connection.execute(f"DELETE FROM {table}")  # noqa: S608 - from the list above
@@ -220,21 +220,21 @@ def test_a_recording_that_does_not_say_what_it_is_is_damage(table: str, path: Pa
         ("pipe", "is a pipe, and a recording needs random access: save it to a file first."),
     ],
 )
-def test_what_is_not_there_cannot_be_read(name: str, sentence: str, tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_file_is_refused(name: str, sentence: str, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(RecordingError, match=sentence):
         open_recording(tmp_path / name)
 
 
 @pytest.mark.parametrize("name", ["absent/run.db", "."])
-def test_a_place_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         RecordingError, match=r"cannot be written: there is no folder|is a directory: give --output another name\."
     ):
         Writer.create(tmp_path / name, upstream="http://service")
 
 
-def test_garbage_in_the_middle_is_damage_not_a_traceback(begin, path, new_talk) -> None:
+def test_overwritten_pages_are_reported_as_damage(begin, path, new_talk) -> None:
     """Pages overwritten with noise make reading fail with one sentence."""
     writer, talk = begin()
     writer.feed(talk.stream(*[b"data: " + b"x" * 3000 + b"\n\n"] * 60))
@@ -260,7 +260,7 @@ def test_garbage_in_the_middle_is_damage_not_a_traceback(begin, path, new_talk) 
         "method = CAST(x'ff' AS TEXT)",
     ],
 )
-def test_a_row_that_says_nonsense_is_damage(change: str, begin, path, new_talk) -> None:
+def test_a_row_with_invalid_values_is_damage(change: str, begin, path, new_talk) -> None:
     """What a recording from somebody else holds is checked when it is read."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
@@ -271,7 +271,7 @@ def test_a_row_that_says_nonsense_is_damage(change: str, begin, path, new_talk) 
         list(recording.exchanges())
 
 
-def test_a_full_disk_loses_bytes_but_never_silently(begin, path, new_talk) -> None:
+def test_a_full_disk_loses_bytes_and_reports_them(begin, path, new_talk) -> None:
     """What does not fit is counted and placed; what comes when there is room again is kept."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.asked(), talk.answer(), talk.send(b"data: kept\n\n")])
