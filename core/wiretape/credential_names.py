@@ -1,4 +1,7 @@
-"""Names of query parameters that carry credentials."""
+"""Names of headers and query parameters that carry credentials, in lower case."""
+
+CREDENTIAL_HEADERS = ("authorization", "proxy-authorization", "x-api-key", "api-key")
+"""Headers whose credential is redacted; their scheme, such as `Bearer`, is kept."""
 
 CREDENTIAL_PARAMETERS = (
     "access_token",
@@ -12,4 +15,4 @@ CREDENTIAL_PARAMETERS = (
     "secret",
     "token",
 )
-"""In lower case.  Their values are redacted, and CLI008 reports them."""
+"""Query parameters whose values are redacted; CLI008 reports them."""

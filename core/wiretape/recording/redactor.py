@@ -12,7 +12,7 @@ import hmac
 import re
 from dataclasses import dataclass, replace
 
-from wiretape.credential_names import CREDENTIAL_PARAMETERS
+from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
@@ -27,7 +27,7 @@ _MIN_LENGTH = 8
 class RedactionPolicy:
     """Names of the headers and parameters that hold secrets, in lower case."""
 
-    credential_headers: tuple[str, ...] = ("authorization", "proxy-authorization", "x-api-key", "api-key")
+    credential_headers: tuple[str, ...] = CREDENTIAL_HEADERS
     """Headers whose credential is redacted (their scheme, such as `Bearer`, is kept) and searched for in bodies."""
     secret_headers: tuple[str, ...] = ("cookie", "set-cookie")
     """Headers whose whole value is redacted."""
