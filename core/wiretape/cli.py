@@ -50,7 +50,7 @@ _SECTIONS = {
             "report", "wiretape_inspect.commands.report:report", "Check recordings against the specification."
         ),
         _LazyCommand(
-            "rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are checked by."
+            "rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are checked against."
         ),
         _LazyCommand("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),
         _LazyCommand("show", "wiretape_inspect.commands.show:show", "Show a recording as a timeline."),
@@ -69,7 +69,7 @@ _SECTIONS = {
         _LazyCommand("merge", "wiretape_inspect.commands.merge:merge", "Merge several recordings into one."),
         _LazyCommand("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller or redacted copy of a recording."),
         _LazyCommand(
-            "datasette", "wiretape_inspect.commands.datasette:datasette", "Describe a recording to datasette."
+            "datasette", "wiretape_inspect.commands.datasette:datasette", "Prepare a recording for datasette."
         ),
     ),
     "Try it": (

@@ -22,7 +22,7 @@ PATH = click.Path(path_type=Path, readable=False)
 
 _FORCE = "--force to replace it"
 
-STDOUT_ERROR = "Standard output cannot be written"
+STDOUT_ERROR = "Cannot write to standard output"
 
 
 def read_error(path: Path, error: OSError) -> str:

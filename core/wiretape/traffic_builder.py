@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import orjson
 
+from wiretape.contract import EVENT_STREAM
 from wiretape.observations import (
     BytesArrived,
     Ending,
@@ -105,7 +106,7 @@ class ExchangeBuilder:
 
     def respond_stream(self, *, headers: HeaderInput = ()) -> Self:
         """Begin an event stream."""
-        self._start(200, (("Content-Type", "text/event-stream"), *_headers(headers)))
+        self._start(200, (("Content-Type", EVENT_STREAM), *_headers(headers)))
         return self
 
     def send(self, data: bytes) -> Self:

@@ -53,8 +53,8 @@ def _list_streams(recording: Recording) -> str:
 def _listed(singular: str, plural: str, names: list[str]) -> str:
     """Describe what the recording has: `its sessions are s1, s2 and 3 more`."""
     if not names:
-        return f"it has no {plural}"
+        return f"the recording has no {plural}"
     if len(names) == 1:
-        return f"its only {singular} is {names[0]}"
+        return f"the only {singular} is {names[0]}"
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"its {plural} are {', '.join(names[:_MAX_LISTED])}{more}"
+    return f"the {plural} are {', '.join(names[:_MAX_LISTED])}{more}"

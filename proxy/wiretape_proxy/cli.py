@@ -116,7 +116,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Configuration file, instead of the nearest wiretape.toml or pyproject.toml.",
 )
 @click.option("--no-config", is_flag=True, help="Read no configuration file.")
-@click.option("--debug", is_flag=True, help="Also show the recording in a browser while it is made.")
+@click.option("--debug", is_flag=True, help="Also show the recording in a browser while it is being made.")
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
 @click.option(

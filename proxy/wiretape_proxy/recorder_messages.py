@@ -166,7 +166,7 @@ class CatchingUp(Struct, frozen=True, tag=True):
 
     def line(self) -> str:
         """Return the log line."""
-        return f"Everything is stored, {unchecked_label(self.unchecked_bytes)}: closing takes a moment."
+        return f"Everything is stored, with {unchecked_label(self.unchecked_bytes)}: closing will take a moment."
 
 
 class RecordingClosed(Struct, frozen=True, tag=True):

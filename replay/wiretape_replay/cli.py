@@ -49,7 +49,7 @@ _outcome = option_group("Outcome")
     type=click.Choice(MODES),
     default="session",
     show_default=True,
-    help="Serve streams by a playhead, or everything as recorded.",
+    help="Serve streams from a playhead, or everything as recorded.",
 )
 @listen_option
 @timing("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times as fast, or at once.")
@@ -74,7 +74,7 @@ _outcome = option_group("Outcome")
     type=click.Choice([order.value for order in Order]),
     default="kind",
     show_default=True,
-    help="Recorded order within each kind of request, or of all requests.",
+    help="Recorded order within each kind of request, or across all requests.",
 )
 @_matching(
     "--repeat",
@@ -85,13 +85,13 @@ _outcome = option_group("Outcome")
 )
 @control_option
 @debug_option
-@_outcome("--strict", is_flag=True, help="Exit with status 1 if a request had no match or was never sent.")
+@_outcome("--strict", is_flag=True, help="Exit with 1 if a request had no match, or a recorded one never came.")
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
 @access(
     "--service",
     metavar="FILE",
     type=PATH,
-    help="Keys, scopes, limits and workspaces, a TOML file.  [default: any key is valid]",
+    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid]",
 )
 @access("--limits", is_flag=True, help="Enforce the published limits for each tenant (always on with --service).")
 @access("--no-auth", is_flag=True, help="Accept requests without a key.")

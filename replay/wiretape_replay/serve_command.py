@@ -72,12 +72,12 @@ listen_option = serving(
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",
 )
-faults_option = failures("--faults", metavar="FILE", type=PATH, help="Faults to inject, a TOML script.")
+faults_option = failures("--faults", metavar="FILE", type=PATH, help="TOML script of the faults to inject.")
 control_option = _control(
     "--control-token",
     metavar="TOKEN",
     envvar=TOKEN_VARIABLE,
-    help=f"Token for `wiretape control`; ${TOKEN_VARIABLE} hides it from other users.  [default: generated]",
+    help=f"Token for `wiretape control`; ${TOKEN_VARIABLE} sets it out of sight of others.  [default: generated]",
 )
 debug_option = _control("--debug", is_flag=True, help="Also show FILE in a browser and drive the playhead there.")
 
@@ -104,7 +104,7 @@ def verdict_options(command: _F) -> _F:
             "--config",
             metavar="FILE",
             type=PATH,
-            help="Configuration file of the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml in "
+            help="Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml in "
             "this or a parent directory]",
         ),
         _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),

@@ -240,8 +240,8 @@ def test_output_to_a_closed_stream_is_discarded(closed, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "full", "message"),
     [
-        ("--help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
-        ("rule --help", "stdout", "Error: Standard output cannot be written: No space left on device.\n"),
+        ("--help", "stdout", "Error: Cannot write to standard output: No space left on device.\n"),
+        ("rule --help", "stdout", "Error: Cannot write to standard output: No space left on device.\n"),
         ("--nope", "stderr", ""),
     ],
 )

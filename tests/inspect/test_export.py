@@ -52,7 +52,7 @@ def test_of_several_streams_one_must_be_chosen(tape, run):
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr == (
-        "Error: Choose a stream with --exchange; its event streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
+        "Error: Choose a stream with --exchange; the event streams are exchanges 1, 2, 3, 4, 5 and 2 more.\n"
     )
     assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
 
@@ -70,7 +70,7 @@ def test_an_exchange_that_is_no_stream_is_refused_with_those_that_are(tape, run)
     path = tape.close()
 
     assert run("export", path, "--format", "sse", "--exchange", 1).stderr == (
-        "Error: Exchange 1 is not an event stream; its only event stream is exchange 2.\n"
+        "Error: Exchange 1 is not an event stream; the only event stream is exchange 2.\n"
     )
 
 
@@ -80,7 +80,7 @@ def test_a_recording_without_streams_says_so(tape, run):
 
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: Choose a stream with --exchange; it has no event streams.\n",
+        "Error: Choose a stream with --exchange; the recording has no event streams.\n",
     )
 
 
@@ -236,7 +236,7 @@ def test_a_full_disk_is_one_sentence(tape):
             )
 
         assert done.returncode == 2
-        assert done.stderr == b"Error: Standard output cannot be written: No space left on device.\n"
+        assert done.stderr == b"Error: Cannot write to standard output: No space left on device.\n"
 
 
 def test_encoded_goes_with_sse_only(run, session):

@@ -160,7 +160,7 @@ def test_an_unknown_session_error_lists_the_sessions(tape, run):
     assert result.exit_code == 2
     assert result.stdout == ""
     assert result.stderr == (
-        "Error: There is no session nope\\x1b[2J in this recording; its sessions are s0, s1, s2, s3, s4 and 2 more.\n"
+        "Error: There is no session nope\\x1b[2J in this recording; the sessions are s0, s1, s2, s3, s4 and 2 more.\n"
     )
 
 

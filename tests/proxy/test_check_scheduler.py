@@ -79,4 +79,4 @@ def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
 
 def test_a_long_close_reports_what_it_waits_for():
     report = decode_line(encode_line(CatchingUp(4_200_000)))
-    assert report.line() == "Everything is stored, 4.2 MB not yet checked: closing takes a moment."
+    assert report.line() == "Everything is stored, with 4.2 MB not yet checked: closing will take a moment."

@@ -112,7 +112,7 @@ def test_each_of_the_three_limits_applies_to_some_operation():
         ("authentication = 'no'", "authentication: expected true or false, got 'no'."),
         ("[scopes]\nstrem = 'x'", "scopes.strem: expected stream, cancel, resume or METHOD /path, for example POST"),
         ("[scopes]\nstrem = 'x'", "did you mean stream?"),
-        ("[scopes]\nstream = 3", "scopes.stream: expected true or false or a string, got 3."),
+        ("[scopes]\nstream = 3", "scopes.stream: expected true, false or a string, got 3."),
         ("[scopes]\nstream = true", "scopes.stream: expected a string or false, got true."),
         ("[counts]\nstream = 'event'", "counts.stream: expected one of sessions, runs, events, got 'event'; did you"),
         ("[limits]\nrun = 3", "limits.run: unknown key; did you mean runs?"),

@@ -69,8 +69,8 @@ def test_every_assumption_is_on_its_page_and_in_the_help():
 def test_the_documented_numbers_are_the_real_ones():
     assumed = {one.subject: one.assumed for one in FIXED_ASSUMPTIONS}
     assert assumed["deadline of application tools"] == f"{DEFAULT_DEADLINE} s"
-    assert assumed["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB,")
-    assert assumed["deepest body"].startswith(f"nested {DEEPEST_JSON} deep,")
+    assert assumed["largest body"].startswith(f"{LARGEST_BODY // 2**20} MiB; ")
+    assert assumed["deepest body"].startswith(f"{DEEPEST_JSON} levels of nesting; ")
     assert assumed["keep-alive"].endswith(f"for {KEEP_ALIVE_SECONDS} s")
 
 

@@ -29,7 +29,7 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
 @click.option("--force", is_flag=True, help="Replace the two files if they exist.")
 @click.option("--update-views", is_flag=True, help="First update the views in FILE to this version.")
 def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -> None:
-    """Describe recording FILE to datasette: labels, facets, descriptions and ready-made queries.
+    """Prepare recording FILE for datasette: labels, facets, descriptions and ready-made queries.
 
     Writes NAME.metadata.json and NAME.datasette.yaml, and prints the command that opens the recording in datasette.
     FILE is not changed unless --update-views is given.

@@ -63,7 +63,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     "--timing",
     metavar="TOLERANCE",
     type=Duration("50ms"),
-    help="Also report events that came later or earlier by more, e.g. 50ms.",
+    help="Also report events that came later or earlier by more than this, e.g. 50ms.",
 )
 @click.option("--ignore-path", metavar="PATH", multiple=True, help="Ignore this JSON path. Repeatable.")
 @click.option("--match-header", metavar="NAME", multiple=True, help="Also compare this header. Repeatable.")
@@ -72,7 +72,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     type=click.Choice(get_args(DeltaComparison)),
     default="text",
     show_default=True,
-    help="Compare deltas by joined text, by each piece as well, or not.",
+    help="Compare deltas by joined text, by each piece as well, or not at all.",
 )
 @click.option(
     "--limit",
@@ -80,7 +80,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="Most differences of each kind per pair of exchanges; 0 for all.",
+    help="Maximum number of differences of each kind per pair; 0 for all.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
 @click.option("--no-pager", is_flag=True, help="Do not page output that is longer than the screen.")

@@ -38,9 +38,9 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 @click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {sse.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
-    """Make a recording of FILE, which another program wrote; - is standard input.
+    """Make a recording from FILE, which another program wrote; - is standard input.
 
-    Replaces credentials by fingerprints, as a recording proxy does. Reports what the format of FILE cannot hold and
+    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what the format of FILE cannot hold and
     what was made up in its place.
 
     \b

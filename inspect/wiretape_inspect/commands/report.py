@@ -61,7 +61,9 @@ def _add_config_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, like SEQ,RES001."
 )
-@click.option("--ignore", multiple=True, metavar="CODES", help="Skip these rules; the longer code overrides --select.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODES", help="Skip these rules; if --select matches too, the longer code wins."
+)
 @click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), NEVER]),
@@ -93,9 +95,9 @@ def report(
     prune_baseline: bool,
     strict_baseline: bool,
 ) -> None:
-    """Check recordings by every rule that follows from the specification.
+    """Check recordings against every rule that follows from the specification.
 
-    A rule that did not come up is not exercised: the recording proves nothing about it. `wiretape rule CODE`
+    A rule that never applied is not exercised: the recording proves nothing about it. `wiretape rule CODE`
     explains a rule. Exit status: 0 no findings at or above --fail-on, 1 there are such findings, 2 the report
     could not be made.
 

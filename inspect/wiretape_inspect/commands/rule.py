@@ -36,10 +36,10 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
     "folder",
     type=PATH,
     metavar="FOLDER",
-    help="With --all --format markdown: write one page per rule, delete obsolete pages.",
+    help="With --all --format markdown: write one page per rule, and delete obsolete pages.",
 )
 def rule(code: str | None, *, all_: bool, format_: str, folder: Path | None) -> None:
-    """Explain the rule CODE (or its name): its clause, why it matters, and traffic that breaks and satisfies it.
+    """Explain the rule CODE (a code or name): its clause, why it matters, and traffic that breaks or satisfies it.
 
     Without CODE: a table of all rules. CODE can also be a family, like SEQ.
 

@@ -86,7 +86,9 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
             metavar="TOKEN",
             help=f"Control token that the replay printed; or set ${TOKEN_VARIABLE}.",
         ),
-        shared_option("--session", metavar="ID", help="Session to control; by default all, or the only one."),
+        shared_option(
+            "--session", metavar="ID", help="Session to control; default: all, or the only one if one is needed."
+        ),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]
     for option in reversed(options):
@@ -175,7 +177,7 @@ def reset(target: _Target) -> None:
     help="Fail after this many seconds.",
 )
 def wait(target: _Target, until: str, timeout_s: float) -> None:
-    """Wait until the playhead is stopped, at a breakpoint or at the end, or until a stream is connected."""
+    """Wait until the playhead is stopped, is at a breakpoint or is at the end, or until a stream is connected."""
     document = target.send("wait", {"until": until, "timeout_s": timeout_s}, takes_s=timeout_s)
     if not document["reached"]:
         raise InputError(not_reached_message(document["sessions"][0]["session"], WaitCondition(until), timeout_s))

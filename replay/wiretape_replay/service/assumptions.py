@@ -249,18 +249,22 @@ FIXED_ASSUMPTIONS = (
         "method, path, the workspace of a new session, and the body as JSON; no body is the same as `{}`",
     ),
     FixedAssumption("known path with another method", "400 `invalid_request` with `Allow`, for `HEAD` too"),
-    FixedAssumption("`OPTIONS`", "the same, but 200 for a browser's preflight; CORS is not supported"),
+    FixedAssumption(
+        "`OPTIONS`", "as for any other method, except 200 for a browser's preflight; CORS is not supported"
+    ),
     FixedAssumption("unknown path", "404 `resource_not_found`"),
     FixedAssumption("data that is not HTTP", "400 `invalid_request`, and the connection is closed"),
-    FixedAssumption("largest body", "4 MiB, then 400 `invalid_request`"),
-    FixedAssumption("deepest body", "nested 1024 deep, then 400 `invalid_request`"),
+    FixedAssumption("largest body", "4 MiB; anything larger gets 400 `invalid_request`"),
+    FixedAssumption("deepest body", "1024 levels of nesting; anything deeper gets 400 `invalid_request`"),
     FixedAssumption(
         "contents of bodies",
         "JSON in UTF-8, numbers within the range of a double, no lone surrogates; a `workspace_id` of 1 to 255 "
         "characters; up to 100 `tools`, with names of 1 to 200 characters",
     ),
     FixedAssumption("`Content-Type` of requests", "ignored: a body that is not JSON is refused"),
-    FixedAssumption("`Content-Encoding` of requests", "none or `identity`: others are 400 `invalid_request`"),
-    FixedAssumption("largest request line and header", "256 KiB each, and 1000 headers, then 400 `invalid_request`"),
+    FixedAssumption("`Content-Encoding` of requests", "none or `identity`; others get 400 `invalid_request`"),
+    FixedAssumption(
+        "largest request line and header", "256 KiB each, and 1000 headers; anything more gets 400 `invalid_request`"
+    ),
     FixedAssumption("`event_deltas`", "`true` or `false`, case-insensitive, given once; other parameters are ignored"),
 )

@@ -75,7 +75,7 @@ def _plain(text: str) -> str:
     "--service",
     metavar="FILE",
     type=PATH,
-    help="Keys, scopes, limits and assumptions, a TOML file.  [default: one key, the published limits]",
+    help="TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
 )
 @faults_option
 @control_option
