@@ -1,11 +1,11 @@
-"""What holds for every test.
+"""Settings for all tests.
 
-Where WIRETAPE_NO_SKIPS=1 is set, a test that is skipped fails the run.  No property is timed: a busy machine
-is slow, and speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time,
-so that a change is judged by what it changes; without it, and in `make fuzz`, every run tries others.
+With WIRETAPE_NO_SKIPS=1, a skipped test fails the run.  Hypothesis has no deadlines: a busy machine is slow, and
+speed is measured in `benchmarks/`.  `--hypothesis-profile=same` tries the same examples every time, so that the
+result depends on the change only; without it, and in `make fuzz`, every run tries others.
 
-Temporary files are kept in memory where there is room: a recording waits for the disk whenever it is created,
-closed or derived from, thousands of times in all.  `--basetemp` or TMPDIR say otherwise.
+Temporary files are in memory if there is room, because creating and closing thousands of recordings waits for the
+disk.  `--basetemp` or TMPDIR override this.
 """
 
 import os
@@ -22,11 +22,11 @@ settings.load_profile("wiretape")
 
 IN_MEMORY = Path("/dev/shm")  # noqa: S108 - pytest makes a folder in it that is this user's alone
 ROOM = 1 << 30
-"""Bytes; a few tests at a time take a tenth of it."""
+"""Bytes; a few concurrent tests take a tenth of it."""
 
 
 class _NoSkips:
-    """Collects what was skipped, and turns a run that skipped anything into a failed one."""
+    """Collects skipped tests, and fails the run if there are any."""
 
     def __init__(self) -> None:
         self._skipped: list[str] = []
@@ -50,14 +50,15 @@ class _NoSkips:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         if self._skipped:
-            terminalreporter.section("skipped, where nothing may be (WIRETAPE_NO_SKIPS)", red=True)
+            terminalreporter.section("skipped tests, which WIRETAPE_NO_SKIPS forbids", red=True)
             for line in self._skipped:
                 terminalreporter.line(line)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    # A shell starts what runs in the background deaf to Ctrl-C, and so would be the programs that the tests interrupt.
+    # Background jobs of a shell ignore SIGINT, and nohup ignores SIGHUP; programs that tests signal would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     if "TMPDIR" not in os.environ and _has_room(IN_MEMORY):
         tempfile.tempdir = str(IN_MEMORY)
     if os.environ.get("WIRETAPE_NO_SKIPS") == "1":
