@@ -28,13 +28,11 @@ class JsonPath:
         from jsonpath_rfc9535 import compile as compile_query  # noqa: PLC0415 - see above
         from jsonpath_rfc9535.exceptions import JSONPathError  # noqa: PLC0415 - see above
 
-        if not text:
-            # Some versions of the library raise IndexError.
-            raise InputError("Invalid JSON path '': it is empty. Examples: $.name, $.list[0], $.list[*].name, $..name.")
         try:
             return cls(text, compile_query(text))
-        except (JSONPathError, RecursionError) as error:
-            problem = shorten(str(error).partition(", line ")[0])
+        except (JSONPathError, RecursionError, IndexError) as error:
+            # For an empty query, some versions of the library raise IndexError.
+            problem = shorten(str(error).partition(", line ")[0]) if text else "it is empty"
             examples = "$.name, $.list[0], $.list[*].name, $..name"
             raise InputError(f"Invalid JSON path '{shorten(text, 60)}': {problem}. Examples: {examples}.") from None
 
