@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from wiretape.checking import check_stream as check_stream
     from wiretape.errors import InputError as InputError
     from wiretape.errors import RecordingError as RecordingError
+    from wiretape.event_facts import Event as Event
     from wiretape.observations import BytesArrived as BytesArrived
     from wiretape.observations import BytesLost as BytesLost
     from wiretape.observations import Ending as Ending
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from wiretape.observations import RequestStarted as RequestStarted
     from wiretape.observations import ResponseStarted as ResponseStarted
     from wiretape.observations import Side as Side
-    from wiretape.recorded_event import Event as Event
     from wiretape.recording import Exchange as Exchange
     from wiretape.recording import Recording as Recording
     from wiretape.recording import open_recording as open_recording
@@ -52,7 +52,7 @@ _MODULES = {
         "ResponseStarted",
         "Side",
     ),
-    "wiretape.recorded_event": ("Event",),
+    "wiretape.event_facts": ("Event",),
     "wiretape.recording": ("Exchange", "Recording", "open_recording"),
     "wiretape.rules": ("Checker", "Finding", "Settings", "Severity", "Verdict"),
     "wiretape.sse": ("Frame", "FrameKind", "Parser"),

@@ -9,7 +9,7 @@ from itertools import islice
 from wiretape.errors import InputError
 from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording

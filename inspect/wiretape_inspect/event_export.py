@@ -10,8 +10,7 @@ import orjson
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event_facts import facts_of, is_utf8
 from wiretape.frame_reader import FrameReader, SeenFrame
-from wiretape.json_output import dump_json
-from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.json_codec import UnreadableJson, dump_json, read_json
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind

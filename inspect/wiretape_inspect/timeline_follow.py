@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from wiretape.contract import is_event_stream
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import (
     BytesArrived,
     BytesLost,

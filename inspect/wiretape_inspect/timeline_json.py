@@ -9,7 +9,7 @@ import orjson
 
 from wiretape.content_encoding import is_identity
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding

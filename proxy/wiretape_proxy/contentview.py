@@ -12,7 +12,7 @@ from mitmproxy.http import Message
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import is_event_stream
-from wiretape.json_reader import read_json, sequence_in
+from wiretape.json_codec import read_json, sequence_in
 from wiretape.labels import count_of
 from wiretape.safe_text import printable, shorten
 from wiretape.sse import Frame, FrameKind, Parser

@@ -163,7 +163,7 @@ def test_a_tape_that_is_too_large_is_neither_read_nor_written(tmp_path, monkeypa
             list(WRITER.write(recording, None))
     message = "is too large for a tape: the limit is 1 MiB. Use the format jsonl instead."
     assert str(caught.value) == f"{path} {message}"
-    monkeypatch.setattr("wiretape.recording.formats.tape.yaml_reader.MAX_TAPE_BYTES", 2**20)
+    monkeypatch.setattr("wiretape.recording.formats.tape.tape_yaml.MAX_TAPE_BYTES", 2**20)
     with pytest.raises(InputError) as caught:
         open_recording(path)
     assert str(caught.value) == f"{path} {message.replace('the format jsonl', 'JSON lines')}"

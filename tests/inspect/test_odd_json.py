@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.event_facts import facts_of
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.rules import ParsedEvent
 from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import Gap, open_recording
 from wiretape_inspect.view.overview import MAX_CALLS, overview, time_axis

@@ -7,7 +7,7 @@ import pytest
 
 from wiretape.observations import Side
 from wiretape_proxy.capture_buffer import CaptureBuffer
-from wiretape_proxy.recorder_process import PipeWriter
+from wiretape_proxy.recorder_client import PipeWriter
 
 BLOCK = bytes(range(256)) * 400
 

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from wiretape.observations import Side
-from wiretape.recording import indexing_backlog, open_recording
+from wiretape.recording import open_recording, recording_writer
 from wiretape.rules import Finding, Party, Severity
 
 TOOL = b'{"type":"%s","sequence":%d,"run_id":"r1","content":{"tool_call_id":"t1"}}'
@@ -35,10 +35,10 @@ def query(path: Path, sql: str) -> list[sqlite3.Row]:
     return connection.execute(sql).fetchall()
 
 
-@pytest.mark.parametrize("memory", [indexing_backlog.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
+@pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, new_talk) -> None:
     """One row a message, its data as text, whether it is pointed at or stored, and never stored twice."""
-    monkeypatch.setattr(indexing_backlog, "MEMORY_BYTES", memory)
+    monkeypatch.setattr(recording_writer, "MEMORY_BYTES", memory)
     writer, talk = begin()
     writer.feed(talk.stream(*CHUNKS))
     writer.close(talk.tick())

@@ -140,15 +140,13 @@ def test_what_comes_is_read_once_however_it_is_taken(tmp_path):
         assert found == list(recording.observations())
 
 
-def test_the_index_tells_the_first_place_behind_an_offset(tmp_path):
+def test_the_index_finds_the_position_before_each_event(tmp_path):
     path = write(tmp_path / "run.db", FRAMES)
     with open_recording(path) as recording:
-        frames = [seen for seen in recording.frames(1) if seen.event]
-        for offset in range(frames[-1].frame.start + 1):
-            first = next(seen for seen in frames if seen.frame.start >= offset)
-            place = recording.position_at_offset(1, offset)
-            assert (place.start, place.events) == (first.frame.start, first.event - 1)
-            assert next(recording.frames(1, first.event)) == first
-            assert place.last_event_id == recording.position_of_event(1, first.event).last_event_id
-        assert recording.position_at_offset(1, frames[-1].frame.start + 1) is None
-        assert recording.position_at_offset(2, 0) is None
+        events = [seen for seen in recording.frames(1) if seen.event]
+        for seen in events:
+            position = recording.position_of_event(1, seen.event)
+            assert (position.start, position.events) == (seen.frame.start, seen.event - 1)
+            assert next(recording.frames(1, seen.event)) == seen
+        assert recording.position_of_event(1, len(events) + 1) is None
+        assert recording.position_of_event(2, 1) is None

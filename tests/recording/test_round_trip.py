@@ -19,7 +19,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Writer, indexing_backlog, open_recording
+from wiretape.recording import Writer, open_recording, recording_writer
 from wiretape.sse import FrameKind
 
 HEADS = st.tuples(st.sampled_from(["/v1/sessions/s%20x/events/stream", "/other?a=b"]), st.sampled_from([200, 404]))
@@ -95,13 +95,13 @@ def single(observations: Iterable[Observation]) -> list[Observation]:
     return singles
 
 
-@pytest.mark.parametrize("memory", [indexing_backlog.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
+@pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 @given(conversations(), st.lists(st.integers(0, 60), max_size=5))
 @settings(deadline=None, max_examples=50)
 def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observation], commits: list[int]) -> None:
     """Wherever commits fall, the reader's and the live observations are the written ones, in order."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(indexing_backlog, "MEMORY_BYTES", memory)
+        patch.setattr(recording_writer, "MEMORY_BYTES", memory)
         path = Path(folder, "run.db")
         writer = Writer.create(path, upstream="http://service")
         began = writer.began_ns

@@ -4,7 +4,8 @@ import tracemalloc
 
 import pytest
 
-from wiretape.sse import FrameKind, Parser, parser
+from wiretape import sse
+from wiretape.sse import FrameKind, Parser
 
 
 def kinds(frames):
@@ -110,9 +111,9 @@ _HARD = {
 def test_parsing_takes_linear_time(stream, size, options, monkeypatch):
     """Counted are the bytes searched, and those copied to cut frames out of them."""
     patterns = ["_BOM_END", "_LINE_END", "_LINE_END_AFTER_CR", "_BLANK_LINE", "_BLANK_LINE_AFTER_LF"]
-    counted = [Counted(getattr(parser, name)) for name in patterns]
+    counted = [Counted(getattr(sse, name)) for name in patterns]
     for name, pattern in zip(patterns, counted, strict=True):
-        monkeypatch.setattr(parser, name, pattern)
+        monkeypatch.setattr(sse, name, pattern)
     copied = 0
 
     class Watched(Parser):

@@ -4,150 +4,72 @@ Everything that needs a fact of the specification imports it from here: rules, p
 What the specification marks "not shown" is missing here or marked as such.
 """
 
-from wiretape.contract.endpoints import (
-    AUTHORIZATION,
-    CANCEL,
-    CURSOR_HEADER,
-    EVENT_DELTAS,
-    EVENT_STREAM,
-    KEEP_ALIVE_SECONDS,
-    OPERATIONS,
-    RESUME,
-    STREAM,
-    Match,
-    Operation,
-    bearer_key,
-    bearer_keys,
-    cursor_in,
-    deltas_requested,
-    is_event_stream,
-    is_preflight,
-    operation_of,
-    session_in,
-)
-from wiretape.contract.error_codes import (
-    AUTHENTICATION_REQUIRED,
-    ENVELOPE_FIELDS,
-    ENVELOPE_KEY,
-    ERROR_CODES,
-    EVENT_ALREADY_RESOLVED,
-    EVENT_EXPIRED,
-    IDEMPOTENCY_CONFLICT,
-    INVALID_CURSOR,
-    INVALID_REQUEST,
-    LIMITS,
-    PERMISSION_DENIED,
-    RATE_LIMITED,
-    RESOURCE_NOT_FOUND,
-    RETRY_AFTER,
-    RUN_NOT_CANCELLABLE,
-    RUN_NOT_RESUMABLE,
-    RUNTIME_RESUME_UNAVAILABLE,
-    SAME_KEY_CODES,
-    SANDBOX_PROVISION_FAILED,
-    SESSION_BUSY,
-    TOOL_INPUT_INVALID,
-    TOOL_RESULT_INVALID,
-    ErrorCode,
-    Limit,
-    code_in_other_case,
-)
-from wiretape.contract.event_types import (
-    AGENT_CUSTOM_TOOL_USE,
-    DELTA_TYPES,
-    EVENT_TYPES,
-    INTERMEDIATE_DELTA,
-    MESSAGE_COMPLETED,
-    MESSAGE_DELTA,
-    MESSAGE_STARTED,
-    REASONING_DELTA,
-    REASONING_MESSAGE,
-    RUN_CANCELLED,
-    RUN_COMPLETED,
-    RUN_FAILED,
-    RUN_STARTED,
-    SANDBOX_RECREATED,
-    SESSION_ERROR,
-    STATUS_IDLE,
-    STORED_TYPES,
-    STREAM_RESYNC,
-    TERMINAL_RUN_TYPES,
-    TOOL_COMPLETED,
-    TOOL_FAILED,
-    TOOL_STARTED,
-    TOOL_TYPES,
-    Durability,
-    EventType,
-)
-
-__all__ = [
-    "AGENT_CUSTOM_TOOL_USE",
-    "AUTHENTICATION_REQUIRED",
-    "AUTHORIZATION",
-    "CANCEL",
-    "CURSOR_HEADER",
-    "DELTA_TYPES",
-    "ENVELOPE_FIELDS",
-    "ENVELOPE_KEY",
-    "ERROR_CODES",
-    "EVENT_ALREADY_RESOLVED",
-    "EVENT_DELTAS",
-    "EVENT_EXPIRED",
-    "EVENT_STREAM",
-    "EVENT_TYPES",
-    "IDEMPOTENCY_CONFLICT",
-    "INTERMEDIATE_DELTA",
-    "INVALID_CURSOR",
-    "INVALID_REQUEST",
-    "KEEP_ALIVE_SECONDS",
-    "LIMITS",
-    "MESSAGE_COMPLETED",
-    "MESSAGE_DELTA",
-    "MESSAGE_STARTED",
-    "OPERATIONS",
-    "PERMISSION_DENIED",
-    "RATE_LIMITED",
-    "REASONING_DELTA",
-    "REASONING_MESSAGE",
-    "RESOURCE_NOT_FOUND",
-    "RESUME",
-    "RETRY_AFTER",
-    "RUNTIME_RESUME_UNAVAILABLE",
-    "RUN_CANCELLED",
-    "RUN_COMPLETED",
-    "RUN_FAILED",
-    "RUN_NOT_CANCELLABLE",
-    "RUN_NOT_RESUMABLE",
-    "RUN_STARTED",
-    "SAME_KEY_CODES",
-    "SANDBOX_PROVISION_FAILED",
-    "SANDBOX_RECREATED",
-    "SESSION_BUSY",
-    "SESSION_ERROR",
-    "STATUS_IDLE",
-    "STORED_TYPES",
-    "STREAM",
-    "STREAM_RESYNC",
-    "TERMINAL_RUN_TYPES",
-    "TOOL_COMPLETED",
-    "TOOL_FAILED",
-    "TOOL_INPUT_INVALID",
-    "TOOL_RESULT_INVALID",
-    "TOOL_STARTED",
-    "TOOL_TYPES",
-    "Durability",
-    "ErrorCode",
-    "EventType",
-    "Limit",
-    "Match",
-    "Operation",
-    "bearer_key",
-    "bearer_keys",
-    "code_in_other_case",
-    "cursor_in",
-    "deltas_requested",
-    "is_event_stream",
-    "is_preflight",
-    "operation_of",
-    "session_in",
-]
+from wiretape.contract.endpoints import AUTHORIZATION as AUTHORIZATION
+from wiretape.contract.endpoints import CANCEL as CANCEL
+from wiretape.contract.endpoints import CURSOR_HEADER as CURSOR_HEADER
+from wiretape.contract.endpoints import EVENT_DELTAS as EVENT_DELTAS
+from wiretape.contract.endpoints import EVENT_STREAM as EVENT_STREAM
+from wiretape.contract.endpoints import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
+from wiretape.contract.endpoints import OPERATIONS as OPERATIONS
+from wiretape.contract.endpoints import RESUME as RESUME
+from wiretape.contract.endpoints import STREAM as STREAM
+from wiretape.contract.endpoints import Match as Match
+from wiretape.contract.endpoints import Operation as Operation
+from wiretape.contract.endpoints import bearer_key as bearer_key
+from wiretape.contract.endpoints import bearer_keys as bearer_keys
+from wiretape.contract.endpoints import cursor_in as cursor_in
+from wiretape.contract.endpoints import deltas_requested as deltas_requested
+from wiretape.contract.endpoints import is_event_stream as is_event_stream
+from wiretape.contract.endpoints import is_preflight as is_preflight
+from wiretape.contract.endpoints import operation_of as operation_of
+from wiretape.contract.endpoints import session_in as session_in
+from wiretape.contract.error_codes import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
+from wiretape.contract.error_codes import ENVELOPE_FIELDS as ENVELOPE_FIELDS
+from wiretape.contract.error_codes import ENVELOPE_KEY as ENVELOPE_KEY
+from wiretape.contract.error_codes import ERROR_CODES as ERROR_CODES
+from wiretape.contract.error_codes import EVENT_ALREADY_RESOLVED as EVENT_ALREADY_RESOLVED
+from wiretape.contract.error_codes import EVENT_EXPIRED as EVENT_EXPIRED
+from wiretape.contract.error_codes import IDEMPOTENCY_CONFLICT as IDEMPOTENCY_CONFLICT
+from wiretape.contract.error_codes import INVALID_CURSOR as INVALID_CURSOR
+from wiretape.contract.error_codes import INVALID_REQUEST as INVALID_REQUEST
+from wiretape.contract.error_codes import LIMITS as LIMITS
+from wiretape.contract.error_codes import PERMISSION_DENIED as PERMISSION_DENIED
+from wiretape.contract.error_codes import RATE_LIMITED as RATE_LIMITED
+from wiretape.contract.error_codes import RESOURCE_NOT_FOUND as RESOURCE_NOT_FOUND
+from wiretape.contract.error_codes import RETRY_AFTER as RETRY_AFTER
+from wiretape.contract.error_codes import RUN_NOT_CANCELLABLE as RUN_NOT_CANCELLABLE
+from wiretape.contract.error_codes import RUN_NOT_RESUMABLE as RUN_NOT_RESUMABLE
+from wiretape.contract.error_codes import RUNTIME_RESUME_UNAVAILABLE as RUNTIME_RESUME_UNAVAILABLE
+from wiretape.contract.error_codes import SAME_KEY_CODES as SAME_KEY_CODES
+from wiretape.contract.error_codes import SANDBOX_PROVISION_FAILED as SANDBOX_PROVISION_FAILED
+from wiretape.contract.error_codes import SESSION_BUSY as SESSION_BUSY
+from wiretape.contract.error_codes import TOOL_INPUT_INVALID as TOOL_INPUT_INVALID
+from wiretape.contract.error_codes import TOOL_RESULT_INVALID as TOOL_RESULT_INVALID
+from wiretape.contract.error_codes import ErrorCode as ErrorCode
+from wiretape.contract.error_codes import Limit as Limit
+from wiretape.contract.error_codes import code_in_other_case as code_in_other_case
+from wiretape.contract.event_types import AGENT_CUSTOM_TOOL_USE as AGENT_CUSTOM_TOOL_USE
+from wiretape.contract.event_types import DELTA_TYPES as DELTA_TYPES
+from wiretape.contract.event_types import EVENT_TYPES as EVENT_TYPES
+from wiretape.contract.event_types import INTERMEDIATE_DELTA as INTERMEDIATE_DELTA
+from wiretape.contract.event_types import MESSAGE_COMPLETED as MESSAGE_COMPLETED
+from wiretape.contract.event_types import MESSAGE_DELTA as MESSAGE_DELTA
+from wiretape.contract.event_types import MESSAGE_STARTED as MESSAGE_STARTED
+from wiretape.contract.event_types import REASONING_DELTA as REASONING_DELTA
+from wiretape.contract.event_types import REASONING_MESSAGE as REASONING_MESSAGE
+from wiretape.contract.event_types import RUN_CANCELLED as RUN_CANCELLED
+from wiretape.contract.event_types import RUN_COMPLETED as RUN_COMPLETED
+from wiretape.contract.event_types import RUN_FAILED as RUN_FAILED
+from wiretape.contract.event_types import RUN_STARTED as RUN_STARTED
+from wiretape.contract.event_types import SANDBOX_RECREATED as SANDBOX_RECREATED
+from wiretape.contract.event_types import SESSION_ERROR as SESSION_ERROR
+from wiretape.contract.event_types import STATUS_IDLE as STATUS_IDLE
+from wiretape.contract.event_types import STORED_TYPES as STORED_TYPES
+from wiretape.contract.event_types import STREAM_RESYNC as STREAM_RESYNC
+from wiretape.contract.event_types import TERMINAL_RUN_TYPES as TERMINAL_RUN_TYPES
+from wiretape.contract.event_types import TOOL_COMPLETED as TOOL_COMPLETED
+from wiretape.contract.event_types import TOOL_FAILED as TOOL_FAILED
+from wiretape.contract.event_types import TOOL_STARTED as TOOL_STARTED
+from wiretape.contract.event_types import TOOL_TYPES as TOOL_TYPES
+from wiretape.contract.event_types import Durability as Durability
+from wiretape.contract.event_types import EventType as EventType

@@ -3,61 +3,33 @@
 `wiretape.recording.formats` reads and writes other file formats.
 """
 
-from wiretape.recording.builder import build_recording
-from wiretape.recording.frame_lookup import Gap, IndexedEvent
-from wiretape.recording.indexing_backlog import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice
-from wiretape.recording.interleave import TailPosition
-from wiretape.recording.opener import open_recording, recording_opener
-from wiretape.recording.recording_file import (
-    check_not_recording,
-    check_output,
-    delete_journal,
-    delete_recording,
-    lock_for_writing,
-)
-from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_source import (
-    MAX_STATUS,
-    RecordingMetadata,
-    RecordingSource,
-    list_exchanges,
-    observe_body,
-    order_observations,
-)
-from wiretape.recording.recording_types import Capture, Exchange, RecordingInfo
-from wiretape.recording.recording_writer import Writer
-from wiretape.recording.redactor import REDACTED_PATTERN, RedactionPolicy, Redactor
-from wiretape.recording.schema import is_sqlite_file
-
-__all__ = [
-    "LARGE_SLICE",
-    "MAX_STATUS",
-    "REDACTED_PATTERN",
-    "SMALL_SLICE",
-    "TINY_SLICE",
-    "BacklogSlice",
-    "Capture",
-    "Exchange",
-    "Gap",
-    "IndexedEvent",
-    "Recording",
-    "RecordingInfo",
-    "RecordingMetadata",
-    "RecordingSource",
-    "RedactionPolicy",
-    "Redactor",
-    "TailPosition",
-    "Writer",
-    "build_recording",
-    "check_not_recording",
-    "check_output",
-    "delete_journal",
-    "delete_recording",
-    "is_sqlite_file",
-    "list_exchanges",
-    "lock_for_writing",
-    "observe_body",
-    "open_recording",
-    "order_observations",
-    "recording_opener",
-]
+from wiretape.recording.builder import MAX_STATUS as MAX_STATUS
+from wiretape.recording.builder import RecordingMetadata as RecordingMetadata
+from wiretape.recording.builder import RecordingSource as RecordingSource
+from wiretape.recording.builder import build_recording as build_recording
+from wiretape.recording.builder import list_exchanges as list_exchanges
+from wiretape.recording.builder import observe_body as observe_body
+from wiretape.recording.builder import order_observations as order_observations
+from wiretape.recording.interleave import TailPosition as TailPosition
+from wiretape.recording.opener import open_recording as open_recording
+from wiretape.recording.opener import recording_opener as recording_opener
+from wiretape.recording.recording_file import check_not_recording as check_not_recording
+from wiretape.recording.recording_file import check_output as check_output
+from wiretape.recording.recording_file import delete_journal as delete_journal
+from wiretape.recording.recording_file import delete_recording as delete_recording
+from wiretape.recording.recording_file import lock_for_writing as lock_for_writing
+from wiretape.recording.recording_reader import Gap as Gap
+from wiretape.recording.recording_reader import IndexedEvent as IndexedEvent
+from wiretape.recording.recording_reader import Recording as Recording
+from wiretape.recording.recording_writer import LARGE_SLICE as LARGE_SLICE
+from wiretape.recording.recording_writer import SMALL_SLICE as SMALL_SLICE
+from wiretape.recording.recording_writer import TINY_SLICE as TINY_SLICE
+from wiretape.recording.recording_writer import BacklogSlice as BacklogSlice
+from wiretape.recording.recording_writer import Writer as Writer
+from wiretape.recording.redactor import REDACTED_PATTERN as REDACTED_PATTERN
+from wiretape.recording.redactor import RedactionPolicy as RedactionPolicy
+from wiretape.recording.redactor import Redactor as Redactor
+from wiretape.recording.schema import is_sqlite_file as is_sqlite_file
+from wiretape.recording.table_rows import Capture as Capture
+from wiretape.recording.table_rows import Exchange as Exchange
+from wiretape.recording.table_rows import RecordingInfo as RecordingInfo

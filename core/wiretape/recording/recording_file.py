@@ -18,8 +18,8 @@ from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
-from wiretape.recording.recording_types import Capture
 from wiretape.recording.redactor import RedactionPolicy, Redactor
+from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
 
 _LAST_TIMES = """

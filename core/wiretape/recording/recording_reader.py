@@ -3,33 +3,39 @@
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import dropwhile
 from pathlib import Path
-from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
+import orjson
 from sqlite_utils import Database
 
 from wiretape.content_encoding import is_identity
 from wiretape.errors import RecordingError
+from wiretape.event_facts import Event
 from wiretape.files import is_pipe, read_error
 from wiretape.frame_reader import SeenFrame, StreamPosition, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
-from wiretape.recorded_event import Event
-from wiretape.recording import frame_lookup, interleave, schema
-from wiretape.recording.exchange_table import read_exchange, read_lost
-from wiretape.recording.frame_lookup import Gap, IndexedEvent
-from wiretape.recording.interleave import TailPosition
-from wiretape.recording.recording_types import Capture, Exchange, RecordingInfo
-from wiretape.recording.segments import COLUMNS, unpack_run
-from wiretape.rules import Finding, Party, Severity
+from wiretape.recording import schema
+from wiretape.recording.interleave import Bounds, read_observations
+from wiretape.recording.table_rows import (
+    SEGMENT_COLUMNS,
+    Capture,
+    Exchange,
+    RecordingInfo,
+    read_exchange,
+    read_finding,
+    read_lost,
+    unpack_run,
+)
+from wiretape.rules import Finding
 
 _MAX_ID = 2**62
-_START = TailPosition()
 _WHERE = "WHERE exchange_id = :exchange AND response = :response"
 _BODY = (
-    f"SELECT {COLUMNS} FROM segment {_WHERE} AND start >= "  # noqa: S608 - constants
+    f"SELECT {SEGMENT_COLUMNS} FROM segment {_WHERE} AND start >= "  # noqa: S608 - constants
     f"coalesce((SELECT max(start) FROM segment {_WHERE} AND start <= :start), 0) ORDER BY start"
 )
 _LOST = f"SELECT * FROM lost {_WHERE} AND start >= :start ORDER BY start"  # noqa: S608 - a constant
@@ -37,6 +43,78 @@ _FINDINGS = (
     "SELECT * FROM finding "
     "WHERE id > :after AND id <= :until AND (:exchange IS NULL OR exchange_id = :exchange) ORDER BY id"
 )
+_LAST_START = "SELECT max(start) FROM frame WHERE exchange_id = ?"
+_EVENT_FROM = """
+SELECT start, event FROM frame WHERE exchange_id = ? AND start >= ? AND event IS NOT NULL ORDER BY start LIMIT 1
+"""
+_EVENT_BEFORE = """
+SELECT event, time_ns FROM frame WHERE exchange_id = ? AND start < ? AND event IS NOT NULL ORDER BY start DESC LIMIT 1
+"""
+_ID_BEFORE = """
+SELECT sse_id FROM frame WHERE exchange_id = ? AND start < ? AND sse_id IS NOT NULL ORDER BY start DESC LIMIT 1
+"""
+_EVENTS = """
+SELECT f.event, f.time_ns, coalesce(t.text, n.text, ''), f.sse_id, f.sequence, r.text, c.text
+FROM frame f LEFT JOIN word t ON t.id = f.type LEFT JOIN word n ON n.id = f.name
+  LEFT JOIN word r ON r.id = f.run_id LEFT JOIN word c ON c.id = f.tool_call_id
+WHERE f.exchange_id = ? AND f.start < ? AND f.event IS NOT NULL
+  AND coalesce(f.type, f.name, 0) NOT IN (SELECT id FROM word WHERE text IN (SELECT value FROM json_each(?)))
+ORDER BY f.start
+"""
+_FIRST_OF_TYPE = """
+SELECT event FROM frame WHERE exchange_id = ? AND event >= ?
+  AND coalesce(type, name, 0) = (SELECT id FROM word WHERE text = ?) ORDER BY start LIMIT 1
+"""
+# A single statement sees a single state of the file, between two commits.
+_TAIL = """
+SELECT coalesce((SELECT max(id) FROM segment), 0), coalesce((SELECT max(id) FROM finding), 0),
+  max(coalesce(max(started_ns), 0), coalesce(max(request_ended_ns), 0), coalesce(max(responded_ns), 0),
+    coalesce(max(ended_ns), 0), coalesce((SELECT max(time_ns) FROM lost), 0))
+FROM exchange
+"""
+_GAPS = """
+SELECT since_ns, time_ns, event FROM (
+  SELECT * FROM (
+    SELECT event, time_ns,
+      lag(time_ns, 1, (SELECT coalesce(responded_ns, started_ns) FROM exchange WHERE id = :exchange))
+        OVER (ORDER BY start) AS since_ns
+    FROM frame WHERE exchange_id = :exchange AND event IS NOT NULL)
+  WHERE time_ns - since_ns >= :min_ns ORDER BY time_ns - since_ns DESC LIMIT :limit)
+ORDER BY time_ns
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class TailPosition:
+    """Position in a growing recording: how far it has been written, or read."""
+
+    segment: int = 0
+    finding: int = 0
+    time_ns: int = -1
+    """Time of the last observation without bytes."""
+
+
+class Gap(NamedTuple):
+    """Time without an event."""
+
+    since_ns: int
+    """When the event before arrived, or the response began."""
+    until_ns: int
+    event: int
+    """The event that ended it."""
+
+
+class IndexedEvent(NamedTuple):
+    """An event, as far as the index describes it."""
+
+    event: int
+    time_ns: int
+    type: str
+    """The JSON `type`, else the name on the `event:` line, else empty."""
+    id: str | None
+    sequence: int | None
+    run_id: str | None
+    tool_call_id: str | None
 
 
 def open_database(path: Path, *, name: Path | None = None) -> "Recording":
@@ -82,9 +160,7 @@ class Recording:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -94,17 +170,18 @@ class Recording:
     def observations(self) -> Iterator[Observation]:
         """Stream all observations in time order, as the live checks saw them."""
         with _report_damage(self.path):
-            yield from interleave.read_observations(self._connection)
+            yield from read_observations(self._connection)
 
     def tail_position(self) -> TailPosition:
         """Return the current end of a recording that may still be growing."""
         with _report_damage(self.path):
-            return interleave.read_tail_position(self._connection)
+            return TailPosition(*self._connection.execute(_TAIL).fetchone())
 
     def observations_between(self, after: TailPosition, until: TailPosition) -> Iterator[Observation]:
         """Stream the observations after one position up to another, in time order."""
+        bounds = Bounds(after.time_ns, until.time_ns, after.segment, until.segment)
         with _report_damage(self.path):
-            yield from interleave.read_observations_between(self._connection, after, until)
+            yield from read_observations(self._connection, bounds)
 
     def exchanges(self, after: int = -(2**63)) -> Iterator[Exchange]:
         """Stream the exchanges with a number above `after`, in the order in which they began."""
@@ -167,13 +244,31 @@ class Recording:
 
     def position_of_event(self, number: int, event: int) -> StreamPosition | None:
         """Return the position just before an event of a stream; None if the index does not contain it."""
+        event = min(max(event, 0), _MAX_ID)
         with _report_damage(self.path):
-            return frame_lookup.position_of_event(self._connection, number, min(max(event, 0), _MAX_ID))
-
-    def position_at_offset(self, number: int, offset: int) -> StreamPosition | None:
-        """Return the position just before the first indexed event at or after an offset; None if there is none."""
-        with _report_damage(self.path):
-            return frame_lookup.position_at_offset(self._connection, number, offset)
+            (last,) = self._connection.execute(_LAST_START, (number,)).fetchone()
+            low, high = 0, last if last is not None else -1
+            # Events are numbered in the order of their offsets.
+            while low < high:
+                middle = (low + high) // 2
+                row = self._connection.execute(_EVENT_FROM, (number, middle)).fetchone()
+                if row is None or row["event"] >= event:
+                    high = middle
+                else:
+                    low = row["start"] + 1
+            row = self._connection.execute(_EVENT_FROM, (number, low)).fetchone()
+            if row is None:
+                return None
+            start = row["start"]
+            before = self._connection.execute(_EVENT_BEFORE, (number, start)).fetchone()
+            cursor = self._connection.execute(_ID_BEFORE, (number, start)).fetchone()
+            position = StreamPosition(
+                start=start,
+                events=before["event"] if before else 0,
+                last_event_id=cursor["sse_id"].encode() if cursor else b"",
+                time_ns=before["time_ns"] if before else 0,
+            )
+        return position if position.events + 1 == event else None
 
     def has_event_id(self, number: int, sse_id: str) -> bool:
         """Return whether an indexed event of a stream has this SSE id."""
@@ -184,12 +279,14 @@ class Recording:
     def first_event_of_type(self, number: int, event: int, type_: str) -> int | None:
         """Return the number of the first indexed event of a type, starting at event number `event`."""
         with _report_damage(self.path):
-            return frame_lookup.first_event_of_type(self._connection, number, event, type_)
+            row = self._connection.execute(_FIRST_OF_TYPE, (number, event, type_)).fetchone()
+            return None if row is None else int(row["event"])
 
     def longest_gaps(self, number: int, min_ns: int, limit: int) -> list[Gap]:
         """Return the `limit` longest gaps of at least `min_ns` before an indexed event, in time order."""
         with _report_damage(self.path):
-            return frame_lookup.longest_gaps(self._connection, number, min_ns, limit)
+            found = self._connection.execute(_GAPS, {"exchange": number, "min_ns": min_ns, "limit": limit})
+            return [Gap(*row) for row in found]
 
     def last_frame_ns(self, number: int) -> int | None:
         """Return when the last indexed frame of a stream arrived; None if there is none."""
@@ -201,7 +298,8 @@ class Recording:
     def indexed_events(self, number: int, before: int, without: Collection[str] = ()) -> Iterator[IndexedEvent]:
         """Stream the indexed events that begin before the offset `before`, except the types in `without`."""
         with _report_damage(self.path):
-            yield from frame_lookup.events_before(self._connection, number, before, without)
+            for row in self._connection.execute(_EVENTS, (number, before, orjson.dumps(list(without)).decode())):
+                yield IndexedEvent(*row)
 
     def captures(self) -> list[Capture]:
         """Return the runs of the programs that recorded, in order."""
@@ -210,7 +308,7 @@ class Recording:
             return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
 
     def findings(
-        self, exchange: int | None = None, after: TailPosition = _START, until: TailPosition | None = None
+        self, exchange: int | None = None, after: TailPosition = TailPosition(), until: TailPosition | None = None
     ) -> Iterator[Finding]:
         """Stream the live findings in the order in which they were stored, or only those about one exchange.
 
@@ -220,7 +318,7 @@ class Recording:
         with _report_damage(self.path):
             parameters = {"after": after.finding, "until": last, "exchange": exchange}
             for row in self._connection.execute(_FINDINGS, parameters):
-                yield _read_finding(row)
+                yield read_finding(row)
 
 
 @contextmanager
@@ -243,18 +341,4 @@ def _read_info(database: Database) -> RecordingInfo:
         ended_ns=capture["ended_ns"],
         redacted=row["redacted"],
         started_unix_ns=row["started_unix_ns"],
-    )
-
-
-def _read_finding(row: sqlite3.Row) -> Finding:
-    return Finding(
-        code=row["code"],
-        severity=Severity(row["severity"]),
-        side=Party(row["side"]),
-        exchange=row["exchange_id"],
-        event=row["event"],
-        sequence=row["sequence"],
-        byte_offset=row["byte_offset"],
-        time_ns=row["time_ns"],
-        message=row["message"],
     )

@@ -7,28 +7,238 @@ single thread.
 """
 
 import sqlite3
-from collections.abc import Callable, Iterable, Sequence
+from array import array
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from wiretape.frame_reader import ReadObservation, StreamReaders
-from wiretape.observations import BytesArrived, BytesLost, ExchangeEnded, Observation, Side
-from wiretape.recording.exchange_table import write_exchanges, write_losses
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    ExchangeEnded,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
 from wiretape.recording.frame_index import FrameIndex
-from wiretape.recording.indexing_backlog import LARGE_SLICE, BacklogSlice, IndexingBacklog
-from wiretape.recording.interleave import Bounds
+from wiretape.recording.interleave import Bounds, interleave, read_observations
 from wiretape.recording.recording_file import RecordingFile
-from wiretape.recording.recording_types import Capture
-from wiretape.recording.redactor import BodyMasker
-from wiretape.recording.segments import pack_run
-from wiretape.recording.write_batch import WriteBatch
+from wiretape.recording.redactor import BodyMasker, Redactor
+from wiretape.recording.table_rows import (
+    Capture,
+    OpenExchange,
+    pack_run,
+    write_exchanges,
+    write_findings,
+    write_losses,
+)
 from wiretape.rules import Finding
 
+SEGMENT_BYTES = 48 * 1024
+"""A segment is closed once it holds this much: large enough that the overhead of rows does not matter, small enough
+that one event can be read quickly."""
 _INSERT_SEGMENT = "INSERT INTO segment VALUES (?, ?, ?, ?, ?, ?, ?)"
 _SET_INDEXED = "UPDATE capture SET indexed_ns = ? WHERE id = ?"
-_INSERT_FINDING = (
-    "INSERT INTO finding (exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+MEMORY_BYTES = 32 * 1024 * 1024
+"""Body bytes that are kept in memory; beyond that, they are read from the file again when they are needed."""
+_MARK_BYTES = 2048
+"""Assumed memory of an observation without bytes."""
+
+
+class BacklogSlice(NamedTuple):
+    """Limits of one slice that is taken from the backlog."""
+
+    observations: int
+    volume: int
+    """Bytes of bodies; the last observation may exceed it."""
+
+
+LARGE_SLICE = BacklogSlice(512, 256 * 1024)
+"""Indexed and checked within some hundredths of a second, so that the caller can look after its input."""
+SMALL_SLICE = BacklogSlice(64, 32 * 1024)
+"""Indexed and checked within some thousandths of a second."""
+TINY_SLICE = BacklogSlice(8, 4 * 1024)
+"""So small that another process on the same core is hardly delayed."""
+
+
+@dataclass(slots=True)
+class _Commit:
+    """The observations of one commit; None where they have to be read from the file."""
+
+    bounds: Bounds
+    size: int
+    marks: list[Observation] | None
+    runs: list[BytesArrived] | None
+
+
+class IndexingBacklog:
+    """Queue of commits with bounded memory; what does not fit is read from `connection` again."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self.volume = 0
+        """Bytes of bodies in the queue."""
+        self._connection = connection
+        self._commits: deque[_Commit] = deque()
+        self._held = 0
+        self._current: Iterator[Observation] | None = None
+        self._until_ns = -1
+
+    def __bool__(self) -> bool:
+        return self._current is not None or bool(self._commits)
+
+    def add(self, bounds: Bounds, marks: list[Observation], runs: list[BytesArrived], *, on_disk: bool) -> None:
+        """Add the observations of a commit.  Unless they are on disk, they stay in memory."""
+        volume = sum(len(run.data) for run in runs)
+        size = volume + _MARK_BYTES * len(marks)
+        self.volume += volume
+        if on_disk and self._held + size > MEMORY_BYTES:
+            self._commits.append(_Commit(bounds, 0, None, None))
+            return
+        self._held += size
+        self._commits.append(_Commit(bounds, size, marks, runs))
+
+    def take(self, limit: BacklogSlice) -> tuple[list[Observation], int | None]:
+        """Take the next observations in time order; none if the backlog is empty.
+
+        Also returns the time up to which whole commits have been taken, or None within a commit.
+        """
+        if self._current is None:
+            if not self._commits:
+                return [], None
+            commit = self._commits.popleft()
+            self._held -= commit.size
+            self._current, self._until_ns = self._open(commit), commit.bounds.until_ns
+        taken, size = [], 0
+        for seen in self._current:
+            taken.append(seen)
+            size += len(seen.data) if isinstance(seen, BytesArrived) else 0
+            if len(taken) == limit.observations or size >= limit.volume:
+                self.volume -= size
+                return taken, None
+        self.volume -= size
+        self._current = None
+        return taken, self._until_ns
+
+    def _open(self, commit: _Commit) -> Iterator[Observation]:
+        if commit.marks is None or commit.runs is None:
+            # Read all at once, so that no cursor stays open while the file is written.
+            return iter(list(read_observations(self._connection, commit.bounds)))
+        marks = sorted(commit.marks, key=lambda seen: seen.time_ns)
+        runs = sorted(commit.runs, key=lambda run: run.time_ns)
+        return interleave(iter(marks), iter(runs))
+
+
+@dataclass(slots=True)
+class _Segment:
+    """Consecutive chunks of one body that are about to be stored."""
+
+    exchange: int
+    side: Side
+    start: int
+    parts: list[bytes] = field(default_factory=list)
+    ends: "array[int]" = field(default_factory=lambda: array("q"))
+    times: "array[int]" = field(default_factory=lambda: array("q"))
+
+    @property
+    def end(self) -> int:
+        """Offset in the body just after the last byte."""
+        return self.ends[-1] if self.ends else self.start
+
+    def run(self) -> BytesArrived:
+        """Return all its chunks as one run."""
+        return BytesArrived(self.exchange, self.side, self.start, b"".join(self.parts), self.ends, self.times)
+
+
+class WriteBatch:
+    """Bytes, packed into segments, and redacted observations without bytes ("marks")."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self.exchanges: dict[int, OpenExchange] = {}
+        """The open exchanges."""
+        self.changed: set[int] = set()
+        """The numbers of the exchanges that changed."""
+        self._filling: dict[tuple[int, Side], _Segment] = {}
+        self.segments: list[_Segment] = []
+        self.losses: list[BytesLost] = []
+        self.marks: list[Observation] = []
+        """Requests, responses, endings and losses, in the order in which they were observed."""
+        self.lost_bytes = 0
+        """Bytes that were lost, or could not be stored, so far."""
+
+    def __bool__(self) -> bool:
+        return bool(self.marks or self.segments or self.losses or self.changed)
+
+    def runs(self) -> list[BytesArrived]:
+        """Return the bytes, in time order."""
+        return [segment.run() for segment in sorted(self.segments, key=lambda segment: segment.times[0])]
+
+    def add_bytes(self, run: BytesArrived) -> None:
+        """Pack a run into segments."""
+        body = (run.exchange, run.side)
+        segment = self._filling.get(body)
+        for index, end in enumerate(run.ends):
+            begin = run.ends[index - 1] if index else run.start
+            if segment is None or segment.end != begin or segment.end - segment.start >= SEGMENT_BYTES:
+                segment = self._filling[body] = _Segment(*body, begin)
+                self.segments.append(segment)
+            segment.parts.append(run.data[begin - run.start : end - run.start])
+            segment.ends.append(end)
+            segment.times.append(run.times[index])
+        self.exchanges[run.exchange].stored[run.side] += len(run.data)
+        self.changed.add(run.exchange)
+
+    def add_mark(self, seen: Observation) -> None:
+        """Add an observation without bytes, redacted."""
+        exchange = self.exchanges.get(seen.exchange)
+        if isinstance(seen, RequestStarted):
+            seen = self._redactor.redact_request(seen)
+            self.exchanges[seen.exchange] = OpenExchange(seen)
+        elif exchange is None:
+            raise ValueError(f"exchange {seen.exchange} has not begun")
+        elif isinstance(seen, ResponseStarted):
+            seen = exchange.response = self._redactor.redact_response(seen)
+        elif isinstance(seen, RequestEnded):
+            exchange.request_ended_ns = seen.time_ns
+        elif isinstance(seen, ExchangeEnded):
+            exchange.ended = seen
+        elif isinstance(seen, BytesLost):
+            self._add_loss(exchange, seen)
+        self.changed.add(seen.exchange)
+        self.marks.append(seen)
+
+    def drop_bytes(self, why: str) -> None:
+        """Count the bytes as lost.  Everything else is stored with the next commit that succeeds."""
+        for segment in self.segments:
+            exchange = self.exchanges[segment.exchange]
+            count = segment.end - segment.start
+            lost = BytesLost(segment.exchange, segment.times[0], segment.side, segment.start, count, why)
+            exchange.stored[segment.side] -= count
+            self._add_loss(exchange, lost)
+            self.marks.append(lost)
+
+    def _add_loss(self, exchange: OpenExchange, lost: BytesLost) -> None:
+        exchange.lost += lost.count
+        self.lost_bytes += lost.count
+        self.losses.append(lost)
+
+    def start_next(self) -> None:
+        """Start the next batch; keep what a failed commit has to store again."""
+        self.marks, self.segments = [], []
+        self._filling.clear()
+
+    def forget_stored(self) -> None:
+        """Forget the changes and losses: all of them are stored."""
+        self.losses.clear()
+        for number in self.changed:
+            if self.exchanges[number].ended:
+                del self.exchanges[number]
+        self.changed.clear()
 
 
 class Writer:
@@ -41,9 +251,15 @@ class Writer:
         self._masker = BodyMasker(file.redactor)
         self._index = FrameIndex(self._connection)
         self._backlog = IndexingBacklog(self._connection)
-        self._last_ns = self._stored_ns = file.last_ns
+        self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
         self._closed = False
+        self.first_exchange = file.last_exchange + 1
+        """The number that the first new exchange must have."""
+        self.began_ns = file.began_ns
+        """The time at which this capture began: later than everything in the file so far."""
+        self.last_ns = file.last_ns
+        """The time of the last observation that was fed."""
         self.stream_readers = StreamReaders()
         """The readers of the streams that `derive` returns."""
         self.last_error: str | None = None
@@ -63,21 +279,6 @@ class Writer:
         return cls(file)
 
     @property
-    def first_exchange(self) -> int:
-        """The number that the first new exchange must have."""
-        return self._file.last_exchange + 1
-
-    @property
-    def began_ns(self) -> int:
-        """The time at which this capture began: later than everything in the file so far."""
-        return self._file.began_ns
-
-    @property
-    def last_ns(self) -> int:
-        """The time of the last observation that was fed."""
-        return self._last_ns
-
-    @property
     def is_in_place(self) -> bool:
         """Whether the recording is still the file at its path: somebody may have deleted or replaced it."""
         return self._file.is_in_place
@@ -86,11 +287,6 @@ class Writer:
     def lost_bytes(self) -> int:
         """Bytes that were lost, or could not be stored, in this capture."""
         return self._batch.lost_bytes
-
-    @property
-    def redacted(self) -> int:
-        """Number of secrets that were redacted in this capture."""
-        return self._file.redactor.count
 
     def feed(self, observations: Iterable[Observation]) -> None:
         """Add observations, with their secrets redacted, to the next `commit`.
@@ -106,7 +302,7 @@ class Writer:
                     self._batch.add_bytes(run)
                 continue
             if isinstance(seen, ExchangeEnded | BytesLost):
-                self._add_held(self._masker.release(seen.exchange, self._last_ns))
+                self._add_held(self._masker.release(seen.exchange, self.last_ns))
             self._advance(seen)
             self._batch.add_mark(seen)
 
@@ -121,9 +317,9 @@ class Writer:
         if error is not None:
             batch.drop_bytes(str(error))
             runs = []
-        bounds = Bounds(self._stored_ns, self._last_ns, segment_before, self._segment_id, tuple(batch.changed))
+        bounds = Bounds(self._stored_ns, self.last_ns, segment_before, self._segment_id, tuple(batch.changed))
         self._backlog.add(bounds, batch.marks, runs, on_disk=error is None)
-        self._stored_ns = self._last_ns
+        self._stored_ns = self.last_ns
         batch.start_next()
         if error is None:
             batch.forget_stored()
@@ -158,12 +354,8 @@ class Writer:
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings."""
-        rows = [
-            (f.exchange, f.event, f.code, f.severity, f.side, f.sequence, f.byte_offset, f.time_ns, f.message)
-            for f in findings
-        ]
-        if rows:
-            self._write(lambda: self._connection.executemany(_INSERT_FINDING, rows))
+        if found := list(findings):
+            self._write(lambda: write_findings(self._connection, found))
 
     def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:
         """Store and index the rest, and merge the journal into the file.  Closing again does nothing.
@@ -175,7 +367,7 @@ class Writer:
         if self._closed:
             return
         self._closed = True
-        self._add_held(self._masker.release_all(self._last_ns))
+        self._add_held(self._masker.release_all(self.last_ns))
         self.commit()
         while self.has_backlog:
             self.derive()
@@ -189,9 +381,9 @@ class Writer:
 
     def _advance(self, seen: Observation) -> None:
         first, last = (seen.times[0], seen.times[-1]) if isinstance(seen, BytesArrived) else (seen.time_ns,) * 2
-        if first <= self._last_ns:
-            raise ValueError(f"time {first} is not later than {self._last_ns}")
-        self._last_ns = last
+        if first <= self.last_ns:
+            raise ValueError(f"time {first} is not later than {self.last_ns}")
+        self.last_ns = last
 
     def _add_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:
@@ -200,17 +392,18 @@ class Writer:
 
     def _store(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
         """Store the batch in one transaction.  Returns the error if that failed; nothing is stored then."""
+        batch = self._batch
         rows = [(number, *pack_run(run)) for number, run in enumerate(runs, self._segment_id + 1)]
 
         def insert() -> None:
-            write_exchanges(self._connection, self._batch.exchanges)
+            write_exchanges(self._connection, [batch.exchanges[number] for number in batch.changed])
             self._connection.executemany(_INSERT_SEGMENT, rows)
-            write_losses(self._connection, self._batch.losses)
+            write_losses(self._connection, batch.losses)
 
         error = self._write(insert)
         if error is None:
             self._segment_id += len(rows)
-            for segment in self._batch.segments:
+            for segment in batch.segments:
                 if segment.side is Side.RESPONSE:
                     self._index.add_segment(segment.exchange, segment.start)
         return error

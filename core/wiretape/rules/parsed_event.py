@@ -10,7 +10,7 @@ import orjson
 from wiretape.contract import DELTA_TYPES
 from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Violation
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_reader import read_json, sequence_in
+from wiretape.json_codec import read_json, sequence_in
 from wiretape.rules.finding import Location
 from wiretape.sse import Frame
 

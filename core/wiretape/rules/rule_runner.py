@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import EVENT_TYPES
-from wiretape.json_reader import find_repeated_keys
+from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
     EVENT,

@@ -9,7 +9,7 @@ from typing import get_args
 import click
 
 from wiretape.files import PATH
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable

@@ -88,7 +88,7 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
 
 
 def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Iterator[bytes]:
-    from wiretape.recording.formats.sse import write_stream  # noqa: PLC0415 - loaded only when it is used
+    from wiretape.recording.formats.raw_stream import write_stream  # noqa: PLC0415 - loaded only when it is used
 
     exchange = select_stream(recording, number)
     if exchange.lost_bytes:

@@ -10,7 +10,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, is_pipe, read_error, seekable
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
-from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, sse
+from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, raw_stream
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, write_recording
 
@@ -35,7 +35,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
     metavar="FILE",
     help="Recording to write.  [default: the name of the imported file with .db, in this folder]",
 )
-@click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {sse.DEFAULT_URL}]")
+@click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
     """Make a recording from FILE, which another program wrote; - is standard input.
@@ -92,7 +92,7 @@ def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:
         return chosen.reader().read(file)
     if chosen.name != "sse":
         raise click.UsageError(f"--url requires the format sse, but this is {chosen.description}.")
-    return sse.read(file, url)
+    return raw_stream.read(file, url)
 
 
 def _detect(file: Path) -> Format:

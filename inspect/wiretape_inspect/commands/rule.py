@@ -8,7 +8,7 @@ import click
 
 from wiretape.errors import InputError
 from wiretape.files import PATH, write_error
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, EVERY, Rule, UnknownCodeError, codes_of
 from wiretape.safe_text import closest_match, printable
 from wiretape_inspect import rule_explanation

@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from wiretape.files import PATH
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import open_recording
 from wiretape_inspect.sessions_table import summarise, summary_document, summary_lines
 from wiretape_inspect.terminal_output import find_terminal, write_lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from wiretape.files import PATH
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges

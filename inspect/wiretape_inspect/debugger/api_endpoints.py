@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 
 from wiretape.errors import InputError
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from wiretape.contract import CURSOR_HEADER, EVENT_STREAM
 from wiretape.errors import InputError
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording, TailPosition
 from wiretape.rules import Finding
 from wiretape.safe_text import shorten

@@ -10,8 +10,8 @@ import orjson
 
 from wiretape.event_facts import classify, delta_text
 from wiretape.frame_reader import FrameReader, SeenFrame
+from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.json_path import JsonPath
-from wiretape.json_reader import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import Frame, FrameKind

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding
 from wiretape_inspect import event_detail, timeline, timeline_json

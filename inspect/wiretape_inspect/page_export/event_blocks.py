@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wiretape.frame_reader import FrameReader, SeenFrame
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding

@@ -6,7 +6,7 @@ from typing import Any
 
 from wiretape.event_facts import EventFacts
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.page_export.event_window import EventWindow
 from wiretape_inspect.view.runs_and_calls import Span, request_cursor

@@ -6,7 +6,7 @@ from typing import Any
 
 from wiretape.contract import TOOL_TYPES
 from wiretape.event_facts import facts_of
-from wiretape.json_reader import read_json
+from wiretape.json_codec import read_json
 from wiretape.recording import Exchange
 from wiretape.rules import Finding
 from wiretape_inspect.report.evidence import LocatedFrame, body_beginning, locate

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts

@@ -10,7 +10,7 @@ from contextlib import closing
 
 import pytest
 
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity

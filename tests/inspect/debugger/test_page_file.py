@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity

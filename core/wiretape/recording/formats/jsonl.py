@@ -30,16 +30,16 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.registry import FormatReader, FormatWriter
-from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_source import (
+from wiretape.recording.builder import (
     MAX_HELD_BYTES,
     MAX_REDACTED,
     MAX_STATUS,
     RecordingMetadata,
     RecordingSource,
 )
-from wiretape.recording.recording_types import Capture, Exchange
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.table_rows import Capture, Exchange
 from wiretape.rules import Finding, Party, Severity
 from wiretape.safe_text import escape_json, printable
 
@@ -72,10 +72,10 @@ class _ExchangeLine(_Line, kw_only=True):
     """A line about an exchange."""
 
     exchange: _Number
+    time_ns: _Count
 
 
 class _RequestLine(_ExchangeLine, tag="request", kw_only=True):
-    time_ns: _Count
     client: str
     method: str
     scheme: str
@@ -85,12 +85,11 @@ class _RequestLine(_ExchangeLine, tag="request", kw_only=True):
     headers: Headers
 
 
-class _RequestEndedLine(_ExchangeLine, tag="request-ended", kw_only=True):
-    time_ns: _Count
+class _RequestEndedLine(_ExchangeLine, tag="request-ended"):
+    pass
 
 
 class _ResponseLine(_ExchangeLine, tag="response", kw_only=True):
-    time_ns: _Count
     status: Annotated[int, Meta(ge=0, le=MAX_STATUS)]
     reason: str
     http_version: str
@@ -98,7 +97,6 @@ class _ResponseLine(_ExchangeLine, tag="response", kw_only=True):
 
 
 class _ChunkLine(_ExchangeLine, tag="chunk", kw_only=True):
-    time_ns: _Count
     side: Side = Side.RESPONSE
     start: _Count | UnsetType = UNSET
     text: str | UnsetType = UNSET
@@ -106,7 +104,6 @@ class _ChunkLine(_ExchangeLine, tag="chunk", kw_only=True):
 
 
 class _LostLine(_ExchangeLine, tag="lost", kw_only=True):
-    time_ns: _Count
     side: Side = Side.RESPONSE
     start: _Count | UnsetType = UNSET
     count: _Count
@@ -114,12 +111,12 @@ class _LostLine(_ExchangeLine, tag="lost", kw_only=True):
 
 
 class _EndedLine(_ExchangeLine, tag="ended", kw_only=True):
-    time_ns: _Count
     ending: Ending
     detail: str = ""
 
 
-class _FindingLine(_ExchangeLine, tag="finding", kw_only=True):
+class _FindingLine(_Line, tag="finding", kw_only=True):
+    exchange: _Number
     event: _Count | None = None
     code: Annotated[str, Meta(min_length=1)]
     severity: Severity
@@ -135,6 +132,13 @@ _AnyLine = _RecordingLine | _CaptureLine | _ObservationLine | _FindingLine
 _ANY_LINE: Any = _AnyLine  # type checkers do not take a union for a type
 _DECODER: msgspec.json.Decoder[_AnyLine] = msgspec.json.Decoder(_ANY_LINE)
 _ENCODER = msgspec.json.Encoder()
+_KINDS: dict[type[Observation], str] = {
+    RequestStarted: "request",
+    RequestEnded: "request-ended",
+    ResponseStarted: "response",
+    BytesLost: "lost",
+    ExchangeEnded: "ended",
+}
 
 
 def matches(data: bytes) -> bool:
@@ -303,31 +307,18 @@ def write(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterato
             yield _encode(_FindingLine(**_fields(finding)))
 
 
-def _encode(line: _AnyLine) -> bytes:
+def _encode(line: _Line | dict[str, Any]) -> bytes:
     text = _ENCODER.encode(line) + b"\n"
     return text if text.isascii() else escape_json(text.decode()).encode()
 
 
-def _lines_of(seen: Observation) -> Iterator[_ObservationLine]:
-    match seen:
-        case BytesArrived():
-            yield from _chunk_lines(seen)
-        case RequestStarted():
-            yield _RequestLine(**_fields(seen))
-        case RequestEnded():
-            yield _RequestEndedLine(**_fields(seen))
-        case ResponseStarted():
-            yield _ResponseLine(**_fields(seen))
-        case BytesLost():
-            yield _LostLine(**_fields(seen))
-        case ExchangeEnded():
-            yield _EndedLine(**_fields(seen))
-
-
-def _chunk_lines(run: BytesArrived) -> Iterator[_ChunkLine]:
-    start = run.start
-    for time_ns, data in run.chunks():
-        line = _ChunkLine(exchange=run.exchange, time_ns=time_ns, side=run.side, start=start)
+def _lines_of(seen: Observation) -> Iterator[_Line | dict[str, Any]]:
+    if not isinstance(seen, BytesArrived):
+        yield {"kind": _KINDS[type(seen)], **_fields(seen)}
+        return
+    start = seen.start
+    for time_ns, data in seen.chunks():
+        line = _ChunkLine(exchange=seen.exchange, time_ns=time_ns, side=seen.side, start=start)
         try:
             line.text = data.decode()
         except UnicodeDecodeError:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.recording.builder import RecordingSource
 from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_source import RecordingSource
-from wiretape.recording.recording_types import Exchange
+from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import closest_match, printable
 
 _BEGINNING = 64 * 1024
@@ -101,8 +101,8 @@ FORMATS = (
         "sse",
         "a raw event stream",
         "the bytes of one event stream",
-        writes="wiretape.recording.formats.sse:WRITER",
-        reads="wiretape.recording.formats.sse:READER",
+        writes="wiretape.recording.formats.raw_stream:WRITER",
+        reads="wiretape.recording.formats.raw_stream:READER",
     ),
 )
 """All formats, in the order in which a file is compared with them."""

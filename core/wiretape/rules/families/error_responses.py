@@ -2,7 +2,7 @@
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.contract.schemas import ERROR_ENVELOPE, error_fields, has_own_details, is_closed
-from wiretape.json_reader import UnreadableJson
+from wiretape.json_codec import UnreadableJson
 from wiretape.observations import header
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,

@@ -6,7 +6,7 @@ from datetime import date
 
 from wiretape.contract import EVENT_TYPES
 from wiretape.contract.schemas import EVENT_SCHEMAS, Violation
-from wiretape.json_reader import UnreadableJson, find_repeated_keys
+from wiretape.json_codec import UnreadableJson, find_repeated_keys
 from wiretape.rules.catalogue import (
     COMPLEX_JSON,
     EVENT,

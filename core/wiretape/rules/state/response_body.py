@@ -5,7 +5,7 @@ from typing import Any
 
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.contract import ENVELOPE_KEY
-from wiretape.json_reader import UnreadableJson, read_json
+from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
 
 _LARGEST_BODY = 1 << 20

@@ -10,8 +10,8 @@ from msgspec import UNSET, UnsetType
 from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
 from wiretape.files import read_error
-from wiretape.json_reader import UnreadableJson, read_json
-from wiretape.recording.recording_source import MAX_HELD_BYTES
+from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.recording.builder import MAX_HELD_BYTES
 from wiretape.safe_text import printable
 
 _BOM = b"\xef\xbb\xbf"

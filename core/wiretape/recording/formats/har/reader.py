@@ -1,5 +1,6 @@
-"""Reader of HAR files: turns their entries into observations."""
+"""Reader of HAR files: turns their entries into observations, and the text of event streams into chunks."""
 
+import re
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +24,17 @@ from wiretape.observations import (
     Side,
     header,
 )
+from wiretape.recording.builder import (
+    MAX_STATUS,
+    Chunk,
+    RecordingMetadata,
+    RecordingSource,
+    list_exchanges,
+    observe_body,
+    order_observations,
+)
 from wiretape.recording.formats.har.document import (
+    MAX_DURATION_MS,
     Content,
     Entry,
     EventSourceMessage,
@@ -35,17 +46,16 @@ from wiretape.recording.formats.har.document import (
     parse_time,
     positive,
 )
-from wiretape.recording.formats.har.event_chunks import EventChunks, undo_windows_1252
-from wiretape.recording.recording_source import (
-    MAX_STATUS,
-    Chunk,
-    RecordingMetadata,
-    RecordingSource,
-    list_exchanges,
-    observe_body,
-    order_observations,
-)
+from wiretape.sse import Frame, FrameKind, Parser
 
+_JOINED = frozenset({FrameKind.BLANK, FrameKind.BOM})
+"""Frames that belong to the frame before them."""
+_LINE_END = re.compile(r"\r\n?|\n")
+"""The line ends of event streams; `str.splitlines` knows more."""
+_WINDOWS_1252 = {
+    ord(bytes([byte]).decode("cp1252")): byte for byte in range(0x80, 0xA0) if byte not in b"\x81\x8d\x8f\x90\x9d"
+}
+"""Characters that windows-1252 has, and latin-1 has not, with their bytes."""
 _CHROMIUM = frozenset({"WebInspector", "Playwright"})
 """Creators of HAR files with bodies that Chromium decoded."""
 _SCHEMES = frozenset({"http", "https"})
@@ -90,7 +100,7 @@ def read(path: Path) -> RecordingSource:
     exchanges = [
         _EntryReader(entry, source, ("log", "entries", index), notes, by_chromium=by_chromium)
         for index, entry in enumerate(log.entries or ())
-        if not _is_websocket(entry)
+        if entry.resource_type != "websocket" and entry.web_socket_messages is None
     ]
     http = sorted((each for each in exchanges if each.is_http), key=lambda each: each.began_ns)
     notes.skipped = len(log.entries or ()) - len(http)
@@ -100,10 +110,6 @@ def read(path: Path) -> RecordingSource:
     recording = RecordingSource(RecordingMetadata(upstream, http[0].began_ns), iter(()))
     recording.observations = _observations(http, notes, recording)
     return recording
-
-
-def _is_websocket(entry: Entry) -> bool:
-    return entry.resource_type == "websocket" or entry.web_socket_messages is not None
 
 
 def _observations(
@@ -231,18 +237,16 @@ class _EntryReader:
             self._notes.add("truncated", number)
         chunks = [(receive_end_ns, body)] if body else []
         if is_event_stream(content_type):
-            chunks = list(self._stream_chunks(body, number, EventChunks(responded_ns, receive_end_ns), responded_ns))
+            chunks = list(self._stream_chunks(body, number, responded_ns, receive_end_ns))
         if chunks and encoded:
             headers = tuple(pair for pair in headers if pair[0].lower() not in _CODING_HEADERS)
             self._notes.add("decoded", number)
-        if not chunks and body is None and not self._has_no_body(content):
+        has_body = self._status not in {204, 304} and content is not None and content.size != 0
+        if not chunks and body is None and has_body:
             self._notes.add("absent", number)
         reason, version = response.status_text or "", _version(response.http_version)
         yield ResponseStarted(number, responded_ns, self._status, reason, version, headers)
         yield from observe_body(number, Side.RESPONSE, chunks)
-
-    def _has_no_body(self, content: Content | None) -> bool:
-        return self._status in {204, 304} or content is None or content.size == 0
 
     def _response_body(self, content: Content | None, number: int) -> bytes | None:
         if content is None or content.text is None:
@@ -257,38 +261,31 @@ class _EntryReader:
         except ValueError:
             raise self._source.error((*self._path, "response", "content", "text"), "invalid base64") from None
 
-    def _stream_chunks(
-        self, body: bytes | None, number: int, chunks: EventChunks, responded_ns: int
-    ) -> Iterator[Chunk]:
+    def _stream_chunks(self, body: bytes | None, number: int, began_ns: int, ended_ns: int) -> Iterable[Chunk]:
         events = self._entry.event_source_messages
         if events and any(event.data is None for event in events) and not body:
             self._notes.add("no data", number)
-        restored = undo_windows_1252(body) if body and self._by_chromium else None
+        restored = _undo_windows_1252(body) if body and self._by_chromium else None
         if body and events is not None:
-            yield from self._timed_chunks([body] if restored is None else [restored, body], events, number, chunks)
-        elif body:
+            chosen = body if restored is None else restored
+            chunks, matches = _split_body(chosen, events, began_ns, ended_ns)
+            if not matches and restored is not None:
+                chosen = body
+                chunks, matches = _split_body(body, events, began_ns, ended_ns)
+            if chosen is restored:
+                self._notes.add("reencoded", number)
+            if not matches:
+                self._notes.add("mismatch", number)
+            return chunks
+        if body:
             self._notes.add("no times", number)
             if restored is not None:
                 self._notes.add("reencoded", number)
-            yield responded_ns, restored or body
-        elif events:
+            return [(began_ns, restored or body)]
+        if events:
             self._notes.add("rebuilt", number)
-            yield from chunks.build_body(events)
-
-    def _timed_chunks(
-        self, bodies: Sequence[bytes], events: Sequence[EventSourceMessage], number: int, chunks: EventChunks
-    ) -> Iterable[Chunk]:
-        """Use the first of the possible bodies that matches the events, or else the last one."""
-        for body in bodies:
-            chunks.mismatch = False
-            found = list(chunks.split_body(body, events))
-            if not chunks.mismatch:
-                break
-        if body is not bodies[-1]:
-            self._notes.add("reencoded", number)
-        if chunks.mismatch:
-            self._notes.add("mismatch", number)
-        return found
+            return _build_body(events, began_ns)
+        return []
 
     def _end(self, number: int, ended_ns: int) -> Observation:
         """Return the end; that of a stream, and of an exchange without a response, is unknown."""
@@ -320,3 +317,96 @@ def _latin_1(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode().decode("latin-1")
     return text
+
+
+def _undo_windows_1252(body: bytes) -> bytes | None:
+    """Return a body whose UTF-8 was decoded as windows-1252 as it was before; None if that did not happen.
+
+    Chromium passes event streams without a charset to DevTools, and so to HAR files, in this way.
+    """
+    try:
+        data = body.decode().translate(_WINDOWS_1252).encode("latin-1")
+        data.decode()
+    except UnicodeError:
+        return None
+    return None if data == body else data
+
+
+def _split_body(
+    body: bytes, events: Sequence[EventSourceMessage], began_ns: int, ended_ns: int
+) -> tuple[list[Chunk], bool]:
+    """Cut a body after each event; everything between two events is spread evenly over the time between them.
+
+    Also returns whether the events are those in the body.
+    """
+    left = iter(events)
+    at, matches = began_ns, True
+    parts, chunks = list[bytes](), list[Chunk]()
+    for part, frame in _split_frames(body):
+        parts.append(part)
+        if not frame.is_dispatched or not matches:
+            continue
+        event = next(left, None)
+        if event is None or not _is_same_event(event, frame):
+            matches = False
+            continue
+        until = _event_time(event, at, began_ns)
+        chunks += _spread(parts, at, until)
+        at, parts = until, []
+    chunks += _spread(parts, at, max(at, ended_ns) if matches else at)
+    return chunks, matches and next(left, None) is None
+
+
+def _build_body(events: Sequence[EventSourceMessage], began_ns: int) -> Iterator[Chunk]:
+    """Write the bytes of each event as a chunk."""
+    at, last_id = began_ns, ""
+    for event in events:
+        at = _event_time(event, at, began_ns)
+        id_ = event.event_id or ""
+        yield at, _write_event(event, id_ if id_ != last_id else "")
+        last_id = id_ or last_id
+
+
+def _event_time(event: EventSourceMessage, at: int, began_ns: int) -> int:
+    """Return the time of an event, limited to the range from the event before to the longest duration."""
+    unix_ns = round(positive(event.time) * 1_000_000_000)
+    return min(max(at, unix_ns), began_ns + MAX_DURATION_MS * 1_000_000)
+
+
+def _is_same_event(event: EventSourceMessage, frame: Frame) -> bool:
+    """Return whether a browser lists a frame as this event."""
+    name = frame.event or "message"
+    return (event.event_name or "") == name and event.data in {None, frame.data.decode("utf-8", "replace")}
+
+
+def _split_frames(body: bytes) -> Iterator[tuple[bytes, Frame]]:
+    """Split a body into frames; blank lines are joined to the frame before, unless that is an event.
+
+    It is unknown when the blank lines after an event arrived.
+    """
+    parser = Parser()
+    part, first = b"", None
+    for frame in (*parser.feed(body), *parser.close()):
+        if first is not None and (first.is_dispatched or frame.kind not in _JOINED):
+            yield part, first
+            part, first = b"", None
+        part, first = part + frame.raw, first or frame
+    if first is not None:
+        yield part, first
+
+
+def _spread(parts: Sequence[bytes], after: int, until: int) -> Iterator[Chunk]:
+    """Spread parts evenly over a time, with the last one at its end."""
+    for index, part in enumerate(parts, 1):
+        yield after + (until - after) * index // len(parts), part
+
+
+def _write_event(event: EventSourceMessage, id_: str) -> bytes:
+    lines = [f"event: {_one_line(event.event_name)}"] if event.event_name not in {None, "", "message"} else []
+    lines += [f"id: {_one_line(id_)}"] if id_ else []
+    lines += [f"data: {line}" for line in _LINE_END.split(event.data or "")]
+    return ("\n".join(lines) + "\n\n").encode()
+
+
+def _one_line(text: str | None) -> str:
+    return _LINE_END.sub(" ", text or "")

@@ -14,11 +14,11 @@ from wiretape import __version__
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event_facts import kind_and_sequence
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_output import dump_json
+from wiretape.json_codec import dump_json
 from wiretape.observations import BytesArrived, Ending, Headers, RequestStarted, Side, header
 from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_types import Exchange
 from wiretape.recording.redactor import RedactionPolicy
+from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import escape_json
 
 _POLICY = RedactionPolicy()

@@ -11,13 +11,14 @@ import orjson
 from msgspec import UNSET, Meta, UnsetType
 
 from wiretape.decode import KeyPath, Source, choices_hint, decode
-from wiretape.recording.formats.tape.event_framing import (
+from wiretape.recording.formats.tape.tape_records import (
     DEFAULT_FRAMING,
     FIELDS,
     LINE_ENDS,
     Framing,
     JsonStyle,
     Line,
+    Seconds,
     has_line_end,
     lines_from_data,
 )
@@ -34,7 +35,6 @@ _FRAMINGS = tuple(Framing(json=style) for style in get_args(JsonStyle))
 _FIELD_NAMES = {field.encode() for field in FIELDS}
 
 _Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
-Seconds = Decimal | UnsetType
 
 
 class _KeyError(ValueError):

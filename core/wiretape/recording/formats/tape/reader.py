@@ -26,11 +26,11 @@ from wiretape.observations import (
     Side,
     reason_phrase,
 )
+from wiretape.recording.builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
 from wiretape.recording.formats.tape.elements import (
     SECOND_NS,
     STEP_NS,
     LostElement,
-    Seconds,
     element_bytes,
     element_chunks,
     nanoseconds,
@@ -43,14 +43,14 @@ from wiretape.recording.formats.tape.tape_records import (
     JSON_HEADERS,
     STREAM_HEADERS,
     VERSION,
+    Seconds,
     TapeExchange,
     TapeHeader,
     is_target,
     split_upstream,
 )
-from wiretape.recording.formats.tape.yaml_reader import YamlDocument, load_documents
-from wiretape.recording.recording_source import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
-from wiretape.recording.recording_types import Capture
+from wiretape.recording.formats.tape.tape_yaml import YamlDocument, load_documents
+from wiretape.recording.table_rows import Capture
 from wiretape.safe_text import printable
 
 _FIRST_YEAR, _LAST_YEAR = 1970, 2199

@@ -9,6 +9,7 @@ from typing import Any
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
+from wiretape.recording.builder import MIN_STATUS
 from wiretape.recording.formats.tape.elements import (
     SECOND_NS,
     STEP_NS,
@@ -18,20 +19,19 @@ from wiretape.recording.formats.tape.elements import (
     describe_frames,
     infer_framing,
 )
-from wiretape.recording.formats.tape.event_framing import DEFAULT_FRAMING, Framing
 from wiretape.recording.formats.tape.tape_records import (
     DEFAULT_CLIENT,
+    DEFAULT_FRAMING,
     DEFAULT_HTTP,
     STREAM_HEADERS,
     VERSION,
+    Framing,
     is_target,
     split_upstream,
 )
-from wiretape.recording.formats.tape.yaml_reader import MAX_TAPE_BYTES
-from wiretape.recording.formats.tape.yaml_writer import Items, Plain, YamlWriter
+from wiretape.recording.formats.tape.tape_yaml import MAX_TAPE_BYTES, Items, Plain, YamlWriter
 from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_source import MIN_STATUS
-from wiretape.recording.recording_types import Exchange
+from wiretape.recording.table_rows import Exchange
 from wiretape.sse import Frame, FrameKind, Parser
 
 _COMMENT = "# A wiretape tape; docs/tape.md describes the format.\n"

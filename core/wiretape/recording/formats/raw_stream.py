@@ -19,15 +19,15 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording.formats.registry import FormatReader, FormatWriter
-from wiretape.recording.recording_reader import Recording
-from wiretape.recording.recording_source import (
+from wiretape.recording.builder import (
     RecordingMetadata,
     RecordingSource,
     observe_body,
     order_observations,
 )
-from wiretape.recording.recording_types import Exchange
+from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.recording_reader import Recording
+from wiretape.recording.table_rows import Exchange
 from wiretape.safe_text import printable
 
 DEFAULT_URL = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')}?{EVENT_DELTAS}=true"

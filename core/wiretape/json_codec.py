@@ -1,15 +1,18 @@
-"""A JSON reader for recorded text: fast for ordinary text, careful with everything else.
+"""Read the JSON of recorded text, and write JSON that is safe to print: fast for ordinary text, careful with the rest.
 
-It keeps integers of any length, reads undecodable bytes as U+FFFD, and reports deep nesting instead of failing.
+The reader keeps integers of any length, reads undecodable bytes as U+FFFD, and reports deep nesting instead of failing.
 """
 
 import json
 import re
 from collections import Counter
+from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
 
 import orjson
+
+from wiretape.safe_text import escape_json
 
 _SPACE = b" \t\r\n"
 _KEY_END = b'":'
@@ -18,6 +21,7 @@ _SPACED = re.compile(rb'"[ \t\r\n]+:')
 _HIDDEN = re.compile(rb"\\u00(?:22|3[aA])")
 """Escapes of a quotation mark and a colon, which `_KEY_END` finds only after parsing."""
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _INEXACT_FROM = 2**63
 """Floats from here on may have been integers in the text."""
 
@@ -107,3 +111,28 @@ def _collect_repeated_keys(data: bytes) -> list[str] | None:
         return None
     counts = Counter(key for key, _ in outermost)
     return [key for key, count in counts.items() if count > 1]
+
+
+def dump_json(value: Any, *, indent: bool = False) -> str:
+    """Encode `value` as JSON in which every control and text direction character is escaped."""
+    option = orjson.OPT_INDENT_2 if indent else 0
+    try:
+        text = orjson.dumps(value, option=option)
+    except orjson.JSONEncodeError:
+        text = orjson.dumps(_encodable(value), option=option)
+    return escape_json(text.decode())
+
+
+def _encodable(value: Any) -> Any:
+    """Return `value` with the parts that orjson cannot encode already encoded: lone surrogates and long integers."""
+    if isinstance(value, str):
+        return orjson.Fragment(json.dumps(value)) if _SURROGATE.search(value) else value
+    if isinstance(value, int):
+        return value if -(2**63) <= value < 2**63 else orjson.Fragment(str(value))
+    if isinstance(value, dict):
+        return {key: _encodable(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in value]
+    if is_dataclass(value):
+        return {field.name: _encodable(getattr(value, field.name)) for field in fields(value)}
+    return value

@@ -1,0 +1,264 @@
+"""Rows of a recording's tables: how exchanges, losses, segments and findings are stored, and read back."""
+
+import sqlite3
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import accumulate
+
+import orjson
+
+from wiretape.contract import is_event_stream, operation_of
+from wiretape.observations import (
+    BytesArrived,
+    BytesLost,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+)
+from wiretape.rules import Finding, Party, Severity
+
+SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
+_INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
+_INSERT_FINDING = (
+    "INSERT INTO finding (code, severity, side, exchange_id, event, sequence, byte_offset, time_ns, message) "
+    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingInfo:
+    """Description of a recording."""
+
+    format: int
+    tool: str
+    """Name and version of the program that recorded last."""
+    upstream: str
+    started: datetime
+    """Wall clock (UTC) at time 0."""
+    ended_ns: int | None
+    """When recording stopped; None while recording continues, or if the recorder was killed."""
+    redacted: int
+    """Number of secrets that were replaced by fingerprints."""
+    started_unix_ns: int
+    """The same as `started`, in nanoseconds since 1970."""
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One run of a program that recorded."""
+
+    tool: str
+    """Its name and version."""
+    began_ns: int
+    ended_ns: int | None
+    """None if the program was killed, or is still recording."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """One request and its response, without their bodies."""
+
+    number: int
+    request: RequestStarted
+    request_ended_ns: int | None
+    response: ResponseStarted | None
+    ending: Ending
+    detail: str
+    ended_ns: int | None
+    operation: str | None
+    session_id: str | None
+    run_id: str | None
+    request_bytes: int
+    """Recorded bytes of the request body, as they crossed the wire."""
+    response_bytes: int
+    lost_bytes: int
+    """Bytes of both bodies that passed but were not recorded."""
+
+    @property
+    def content_encoding(self) -> str | None:
+        """The Content-Encoding of the response."""
+        return header(self.response.headers, "content-encoding") if self.response else None
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the response is an event stream."""
+        return self.response is not None and is_event_stream(header(self.response.headers, "content-type"))
+
+
+@dataclass(slots=True)
+class OpenExchange:
+    """The current state of an exchange; its row is written again whenever the state changes."""
+
+    request: RequestStarted
+    request_ended_ns: int | None = None
+    response: ResponseStarted | None = None
+    ended: ExchangeEnded | None = None
+    stored: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
+    """Bytes of each body that are in the file."""
+    lost: int = 0
+
+    def row(self) -> dict[str, object]:
+        """Return the columns of `exchange`, by name."""
+        request, response, ended = self.request, self.response, self.ended
+        operation = operation_of(request.method, request.target)
+        return {
+            "id": request.exchange,
+            "label": f"{request.method} {request.target} → {response.status if response else 'no response'}",
+            "client": request.client,
+            "method": request.method,
+            "scheme": request.scheme,
+            "authority": request.authority,
+            "target": request.target,
+            "request_version": request.http_version,
+            "request_headers": orjson.dumps(request.headers).decode(),
+            "started_ns": request.time_ns,
+            "request_ended_ns": self.request_ended_ns,
+            "status": response.status if response else None,
+            "reason": response.reason if response else None,
+            "response_version": response.http_version if response else None,
+            "response_headers": orjson.dumps(response.headers).decode() if response else None,
+            "responded_ns": response.time_ns if response else None,
+            "ending": ended.ending if ended else Ending.OPEN,
+            "detail": ended.detail if ended else "",
+            "ended_ns": ended.time_ns if ended else None,
+            "operation": operation.operation.name if operation else None,
+            "session_id": operation.session_id if operation else None,
+            "run_id": operation.run_id if operation else None,
+            "request_bytes": self.stored[Side.REQUEST],
+            "response_bytes": self.stored[Side.RESPONSE],
+            "lost_bytes": self.lost,
+        }
+
+
+def write_exchanges(connection: sqlite3.Connection, exchanges: Iterable[OpenExchange]) -> None:
+    """Insert or update the rows of `exchanges`."""
+    rows = [exchange.row() for exchange in exchanges]
+    if rows:
+        names, values = ", ".join(rows[0]), ", ".join(f":{name}" for name in rows[0])
+        update = ", ".join(f"{name} = excluded.{name}" for name in rows[0])
+        statement = f"INSERT INTO exchange ({names}) VALUES ({values}) ON CONFLICT (id) DO UPDATE SET {update}"  # noqa: S608
+        connection.executemany(statement, rows)
+
+
+def write_losses(connection: sqlite3.Connection, losses: Iterable[BytesLost]) -> None:
+    """Insert a row of `lost` for each loss."""
+    rows = (
+        (lost.exchange, lost.side is Side.RESPONSE, lost.start, lost.count, lost.time_ns, lost.why) for lost in losses
+    )
+    connection.executemany(_INSERT_LOST, rows)
+
+
+def read_exchange(row: sqlite3.Row) -> Exchange:
+    """Return the exchange in a row of `exchange`."""
+    return Exchange(
+        number=row["id"],
+        request=read_request(row),
+        request_ended_ns=row["request_ended_ns"],
+        response=read_response(row) if row["status"] is not None else None,
+        ending=Ending(row["ending"]),
+        detail=row["detail"],
+        ended_ns=row["ended_ns"],
+        operation=row["operation"],
+        session_id=row["session_id"],
+        run_id=row["run_id"],
+        request_bytes=row["request_bytes"],
+        response_bytes=row["response_bytes"],
+        lost_bytes=row["lost_bytes"],
+    )
+
+
+def read_request(row: sqlite3.Row) -> RequestStarted:
+    """Return the start of the request in a row of `exchange`."""
+    return RequestStarted(
+        exchange=row["id"],
+        time_ns=row["started_ns"],
+        client=row["client"],
+        method=row["method"],
+        scheme=row["scheme"],
+        authority=row["authority"],
+        target=row["target"],
+        http_version=row["request_version"],
+        headers=_read_headers(row["request_headers"]),
+    )
+
+
+def read_response(row: sqlite3.Row) -> ResponseStarted:
+    """Return the start of the response in a row of `exchange` that has one."""
+    return ResponseStarted(
+        exchange=row["id"],
+        time_ns=row["responded_ns"],
+        status=row["status"],
+        reason=row["reason"],
+        http_version=row["response_version"],
+        headers=_read_headers(row["response_headers"]),
+    )
+
+
+def read_lost(row: sqlite3.Row) -> BytesLost:
+    """Return the loss in a row of `lost`."""
+    side = Side.RESPONSE if row["response"] else Side.REQUEST
+    return BytesLost(row["exchange_id"], row["time_ns"], side, row["start"], row["count"], row["why"])
+
+
+def _read_headers(text: str) -> Headers:
+    headers = tuple((name, value) for name, value in orjson.loads(text))
+    if not all(isinstance(part, str) for pair in headers for part in pair):
+        raise TypeError("a header is not text")
+    return headers
+
+
+def pack_run(run: BytesArrived) -> tuple[int, int, int, int, str | None, bytes]:
+    """Return the columns of `segment` after `id`."""
+    chunks = None
+    if len(run.ends) > 1:
+        flat: list[int] = []
+        before, first = run.start, run.times[0]
+        for end, time_ns in zip(run.ends, run.times, strict=True):
+            flat += (end - before, time_ns - first)
+            before = end
+        chunks = orjson.dumps(flat).decode()
+    return (run.exchange, int(run.side is Side.RESPONSE), run.start, run.times[0], chunks, run.data)
+
+
+def unpack_run(row: sqlite3.Row) -> BytesArrived:
+    """Return the run in a row of `segment`.  Raises ValueError if the row contradicts itself."""
+    data: bytes = row["bytes"]
+    start, time_ns, exchange = row["start"], row["time_ns"], row["exchange_id"]
+    side = Side.RESPONSE if row["response"] else Side.REQUEST
+    if row["chunks"] is None:
+        return BytesArrived(exchange, side, start, data, (start + len(data),), (time_ns,))
+    flat: list[int] = orjson.loads(row["chunks"])
+    ends = list(accumulate(flat[::2], initial=start))[1:]
+    times = [time_ns + delta for delta in flat[1::2]]
+    if not times or ends[-1] != start + len(data):
+        raise ValueError(f"the chunks of segment {row['id']} do not match its bytes")
+    return BytesArrived(exchange, side, start, data, ends, times)
+
+
+def write_findings(connection: sqlite3.Connection, findings: Iterable[Finding]) -> None:
+    """Insert a row of `finding` for each finding."""
+    rows = (
+        (f.code, f.severity, f.side, f.exchange, f.event, f.sequence, f.byte_offset, f.time_ns, f.message)
+        for f in findings
+    )
+    connection.executemany(_INSERT_FINDING, rows)
+
+
+def read_finding(row: sqlite3.Row) -> Finding:
+    """Return the finding in a row of `finding`."""
+    return Finding(
+        code=row["code"],
+        severity=Severity(row["severity"]),
+        side=Party(row["side"]),
+        exchange=row["exchange_id"],
+        event=row["event"],
+        sequence=row["sequence"],
+        byte_offset=row["byte_offset"],
+        time_ns=row["time_ns"],
+        message=row["message"],
+    )
