@@ -10,7 +10,6 @@ from wiretape.recording.builder import build_recording as build_recording
 from wiretape.recording.builder import list_exchanges as list_exchanges
 from wiretape.recording.builder import observe_body as observe_body
 from wiretape.recording.builder import order_observations as order_observations
-from wiretape.recording.interleave import TailPosition as TailPosition
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
 from wiretape.recording.recording_file import check_not_recording as check_not_recording
@@ -21,6 +20,7 @@ from wiretape.recording.recording_file import lock_for_writing as lock_for_writi
 from wiretape.recording.recording_reader import Gap as Gap
 from wiretape.recording.recording_reader import IndexedEvent as IndexedEvent
 from wiretape.recording.recording_reader import Recording as Recording
+from wiretape.recording.recording_reader import TailPosition as TailPosition
 from wiretape.recording.recording_writer import LARGE_SLICE as LARGE_SLICE
 from wiretape.recording.recording_writer import SMALL_SLICE as SMALL_SLICE
 from wiretape.recording.recording_writer import TINY_SLICE as TINY_SLICE
