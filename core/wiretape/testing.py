@@ -9,7 +9,7 @@ _MODULES = {
     "CheckedReplay": "wiretape_replay.testing.checked_servers",
     "CheckedService": "wiretape_replay.testing.checked_servers",
     "ClientError": "wiretape_replay.testing.server_group",
-    "ReceivedRequest": "wiretape_replay.testing.received_requests",
+    "ReceivedRequest": "wiretape_replay.testing.checked_servers",
     "replay": "wiretape_replay.testing.server_group",
     "serve": "wiretape_replay.testing.server_group",
 }

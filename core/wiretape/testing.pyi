@@ -1,6 +1,6 @@
 from wiretape_replay.testing.checked_servers import CheckedReplay as CheckedReplay
 from wiretape_replay.testing.checked_servers import CheckedService as CheckedService
-from wiretape_replay.testing.received_requests import ReceivedRequest as ReceivedRequest
+from wiretape_replay.testing.checked_servers import ReceivedRequest as ReceivedRequest
 from wiretape_replay.testing.server_group import ClientError as ClientError
 from wiretape_replay.testing.server_group import replay as replay
 from wiretape_replay.testing.server_group import serve as serve

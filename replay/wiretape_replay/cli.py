@@ -13,12 +13,12 @@ from wiretape.errors import InputError
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
+from wiretape_replay.client_verdict.client_report import VerdictOptions
 from wiretape_replay.faults.dry_run import dry_run_lines
 from wiretape_replay.replay_options import MODES, PLAYHEADS, ReplayOptions
 from wiretape_replay.replay_server import Replay, serve_replay
 from wiretape_replay.serve_command import (
     GroupedCommand,
-    VerdictOptions,
     access,
     control_option,
     debug_option,
@@ -110,11 +110,7 @@ def replay(
     strict: bool,
     verify: bool,
     dry_run: bool,
-    fail_on: str,
-    reports: tuple[str, ...],
-    record: Path | None,
-    config: Path | None,
-    no_config: bool,
+    verdict: VerdictOptions,
     **options: Any,
 ) -> None:
     """Replay a recording as an offline service.
@@ -138,10 +134,10 @@ def replay(
     host, port = parse_address(listen)
     running, failed = serve_until_stopped(
         lambda checker: serve_replay(
-            recording, parsed, host=host, port=port, log=log, judge=checker, token=control_token
+            recording, parsed, host=host, port=port, log=log, checker=checker, token=control_token
         ),
         recording,
-        VerdictOptions(fail_on=fail_on, reports=reports, record=record, config=config, no_config=no_config),
+        verdict,
         greeting=lambda running: _greet(running, recording, parsed),
         summary=_summarize,
         chosen_token=control_token is not None,

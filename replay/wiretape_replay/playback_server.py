@@ -10,7 +10,7 @@ from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_access import check_token, create_token
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
-from wiretape_replay.faults.fault_application import FaultApplier, FaultyStream
+from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.injector import FaultInjector
 from wiretape_replay.http_server.http_messages import HttpRequest
@@ -60,11 +60,9 @@ class PlaybackServer:
         self.ids = ids or RequestIds()
         """Ids of the responses that do not come from a recording."""
         self.faults = FaultInjector(script)
-        self.fault_applier = FaultApplier(self.faults, self.ids, log)
-        self.faulty_sender: Callable[[ResponseWriter], FaultyStream | None] = (
-            self.fault_applier.stream if script.faults else lambda _: None
-        )
-        """Returns the sender of a stream that faults can hit."""
+        self._fault_applier = FaultApplier(self.faults, self.ids, log) if script.faults else None
+        self.faulty_sender = None if self._fault_applier is None else self._fault_applier.sender
+        """Returns the sender of a stream that faults can hit; None without faults."""
         self.token = create_token() if token is None else check_token(token)
         self._log = log
         self._checker = checker
@@ -89,10 +87,11 @@ class PlaybackServer:
         if access is not None:
             handler = self._with_access_control(handler, access, clock_ns)
             control.on_reset.append(access.reset)
-        handler = self.fault_applier.before(handler)
+        if self._fault_applier is not None:
+            handler = self._fault_applier.wrap(handler)
         control.on_reset.append(self.faults.rewind)
         malformed = malformed_request_handler(self.ids, allowed_methods)
-        server = HttpServer(handler, self._log, self._checker, malformed)
+        server = HttpServer(handler, self._log, self._checker and self._checker.start_exchange, malformed)
         ControlApi(control, self.token).attach(server.app)
         try:
             url = await server.start(host, port)

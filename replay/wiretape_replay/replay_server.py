@@ -72,18 +72,18 @@ async def serve_replay(
     host: str = "127.0.0.1",
     port: int = 0,
     log: Callable[[str], None] = lambda _: None,
-    judge: ClientChecker | None = None,
+    checker: ClientChecker | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Replay]:
     """Replay a recording until the block is left.  Port 0 picks a free port.  `log` receives a line for each request.
 
-    `judge` checks the client, and has finished after the block.
+    `checker` checks the client, and has finished after the block.
     `token` is the control token; None generates one.
 
     Raises RecordingError for a file that cannot be replayed, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
-    server = PlaybackServer(options.script, log=log, checker=judge, token=token)
+    server = PlaybackServer(options.script, log=log, checker=checker, token=token)
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
         playheads = Playheads(

@@ -5,7 +5,7 @@ import gc
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +16,7 @@ from wiretape.debugger_process import TOKEN_VARIABLE, DebuggerProcess
 from wiretape.files import PATH
 from wiretape.rules import Severity
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.client_verdict.client_report import ClientVerdict, fails
+from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client, fails
 from wiretape_replay.control.control_access import control_command_line, loopback_url
 from wiretape_replay.playback_server import Playback
 
@@ -82,8 +82,15 @@ control_option = _control(
 debug_option = _control("--debug", is_flag=True, help="Also show FILE in a browser and drive the playhead there.")
 
 
-def verdict_options(command: _F) -> _F:
-    """Add `--fail-on`, `--report`, `--record`, `--config` and `--no-config`."""
+def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the client verdict; the command gets them as `verdict`."""
+
+    @wraps(command)
+    def run(*args: Any, **values: Any) -> Any:
+        names = VerdictOptions.__dataclass_fields__
+        verdict = VerdictOptions(**{name: values.pop(name) for name in names})
+        return command(*args, verdict=verdict, **values)
+
     options = (
         _verdict(
             "--fail-on",
@@ -109,20 +116,10 @@ def verdict_options(command: _F) -> _F:
         ),
         _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),
     )
+    decorated: Callable[..., Any] = run
     for option in reversed(options):
-        command = option(command)
-    return command
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerdictOptions:
-    """The values of these options."""
-
-    fail_on: str
-    reports: tuple[str, ...]
-    record: Path | None
-    config: Path | None
-    no_config: bool
+        decorated = option(decorated)
+    return decorated
 
 
 def log(line: str) -> None:
@@ -165,12 +162,12 @@ def serve_until_stopped(
             log(line)
         return running
 
-    with ClientVerdict.of(options.reports, options.record, options.config, no_config=options.no_config) as verdict:
-        running = asyncio.run(serve(verdict.judge))
-        for line in verdict.verdict(name):
+    with check_client(options) as verdict:
+        running = asyncio.run(serve(verdict.checker))
+        for line in verdict.lines(str(name)):
             log(line)
-        verdict.report(options.fail_on)
-        return running, fails(verdict.judge.blame, options.fail_on)
+        verdict.write_reports()
+        return running, fails(verdict.checker.attribution, options.fail_on)
 
 
 async def _wait_for_any(*events: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The client judged: what it does wrong against a replay is found, told and reported, and nobody else is blamed."""
+"""The client verdict: findings about the client of a replay are attributed, printed and reported."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from wiretape.recording import open_recording
 from wiretape.rules import Checker, Settings, Severity
 from wiretape_replay import ReplayOptions, serve_replay
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.client_verdict.client_report import ClientVerdict, ReportRequest, fails, verdict
+from wiretape_replay.client_verdict.client_report import ReportRequest, VerdictOptions, check_client, fails, verdict
 from wiretape_replay.faults.fault_script import read_fault_script
 from wiretape_replay.responses.access_settings import AccessPolicy
 
@@ -50,24 +50,24 @@ EVENTS = [event(number) for number in (1, 2, 3)]
 
 @pytest.fixture
 def run(reel):
-    """A recording of one session in good order."""
+    """A recording of one session without findings."""
     reel.exchange(EVENTS, request_headers=tuple(KEY.items()))
     reel.exchange([b"{}"], target="/v1/other", headers=JSON)
     return reel.close()
 
 
 @contextlib.asynccontextmanager
-async def judged(path, judge, **options):
-    """A client of a replay that is judged."""
+async def checked_client(path, checker, **options):
+    """A client of a replay with a client checker."""
     async with (
-        serve_replay(path, ReplayOptions(**options), judge=judge) as playing,
+        serve_replay(path, ReplayOptions(**options), checker=checker) as playing,
         httpx.AsyncClient(base_url=playing.url, headers=KEY, timeout=45) as client,
     ):
         yield client
 
 
 async def read(client, *, cursor=None, events=3, **headers):
-    """Read so many events of the stream, or whatever there is, and leave."""
+    """Read the given number of events of the stream, or up to its end, and disconnect."""
     headers |= {"Last-Event-ID": cursor} if cursor else {}
     received = b""
     async with client.stream("GET", STREAM, headers=headers) as response:
@@ -83,118 +83,122 @@ def codes(findings):
     return [finding.code for finding in findings]
 
 
-async def test_a_client_that_reconnects_without_its_cursor_is_told_so(run):
-    judge = ClientChecker()
-    async with judged(run, judge) as client:
+async def test_reconnecting_without_a_cursor_is_a_client_finding(run):
+    checker = ClientChecker()
+    async with checked_client(run, checker) as client:
         await read(client)
-        assert judge.against_client == []
+        assert checker.client_findings == []
         await read(client)
-        assert codes(judge.against_client) == ["CLI002"]
-    assert codes(judge.blame.client.kept) == ["CLI002"]
-    assert codes(judge.blame.service.kept) == []
-    assert list(verdict(judge.blame, "run.db")) == [
+        assert codes(checker.client_findings) == ["CLI002"]
+    assert codes(checker.attribution.client.kept) == ["CLI002"]
+    assert codes(checker.attribution.service.kept) == []
+    assert list(verdict(checker.attribution, "run.db")) == [
         "The client broke 1 rule (1 finding):",
-        "  error CLI002 (exchange 2): " + judge.blame.client.kept[0].message,
+        "  error CLI002 (exchange 2): " + checker.attribution.client.kept[0].message,
     ]
 
 
-async def test_a_client_that_sends_its_cursor_is_blamed_for_nothing(run):
-    judge = ClientChecker()
-    async with judged(run, judge) as client:
+async def test_reconnecting_with_a_cursor_breaks_no_rule(run):
+    checker = ClientChecker()
+    async with checked_client(run, checker) as client:
         await read(client)
         async with client.stream("GET", STREAM, headers={"Last-Event-ID": "e3"}) as response:
             assert response.status_code == 200
-    assert list(verdict(judge.blame, "run.db")) == ["The client broke no rule."]
-    assert not fails(judge.blame, "note")
+    assert list(verdict(checker.attribution, "run.db")) == ["The client broke no rule."]
+    assert not fails(checker.attribution, "note")
 
 
-async def test_a_client_that_does_not_wait_as_long_as_it_was_told_is_told_so(run):
-    judge = ClientChecker()
+async def test_retrying_before_retry_after_is_a_client_finding(run):
+    checker = ClientChecker()
     service = AccessPolicy(limits={"events": Limit(1, 60)})
-    async with judged(run, judge, service=service) as client:
+    async with checked_client(run, checker, service=service) as client:
         await read(client)
         answers = [await client.get(STREAM, headers={"Last-Event-ID": "e3"}) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [429, 429]
-    assert codes(judge.blame.client.kept) == ["CLI004"]
-    # The limit is not one that is published, but neither the service nor the recording said so.
-    assert codes(judge.blame.service.kept) == []
+    assert codes(checker.attribution.client.kept) == ["CLI004"]
+    # The limit is not a published one, but it comes from neither the service nor the recording.
+    assert codes(checker.attribution.service.kept) == []
 
 
-async def test_a_client_without_a_key_is_told_so_where_one_is_asked_for(run):
+async def test_a_missing_key_is_a_client_finding_if_a_key_is_required(run):
     for options, found in (
         ({}, ["CLI001"]),
         ({"service": AccessPolicy(authentication=False)}, []),
         ({"mode": "verbatim"}, []),
     ):
-        judge = ClientChecker()
-        async with judged(run, judge, **options) as client:
+        checker = ClientChecker()
+        async with checked_client(run, checker, **options) as client:
             del client.headers["Authorization"]
             await client.get("/v1/other")
-        assert (codes(judge.blame.client.kept), codes(judge.blame.service.kept)) == (found, [])
+        assert (codes(checker.attribution.client.kept), codes(checker.attribution.service.kept)) == (found, [])
 
 
-async def test_a_request_that_was_not_recorded_is_nobodys_fault(run):
-    judge = ClientChecker()
-    async with judged(run, judge, mode="verbatim") as client:
+async def test_a_request_without_a_match_is_attributed_to_nobody(run):
+    checker = ClientChecker()
+    async with checked_client(run, checker, mode="verbatim") as client:
         assert (await client.get("/v1/nothing")).status_code == 501
-    assert (judge.blame.client.codes, judge.blame.service.codes, judge.blame.injected.codes) == ({}, {}, {})
+    assert (
+        checker.attribution.client.codes,
+        checker.attribution.service.codes,
+        checker.attribution.injected.codes,
+    ) == ({}, {}, {})
 
 
-async def test_what_the_recording_breaks_is_counted_and_not_the_clients_fault(reel):
+async def test_findings_about_the_recorded_service_are_counted_separately(reel):
     reel.exchange([event(1), event(1), event(3, data=[])])
-    judge = ClientChecker()
-    async with judged(reel.close(), judge, mode="verbatim") as client:
+    checker = ClientChecker()
+    async with checked_client(reel.close(), checker, mode="verbatim") as client:
         await read(client)
-    assert not judge.blame.client
-    assert set(judge.blame.service.codes) >= {"SEQ001"}
+    assert not checker.attribution.client
+    assert set(checker.attribution.service.codes) >= {"SEQ001"}
     assert re.fullmatch(
         r"The recorded service breaks \d rules? \(\d findings?; see `wiretape report run\.db`\)\.",
-        list(verdict(judge.blame, "run.db"))[-1],
+        list(verdict(checker.attribution, "run.db"))[-1],
     )
 
 
-async def test_the_service_is_not_blamed_for_what_a_fault_does(run, tmp_path):
+async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "twice"\ndo = "duplicate"\nat = { sequence = 2 }\n')
-    judge = ClientChecker()
-    async with judged(run, judge, faults=read_fault_script(script)) as client:
+    checker = ClientChecker()
+    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
         await read(client, events=4)
-    assert not judge.blame.service
-    assert judge.blame.injected
-    assert {fault for _, fault in judge.blame.faults} == {"twice"}
-    assert list(verdict(judge.blame, "run.db"))[-1].startswith("Injected faults caused ")
+    assert not checker.attribution.service
+    assert checker.attribution.injected
+    assert {fault for _, fault in checker.attribution.faults} == {"twice"}
+    assert list(verdict(checker.attribution, "run.db"))[-1].startswith("Injected faults caused ")
 
 
-async def test_only_what_comes_after_a_fault_is_put_down_to_it(reel, tmp_path):
+async def test_only_findings_after_a_fault_are_attributed_to_it(reel, tmp_path):
     reel.exchange([event(1, data=[]), event(2), event(3)])
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
-    judge = ClientChecker()
-    async with judged(reel.close(), judge, faults=read_fault_script(script)) as client:
+    checker = ClientChecker()
+    async with checked_client(reel.close(), checker, faults=read_fault_script(script)) as client:
         await read(client)
-    assert codes(judge.blame.service.kept) == ["EVT004"]
-    assert [(finding.event, fault) for finding, fault in judge.blame.faults] == [(3, "cut")]
+    assert codes(checker.attribution.service.kept) == ["EVT004"]
+    assert [(finding.event, fault) for finding, fault in checker.attribution.faults] == [(3, "cut")]
 
 
-async def test_a_client_is_blamed_for_what_it_does_after_a_fault(run, tmp_path):
+async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_client(run, tmp_path):
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\ndo = "drop"\nafter = { sequence = 2 }\ntimes = 1\n')
-    judge = ClientChecker()
-    async with judged(run, judge, faults=read_fault_script(script)) as client:
+    checker = ClientChecker()
+    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
         assert (await read(client)).count(b"\n\n") == 2
         await read(client)
-    assert codes(judge.blame.client.kept) == ["CLI002"]
-    assert not judge.blame.service
+    assert codes(checker.attribution.client.kept) == ["CLI002"]
+    assert not checker.attribution.service
 
 
-async def test_what_is_recorded_is_what_passed(run, tmp_path):
+async def test_the_recording_contains_the_traffic(run, tmp_path):
     path = tmp_path / "replayed.db"
-    judge = ClientChecker(record=path)
-    async with judged(run, judge) as client:
+    checker = ClientChecker(record=path)
+    async with checked_client(run, checker) as client:
         await read(client)
         await read(client)
         await client.post("/v1/other", content=b'{"a":1}')
-    live = judge.blame.client.kept + judge.blame.service.kept
+    live = checker.attribution.client.kept + checker.attribution.service.kept
     with open_recording(path) as recording:
         exchanges = list(recording.exchanges())
         assert [(each.request.method, each.response.status) for each in exchanges] == [
@@ -207,71 +211,76 @@ async def test_what_is_recorded_is_what_passed(run, tmp_path):
         assert exchanges[0].ending is Ending.COMPLETE
         assert "key-1" not in repr(exchanges[0].request.headers)
         assert recording.info.ended_ns is not None
-        checker = Checker(Settings(off=judge._checker.settings.off))
-        again = [finding for seen in recording.observations() for finding in checker.feed(seen)] + checker.finish()
+        rules = Checker(Settings(off=checker._checker.settings.off))
+        again = [finding for seen in recording.observations() for finding in rules.feed(seen)] + rules.finish()
         stored = [(row.code, row.exchange) for row in recording.findings()]
     own = [(finding.code, finding.exchange) for finding in again if finding.exchange != 3]
     assert sorted(own) == sorted((finding.code, finding.exchange) for finding in live)
     assert set(own) <= set(stored)
 
 
-async def test_everything_is_judged_once_streams_rest_without_being_asked(run):
-    told = asyncio.Queue()
-    judge = ClientChecker(told=told.put_nowait)
-    async with judged(run, judge) as client:
+async def test_traffic_is_checked_when_streams_pause(run):
+    found = asyncio.Queue()
+    checker = ClientChecker(on_finding=found.put_nowait)
+    async with checked_client(run, checker) as client:
         await read(client)
         await read(client)
-        assert (await told.get()).code == "CLI002"
+        assert (await found.get()).code == "CLI002"
 
 
-async def test_what_streams_that_never_rest_send_is_judged_too(run, monkeypatch):
-    """To a judge whose clock stands, everything was written just now."""
+async def test_traffic_is_checked_if_streams_never_pause(run, monkeypatch):
+    """The clock stands still, so everything was sent just now."""
     monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._OLDEST_NS", -1)
-    told = asyncio.Queue()
-    judge = ClientChecker(told=told.put_nowait, clock=lambda: 0)
-    async with judged(run, judge) as client:
+    found = asyncio.Queue()
+    checker = ClientChecker(on_finding=found.put_nowait, clock=lambda: 0)
+    async with checked_client(run, checker) as client:
         await read(client)
         await read(client)
-        assert (await told.get()).code == "CLI002"
+        assert (await found.get()).code == "CLI002"
 
 
-async def test_what_waits_is_bounded(run, monkeypatch):
+async def test_the_buffer_is_bounded(run, monkeypatch):
     monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._MOST_WAITING", 1)
     monkeypatch.setattr("wiretape_replay.client_verdict.client_checker._QUIET_NS", 10**15)
-    judge = ClientChecker()
-    async with judged(run, judge) as client:
+    checker = ClientChecker()
+    async with checked_client(run, checker) as client:
         await read(client)
         await read(client)
-        assert not judge._notes
-        assert codes(judge.blame.client.kept) == ["CLI002"]
+        assert not checker._buffer
+        assert codes(checker.attribution.client.kept) == ["CLI002"]
 
 
-async def test_checks_that_fail_end_no_stream(run, monkeypatch):
+async def test_an_error_in_the_checks_does_not_end_streams(run, monkeypatch):
     def broken(self, seen):
         raise ZeroDivisionError("no")
 
     monkeypatch.setattr(Checker, "feed", broken)
-    judge = ClientChecker()
-    async with judged(run, judge) as client:
+    checker = ClientChecker()
+    async with checked_client(run, checker) as client:
         assert await read(client) == b"".join(EVENTS)
-    assert judge.failed == "ZeroDivisionError: no"
+    assert checker.failed == "ZeroDivisionError: no"
 
 
-def test_a_file_that_exists_is_not_recorded_over(run):
+def test_an_existing_file_is_not_overwritten(run):
     with pytest.raises(RecordingError, match="exists"):
         ClientChecker(record=run)
 
 
-async def test_as_bad_as_asked_for_or_worse_fails(run):
-    judge = ClientChecker()
-    async with judged(run, judge, mode="verbatim") as client:
+async def test_findings_as_severe_as_fail_on_fail(run):
+    checker = ClientChecker()
+    async with checked_client(run, checker, mode="verbatim") as client:
         await client.get("/v1/other?api_key=1")
-    assert judge.blame.client.severities == {Severity.WARNING: 1}
-    assert [fails(judge.blame, word) for word in ("error", "warning", "note", "never")] == [False, True, True, False]
+    assert checker.attribution.client.severities == {Severity.WARNING: 1}
+    assert [fails(checker.attribution, word) for word in ("error", "warning", "note", "never")] == [
+        False,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("junit", "Invalid --report 'junit': expected FORMAT:FILE, for example junit:report.xml."),
         ("junit:", "expected FORMAT:FILE"),
@@ -280,13 +289,13 @@ async def test_as_bad_as_asked_for_or_worse_fails(run):
         ("junit:no/such/folder/a.xml", "cannot be written: there is no folder no/such/folder."),
     ],
 )
-def test_a_report_that_cannot_be_made_is_told_before_anything_is_served(text, said):
+def test_an_invalid_report_option_is_refused_before_serving(text, message):
     with pytest.raises(InputError) as caught:
         ReportRequest.of(text)
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
-def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(run):
+def test_a_report_does_not_overwrite_a_recording(run):
     before = run.read_bytes()
     with pytest.raises(InputError, match=r"is a recording or another database: give --report another name\."):
         ReportRequest.of(f"junit:{run}")
@@ -294,10 +303,10 @@ def test_a_report_in_place_of_a_recording_is_refused_before_anything_is_served(r
 
 
 @pytest.mark.parametrize("reports", [("junit:a.x", "html:./a.x"), ("text:-", "json:-"), ("text:kept.db",)])
-def test_reports_that_would_be_one_file_are_told_before_anything_is_served(reports):
+def test_two_outputs_with_the_same_name_are_refused_before_serving(reports):
     with (
         pytest.raises(InputError, match=r"^Two outputs have the name .*: give --report another name"),
-        ClientVerdict.of(reports, Path("kept.db"), None, no_config=True),
+        check_client(VerdictOptions(reports=reports, record=Path("kept.db"), no_config=True)),
     ):
         pass
 
@@ -306,7 +315,7 @@ FORMS = ["text", "concise", "json", "ndjson", "junit", "github", "sarif", "markd
 
 
 @contextlib.contextmanager
-def replaying(*args):
+def replay_process(*args):
     command = [sys.executable, "-m", "wiretape", "replay", *map(str, args), "--listen", "127.0.0.1:0", "--speed", "max"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     try:
@@ -328,10 +337,10 @@ def break_a_rule(url):
                     break
 
 
-def test_the_command_tells_reports_keeps_and_fails(run, tmp_path):
+def test_the_command_prints_the_verdict_writes_reports_and_a_recording_and_fails(run, tmp_path):
     reports = [option for form in FORMS for option in ("--report", f"{form}:{tmp_path / form}")]
     kept = tmp_path / "kept.db"
-    with replaying(run, "--fail-on", "error", *reports, "--record", kept, "--no-config") as (process, url):
+    with replay_process(run, "--fail-on", "error", *reports, "--record", kept, "--no-config") as (process, url):
         break_a_rule(url)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
@@ -348,8 +357,8 @@ def test_the_command_tells_reports_keeps_and_fails(run, tmp_path):
         assert len(list(recording.exchanges())) == 2
 
 
-def test_a_report_needs_no_recording_that_is_kept(run, tmp_path):
-    with replaying(run, "--report", "concise:-") as (process, url):
+def test_a_report_leaves_no_recording_behind(run, tmp_path):
+    with replay_process(run, "--report", "concise:-") as (process, url):
         break_a_rule(url)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=30)
@@ -359,10 +368,10 @@ def test_a_report_needs_no_recording_that_is_kept(run, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.db"]
 
 
-def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_path):
+def test_the_command_reads_the_service_settings(run, tmp_path):
     service = tmp_path / "service.toml"
     service.write_text('[[keys]]\nkey = "good"\nworkspace = "w2"\n[[keys]]\nkey = "free"\n')
-    with replaying(run, "--service", service) as (_, url):
+    with replay_process(run, "--service", service) as (_, url):
         statuses = [
             httpx.get(url + "/v1/sessions/s1", headers={"Authorization": f"Bearer {key}"}).status_code
             for key in ("bad", "good", "free")
@@ -372,7 +381,7 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (["--service", "nowhere.toml"], "There is no file nowhere.toml"),
         (["--report", "nothing"], "expected FORMAT:FILE"),
@@ -381,9 +390,9 @@ def test_the_commands_settings_of_the_service_are_those_of_the_file(run, tmp_pat
         (["--config", "nowhere.toml", "--no-config"], "not both"),
     ],
 )
-def test_what_cannot_be_used_is_one_sentence(run, options, said):
+def test_invalid_options_are_one_sentence(run, options, message):
     done = CliRunner().invoke(wiretape, ["replay", str(run), *(each.format(run=run) for each in options)])
 
     assert (done.exit_code, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

@@ -11,7 +11,19 @@ from hypothesis import strategies as st
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
 from wiretape_replay.faults.dry_run import find_hits, list_hits
-from wiretape_replay.faults.event_mutation import corrupt_frame, data_size, pad_frame, split_frame
+from wiretape_replay.faults.event_mutation import (
+    CloseConnection,
+    LogFault,
+    ResetConnection,
+    Send,
+    SendError,
+    Wait,
+    corrupt_frame,
+    data_size,
+    is_final,
+    pad_frame,
+    split_frame,
+)
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -31,15 +43,6 @@ from wiretape_replay.faults.fault_script import (
     Stall,
 )
 from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.faults.instructions import (
-    CloseConnection,
-    LogFault,
-    ResetConnection,
-    Send,
-    SendError,
-    Wait,
-    is_final,
-)
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 

@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from wiretape_replay.faults.event_mutation import CloseConnection, LogFault, ResetConnection, Send, SendError
 from wiretape_replay.faults.fault_script import decode_fault_script
 from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.faults.instructions import CloseConnection, LogFault, ResetConnection, Send, SendError
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.session.playhead import Playhead, StepTarget
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog, UnknownCursorError

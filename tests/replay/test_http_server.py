@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from wiretape_replay.http_server.http_messages import Framing, HttpRequest, ResponseHead
-from wiretape_replay.http_server.response_writer import NullListener, ResponseWriter
+from wiretape_replay.http_server.response_writer import ResponseWriter, TrafficListener
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
 
@@ -67,21 +67,11 @@ class Burst:
         line.close()
 
 
-class Listening(NullListener):
-    """Keeps what was sent."""
-
-    def __init__(self) -> None:
-        self.pieces: list[bytes] = []
-
-    def response_body(self, data: bytes) -> None:
-        self.pieces.append(data)
-
-
 @contextlib.asynccontextmanager
 async def fronting(
-    source, *, with_route: bool = False, watcher: NullListener | None = None
+    source, *, with_route: bool = False, listener: TrafficListener | None = None
 ) -> AsyncIterator[tuple[str, int]]:
-    front = HttpServer(source.respond, print, watcher)
+    front = HttpServer(source.respond, print, listener)
     if with_route:
         front.app.router.add_get("/_wiretape/state", _state)
     url = await front.start("127.0.0.1", 0)
@@ -148,13 +138,13 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
     ],
 )
 async def test_pieces_that_are_sent_together_stay_pieces(connect, framing, body):
-    head, listening = ResponseHead(200, "OK", (), framing, keep_alive=False), Listening()
-    async with fronting(Burst(head), watcher=listening) as where:
+    head, parts = ResponseHead(200, "OK", (), framing, keep_alive=False), []
+    async with fronting(Burst(head), listener=lambda _: parts.append) as where:
         reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
         assert await reader.read(-1) == head.raw + body
 
-    assert listening.pieces == [b"data: 1\n\n", b"data: 10\n\n"]
+    assert [part for part in parts if isinstance(part, bytes)] == [b"data: 1\n\n", b"data: 10\n\n"]
 
 
 async def test_a_source_is_cancelled_when_its_client_leaves(connect):

@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from wiretape.config import Config
-from wiretape_replay.testing.client_criteria import ClientCriteria
-from wiretape_replay.testing.failure_message import failure_message
+from wiretape_replay.testing.client_criteria import ClientCriteria, failure_message
 
 
 @pytest.mark.parametrize(("fail_on", "fails"), [("error", True), ("never", False)])

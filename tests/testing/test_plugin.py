@@ -305,7 +305,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
         def test_drops(wiretape_replay):
             replay = wiretape_replay("run.db", faults={faults})
             assert read(replay.url) == ["e1", "e2"]
-            assert replay.faults_done == {{"fault-1": 1}}
+            assert replay.fault_counts == {{"fault-1": 1}}
             assert replay.requests[0].faults == ["fault-1"]
     """)
     result.assert_outcomes(passed=1)

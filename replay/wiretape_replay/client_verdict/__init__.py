@@ -1,1 +1,1 @@
-"""The client judged: what passes between clients and the replay, checked and recorded."""
+"""Check the client of a replay or of the stand-in, record its traffic, and report the findings."""

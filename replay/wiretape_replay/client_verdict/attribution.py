@@ -20,7 +20,7 @@ _OWN_HEADER = "x-wiretape"
 
 @dataclass(slots=True)
 class FindingCounts:
-    """Findings against one party; the first ones are kept, all are counted."""
+    """Findings about one party, or caused by faults; all are counted, and the first are kept."""
 
     kept: list[Finding] = field(default_factory=list)
     codes: Counter[str] = field(default_factory=Counter)
@@ -44,16 +44,16 @@ class FindingCounts:
 
 
 class Attribution:
-    """Sorts findings.
+    """Findings by who caused them.
 
-    A fault is blamed for what the service is found to do wrong from its place on, in the exchange in which it was
-    injected and in all of its session: what a fault breaks can show on another connection.
+    A finding about the service is attributed to the last fault before it in its exchange or else in its session,
+    because the effect of a fault can show on another connection.
     """
 
     def __init__(self) -> None:
         self.client = FindingCounts()
         self.service = FindingCounts()
-        """Findings against the service in the recording itself."""
+        """Findings about the service in the recording itself."""
         self.injected = FindingCounts()
         self.faults: list[tuple[Finding, str]] = []
         """Findings that a fault caused, and that fault."""
@@ -61,16 +61,17 @@ class Attribution:
         self._by_exchange: dict[int, list[tuple[int, str]]] = {}
         self._by_session: dict[str, list[tuple[int, str]]] = {}
         self._own: dict[int, None] = {}
+        """Exchanges whose response comes from wiretape."""
 
-    def see(self, seen: Observation) -> None:
-        """Note which session an exchange names, and whether wiretape made the response."""
+    def observe(self, seen: Observation) -> None:
+        """Remember the session that an exchange names, and whether its response comes from wiretape."""
         if isinstance(seen, RequestStarted):
             put_bounded(self._sessions, seen.exchange, session_in(seen.target), _MOST_EXCHANGES)
         elif isinstance(seen, ResponseStarted) and header(seen.headers, _OWN_HEADER) is not None:
             put_bounded(self._own, seen.exchange, None, _MOST_EXCHANGES)
 
-    def inject(self, exchange: int, time_ns: int, fault: str) -> None:
-        """Note that a fault changes a response after `time_ns`."""
+    def add_fault(self, exchange: int, time_ns: int, fault: str) -> None:
+        """Remember that a fault changes a response after `time_ns`."""
         if fault == OWN_RESPONSE:
             put_bounded(self._own, exchange, None, _MOST_EXCHANGES)
             return
@@ -79,7 +80,7 @@ class Attribution:
         if session is not None:
             self._by_session.setdefault(session, []).append((time_ns, fault))
 
-    def sort(self, finding: Finding) -> None:
+    def add(self, finding: Finding) -> None:
         """Attribute a finding."""
         if finding.side is Party.CLIENT:
             self.client.add(finding)
@@ -95,7 +96,6 @@ class Attribution:
             self.faults.append((finding, fault))
 
     def _fault(self, finding: Finding) -> str | None:
-        """The last fault before a finding, in its exchange or else in its session."""
         session = self._sessions.get(finding.exchange)
         for faults in (self._by_exchange.get(finding.exchange, []), self._by_session.get(session or "", [])):
             before = bisect_left(faults, finding.time_ns, key=itemgetter(0))

@@ -2,20 +2,21 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
 from wiretape.files import exists_error, path_exists
-from wiretape.observations import Observation
+from wiretape.frame_reader import ReadObservation
+from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer, check_output
 from wiretape.rules import Checker, Finding, Party, Settings, codes_of
 from wiretape_replay.client_verdict.attribution import Attribution
-from wiretape_replay.client_verdict.deferred_recording import DeferredWriter
-from wiretape_replay.client_verdict.traffic_buffer import BufferListener, ObservationBuilder, TrafficBuffer
+from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ExchangeListener
 
@@ -30,16 +31,19 @@ _PAUSE_NS = 4_000_000
 _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every write waits for the checks."""
 _BATCH = 16
-"""Notes that are checked between two looks at the clock."""
-_OUR_DOING = codes_of("AUTH")
+"""Entries that are checked between two readings of the clock."""
+_OFF_RULES = codes_of("AUTH")
 """Rules that are turned off: the options of the replay decide whether keys are needed."""
+_MOST_HELD = 16 * 1024 * 1024
+"""Bytes of a deferred recording that are held in memory; with more, the file is created."""
+_OBSERVATION_BYTES = 512
+"""Memory that an observation takes besides its data, roughly."""
 
 
 class ClientChecker:
-    """A TrafficListener.  `open` it when the address is known, `finish` it when the server has stopped.
+    """Checks the client, and records the traffic.  Use it in the event loop's thread only.
 
-    What passes is noted, and judged when nothing was written for a moment, so that the streams are not slowed.
-    All of it happens in the event loop of the front; `settle` and what looks at findings belong there too.
+    Traffic is buffered, and checked when nothing was sent for a moment, so that checking does not delay streams.
     """
 
     def __init__(
@@ -47,148 +51,207 @@ class ClientChecker:
         settings: Settings | None = None,
         *,
         record: Path | None = None,
-        late: bool = False,
-        told: Callable[[Finding], None] = lambda _: None,
+        deferred: bool = False,
+        on_finding: Callable[[Finding], None] = lambda _: None,
         clock: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """`record` is where to keep what passes, a new file; `late` says that it is made when `keep` asks for it.
+        """`record` is the path of a new recording; with `deferred`, the file is created when `keep` is called.
 
-        `told` is called with each finding against the client.
-
-        Raises RecordingError when that file cannot be made.
+        `on_finding` is called with each finding about the client.  `clock` returns nanoseconds.
+        Raises RecordingError if the recording cannot be created.
         """
         if record is not None:
-            _check(record)
-        self.blame = Attribution()
-        """Whose findings they are."""
+            if path_exists(record):
+                raise RecordingError(exists_error(record, "--record"))
+            check_output(record, append=False)
+        self.attribution = Attribution()
+        """The findings so far, by who caused them."""
         self.failed: str | None = None
-        """What kept the checks from going on."""
+        """The error that stopped the checks."""
         self._record = record
-        self._told = told
-        self._late = late
+        self._deferred = deferred
+        self._on_finding = on_finding
         self._writer: Writer | DeferredWriter | None = None
         settings = settings or Settings()
-        self._checker = Checker(replace(settings, off=settings.off | _OUR_DOING))
+        self._checker = Checker(replace(settings, off=settings.off | _OFF_RULES))
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
-        self._monotonic = clock
-        self._began_ns = clock()
-        self._notes = TrafficBuffer(self._clock, self._noted)
+        self.use_clock(clock)
+        self._buffer = TrafficBuffer(self._now_ns, self._schedule)
         self._timer: asyncio.Handle | None = None
         self._finished = False
 
-    def keep_time(self, clock: Callable[[], int]) -> None:
-        """Go by another clock (ns).  To be called before anything passes."""
-        self._monotonic, self._began_ns = clock, clock()
+    def use_clock(self, clock: Callable[[], int]) -> None:
+        """Measure time by another clock (ns).  Call this before any traffic."""
+        self._clock, self._began_ns = clock, clock()
 
     def open(self, url: str) -> None:
-        """Say where the replay is to be found.  Raises RecordingError when the recording cannot be written."""
+        """Start; `url` is the address of the replay.  Raises RecordingError if the recording cannot be written."""
         self._observer = ObservationBuilder(urlsplit(url).netloc)
         if self._record is not None:
-            make = DeferredWriter if self._late else Writer.create
-            self._writer = make(self._record, upstream=url)
+            create = DeferredWriter if self._deferred else Writer.create
+            self._writer = create(self._record, upstream=url)
 
     def keep(self) -> None:
-        """Make the recording that is made late.  Raises RecordingError when it cannot be written."""
-        self.settle()
+        """Create the file of a deferred recording.  Raises RecordingError if it cannot be written."""
+        self.check_all()
         if isinstance(self._writer, DeferredWriter):
-            self._writer.make()
+            self._writer.create_file()
 
-    def request_started(self, request: HttpRequest) -> ExchangeListener:
+    def start_exchange(self, request: HttpRequest) -> ExchangeListener:
         """See TrafficListener."""
-        return BufferListener(self._notes, next(self._numbers), request)
+        number = next(self._numbers)
+        self._buffer.add(number, request)
+        return partial(self._buffer.add, number)
 
-    def settle(self) -> None:
-        """Judge everything that has passed so far."""
-        while self._notes:
-            self._batch()
+    def check_all(self) -> None:
+        """Check all traffic so far."""
+        while self._buffer:
+            self._check_batch()
         if self._writer is not None:
             self._writer.commit()
 
     def finish(self) -> None:
-        """Judge the rest, and close the recording.  Finishing again does nothing."""
+        """Check the rest, and close the recording.  Finishing again does nothing."""
         if self._finished:
             return
         self._finished = True
         if self._timer is not None:
             self._timer.cancel()
-        self.settle()
-        self._found(self._check(self._checker.finish))
+        self.check_all()
+        self._add_findings(self._check(self._checker.finish))
         if self._writer is not None:
-            self._writer.close(max(self._clock(), self._observer.last_ns + 1))
+            self._writer.close(max(self._now_ns(), self._observer.last_ns + 1))
 
     @property
-    def against_client(self) -> Sequence[Finding]:
-        """What the client did wrong so far (of very many the first 10,000)."""
-        self.settle()
-        return self.blame.client.kept
+    def client_findings(self) -> Sequence[Finding]:
+        """The findings about the client so far, at most 10,000."""
+        self.check_all()
+        return self.attribution.client.kept
 
-    def _clock(self) -> int:
-        """Nanoseconds since the judge was made."""
-        return self._monotonic() - self._began_ns
+    def _now_ns(self) -> int:
+        return self._clock() - self._began_ns
 
-    def _noted(self) -> None:
-        if self._notes.waiting > _MOST_WAITING:
-            self._work()
+    def _schedule(self) -> None:
+        if self._buffer.waiting_bytes > _MOST_WAITING:
+            self._check_slice()
         if self._timer is None and not self._finished:
             self._timer = asyncio.get_running_loop().call_later(_QUIET_NS / 1e9, self._tick)
 
     def _tick(self) -> None:
         self._timer = None
-        now_ns, pause_ns = self._clock(), _QUIET_NS
-        if self._notes:
-            quiet = now_ns - self._notes.last_ns >= _QUIET_NS
-            if quiet or now_ns - self._notes.first_ns > _OLDEST_NS:
-                self._work()
-                pause_ns = 0 if quiet else int(_PAUSE_NS * max(0, 1 - self._notes.waiting / _MOST_WAITING))
+        now_ns, pause_ns = self._now_ns(), _QUIET_NS
+        if self._buffer:
+            quiet = now_ns - self._buffer.last_ns >= _QUIET_NS
+            if quiet or now_ns - self._buffer.first_ns > _OLDEST_NS:
+                self._check_slice()
+                pause_ns = 0 if quiet else int(_PAUSE_NS * max(0, 1 - self._buffer.waiting_bytes / _MOST_WAITING))
         elif self._writer is not None and self._writer.has_backlog:
             self._writer.derive()
             pause_ns = 0
-        if self._notes or (self._writer is not None and self._writer.has_backlog):
+        if self._buffer or (self._writer is not None and self._writer.has_backlog):
             self._timer = asyncio.get_running_loop().call_later(pause_ns / 1e9, self._tick)
 
-    def _work(self) -> None:
-        """Judge for a moment."""
-        until_ns = self._clock() + _SLICE_NS
-        while self._notes and self._clock() < until_ns:
-            self._batch()
+    def _check_slice(self) -> None:
+        """Check traffic for the duration of a slice."""
+        until_ns = self._now_ns() + _SLICE_NS
+        while self._buffer and self._now_ns() < until_ns:
+            self._check_batch()
         if self._writer is not None:
             self._writer.commit()
 
-    def _batch(self) -> None:
-        for seen in self._observer.observations(self._notes.take(_BATCH)):
+    def _check_batch(self) -> None:
+        for seen in self._observer.observations(self._buffer.take(_BATCH)):
             if isinstance(seen, tuple):
                 exchange, injected = seen
-                self.blame.inject(exchange, self._observer.last_ns, injected.fault)
-            else:
-                self._judge(seen)
-
-    def _judge(self, seen: Observation) -> None:
-        self.blame.see(seen)
-        if self._writer is not None:
-            self._writer.feed([seen])
-        self._found(self._check(lambda: self._checker.feed(seen)))
+                self.attribution.add_fault(exchange, self._observer.last_ns, injected.fault)
+                continue
+            self.attribution.observe(seen)
+            if self._writer is not None:
+                self._writer.feed([seen])
+            self._add_findings(self._check(partial(self._checker.feed, seen)))
 
     def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
         if self.failed is not None:
             return []
         try:
             return check()
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with a rule must not end the replay
+        except Exception as error:  # noqa: BLE001 - a defect of a rule must not end the replay
             self.failed = f"{type(error).__name__}: {error}"
             return []
 
-    def _found(self, findings: Sequence[Finding]) -> None:
+    def _add_findings(self, findings: Sequence[Finding]) -> None:
         for finding in findings:
-            self.blame.sort(finding)
+            self.attribution.add(finding)
             if finding.side is Party.CLIENT:
-                self._told(finding)
+                self._on_finding(finding)
         if self._writer is not None:
             self._writer.add_findings(findings)
 
 
-def _check(record: Path) -> None:
-    """Raises RecordingError when a file cannot be a new recording."""
-    if path_exists(record):
-        raise RecordingError(exists_error(record, "--record"))
-    check_output(record, append=False)
+class DeferredWriter:
+    """A Writer that holds everything in memory until `create_file`, so that a test that passes writes no file."""
+
+    def __init__(self, path: Path, *, upstream: str) -> None:
+        self._path = path
+        self._upstream = upstream
+        self._started_unix_ns = time.time_ns()
+        self._observations: list[Observation] = []
+        self._findings: list[Finding] = []
+        self._held_bytes = 0
+        self._writer: Writer | None = None
+        self._ended: tuple[int | None] | None = None
+
+    @property
+    def has_backlog(self) -> bool:
+        """See Writer."""
+        return self._writer is not None and self._writer.has_backlog
+
+    def feed(self, observations: Sequence[Observation]) -> None:
+        """See Writer."""
+        if self._writer is not None:
+            self._writer.feed(observations)
+            return
+        self._observations += observations
+        self._held_bytes += _OBSERVATION_BYTES * len(observations)
+        self._held_bytes += sum(len(seen.data) for seen in observations if isinstance(seen, BytesArrived))
+        if self._held_bytes > _MOST_HELD:
+            self.create_file()
+
+    def add_findings(self, findings: Iterable[Finding]) -> None:
+        """See Writer."""
+        if self._writer is not None:
+            self._writer.add_findings(findings)
+        else:
+            self._findings += findings
+
+    def commit(self) -> None:
+        """See Writer."""
+        if self._writer is not None:
+            self._writer.commit()
+
+    def derive(self) -> Sequence[ReadObservation]:
+        """See Writer."""
+        return self._writer.derive() if self._writer is not None else []
+
+    def create_file(self) -> None:
+        """Write everything so far into the file, also after `close`.  Calling this again does nothing.
+
+        Raises RecordingError if the file cannot be written.
+        """
+        if self._writer is not None:
+            return
+        started_unix_ns = self._started_unix_ns
+        writer = self._writer = Writer.create(self._path, upstream=self._upstream, started_unix_ns=started_unix_ns)
+        writer.feed(self._observations)
+        writer.add_findings(self._findings)
+        writer.commit()
+        self._observations, self._findings = [], []
+        if self._ended is not None:
+            writer.close(*self._ended)
+
+    def close(self, ended_ns: int | None = None) -> None:
+        """See Writer."""
+        self._ended = (ended_ns,)
+        if self._writer is not None:
+            self._writer.close(ended_ns)

@@ -1,8 +1,8 @@
-"""Reports on what the client did: those of `wiretape report`, made of a recording of what passed."""
+"""The client verdict: its lines, and the reports that `wiretape report` writes from a recording of the traffic."""
 
 import tempfile
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,14 +37,14 @@ class ReportRequest:
     def of(cls, text: str) -> "ReportRequest":
         """Read FORMAT:FILE.  Raises InputError."""
         form, colon, file = text.partition(":")
-        forms = _forms()
+        formats = _formats()
         if not colon or not file:
             raise InputError(
                 f"Invalid --report {printable(text)!r}: expected FORMAT:FILE, for example junit:report.xml."
             )
-        if form not in forms:
-            similar = closest_match(form, forms)
-            guess = f"did you mean {similar}?" if similar else f"choose from {', '.join(forms)}."
+        if form not in formats:
+            similar = closest_match(form, formats)
+            guess = f"did you mean {similar}?" if similar else f"choose from {', '.join(formats)}."
             raise InputError(f"Unknown report format {printable(form)!r}; {guess}")
         if file != _STDOUT:
             check_writable(Path(file))
@@ -52,28 +52,18 @@ class ReportRequest:
         return cls(form, file)
 
 
-def check_apart(wanted: Sequence[ReportRequest], record: Path | None) -> None:
+def check_apart(reports: Sequence[ReportRequest], record: Path | None) -> None:
     """Raise InputError if two of the files to write are the same."""
     written = {record.absolute()} if record is not None else set()
-    for report in wanted:
+    for report in reports:
         file = Path(report.file).absolute()
         if file in written:
             raise InputError(f"Two outputs have the name {printable(report.file)}: give --report another name.")
         written.add(file)
 
 
-@contextmanager
-def recorded(record: Path | None, wanted: Sequence[ReportRequest]) -> Iterator[Path | None]:
-    """Where to record the traffic: in `record`, or for reports in a temporary file until the block ends."""
-    if record is not None or not wanted:
-        yield record
-        return
-    with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
-        yield Path(folder) / "replayed.db"
-
-
 def write(
-    wanted: Sequence[ReportRequest],
+    reports: Sequence[ReportRequest],
     recording: Path,
     config: Sequence[str],
     *,
@@ -84,46 +74,43 @@ def write(
 
     Returns whether a finding is at least as severe as `fail_on`.  Raises InputError if a report cannot be written.
     """
-    asked = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
-    for report in wanted:
-        asked += ["--format", report.form]
-        asked += ["--output", report.file] if report.file != _STDOUT else []
-    return bool(subcommand("report").main(asked, prog_name="wiretape report", standalone_mode=False))
+    arguments = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
+    for report in reports:
+        arguments += ["--format", report.form]
+        arguments += ["--output", report.file] if report.file != _STDOUT else []
+    return bool(subcommand("report").main(arguments, prog_name="wiretape report", standalone_mode=False))
 
 
-def _forms() -> Sequence[str]:
+def _formats() -> Sequence[str]:
     """The formats of `wiretape report`."""
     kinds = (option.type for option in subcommand("report").params if "--format" in option.opts)
     return [str(form) for kind in kinds if isinstance(kind, click.Choice) for form in kind.choices]
 
 
-NEVER = "never"
-
-
-def verdict(blame: Attribution, recording: str) -> Iterator[str]:
+def verdict(attribution: Attribution, recording: str) -> Iterator[str]:
     """The lines of the verdict; `recording` is the name of the recording, safe to print."""
-    if blame.client:
-        rules = count_of(len(blame.client.codes), "rule")
-        yield f"The client broke {rules} ({count_of(len(blame.client), 'finding')}):"
-        for finding in _first_of_each(blame.client):
-            yield f"  {_told(finding)}{_more(blame.client.codes[finding.code] - 1)}"
+    if attribution.client:
+        rules = count_of(len(attribution.client.codes), "rule")
+        yield f"The client broke {rules} ({count_of(len(attribution.client), 'finding')}):"
+        for finding in _first_of_each(attribution.client):
+            yield f"  {_finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
     else:
         yield "The client broke no rule."
-    if blame.service or blame.injected:
-        yield _of_the_service(blame, recording)
+    if attribution.service or attribution.injected:
+        yield _service_line(attribution, recording)
 
 
-def fails(blame: Attribution, fail_on: str) -> bool:
+def fails(attribution: Attribution, fail_on: str) -> bool:
     """Whether a client finding is at least as severe as `fail_on`."""
-    return fail_on != NEVER and blame.client.reaches(Severity(fail_on))
+    return fail_on != NEVER and attribution.client.reaches(Severity(fail_on))
 
 
-def _of_the_service(blame: Attribution, recording: str) -> str:
-    injected = count_of(len(blame.injected), "finding")
-    if not blame.service:
+def _service_line(attribution: Attribution, recording: str) -> str:
+    injected = count_of(len(attribution.injected), "finding")
+    if not attribution.service:
         return f"Injected faults caused {injected} against the service."
-    rules, findings = count_of(len(blame.service.codes), "rule"), count_of(len(blame.service), "finding")
-    more = f", and injected faults caused {len(blame.injected):,} more" if blame.injected else ""
+    rules, findings = count_of(len(attribution.service.codes), "rule"), count_of(len(attribution.service), "finding")
+    more = f", and injected faults caused {len(attribution.injected):,} more" if attribution.injected else ""
     return f"The recorded service breaks {rules} ({findings}; see `wiretape report {recording}`){more}."
 
 
@@ -136,7 +123,7 @@ def _first_of_each(findings: FindingCounts) -> list[Finding]:
     return sorted(first.values(), key=lambda finding: (worst.index(finding.severity), order.index(finding.code)))
 
 
-def _told(finding: Finding) -> str:
+def _finding_line(finding: Finding) -> str:
     return labels.finding_line(finding.severity, finding.code, finding.exchange, finding.event, finding.message)
 
 
@@ -144,43 +131,55 @@ def _more(number: int) -> str:
     return f" (and {number:,} more)" if number else ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerdictOptions:
+    """The values of `--fail-on`, `--report`, `--record`, `--config` and `--no-config`."""
+
+    fail_on: str = NEVER
+    reports: Sequence[str] = ()
+    record: Path | None = None
+    config: Path | None = None
+    no_config: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class ClientVerdict:
-    """Checks the client, prints the verdict and writes the reports."""
+    """Checks the client, and writes the verdict and the reports."""
 
-    judge: ClientChecker
-    _wanted: Sequence[ReportRequest]
+    checker: ClientChecker
+    _options: VerdictOptions
+    _reports: Sequence[ReportRequest]
     _recording: Path | None
-    _config: Sequence[str]
 
-    @staticmethod
-    @contextmanager
-    def of(
-        reports: Sequence[str], record: Path | None, config: Path | None, *, no_config: bool
-    ) -> "Iterator[ClientVerdict]":
-        """From the options.  A recording made only for reports is deleted after the block.  Raises InputError."""
-        settings = _config(config, without=no_config).settings
-        wanted = [ReportRequest.of(text) for text in reports]
-        check_apart(wanted, record)
-        named = ["--no-config"] if no_config else ["--config", str(config)] if config is not None else []
-        with recorded(record, wanted) as path:
-            yield ClientVerdict(ClientChecker(settings, record=path), wanted, path, named)
+    def lines(self, name: str) -> Iterator[str]:
+        """The lines of the verdict; `name` is the name of the recording that was replayed."""
+        yield from verdict(self.checker.attribution, printable(name))
+        if self.checker.failed is not None:
+            yield f"The checks failed ({printable(self.checker.failed)}): findings may be missing."
 
-    def verdict(self, played: Path) -> Iterator[str]:
-        """The lines to print when the replay of the recording `played` has ended."""
-        yield from verdict(self.judge.blame, printable(str(played)))
-        if self.judge.failed is not None:
-            yield f"The checks failed ({printable(self.judge.failed)}): findings may be missing."
-
-    def report(self, fail_on: str) -> None:
-        """Write the reports; findings at least as severe as `fail_on` are failures in them.  Raises InputError."""
-        if self._recording is not None and self._wanted:
-            write(self._wanted, self._recording, self._config, fail_on=fail_on)
+    def write_reports(self) -> None:
+        """Write the reports, in which findings that `--fail-on` names are failures.  Raises InputError."""
+        options = self._options
+        if self._recording is not None and self._reports:
+            config = ["--no-config"] if options.no_config else []
+            config += ["--config", str(options.config)] if options.config is not None else []
+            write(self._reports, self._recording, config, fail_on=options.fail_on)
 
 
-def _config(path: Path | None, *, without: bool) -> Config:
-    if path is not None and without:
+@contextmanager
+def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
+    """Check a client.  A recording that is only needed for reports is deleted after the block.  Raises InputError."""
+    settings = _load_config(options).settings
+    reports = [ReportRequest.of(text) for text in options.reports]
+    check_apart(reports, options.record)
+    with tempfile.TemporaryDirectory(prefix="wiretape-") if reports and not options.record else nullcontext() as folder:
+        path = options.record if folder is None else Path(folder) / "replayed.db"
+        yield ClientVerdict(ClientChecker(settings, record=path), options, reports, path)
+
+
+def _load_config(options: VerdictOptions) -> Config:
+    if options.config is not None and options.no_config:
         raise InputError("Give --config or --no-config, not both.")
-    if without:
+    if options.no_config:
         return Config()
-    return load_config(path) if path is not None else find_config(Path.cwd())
+    return load_config(options.config) if options.config is not None else find_config(Path.cwd())

@@ -1,15 +1,17 @@
-"""Apply faults to one event: change, split, repeat or interrupt the bytes of its frame.  Pure: no I/O, no clock.
+"""What a fault makes of one event: instructions that change, split, repeat or interrupt its frame.  Pure: no I/O.
 
 Where a fault cannot be applied to an event (a frame without a CRLF cannot be split at one), the result is None: the
 fault does not hit that event.
 """
 
 import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from random import Random
 
 import orjson
 
-from wiretape.contract import STREAM_RESYNC
+from wiretape.contract import STREAM_RESYNC, Limit
 from wiretape_replay.faults.fault_script import (
     Corrupt,
     Damage,
@@ -24,8 +26,71 @@ from wiretape_replay.faults.fault_script import (
     Stall,
     as_tuple,
 )
-from wiretape_replay.faults.instructions import CloseConnection, Instruction, ResetConnection, Send, Wait
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
 from wiretape_replay.session.session_log import LogEntry, event_frame
+
+
+@dataclass(frozen=True, slots=True)
+class LogFault:
+    """Note that a fault begins here."""
+
+    fault: str
+    """The fault's name."""
+    text: str
+    """One line for the log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send bytes at once, in one write."""
+
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Send nothing for this many nanoseconds of real time; None: until the client leaves."""
+
+    time_ns: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConnection:
+    """Close the connection in an orderly way (FIN)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetConnection:
+    """Reset the connection (RST)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SendError:
+    """Send an error of the service instead of the response."""
+
+    code: str
+    message: str | None = None
+    active: ActiveRun | None = None
+    limit: Limit | None = None
+    retry_after: int | None = None
+    reasons: tuple[ErrorDetail, ...] = ()
+
+
+Instruction = LogFault | Send | Wait | CloseConnection | ResetConnection | SendError
+
+
+def is_final(instruction: Instruction) -> bool:
+    """Whether nothing can follow an instruction."""
+    return isinstance(instruction, CloseConnection | ResetConnection | SendError) or instruction == Wait(None)
+
+
+def until_final(instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+    """The instructions up to and including the first final one."""
+    for instruction in instructions:
+        yield instruction
+        if is_final(instruction):
+            return
+
 
 _STRING = re.compile(rb':[ ]?"')
 _LINE_END_BYTES = b"\r\n"

@@ -1,8 +1,13 @@
-"""Decide which faults apply to which requests.  Pure: no I/O, no clock; randomness is seeded."""
+"""Decide which faults apply to which requests and events.  Pure: no I/O, no clock; randomness is seeded.
+
+A random choice depends on the seed, the fault and the event or request it is about to hit, never on what other clients
+do meanwhile.  Only `skip` and `times`, which count over all connections, depend on the order of requests.
+"""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from random import Random
 
 from wiretape.contract import (
     CURSOR_HEADER,
@@ -17,25 +22,202 @@ from wiretape.contract import (
 from wiretape.labels import count_of
 from wiretape.observations import header
 from wiretape.safe_text import shorten
-from wiretape_replay.faults.event_mutation import interruption
-from wiretape_replay.faults.fault_counter import FaultCounter
-from wiretape_replay.faults.fault_labels import response_fault_line
+from wiretape_replay.faults.event_mutation import (
+    Instruction,
+    LogFault,
+    Send,
+    SendError,
+    can_mutate,
+    interruption,
+    is_final,
+    mutate,
+    resync_frame,
+    until_final,
+)
+from wiretape_replay.faults.fault_labels import event_fault_line, response_fault_line
 from wiretape_replay.faults.fault_script import (
+    Corrupt,
     Delay,
     Drop,
+    Duplicate,
     Error,
     ExpireCursor,
     Fault,
     FaultRequest,
     FaultScript,
+    Oversize,
+    Position,
+    Reorder,
     Reset,
+    Resync,
+    Split,
     Stall,
     as_tuple,
 )
-from wiretape_replay.faults.instructions import Instruction, LogFault, SendError, is_final, until_final
-from wiretape_replay.faults.stream_faults import StreamFaults
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
+from wiretape_replay.session.session_log import LogEntry
+
+
+class FaultCounter:
+    """Counts the faults of one server."""
+
+    def __init__(self, seed: int) -> None:
+        self.applied: Counter[str] = Counter()
+        """How often each fault was applied in total, by its name."""
+        self._since_rewind: Counter[str] = Counter()
+        """How often each was applied since the last `rewind`: this is what `times` limits."""
+        self._matched: Counter[str] = Counter()
+        self._seed = seed
+
+    def rewind(self) -> None:
+        """Start over with `skip` and `times`; the totals stay."""
+        self._since_rewind.clear()
+        self._matched.clear()
+
+    def should_apply(self, fault: Fault, *where: object) -> bool:
+        """Count that a fault matches, and decide whether to apply it; `where` identifies the event or request."""
+        self._matched[fault.name] += 1
+        if self.is_spent(fault) or self._matched[fault.name] <= fault.skip:
+            return False
+        if fault.probability < 1 and self.random(fault, "whether", *where).random() >= fault.probability:
+            return False
+        self.applied[fault.name] += 1
+        self._since_rewind[fault.name] += 1
+        return True
+
+    def is_spent(self, fault: Fault) -> bool:
+        """Whether a fault was applied as often as its `times` allows."""
+        return fault.times is not None and self._since_rewind[fault.name] >= fault.times
+
+    def random(self, fault: Fault, *where: object) -> Random:
+        """A random generator that is the same for the same fault and place."""
+        return Random(repr((self._seed, fault.name, *where)))  # noqa: S311 - not used for security
+
+
+_ORDER: dict[type, int] = {Corrupt: 0, Oversize: 1, Split: 2, Drop: 3, Reset: 3, Stall: 4, Delay: 4, Duplicate: 5}
+"""The order in which the faults of one event are applied, whatever the script's order: bytes change before cuts."""
+
+
+class StreamFaults:
+    """The faults of one stream."""
+
+    def __init__(self, counter: FaultCounter, request: FaultRequest, faults: tuple[Fault, ...]) -> None:
+        """`faults` are those that apply to events of this stream."""
+        self._counter = counter
+        self._request = request
+        self._at = {position: [fault for fault in faults if fault.position is position] for position in Position}
+        self._at[Position.AT].sort(key=lambda fault: _ORDER.get(type(fault), len(_ORDER)))
+        self._number = 0
+        self._delayed: list[_DelayedEvent] = []
+        self._is_over = False
+
+    def apply(self, entry: LogEntry) -> Iterator[Instruction]:
+        """What to send instead of an event or comment of the log; nothing once an instruction ended the stream.
+
+        Endings of the log are the caller's, who calls `flush` before one.
+        """
+        if not self._is_over:
+            yield from self._until_final(self._apply(entry))
+
+    def flush(self) -> Iterator[Instruction]:
+        """Send the delayed events, because the stream is about to end or nothing more can follow."""
+        delayed, self._delayed = self._delayed, []
+        if not self._is_over:
+            yield from self._until_final(instruction for event in delayed for instruction in event.instructions)
+
+    def _until_final(self, instructions: Iterable[Instruction]) -> Iterator[Instruction]:
+        for instruction in until_final(instructions):
+            self._is_over = is_final(instruction)
+            yield instruction
+
+    def _apply(self, entry: LogEntry) -> Iterator[Instruction]:
+        if not entry.is_event:
+            yield Send(entry.data)
+            return
+        self._number += 1
+        for fault in self._matching(Position.BEFORE, entry):
+            yield from self._insert(fault, entry)
+        reorder = self._reorder_fault(entry)
+        if reorder is not None:
+            yield self._log(reorder, entry)
+            instructions = tuple(until_final(self._event(entry)))
+            self._delayed.append(_DelayedEvent(reorder, reorder.by, instructions))
+            return
+        yield from self._event(entry)
+        yield from self._due_events()
+
+    def _event(self, entry: LogEntry) -> Iterator[Instruction]:
+        """The event, and the faults after it."""
+        instructions: list[Instruction] = [Send(entry.data)]
+        for fault in self._matching(Position.AT, entry):
+            if isinstance(fault, Reorder) or any(is_final(instruction) for instruction in instructions):
+                continue
+            if can_mutate(fault, instructions) and self._should_apply(fault):
+                yield self._log(fault, entry)
+                random = self._counter.random(fault, "what", *self._where)
+                instructions = mutate(fault, instructions, random) or instructions
+        yield from instructions
+        if not any(is_final(instruction) for instruction in instructions):
+            for fault in self._matching(Position.AFTER, entry):
+                yield from self._insert(fault, entry)
+
+    def _insert(self, fault: Fault, entry: LogEntry) -> Iterator[Instruction]:
+        """Apply a fault before or after an event."""
+        if self._should_apply(fault):
+            yield self._log(fault, entry)
+            if isinstance(fault, Resync):
+                yield Send(resync_frame(entry, self._request.session, fault.id, fault.sequence))
+            elif isinstance(fault, Drop | Reset | Stall | Delay):
+                yield interruption(fault)
+
+    def _reorder_fault(self, entry: LogEntry) -> Reorder | None:
+        """The fault that delays this event.
+
+        A fault that delays another event already does not: the two would keep their order.
+        """
+        busy = {event.fault.name for event in self._delayed}
+        for fault in self._matching(Position.AT, entry):
+            if isinstance(fault, Reorder) and fault.name not in busy and self._should_apply(fault):
+                return fault
+        return None
+
+    def _due_events(self) -> Iterator[Instruction]:
+        """The delayed events that follow the event just sent."""
+        for event in self._delayed:
+            event.left -= 1
+        due = [event for event in self._delayed if event.left == 0]
+        self._delayed = [event for event in self._delayed if event.left]
+        for event in due:
+            yield from event.instructions
+
+    def _matching(self, position: Position, entry: LogEntry) -> Iterator[Fault]:
+        for fault in self._at[position]:
+            events = fault.events
+            if events is not None and events.matches(entry, self._number) and not self._counter.is_spent(fault):
+                yield fault
+
+    def _should_apply(self, fault: Fault) -> bool:
+        return self._counter.should_apply(fault, *self._where)
+
+    @property
+    def _where(self) -> tuple[object, ...]:
+        return self._request.session, self._request.connection, self._number
+
+    def _log(self, fault: Fault, entry: LogEntry) -> LogFault:
+        position = fault.position or Position.BEFORE
+        return LogFault(fault.name, event_fault_line(fault, self._request, position, entry, self._number))
+
+
+@dataclass(slots=True)
+class _DelayedEvent:
+    """An event that is sent later."""
+
+    fault: Reorder
+    left: int
+    """After how many further events it is sent."""
+    instructions: tuple[Instruction, ...]
+
 
 _UNPROCESSABLE = 422
 

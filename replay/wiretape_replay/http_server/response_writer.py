@@ -1,14 +1,11 @@
-"""Writer of one response: sends exactly the given bytes, ends the connection in every possible way, and reports both.
-
-Listeners are called for every chunk, so they must not block or raise.
-"""
+"""Writer of one response: sends exactly the given bytes, ends the connection in every possible way, reports both."""
 
 import asyncio
 import socket
 import struct
 import sys
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from aiohttp import HttpVersion11, web
 
@@ -21,63 +18,35 @@ _UNREAD_GRACE_S = 0.1
 
 
 OWN_RESPONSE = "a response that wiretape made"
-"""Passed to `fault_injected` for a response that comes from neither a recording nor a fault script."""
+"""The fault of a response that comes from neither a recording nor a fault script."""
 
 
-class ExchangeListener(Protocol):
-    """Listens to one exchange."""
+@dataclass(frozen=True, slots=True)
+class RequestBodyPart:
+    """A chunk of the request body."""
 
-    def request_body(self, data: bytes) -> None:
-        """A chunk of the request body arrived."""
-
-    def request_ended(self) -> None:
-        """The request arrived completely."""
-
-    def response_started(self, head: ResponseHead) -> None:
-        """The head of the response was sent."""
-
-    def response_body(self, data: bytes) -> None:
-        """A chunk of the response body was sent, given without HTTP framing."""
-
-    def fault_injected(self, fault: str) -> None:
-        """The named fault changes the response from here on."""
-
-    def exchange_ended(self, ending: Ending) -> None:
-        """The exchange ended."""
+    data: bytes
 
 
-class TrafficListener(Protocol):
-    """Listens to all exchanges."""
-
-    def request_started(self, request: HttpRequest) -> ExchangeListener:
-        """The head of a request arrived; `request.body` is still empty."""
-        ...
+@dataclass(frozen=True, slots=True)
+class RequestComplete:
+    """The request has arrived completely."""
 
 
-class NullListener:
-    """Ignores all traffic."""
+@dataclass(frozen=True, slots=True)
+class FaultInjected:
+    """A fault changes the response from here on."""
 
-    def request_started(self, request: HttpRequest) -> "NullListener":  # noqa: ARG002 - a TrafficListener
-        """See TrafficListener."""
-        return self
+    fault: str
+    """The name of the fault, or OWN_RESPONSE."""
 
-    def request_body(self, data: bytes) -> None:
-        """See ExchangeListener."""
 
-    def request_ended(self) -> None:
-        """See ExchangeListener."""
-
-    def response_started(self, head: ResponseHead) -> None:
-        """See ExchangeListener."""
-
-    def response_body(self, data: bytes) -> None:
-        """See ExchangeListener."""
-
-    def fault_injected(self, fault: str) -> None:
-        """See ExchangeListener."""
-
-    def exchange_ended(self, ending: Ending) -> None:
-        """See ExchangeListener."""
+ExchangePart = bytes | RequestBodyPart | RequestComplete | ResponseHead | FaultInjected | Ending
+"""What happens in an exchange after the head of its request; bytes are a chunk of the response body, unframed."""
+ExchangeListener = Callable[[ExchangePart], None]
+"""Called for everything that happens in one exchange, so it must not block or raise."""
+TrafficListener = Callable[[HttpRequest], ExchangeListener]
+"""Called for the head of every request, with an empty body; returns the listener of its exchange."""
 
 
 class ResponseWriter:
@@ -118,14 +87,14 @@ class ResponseWriter:
         self._is_chunked = head.framing is Framing.CHUNKED
         if not head.keep_alive:
             self.keep_alive = False
-        self._listener.response_started(head)
+        self._listener(head)
         await self._send(head.raw)
 
     async def write(self, data: bytes) -> None:
         """Send a part of the body, as one chunk if the response is chunked.  Raises ConnectionError."""
         if not data:
             return  # an empty HTTP chunk would end the body
-        self._listener.response_body(data)
+        self._listener(data)
         await self._send(_chunk(data) if self._is_chunked else data)
 
     async def write_all(self, parts: Sequence[bytes]) -> None:
@@ -136,7 +105,7 @@ class ResponseWriter:
             return
         parts = [data for data in parts if data]
         for data in parts:
-            self._listener.response_body(data)
+            self._listener(data)
         if parts:
             await self._send(b"".join(map(_chunk, parts)), len(parts))
 
@@ -150,7 +119,7 @@ class ResponseWriter:
 
     def mark_fault(self, fault: str) -> None:
         """Report that the named fault changes the response from here on."""
-        self._listener.fault_injected(fault)
+        self._listener(FaultInjected(fault))
 
     def close(self) -> None:
         """Close the connection (FIN) after everything is sent."""
@@ -186,7 +155,7 @@ class ResponseWriter:
         """Report how the exchange ended; if nothing else ended it, the client disconnected."""
         if not self._is_reported:
             self._is_reported = True
-            self._listener.exchange_ended(self.ending or Ending.CLIENT_CLOSED)
+            self._listener(self.ending or Ending.CLIENT_CLOSED)
 
     async def _send(self, data: bytes, chunks: int = 1) -> None:
         if self._transport is None or self._transport.is_closing():

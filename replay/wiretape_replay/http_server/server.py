@@ -20,7 +20,14 @@ from wiretape.errors import InputError
 from wiretape.recording import RedactionPolicy
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, Response
-from wiretape_replay.http_server.response_writer import ExchangeListener, NullListener, ResponseWriter, TrafficListener
+from wiretape_replay.http_server.response_writer import (
+    ExchangeListener,
+    ExchangePart,
+    RequestBodyPart,
+    RequestComplete,
+    ResponseWriter,
+    TrafficListener,
+)
 
 MalformedRequestHandler = Callable[[str], Response]
 """Returns the response to a malformed request; the argument describes what is wrong."""
@@ -236,7 +243,7 @@ class HttpServer:
         """`malformed` responds to requests that cannot be parsed; None: aiohttp does."""
         self.app = web.Application(middlewares=[self._handle])
         self._handler = handler
-        self._listener: TrafficListener = listener or NullListener()
+        self._listener = listener or (lambda _: _ignore)
         self._log = log
         self._writers: set[ResponseWriter] = set()
         self._runner = ServerRunner(
@@ -278,7 +285,7 @@ class HttpServer:
         if request.match_info.http_exception is None:
             return await handler(request)
         head = _request_head(request)
-        listener = self._listener.request_started(head)
+        listener = self._listener(head)
         writer = ResponseWriter(request, listener)
         self._writers.add(writer)
         try:
@@ -297,6 +304,10 @@ class HttpServer:
         return SentResponse(keep_alive=writer.keep_alive)
 
 
+def _ignore(_: ExchangePart) -> None:
+    """Listen to nothing."""
+
+
 def _request_head(request: web.Request) -> HttpRequest:
     return HttpRequest(
         method=request.method,
@@ -313,6 +324,6 @@ async def _read_request(request: web.Request, head: HttpRequest, listener: Excha
     body = BodyReader()
     async for data in request.content.iter_any():
         body.feed(data)
-        listener.request_body(data)
-    listener.request_ended()
+        listener(RequestBodyPart(data))
+    listener(RequestComplete())
     return replace(head, body=body.finish())

@@ -24,7 +24,6 @@ from wiretape.observations import Headers
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import Response
 
-_LARGEST_LIMIT = LIMITS["events"]
 _REQUEST_LINE = re.compile(r"\bmethod\b.* b'([!#$%&*+.^_`|~0-9A-Za-z-]+) ([!-&(-\[\]-~]+) HTTP/1\.[01]'")
 """The request line in aiohttp's message about an unknown method."""
 
@@ -69,7 +68,7 @@ def error_response(
     request_id: str,
     *,
     active: ActiveRun | None = None,
-    limit: Limit = _LARGEST_LIMIT,
+    limit: Limit | None = None,
     retry_after: int | None = None,
     reasons: Sequence[ErrorDetail] = (),
     headers: Headers = (),
@@ -78,7 +77,7 @@ def error_response(
 
     `message` is for developers; None stands for the recovery that the specification gives.
     `active` is required for SESSION_BUSY, whose message always names the run.
-    `limit` and `retry_after` (whole seconds, by default the window) apply to RATE_LIMITED only.
+    `limit` (by default that of events) and `retry_after` (whole seconds, by default the window) are for RATE_LIMITED.
     `reasons` apply to validation errors.  `headers` follow those that the code requires.
     Raises ValueError for an unknown code, SESSION_BUSY without `active`, and `reasons` for a code with other details.
     """
@@ -92,6 +91,7 @@ def error_response(
     if code == SESSION_BUSY:
         error |= _busy_fields(message, active)
     elif code == RATE_LIMITED:
+        limit = limit or LIMITS["events"]
         wait = limit.window_seconds if retry_after is None else retry_after
         error["details"] = {"limit": limit.requests, "window_seconds": limit.window_seconds, "retry_after": wait}
         own = ((RETRY_AFTER, str(wait)),)

@@ -10,10 +10,10 @@ from wiretape.addresses import parse_address
 from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
+from wiretape_replay.client_verdict.client_report import VerdictOptions
 from wiretape_replay.responses.access_settings import ASSUMED
 from wiretape_replay.serve_command import (
     GroupedCommand,
-    VerdictOptions,
     access,
     control_option,
     faults_option,
@@ -89,11 +89,7 @@ def serve(
     lists: bool,
     listen: str,
     control_token: str | None,
-    fail_on: str,
-    reports: tuple[str, ...],
-    record: Path | None,
-    config: Path | None,
-    no_config: bool,
+    verdict: VerdictOptions,
     **options: Any,
 ) -> None:
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
@@ -109,10 +105,10 @@ def serve(
     parsed = ServeOptions(**options)
     running, failed = serve_until_stopped(
         lambda checker: serve_scenario(
-            scenario, parsed, host=host, port=port, log=log, judge=checker, token=control_token
+            scenario, parsed, host=host, port=port, log=log, checker=checker, token=control_token
         ),
-        record or Path(scenario),
-        VerdictOptions(fail_on=fail_on, reports=reports, record=record, config=config, no_config=no_config),
+        verdict.record or Path(scenario),
+        verdict,
         greeting=lambda running: _greet(running, scenario),
         summary=_summarize,
         chosen_token=control_token is not None,

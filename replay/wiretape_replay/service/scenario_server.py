@@ -65,13 +65,13 @@ async def serve_scenario(
     host: str = "127.0.0.1",
     port: int = 0,
     log: Callable[[str], None] = lambda _: None,
-    judge: ClientChecker | None = None,
+    checker: ClientChecker | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Service]:
     """Serve a scenario: the name of a bundled one, a file, TOML text, or a `Scenario`.
 
-    Port 0 takes a free one.  `log` receives a line for each request.  `judge` checks the traffic, and has finished
-    after the block.  `token` is the control token; None generates one.
+    Port 0 takes a free one.  `log` receives a line for each request.  `checker` checks the client, and has
+    finished after the block.  `token` is the control token; None generates one.
 
     Raises InputError for a scenario, data or an address that cannot be used.
     """
@@ -88,13 +88,13 @@ async def serve_scenario(
         playheads = Playheads(speed=float("inf"), paused=False, per_connection=False, call_later=clock.later)
         sessions = LiveSessions(data, clock, parsed, data.scenario(name, text), playheads, stop)
         ids = RequestIds("req" if data.starts == 1 else f"req-{data.starts}")
-        server = PlaybackServer(options.script, log=log, checker=judge, token=token, ids=ids)
+        server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
         streams = SessionStreams(playheads, ids, log, server.faulty_sender)
         access = AccessControl(options.settings.access, ids.next)
         handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids=ids, log=log)
         control = _control(sessions, streams)
-        if judge is not None:
-            judge.keep_time(checker_clock(clock))
+        if checker is not None:
+            checker.use_clock(checker_clock(clock))
         try:
             sessions.restore(_stored_scenarios(data, sessions))
             async with server.listen(

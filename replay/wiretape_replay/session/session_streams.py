@@ -1,10 +1,9 @@
 """The streams of sessions: which client requested which, who is connected, and what is sent as the playhead moves."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice, takewhile
-from typing import Protocol
 
 from wiretape.contract import (
     CURSOR_HEADER,
@@ -58,16 +57,11 @@ class ConnectedStream:
     deltas: bool
 
 
-class FaultySender(Protocol):
-    """Sends the entries of one stream with faults."""
+FaultySender = Callable[[LogEntry | None], Awaitable[bool]]
+"""Sends an event or comment with faults; None sends what is held back, because nothing follows it.
 
-    async def send(self, entry: LogEntry) -> bool:
-        """Send an event or a comment; return True if a fault ended the stream.  Raises ConnectionError."""
-        ...
-
-    async def flush(self) -> bool:
-        """Send what is held back because nothing follows it; return True if a fault ended the stream."""
-        ...
+Returns True if a fault ended the stream.  Raises ConnectionError.
+"""
 
 
 class SessionStreams:
@@ -78,7 +72,7 @@ class SessionStreams:
         playheads: Playheads,
         request_ids: RequestIds,
         log: Callable[[str], None],
-        faulty_sender: Callable[[ResponseWriter], FaultySender | None] = lambda _: None,
+        faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
     ) -> None:
         """`log` gets one line for each request.
 
@@ -117,7 +111,8 @@ class SessionStreams:
         self._log_outcome(request, f"session {log.session_id} {start}, playhead at {position} of {len(log)}")
         with self._connect(ConnectedStream(clock, reader, cursor or sent_cursor, deltas)):
             await writer.start(session.head)
-            await send_stream(writer, clock, reader, session.keep_alive, self._faulty_sender(writer))
+            faulty = None if self._faulty_sender is None else self._faulty_sender(writer)
+            await send_stream(writer, clock, reader, session.keep_alive, faulty)
 
     async def refuse(self, request: HttpRequest, writer: ResponseWriter, code: str, message: str) -> None:
         """Answer with an error."""
@@ -213,7 +208,7 @@ async def _send_entries(
             # But while the playhead moves through a recorded silence, only the recorded keep-alives are sent.
             idle.start()
         if not await clock.wait_for_move(idle):
-            if faulty is not None and await faulty.flush():
+            if faulty is not None and await faulty(None):
                 return
             await writer.write(keep_alive)
             idle.stop()
@@ -233,8 +228,8 @@ async def _send_batch(batch: Sequence[LogEntry], writer: ResponseWriter, faulty:
 
 async def _send_with_faults(entry: LogEntry, writer: ResponseWriter, faulty: FaultySender) -> bool:
     if _is_frame(entry):
-        return await faulty.send(entry)
-    if not await faulty.flush():
+        return await faulty(entry)
+    if not await faulty(None):
         await _end(writer, entry.ending)
     return True
 

@@ -1,14 +1,28 @@
 """A replay and a stand-in that a test starts, and that check the client that the test runs against them."""
 
 import asyncio
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from wiretape import observations
 from wiretape.errors import InputError
-from wiretape.rules import Finding
+from wiretape.observations import Ending, Headers
+from wiretape.rules import Finding, Settings
 from wiretape.toml_files import is_toml_text
+from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.http_server.http_messages import HttpRequest, ResponseHead
+from wiretape_replay.http_server.response_writer import (
+    OWN_RESPONSE,
+    ExchangeListener,
+    ExchangePart,
+    FaultInjected,
+    RequestBodyPart,
+)
 from wiretape_replay.loop_thread import shared_thread, start_replay, start_scenario
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.replay_server import Replay
@@ -16,11 +30,82 @@ from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.scenario_server import Service
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.session.session_streams import StreamRequest
-from wiretape_replay.testing.client_criteria import ClientCriteria
-from wiretape_replay.testing.failure_message import failure_message
-from wiretape_replay.testing.received_requests import ReceivedRequest, RequestCollector
+from wiretape_replay.testing.client_criteria import ClientCriteria, failure_message
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
+
+
+@dataclass(slots=True)
+class ReceivedRequest:
+    """A request of the client, and its response so far."""
+
+    number: int
+    """From 1; the number of the exchange in findings and reports."""
+    method: str
+    target: str
+    """Path and query."""
+    headers: Headers
+    status: int | None = None
+    """The status of the response, once it has started."""
+    faults: list[str] = field(default_factory=list)
+    """The faults that changed the response."""
+    ending: Ending | None = None
+    """How the response ended, once it has."""
+    _chunks: list[bytes] = field(default_factory=list, repr=False)
+
+    @property
+    def body(self) -> bytes:
+        """The body so far, as it was sent."""
+        return b"".join(self._chunks)
+
+    @property
+    def path(self) -> str:
+        """The target without the query."""
+        return self.target.partition("?")[0]
+
+    def add(self, part: ExchangePart) -> None:
+        """Add what was received or sent next."""
+        match part:
+            case RequestBodyPart(data):
+                self._chunks.append(data)
+            case ResponseHead(status=status):
+                self.status = status
+            case FaultInjected(fault) if fault != OWN_RESPONSE:
+                self.faults.append(fault)
+            case Ending():
+                self.ending = part
+            case _:
+                pass
+
+    def header(self, name: str) -> str | None:
+        """The value of a header, whatever the case of its name; None if it is missing."""
+        return observations.header(self.headers, name)
+
+    def json(self) -> Any:
+        """The body as JSON.  Raises ValueError if it is not JSON."""
+        return json.loads(self.body)
+
+
+class RequestCollector(ClientChecker):
+    """A client checker that collects the requests, and writes its recording only when `keep` is called."""
+
+    def __init__(self, settings: Settings, record: Path) -> None:
+        """Raises RecordingError if `record` cannot be written."""
+        super().__init__(settings, record=record, deferred=True)
+        self.requests: list[ReceivedRequest] = []
+
+    def start_exchange(self, request: HttpRequest) -> ExchangeListener:
+        """See TrafficListener."""
+        received = ReceivedRequest(len(self.requests) + 1, request.method, request.target, request.headers)
+        self.requests.append(received)
+        check = super().start_exchange(request)
+
+        def listen(part: ExchangePart) -> None:
+            received.add(part)
+            check(part)
+
+        return listen
+
 
 _TURNS = 20
 """After this many turns, the event loop has noticed the disconnection of a client that disconnected before."""
@@ -77,13 +162,13 @@ class CheckedServer:
         async def collect() -> list[Finding]:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
-            return list(self._collector.against_client)
+            return list(self._collector.client_findings)
 
         found: list[Finding] = shared_thread().call(collect)
         return found
 
     @property
-    def faults_done(self) -> dict[str, int]:
+    def fault_counts(self) -> dict[str, int]:
         """How often each fault was applied so far, by name."""
         return self._server.faults.counts
 
@@ -154,7 +239,7 @@ def checked_replay(
     `record` is the path of a new file.  Raises InputError.
     """
     collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
-    with start_replay(recording, options, judge=collector, log=lines.append) as replay:
+    with start_replay(recording, options, checker=collector, log=lines.append) as replay:
         yield CheckedReplay(replay, collector, criteria, record, lines)
 
 
@@ -167,7 +252,7 @@ def checked_service(
     `record` is the path of a new file.  Raises InputError.
     """
     collector, lines = RequestCollector(criteria.config.settings, record), list[str]()
-    with start_scenario(scenario, options, judge=collector, log=lines.append) as service:
+    with start_scenario(scenario, options, checker=collector, log=lines.append) as service:
         yield CheckedService(service, collector, criteria, record, lines)
 
 

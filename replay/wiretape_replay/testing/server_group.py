@@ -17,8 +17,7 @@ from wiretape_replay.testing.checked_servers import (
     checked_service,
     find_scenario,
 )
-from wiretape_replay.testing.client_criteria import ClientCriteria, select_options
-from wiretape_replay.testing.failure_message import keep_recording
+from wiretape_replay.testing.client_criteria import ClientCriteria, keep_recording, select_options
 
 _MOST_LINES = 30
 """How many log lines of a server are shown, counted from the last."""
