@@ -1,14 +1,15 @@
 """The server that replays and services have in common: HTTP, authentication, faults, control API and client checks."""
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.control.control_access import check_token, create_token
 from wiretape_replay.control.control_api import ControlApi
+from wiretape_replay.control.control_requests import check_token
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.faults.fault_script import FaultScript
@@ -63,7 +64,7 @@ class PlaybackServer:
         self._fault_applier = FaultApplier(self.faults, self.ids, log) if script.faults else None
         self.faulty_sender = None if self._fault_applier is None else self._fault_applier.sender
         """Returns the sender of a stream that faults can hit; None without faults."""
-        self.token = create_token() if token is None else check_token(token)
+        self.token = secrets.token_hex(16) if token is None else check_token(token)
         self._log = log
         self._checker = checker
 

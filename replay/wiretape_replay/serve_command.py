@@ -6,18 +6,20 @@ import signal
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
+from wiretape.addresses import is_loopback
 from wiretape.config import NEVER
 from wiretape.debugger_process import TOKEN_VARIABLE, DebuggerProcess
 from wiretape.files import PATH
 from wiretape.rules import Severity
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client, fails
-from wiretape_replay.control.control_access import control_command_line, loopback_url
 from wiretape_replay.playback_server import Playback
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -182,3 +184,28 @@ def _control_line(running: Playback, *, chosen: bool) -> Iterable[str]:
     if running.has_playheads:
         command = control_command_line(running.url, None if chosen else running.token)
         yield f"Control: {command}" if command else "Control: none, because this is not a loopback address."
+
+
+def control_command_line(url: str, token: str | None) -> str | None:
+    """The command that controls the replay at `url`; None if no loopback address reaches it.
+
+    Without `token`, the command leaves the token out.
+    """
+    local_url = loopback_url(url)
+    option = f" --token {token}" if token else ""
+    return f"wiretape control {local_url} state{option}" if local_url else None
+
+
+def loopback_url(url: str) -> str | None:
+    """The URL at which this machine reaches the replay at `url` by a loopback address; None if there is none."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    if host not in {"localhost", "127.0.0.1"}:
+        address = ip_address(host)
+        if address.is_unspecified:
+            host = "127.0.0.1" if address.version == 4 else "[::1]"
+        elif is_loopback(host):
+            host = f"[{host}]" if address.version == 6 else host
+        else:
+            return None
+    return f"http://{host}:{parts.port}"

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from wiretape.cli import wiretape
-from wiretape_replay.control.control_access import control_command_line
+from wiretape_replay.serve_command import control_command_line
 
 STREAM = "/v1/sessions/s1/events/stream"
 KEY = {"Authorization": "Bearer sk-test"}

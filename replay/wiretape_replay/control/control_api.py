@@ -1,6 +1,12 @@
-"""The control API over HTTP: one route, `/_wiretape/OPERATION`, and a table of operations."""
+"""The control API over HTTP: one route, `/_wiretape/OPERATION`, and a table of operations.
+
+Only programs of this machine that know the control token may use it.  A browser on this machine can be made to send
+requests to any address, so a loopback address alone proves nothing.  A foreign page is recognised by its `Origin`; a
+page whose own host name was made to resolve to this machine (DNS rebinding) is recognised by the `Host`.
+"""
 
 import asyncio
+import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -10,12 +16,12 @@ from typing import Any, NoReturn
 
 from aiohttp import web
 
+from wiretape.addresses import is_loopback, is_loopback_host
 from wiretape.contract import ENVELOPE_KEY, EVENT_STREAM
 from wiretape.control_protocol import CONTROL_ROOT, TOKEN_HEADER
 from wiretape.decode import Source, decode
 from wiretape.errors import InputError
 from wiretape.safe_text import shorten
-from wiretape_replay.control.control_access import Caller, find_refusal
 from wiretape_replay.control.control_requests import (
     AdvanceRequest,
     BreakpointRequest,
@@ -116,7 +122,7 @@ class ControlApi:
 
     async def respond(self, request: web.Request) -> web.StreamResponse:
         """Respond to one request."""
-        refusal = find_refusal(_caller(request), self._token)
+        refusal = _find_refusal(request, self._token)
         if refusal is not None:
             return self._error(*refusal)
         path = request.raw_path.partition("?")[0]
@@ -208,14 +214,22 @@ def _breakpoints_by_session(control: PlayheadControl) -> _Document:
     return {"breakpoints": {state.session: [asdict(point) for point in state.breakpoints] for state in sessions}}
 
 
-def _caller(request: web.Request) -> Caller:
-    headers = request.headers
-    return Caller(
-        address=request.remote,
-        hosts=headers.getall("Host", []),
-        origins=headers.getall("Origin", []),
-        tokens=headers.getall(TOKEN_HEADER, []),
-    )
+def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:
+    """The status and the message of the error response to a caller who may not use the API; None for others."""
+    hosts, origins, tokens = (request.headers.getall(name, []) for name in ("Host", "Origin", TOKEN_HEADER))
+    if not is_loopback(request.remote or ""):
+        return 403, "The control API is only available to programs of the same machine."
+    if len(hosts) != 1 or not is_loopback_host(hosts[0]):
+        return 403, "The control API is only available at a loopback address, such as 127.0.0.1 or localhost."
+    if origins and origins != [f"http://{hosts[0]}"]:
+        return 403, "The control API is not available to web pages of other origins."
+    if not tokens:
+        return 401, f"The header {TOKEN_HEADER} is missing: send the control token that the replay printed."
+    # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
+    sent, expected = tokens[0].encode("utf-8", "surrogateescape"), token.encode("utf-8", "surrogateescape")
+    if len(tokens) != 1 or not hmac.compare_digest(sent, expected):
+        return 401, f"The token in {TOKEN_HEADER} is not the control token of this replay."
+    return None
 
 
 async def _parameters(request: web.Request) -> _Document:

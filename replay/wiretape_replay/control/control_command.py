@@ -1,22 +1,91 @@
-"""The command `wiretape control`."""
+"""The command `wiretape control`, and the HTTP client of the control API that it uses."""
 
+import http.client
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import click
 
-from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
+from wiretape.control_protocol import (
+    CONTROL_ROOT,
+    DEFAULT_WAIT_S,
+    LONGEST_WAIT_S,
+    MOST_STEPS,
+    TOKEN_HEADER,
+    replay_url_error,
+)
 from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
-from wiretape_replay.control.control_access import check_token
-from wiretape_replay.control.control_client import ControlClient
-from wiretape_replay.control.control_requests import WaitCondition
+from wiretape_replay.control.control_requests import WaitCondition, check_token
 from wiretape_replay.control.playhead_control import not_reached_message
 from wiretape_replay.session.playhead import StepTarget
+
+_TIMEOUT_S = 20.0
+
+
+def _parse_replay_url(url: str) -> tuple[str, int]:
+    """The host and the port of the replay at a URL.  Raises InputError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 80
+    except ValueError:
+        raise replay_url_error(url) from None
+    if parts.scheme != "http" or not parts.hostname or parts.path not in {"", "/"} or parts.query:
+        raise replay_url_error(url)
+    return parts.hostname, port
+
+
+def _request(
+    url: str, token: str, method: str, operation: str, parameters: Mapping[str, object], takes_s: float
+) -> dict[str, Any]:
+    """Do an operation, which may take `takes_s` seconds, and return the document of the response.
+
+    The request goes to the replay directly, and redirections are not followed: a proxy or another server would see the
+    token.  Parameters that are None are left out.  Raises InputError.
+    """
+    host, port = _parse_replay_url(url)
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    query = body = ""
+    if method == "GET":
+        query = "&".join(f"{name}={quote(str(value), safe='')}" for name, value in parameters.items())
+    else:
+        body = json.dumps(parameters)
+    path = CONTROL_ROOT + operation + (f"?{query}" if query else "")
+    headers = {TOKEN_HEADER: token, "Content-Type": "application/json", "Connection": "close"}
+    connection = http.client.HTTPConnection(host, port, timeout=_TIMEOUT_S + takes_s)
+    address = shorten(f"{host}:{port}")
+    try:
+        connection.request(method, path, body.encode(), headers)
+        response = connection.getresponse()
+        return _read_document(response.status, response.read())
+    except TimeoutError:
+        raise InputError(f"The replay at {address} does not respond.") from None
+    except OSError as error:
+        reason = error.strerror or str(error) or "the connection was closed"
+        raise InputError(f"Cannot reach the replay at {address}: {reason}.") from None
+    except (http.client.HTTPException, ValueError):
+        raise InputError(f"The server at {address} is not a replay of wiretape.") from None
+    finally:
+        connection.close()
+
+
+def _read_document(status: int, body: bytes) -> dict[str, Any]:
+    """The document of a response.  Raises InputError for an error of the replay, ValueError for other servers."""
+    document = json.loads(body)
+    if not isinstance(document, dict):
+        raise ValueError(document)  # noqa: TRY004 - JSON, but not of a replay
+    if status == http.client.OK:
+        return document
+    error = document.get("error")
+    if not isinstance(error, dict) or not isinstance(error.get("message"), str):
+        raise ValueError(document)  # noqa: TRY004 - as above
+    raise InputError(shorten(error["message"], 600))
+
 
 _Document = Mapping[str, Any]
 
@@ -41,9 +110,8 @@ class _Target:
         """Do an operation and print the resulting state."""
         if self.token is None:
             raise InputError(f"The control token is missing: give --token or set {TOKEN_VARIABLE}.")
-        client = ControlClient.of_url(self.url, check_token(self.token))
         parameters = {"session": self.session, **(parameters or {})}
-        document = client.send(method, operation, parameters, takes_s=takes_s)
+        document = _request(self.url, check_token(self.token), method, operation, parameters, takes_s)
         click.echo(json.dumps(document, indent=2) if self.as_json else "\n".join(_format_response(document)))
         return document
 

@@ -1,4 +1,4 @@
-"""The parameters of control operations, declared as types: from HTTP and from Python they are checked alike."""
+"""The parameters of control operations, and the control token: from HTTP and from Python they are checked alike."""
 
 from enum import StrEnum
 from typing import Annotated, TypeVar
@@ -7,6 +7,7 @@ from msgspec import Meta, Struct
 
 from wiretape.control_protocol import DEFAULT_WAIT_S, LONGEST_WAIT_S, MOST_STEPS
 from wiretape.decode import Source, decode
+from wiretape.errors import InputError
 from wiretape_replay.session.playhead import Breakpoint, StepTarget
 
 _LONGEST_LOG_S = 1e9
@@ -85,3 +86,10 @@ class AdvanceRequest(Struct, forbid_unknown_fields=True):
 def check_request(name: str, type_: type[_Request], **parameters: object) -> _Request:
     """Check the parameters of an operation.  Raises InputError."""
     return decode(parameters, type_, Source(name))
+
+
+def check_token(token: str) -> str:
+    """Return a control token if a header can carry it.  Raises InputError."""
+    if not token or not token.isascii() or not token.isprintable() or token != token.strip():
+        raise InputError("Invalid control token: expected printable ASCII without leading or trailing spaces.")
+    return token
