@@ -16,8 +16,8 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.playback_server import Playback, PlaybackServer
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
+from wiretape_replay.session.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.session_log import EntryKind, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest

@@ -8,7 +8,7 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.sse import DEFAULT_LIMIT
-from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind, LogEntry, LogReader, SessionLog
 
 STREAM = "/v1/sessions/s1/events/stream"

@@ -2,9 +2,8 @@
 
 import pytest
 
-from wiretape_replay.session.recorded.draft_entry import DraftEntry
-from wiretape_replay.session.recorded.overlap import merge_stretches
-from wiretape_replay.session.recorded.recorded_connection import Stretch
+from wiretape_replay.session.log_builder import merge_stretches
+from wiretape_replay.session.recorded_connection import DraftEntry, Stretch
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000

@@ -18,7 +18,7 @@ from wiretape.observations import (
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape_replay.http_server.http_messages import Framing
-from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind
 
 SECOND = 1_000_000_000

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import Writer, open_recording
-from wiretape_replay.session.recorded.log_builder import build_sessions
+from wiretape_replay.session.log_builder import build_sessions
 from wiretape_replay.session.session_log import EntryKind, LogReader, UnknownCursorError
 
 SEEDS = st.integers(0, 2**32)

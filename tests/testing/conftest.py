@@ -10,7 +10,7 @@ import pytest
 
 # A run of pytest in this process removes its imports afterwards, and some modules cannot be imported twice.
 import wiretape_inspect.commands.report  # noqa: F401
-import wiretape_replay.session.recorded.log_builder
+import wiretape_replay.session.log_builder
 import wiretape_replay.testing.server_group  # noqa: F401
 from wiretape.observations import (
     BytesArrived,

@@ -41,7 +41,7 @@ def _parse_replay_url(url: str) -> tuple[str, int]:
 
 
 def _request(
-    url: str, token: str, method: str, operation: str, parameters: Mapping[str, object], takes_s: float
+    url: str, method: str, operation: str, parameters: Mapping[str, object], *, token: str, takes_s: float
 ) -> dict[str, Any]:
     """Do an operation, which may take `takes_s` seconds, and return the document of the response.
 
@@ -111,7 +111,7 @@ class _Target:
         if self.token is None:
             raise InputError(f"The control token is missing: give --token or set {TOKEN_VARIABLE}.")
         parameters = {"session": self.session, **(parameters or {})}
-        document = _request(self.url, check_token(self.token), method, operation, parameters, takes_s)
+        document = _request(self.url, method, operation, parameters, token=check_token(self.token), takes_s=takes_s)
         click.echo(json.dumps(document, indent=2) if self.as_json else "\n".join(_format_response(document)))
         return document
 

@@ -11,7 +11,7 @@ from wiretape.safe_text import shorten
 from wiretape_replay.faults.event_mutation import Send, can_mutate
 from wiretape_replay.faults.fault_labels import action_label, position_label, requests_label
 from wiretape_replay.faults.fault_script import EventFilter, Fault, FaultScript, Position, Reorder, as_tuple
-from wiretape_replay.session.recorded.log_builder import build_sessions, find_session_ids
+from wiretape_replay.session.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.session_log import SessionLog
 
 _MOST_LISTED = 20

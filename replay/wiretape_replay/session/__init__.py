@@ -1,1 +1,1 @@
-"""Session mode: the log of a session, the playhead that moves over it, and the streams that follow the playhead."""
+"""Session mode: the log of a session (built from a recording), the playhead that moves over it, and its streams."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.rules import format_number, quote
-from wiretape_replay.session.recorded.draft_entry import DraftEntry
+from wiretape_replay.session.session_log import LogEntry
 
 _MOST_LISTED = 3
 
@@ -15,7 +15,7 @@ _MOST_LISTED = 3
 class LogWarnings:
     """What is unusual about a session, collected while its log is built.  Each field becomes at most one sentence."""
 
-    durable: Sequence[DraftEntry] = ()
+    durable: Sequence[LogEntry] = ()
     """The durable events in order."""
     unknown_cursors: Sequence[tuple[int, str]] = ()
     """Exchanges that resumed after an event that the recording does not contain, and their cursors."""

@@ -1,5 +1,9 @@
-"""Reads one recorded stream connection: its durable events, and what arrived between them.  Pure: no I/O, no clock."""
+"""Read one recorded stream connection: its durable events, and what arrived between them.  Pure: no I/O, no clock.
 
+A durable event belongs into the log once, however often it was replayed.
+"""
+
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -7,12 +11,162 @@ from wiretape.contract import CURSOR_HEADER, KEEP_ALIVE_SECONDS, cursor_in, delt
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.observations import BytesArrived, BytesLost, Ending, header
 from wiretape.recording import Exchange
-from wiretape.rules import ParsedEvent, Shape
-from wiretape.sse import FrameKind
-from wiretape_replay.session.recorded.draft_entry import DraftEntry, draft_of_message
-from wiretape_replay.session.recorded.durable_events import DurableEvents
-from wiretape_replay.session.recorded.log_warnings import LogWarnings
-from wiretape_replay.session.session_log import EntryKind
+from wiretape.rules import ParsedEvent, Shape, json_hash
+from wiretape.sse import Frame, FrameKind, Parser
+from wiretape_replay.session.log_warnings import LogWarnings
+from wiretape_replay.session.session_log import EntryKind, LogEntry
+
+
+@dataclass(slots=True, eq=False)
+class DraftEntry:
+    """What an entry will hold.  Equal to itself only."""
+
+    kind: EntryKind
+    time_ns: int
+    """Its time in the recording."""
+    data: bytes
+    exchange: int
+    """The exchange that carried it; 0 if none did."""
+    event: int | None = None
+    id: str | None = None
+    type: str | None = None
+    sequence: int | None = None
+    run_id: str | None = None
+    tool_call_id: str | None = None
+    ending: Ending | None = None
+    findings: tuple[str, ...] = ()
+    last_exchange: int = 0
+    """The last exchange found to carry it."""
+    index: int = -1
+    """Its index among the durable events of its session, once they are in order."""
+
+    @property
+    def key(self) -> str | int | None:
+        """What the copies of a durable event have in common: the id, or the sequence if it has no id."""
+        return self.sequence if self.id is None else self.id
+
+    def take_over(self, earlier: "DraftEntry") -> None:
+        """Take the content of a copy of the same event that arrived earlier."""
+        self.time_ns, self.data = earlier.time_ns, earlier.data
+        self.exchange, self.event = earlier.exchange, earlier.event
+        self.type, self.sequence = earlier.type, earlier.sequence
+        self.run_id, self.tool_call_id = earlier.run_id, earlier.tool_call_id
+
+    def finish(self, origin_ns: int) -> LogEntry:
+        """The entry, in a log that begins at `origin_ns` of the recording."""
+        return LogEntry(
+            self.kind,
+            self.time_ns - origin_ns,
+            self.data,
+            self.id,
+            self.type,
+            self.sequence,
+            self.run_id,
+            self.tool_call_id,
+            self.ending,
+            (self.exchange, self.event) if self.exchange else None,
+            self.findings,
+        )
+
+
+def draft_of_message(message: ParsedEvent, exchange: int) -> DraftEntry:
+    """The draft for a message, read as the rules read it.
+
+    A message with an id is durable, whatever else it contains, because clients may resume with that id.  So is an
+    event with a sequence and no id, although no cursor names it.
+    """
+    event_id = _id_of(message)
+    is_durable = event_id is not None or (message.shape is Shape.DURABLE and message.sequence is not None)
+    calls = message.tool_call_ids
+    return DraftEntry(
+        EntryKind.DURABLE if is_durable else EntryKind.EPHEMERAL,
+        message.time_ns,
+        message.frame.raw,
+        exchange,
+        message.number,
+        event_id,
+        _interned(message.type),
+        message.sequence,
+        _interned(message.run_id),
+        _interned(calls[0]) if calls else None,
+    )
+
+
+def _id_of(message: ParsedEvent) -> str | None:
+    """The id as a client would send it back; bytes that are not UTF-8 become U+FFFD."""
+    if message.id is None and message.has_id:
+        return message.frame.id or None
+    return message.id
+
+
+def _interned(text: str | None) -> str | None:
+    """The same text, held in memory once."""
+    return None if text is None else sys.intern(text)
+
+
+class DurableEvents:
+    """Collects durable events as connections carried them, and recognises copies."""
+
+    def __init__(self, warnings: LogWarnings) -> None:
+        self._warnings = warnings
+        self._first: dict[str | int | None, DraftEntry] = {}
+        """The first event with each id."""
+        self._reused: dict[str | int | None, list[DraftEntry]] = {}
+        """Different events with the id of the first."""
+
+    def find(self, event_id: str | None) -> DraftEntry | None:
+        """The first event with this id."""
+        return None if event_id is None else self._first.get(event_id)
+
+    def add(self, draft: DraftEntry) -> DraftEntry | None:
+        """Add an event.  Return the event that it is a copy of, or `draft` itself if it is new.
+
+        Return None if the same connection carried it before.  Of all copies, the earliest one is kept.
+        """
+        first = self._first.setdefault(draft.key, draft)
+        if first is draft:
+            draft.last_exchange = draft.exchange
+            return draft
+        event = first if first.data == draft.data else self._find_original(first, draft)
+        if draft.findings:
+            event.findings = tuple(dict.fromkeys(event.findings + draft.findings))
+        if draft.time_ns < event.time_ns:
+            event.take_over(draft)
+        if event.last_exchange == draft.exchange:
+            self._warnings.repeated.append(str(draft.key))
+            return None
+        event.last_exchange = draft.exchange
+        return event
+
+    def _find_original(self, first: DraftEntry, draft: DraftEntry) -> DraftEntry:
+        """The event of which `draft`, with other bytes than the first of its id, is a copy; or `draft` itself."""
+        for other in self._reused.get(draft.key, ()):
+            if other.data == draft.data:
+                return other
+        if _content(first.data) == _content(draft.data):
+            self._warnings.respelled += 1
+        elif first.last_exchange == draft.exchange:
+            self._warnings.reused.append(str(draft.key))
+            self._reused.setdefault(draft.key, []).append(draft)
+            return draft
+        else:
+            self._warnings.changed.append(str(draft.key))
+        return first
+
+
+def _content(raw: bytes) -> object:
+    """The content of a frame in a comparable form: JSON as values."""
+    frames = Parser(limit=len(raw), start=1).feed(raw + _NEXT_FRAME)
+    frame = next(frame for frame in [*frames, _NO_FRAME] if frame.kind is FrameKind.MESSAGE)
+    message = ParsedEvent(SeenFrame(frame, 0, 1))
+    value = json_hash(message) if message.document else None
+    return message.event_line, message.data if value is None else value
+
+
+_NEXT_FRAME = b":"
+"""The beginning of another frame: only then is a frame that ends with CR known to be complete."""
+_NO_FRAME = Frame(FrameKind.MESSAGE, 0, b"")
+
 
 KEEP_ALIVE_NS = KEEP_ALIVE_SECONDS * 1_000_000_000
 

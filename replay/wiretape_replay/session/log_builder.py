@@ -1,23 +1,26 @@
-"""Builds the logs of a recording's sessions."""
+"""Build the logs of a recording's sessions from their recorded connections.
 
+Connections that were open at the same time received the same live output, which belongs into the log once.
+"""
+
+import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.contract import STREAM, session_in
+from wiretape.contract import DELTA_TYPES, STREAM, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import quote
+from wiretape.rules import format_number, quote
 from wiretape_replay.http_server.http_messages import Framing, ResponseHead
-from wiretape_replay.session.recorded.draft_entry import DraftEntry
-from wiretape_replay.session.recorded.durable_events import DurableEvents, sort_events
-from wiretape_replay.session.recorded.log_warnings import LogWarnings
-from wiretape_replay.session.recorded.overlap import merge_stretches
-from wiretape_replay.session.recorded.recorded_connection import (
+from wiretape_replay.session.log_warnings import LogWarnings
+from wiretape_replay.session.recorded_connection import (
     KEEP_ALIVE_NS,
     ConnectionReader,
+    DraftEntry,
+    DurableEvents,
     FindingCodes,
     RecordedConnection,
     Stretch,
@@ -90,8 +93,7 @@ def _build_log(
     warnings: LogWarnings,
 ) -> SessionLog:
     """The log from all connections, which are in the order of their beginning."""
-    durable, warnings.out_of_order = sort_events([connection.durable for connection in connections])
-    warnings.durable = durable
+    durable, warnings.out_of_order = _sort_events([connection.durable for connection in connections])
     unknown = [one for one in connections if one.cursor is not None and events.find(one.cursor) is None]
     warnings.unknown_cursors = [(one.exchange.number, one.cursor or "") for one in unknown]
     warnings.outlived = _drop_outlived_endings(connections)
@@ -101,8 +103,70 @@ def _build_log(
     entries = _fill_gaps(entries, connections, comment)
     origin_ns = min(connection.exchange.request.time_ns for connection in connections)
     log = SessionLog(session_id, [entry.finish(origin_ns) for entry in entries])
+    warnings.durable = [entry for entry in log.entries if entry.kind is EntryKind.DURABLE]
     _add_unknown_cursors(log, unknown, entries)
     return log
+
+
+def _sort_events(connections: Sequence[Sequence[DraftEntry]]) -> tuple[list[DraftEntry], str]:
+    """Every event once, in order; and why they are not in the order of their sequences, empty if they are.
+
+    Each item of `connections` holds the events of one connection, each event once, in the order in which they
+    arrived.  The connections are in the order of their beginning.
+    """
+    events = list(dict.fromkeys(event for carried in connections for event in carried))
+    problem = _sequence_problem(connections, events)
+    ordered = _sort_by_arrival(connections) if problem else sorted(events, key=attrgetter("sequence"))
+    for index, event in enumerate(ordered):
+        event.index = index
+    return ordered, problem
+
+
+def _sequence_problem(connections: Sequence[Sequence[DraftEntry]], events: Sequence[DraftEntry]) -> str:
+    """Why the sequences define no order; empty if they do."""
+    without_sequence = sum(event.sequence is None for event in events)
+    if without_sequence:
+        return f"{without_sequence} of its {len(events)} durable events have no sequence"
+    for carried in connections:
+        for before, after in pairwise(carried):
+            if (after.sequence or 0) <= (before.sequence or 0):
+                later, earlier = format_number(after.sequence or 0), format_number(before.sequence or 0)
+                return f"on one connection, sequence {later} comes after sequence {earlier}"
+    if len({event.sequence for event in events}) < len(events):
+        return "different events have the same sequence"
+    return ""
+
+
+def _sort_by_arrival(connections: Sequence[Sequence[DraftEntry]]) -> list[DraftEntry]:
+    """By time; but events that a connection replayed before a known event stay before that event."""
+    known: set[DraftEntry] = set()
+    predecessors: dict[DraftEntry, list[DraftEntry]] = {}
+    unbound: list[DraftEntry] = []
+    for carried in connections:
+        new: list[DraftEntry] = []
+        for event in carried:
+            if event not in known:
+                new.append(event)
+            elif new:
+                predecessors.setdefault(event, []).extend(new)
+                new = []
+        unbound += new
+        known.update(carried)
+    unbound.sort(key=attrgetter("time_ns"))
+    return list(_insert_predecessors(unbound, predecessors))
+
+
+def _insert_predecessors(
+    events: Sequence[DraftEntry], predecessors: dict[DraftEntry, list[DraftEntry]]
+) -> Iterator[DraftEntry]:
+    """Each event, after its predecessors."""
+    stack = list(reversed(events))
+    while stack:
+        before = predecessors.pop(stack[-1], None)
+        if before is None:
+            yield stack.pop()
+        else:
+            stack += reversed(before)
 
 
 def _merge_connections(
@@ -241,3 +305,97 @@ def _stream_head(response: ResponseStarted) -> ResponseHead:
     headers = tuple(pair for pair in response.headers if pair[0].lower() not in _FRAMING_HEADERS)
     keep_alive = "close" not in (header(headers, "connection") or "").lower()
     return ResponseHead(response.status, response.reason, (*headers, _CHUNKED), Framing.CHUNKED, keep_alive=keep_alive)
+
+
+_BY_TIME = attrgetter("time_ns")
+_TOLERANCE_NS = 1_000_000_000
+"""How much later the same event may arrive on another connection."""
+
+
+def merge_stretches(stretches: Sequence[Stretch]) -> Iterator[DraftEntry]:
+    """The entries of stretches between the same two durable events, in the order of the log.
+
+    Of stretches that overlap in time, each event is taken once; others follow one another.
+    """
+    for group in _group_overlapping(stretches):
+        merged = group[0]
+        for stretch in group[1:]:
+            merged = _merge(merged, stretch)
+        comments = sorted((comment for stretch in group for comment in stretch.comments), key=_BY_TIME)
+        yield from heapq.merge(merged.events, comments, key=_BY_TIME)
+        for stretch in group:
+            yield from stretch.last
+
+
+def _group_overlapping(stretches: Sequence[Stretch]) -> Iterator[list[Stretch]]:
+    """Groups in which each stretch begins before another of the group has ended."""
+    group: list[Stretch] = []
+    end_ns = 0
+    for stretch in sorted(stretches, key=attrgetter("begin_ns")):
+        if group and stretch.begin_ns >= end_ns:
+            yield group
+            group = []
+        group.append(stretch)
+        end_ns = max(end_ns, stretch.end_ns)
+    if group:
+        yield group
+
+
+def _merge(first: Stretch, second: Stretch) -> Stretch:
+    """Everything that either carried; the one with deltas determines the order."""
+    if first.deltas != second.deltas:
+        rich, poor = (first, second) if first.deltas else (second, first)
+    else:
+        rich, poor = (first, second) if len(first.events) >= len(second.events) else (second, first)
+    merged = Stretch(rich.deltas, first.after, first.begin_ns, max(first.end_ns, second.end_ns))
+    merged.events = _add_missing(rich, poor)
+    return merged
+
+
+def _add_missing(rich: Stretch, poor: Stretch) -> list[DraftEntry]:
+    """The events of `rich`, and those of `poor` that it lacks."""
+    shared = rich.events
+    if rich.deltas != poor.deltas:
+        shared = [event for event in shared if event.type not in DELTA_TYPES]
+    rich_data, poor_data = [event.data for event in shared], [event.data for event in poor.events]
+    poor_outlives = poor.end_ns > rich.end_ns + _TOLERANCE_NS
+    if not poor_outlives and _is_subsequence(poor_data, rich_data):
+        return rich.events
+    behind, ahead = _count_overlap(rich_data, poor_data), 0 if poor_outlives else _count_overlap(poor_data, rich_data)
+    if behind == ahead == 0:
+        if rich.deltas == poor.deltas:
+            both = sorted((rich, poor), key=attrgetter("begin_ns"))
+            return both[0].events + both[1].events
+        return list(heapq.merge(rich.events, poor.events, key=_BY_TIME))
+    if behind >= ahead:
+        # The end of `rich` is the beginning of `poor`, which continues after it.
+        cut = rich.events.index(shared[-1]) + 1
+        return rich.events[:cut] + list(heapq.merge(rich.events[cut:], poor.events[behind:], key=_BY_TIME))
+    cut = rich.events.index(shared[0])
+    return list(heapq.merge(rich.events[:cut], poor.events[:-ahead], key=_BY_TIME)) + rich.events[cut:]
+
+
+def _is_subsequence(some: Sequence[bytes], others: Sequence[bytes]) -> bool:
+    """Whether all of `some` occur in `others` in the same order."""
+    remaining = iter(others)
+    return all(data in remaining for data in some)
+
+
+def _count_overlap(before: Sequence[bytes], after: Sequence[bytes]) -> int:
+    """The length of the longest end of `before` that is a beginning of `after` (Knuth, Morris and Pratt)."""
+    borders = [0] * len(after)
+    length = 0
+    for at in range(1, len(after)):
+        length = _extend_border(after, borders, length, after[at])
+        borders[at] = length
+    length = 0
+    for data in before[-len(after) :] if after else ():
+        length = _extend_border(after, borders, length, data)
+    return length
+
+
+def _extend_border(items: Sequence[bytes], borders: Sequence[int], length: int, data: bytes) -> int:
+    """The longest beginning of `items` that ends with `data`, after a beginning of `length` items."""
+    while length and (length == len(items) or items[length] != data):
+        length = borders[length - 1]
+    return length + 1 if length < len(items) and items[length] == data else length

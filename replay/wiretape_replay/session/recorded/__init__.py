@@ -1,1 +1,0 @@
-"""Builds the log of a session from its recorded connections."""
