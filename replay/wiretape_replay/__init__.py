@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from wiretape_replay.service.scenario_server import serve_scenario
     from wiretape_replay.service.serve_options import ServeOptions
     from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest
+    from wiretape_replay.verbatim.verifier import VerifyResult, verify
 
 __all__ = [
     "Replay",
@@ -20,10 +21,12 @@ __all__ = [
     "ServeOptions",
     "ServedRequest",
     "UnmatchedRequest",
+    "VerifyResult",
     "serve_replay",
     "serve_scenario",
     "start_replay",
     "start_scenario",
+    "verify",
 ]
 
 _HOMES = {
@@ -36,6 +39,8 @@ _HOMES = {
     "serve_scenario": "service.scenario_server",
     "start_replay": "loop_thread",
     "start_scenario": "loop_thread",
+    "verify": "verbatim.verifier",
+    "VerifyResult": "verbatim.verifier",
 }
 
 

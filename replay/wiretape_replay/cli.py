@@ -1,6 +1,7 @@
 """`wiretape replay`."""
 
 import asyncio
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,7 @@ from wiretape_replay.serve_command import (
     verdict_options,
 )
 from wiretape_replay.verbatim.request_matching import Order, Repeat
-from wiretape_replay.verify import verify as verify_recording
+from wiretape_replay.verbatim.verifier import verify as verify_recording
 
 _MOST_LISTED = 20
 """How many exchanges that were not requested the summary lists."""
@@ -168,8 +169,15 @@ def _greet(running: Replay, recording: Path, options: ReplayOptions) -> Iterator
     contents = count_of(exchanges, "exchange")
     if running.player is not None:
         contents = f"{count_of(len(running.player.sessions), 'session')} and {count_of(exchanges, 'other exchange')}"
-    yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {options.pace}; Ctrl-C to stop."
+    speed = _describe_speed(options.speed_factor)
+    yield f"Replaying {shorten(str(recording))} ({contents}) on {running.url} {speed}; Ctrl-C to stop."
     yield from running.warnings
+
+
+def _describe_speed(factor: float) -> str:
+    if factor == math.inf:
+        return "at once"
+    return "at its own speed" if factor == 1 else f"at {factor:g} times its speed"
 
 
 def _summarize(running: Replay) -> Iterator[str]:

@@ -92,7 +92,8 @@ class PlaybackServer:
             handler = self._fault_applier.wrap(handler)
         control.on_reset.append(self.faults.rewind)
         malformed = malformed_request_handler(self.ids, allowed_methods)
-        server = HttpServer(handler, self._log, self._checker and self._checker.start_exchange, malformed)
+        listener = None if self._checker is None else self._checker.start_exchange
+        server = HttpServer(handler, self._log, listener, malformed)
         ControlApi(control, self.token).attach(server.app)
         try:
             url = await server.start(host, port)

@@ -1,5 +1,6 @@
 """Options of a replay: one type for `wiretape replay`, the Python API and the pytest plugin."""
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +12,6 @@ from wiretape.json_path import JsonPath
 from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, parse_toml, read_toml
 from wiretape_replay.faults.fault_script import FaultScript, decode_fault_script
-from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.responses.access_settings import AccessPolicy, decode_access_policy, effective_policy
 from wiretape_replay.verbatim.request_matching import Matching, Order, Repeat
 
@@ -27,7 +27,7 @@ class ReplayOptions:
     """How a recording is replayed.  Raises InputError for values that are not valid."""
 
     mode: str = "session"
-    """`session`: streams follow the playhead; `tape`: every request gets its recorded response."""
+    """`session`: streams follow the playhead; `verbatim`: every request gets its recorded response."""
     speed: str | float = "max"
     """`max`, or a multiple of the recorded speed."""
     paused: bool = False
@@ -53,7 +53,8 @@ class ReplayOptions:
     repeat: str = Repeat.REFUSE
     """When all recorded responses are used: `refuse` with status 501, repeat the `last`, or `cycle`."""
 
-    pace: PlaybackSpeed = field(init=False, repr=False, compare=False)
+    speed_factor: float = field(init=False, repr=False, compare=False)
+    """The multiple of the recorded speed; infinity: at once."""
     matching: Matching = field(init=False, repr=False, compare=False)
     treatment: AccessPolicy | None = field(init=False, repr=False, compare=False)
     """How requests are authenticated and limited; None: not at all."""
@@ -71,7 +72,7 @@ class ReplayOptions:
         script = fault_script(self.faults)
         script.check_mode(self.mode)
         parsed = {
-            "pace": PlaybackSpeed.of(self.speed),
+            "speed_factor": parse_speed(self.speed),
             "matching": self._matching(),
             "treatment": effective_policy(service, self.mode, limits=self.limits, no_auth=self.no_auth),
             "script": script,
@@ -96,6 +97,17 @@ class ReplayOptions:
             Order(self.order),
             Repeat(self.repeat),
         )
+
+
+def parse_speed(speed: str | float) -> float:
+    """Parse `max`, which is infinity, or a number greater than 0.  Raises InputError."""
+    try:
+        factor = math.inf if speed == "max" else float(speed)
+    except ValueError:
+        factor = math.nan
+    if not factor > 0 or (factor == math.inf and isinstance(speed, str) and speed != "max"):
+        raise InputError(f"Invalid speed {speed!r}: expected max or a number greater than 0, such as 1 or 10.")
+    return factor
 
 
 def fault_script(value: object) -> FaultScript:

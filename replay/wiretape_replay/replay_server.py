@@ -87,12 +87,12 @@ async def serve_replay(
     with open_recording(recording_path) as recording:
         warnings: list[str] = []
         playheads = Playheads(
-            speed=options.pace.speed, paused=options.paused, per_connection=options.playhead == "connection"
+            speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"
         )
         sessions = build_sessions(recording, warnings.append) if options.mode == "session" else {}
         verbatim = VerbatimPlayer(
             recording,
-            options.pace,
+            options.speed_factor,
             log,
             matching=options.matching,
             includes=lambda exchange: not _is_stream_of(exchange, sessions),

@@ -15,7 +15,6 @@ from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.http_server.http_messages import Framing, ResponseHead
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.replay_server import replay_control
 from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.session.playheads import Playheads
@@ -175,7 +174,7 @@ async def playing(
     Writer.create(path, upstream="http://service.test").close(1)
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
-        others = VerbatimPlayer(recording, PlaybackSpeed.of("max"), print)
+        others = VerbatimPlayer(recording, math.inf, print)
         streams = SessionStreams(playheads, RequestIds(), print)
         known_ids = frozenset([*sessions, *known])
         player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)

@@ -8,7 +8,7 @@ import pytest
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import open_recording
-from wiretape_replay.playback_speed import PlaybackSpeed
+from wiretape_replay.replay_options import parse_speed
 from wiretape_replay.verbatim.response_plan import plan_response
 
 MS = 1_000_000
@@ -79,10 +79,10 @@ def test_at_once_waits_for_nothing(reel, serve, call, ending):
 
 @pytest.mark.parametrize(("speed", "number"), [("max", math.inf), ("1", 1), ("2.5", 2.5), (10, 10), ("1e3", 1000)])
 def test_a_speed_is_a_number_or_max(speed, number):
-    assert PlaybackSpeed.of(speed).speed == number
+    assert parse_speed(speed) == number
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "", "nan", "inf", "1x", 0, -2.0, math.nan])
 def test_anything_else_is_no_speed(speed):
     with pytest.raises(InputError, match="expected max or a number greater than 0"):
-        PlaybackSpeed.of(speed)
+        parse_speed(speed)

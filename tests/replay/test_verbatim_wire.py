@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import math
 import threading
 from contextlib import closing
 
@@ -11,7 +12,6 @@ import pytest
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
 
 HEADERS = (
@@ -293,7 +293,7 @@ async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers)
     parts = []
     with open_recording(reel.close()) as recording:
         front = HttpServer(
-            VerbatimPlayer(recording, PlaybackSpeed.of("max"), lambda _: None).respond,
+            VerbatimPlayer(recording, math.inf, lambda _: None).respond,
             lambda _: None,
             lambda _: parts.append,
         )

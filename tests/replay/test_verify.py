@@ -1,17 +1,16 @@
-"""`wiretape replay --verify`: what comes back as recorded is found to be so, and every kind of difference is found."""
+"""`wiretape replay --verify`: equal responses are found equal, and every kind of difference is found."""
 
 import itertools
+import math
 
 import pytest
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.playback_speed import PlaybackSpeed
 from wiretape_replay.verbatim.request_matching import Matching, Order
 from wiretape_replay.verbatim.verbatim_player import VerbatimPlayer
-from wiretape_replay.verify import VerifyResult, verify
-from wiretape_replay.verify.verifier import _Verifier
+from wiretape_replay.verbatim.verifier import VerifyResult, _Verifier, verify
 
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
 LENGTH = (("Content-Type", "text/plain"), ("Content-Length", "28"))
@@ -22,13 +21,13 @@ SIZE = len(b"".join(EVENTS))
 HTTP2 = {"version": "HTTP/2.0", "reason": ""}
 GAP = BytesLost(0, 0, Side.RESPONSE, 0, 7, "disk full")
 
-WORLD = [
+EVERY_ENDING = [
     {"headers": headers, "chunks": EVENTS, "ending": ending}
     for headers, ending in itertools.product((CHUNKED, LENGTH, SHORT, UNFRAMED), Ending)
 ] + [{"status": None, "ending": ending} for ending in Ending]
 """Every framing with every ending, and every ending without a response."""
 
-ODD = [
+UNUSUAL = [
     {"status": 204, "reason": "No Content", "headers": ()},
     {"status": 304, "reason": "Not Modified", "headers": (("Content-Length", "12"),)},
     {"status": 101, "reason": "Switching Protocols", "headers": (("Connection", "Upgrade"), ("Upgrade", "x"))},
@@ -76,17 +75,17 @@ REQUESTS = [
 
 
 async def test_every_framing_with_every_ending_comes_back_as_recorded(reel):
-    for recorded in WORLD:
+    for recorded in EVERY_ENDING:
         reel.exchange(**recorded)
 
     found = await verify(reel.close())
 
     assert found.first is None
-    assert (found.exchanges, found.same) == (len(WORLD), True)
+    assert (found.exchanges, found.same) == (len(EVERY_ENDING), True)
 
 
-@pytest.mark.parametrize("recorded", ODD)
-async def test_what_is_odd_comes_back_as_recorded_and_leaves_its_neighbours_alone(reel, recorded):
+@pytest.mark.parametrize("recorded", UNUSUAL)
+async def test_unusual_exchanges_come_back_as_recorded_between_ordinary_ones(reel, recorded):
     for each in (recorded, {"headers": LENGTH, "chunks": EVENTS}, recorded):
         reel.exchange(**each)
 
@@ -95,7 +94,7 @@ async def test_what_is_odd_comes_back_as_recorded_and_leaves_its_neighbours_alon
     assert found.first is None
 
 
-async def test_all_kinds_of_requests_are_sent_so_that_each_gets_its_own_answer(reel):
+async def test_every_kind_of_request_gets_its_own_response(reel):
     for number, recorded in enumerate(REQUESTS):
         reel.exchange([b"%02d" % number], **recorded)
 
@@ -105,7 +104,7 @@ async def test_all_kinds_of_requests_are_sent_so_that_each_gets_its_own_answer(r
     assert (found.exchanges, found.size) == (len(REQUESTS), 2 * len(REQUESTS))
 
 
-async def test_what_is_counted(reel):
+async def test_exchanges_bytes_chunks_and_gaps_are_counted(reel):
     reel.exchange(EVENTS)
     reel.exchange(EVENTS, headers=UNFRAMED, **HTTP2)
     reel.exchange([b"data: 1\n\n", GAP])
@@ -116,15 +115,15 @@ async def test_what_is_counted(reel):
     assert (found.exchanges, found.size, found.chunks, found.http2, found.gaps) == (3, 2 * SIZE + 9, 7, 1, 7)
 
 
-async def differing(recorded, served) -> VerifyResult:
-    """What is found when the exchanges of one recording are answered from another one."""
+async def verify_against(recorded, served) -> VerifyResult:
+    """Verify one recording against a replay of another one."""
     with open_recording(recorded) as recording, open_recording(served) as other:
-        player = VerbatimPlayer(other, PlaybackSpeed.of("max"), lambda _: None, matching=Matching(order=Order.STRICT))
-        front = HttpServer(player.respond, lambda _: None)
+        player = VerbatimPlayer(other, math.inf, lambda _: None, matching=Matching(order=Order.STRICT))
+        server = HttpServer(player.respond, lambda _: None)
         try:
-            return await _Verifier(recording, player, await front.start("127.0.0.1", 0), 0.2).run()
+            return await _Verifier(recording, player, await server.start("127.0.0.1", 0), 0.2).run()
         finally:
-            await front.stop()
+            await server.stop()
 
 
 DIFFERENT = {
@@ -134,11 +133,11 @@ DIFFERENT = {
         {"headers": (("content-type", "text/event-stream"), CHUNKED[1])},
         "the head has 'content-type: text/event-stream' where 'Content-Type: text/event-stream' was recorded",
     ),
-    "a header more": (
+    "an added header": (
         {"headers": (*CHUNKED, ("Date", "today"))},
         "the head has 'Date: today' where '' was recorded",
     ),
-    "a header less": (
+    "a missing header": (
         {"headers": CHUNKED[1:]},
         "the head has 'Transfer-Encoding: chunked' where 'Content-Type: text/event-stream' was recorded",
     ),
@@ -154,16 +153,16 @@ DIFFERENT = {
         {"chunks": [EVENTS[0], EVENTS[2][:6], EVENTS[2][6:], EVENTS[3]]},
         "chunk 2 has 6 bytes where 13 bytes were recorded",
     ),
-    "a chunk less": ({"chunks": EVENTS[:3]}, "chunk 3 has 0 bytes where 8 bytes were recorded"),
-    "a chunk more": (
+    "a missing chunk": ({"chunks": EVENTS[:3]}, "chunk 3 has 0 bytes where 8 bytes were recorded"),
+    "an added chunk": (
         {"chunks": [*EVENTS, b"more"]},
         "more comes after the 3 recorded chunks: '4\\r\\nmore\\r\\n0\\r\\n\\r\\n'",
     ),
-    "no answer, closed": (
+    "no response, closed": (
         {"status": None, "ending": Ending.SERVICE_CLOSED},
         "the connection was closed after 0 of the 80 bytes of the head",
     ),
-    "no answer, reset": (
+    "no response, reset": (
         {"status": None, "ending": Ending.SERVICE_RESET},
         "the connection was reset after 0 of the 80 bytes of the head",
     ),
@@ -181,16 +180,16 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-async def test_a_difference_is_found_and_said(new_reel, what):
-    change, said = DIFFERENT[what]
+async def test_a_difference_is_found_and_described(new_reel, what):
+    change, difference = DIFFERENT[what]
     recorded, served = new_reel("recorded.db"), new_reel("served.db")
     for reel, changed in ((recorded, {}), (served, change)):
         reel.exchange(**{"chunks": EVENTS, "headers": CHUNKED} | changed)
         reel.exchange(EVENTS)
 
-    found = await differing(recorded.close(), served.close())
+    found = await verify_against(recorded.close(), served.close())
 
-    assert found.first == f"exchange 1, GET /v1/sessions/s1/events/stream: {said}."
+    assert found.first == f"exchange 1, GET /v1/sessions/s1/events/stream: {difference}."
     assert (found.exchanges, found.different, found.same) == (2, 1, False)
 
 
@@ -200,50 +199,50 @@ STATES = {
     Ending.SERVICE_RESET: "the connection was reset",
     Ending.CLIENT_CLOSED: "nothing more came",
 }
-WAS = {
+EXPECTED = {
     Ending.SERVICE_CLOSED: "closed",
     Ending.SERVICE_RESET: "reset",
-    Ending.CLIENT_CLOSED: "left open without the end of the answer",
+    Ending.CLIENT_CLOSED: "left open without the end of the response",
 }
 
 
 @pytest.mark.parametrize(("recorded", "served"), list(itertools.permutations(ENDS, 2)))
 @pytest.mark.parametrize("headers", [CHUNKED, SHORT, UNFRAMED], ids=["chunked", "length", "close"])
-async def test_endings_are_not_mistaken_for_each_other(new_reel, headers, recorded, served):
+async def test_endings_are_distinguished(new_reel, headers, recorded, served):
     paths = []
     for name, ending in (("recorded.db", recorded), ("served.db", served)):
         reel = new_reel(name)
         reel.exchange(EVENTS, headers=headers, ending=ending)
         paths.append(reel.close())
 
-    found = await differing(*paths)
+    found = await verify_against(*paths)
 
     assert found.first == (
         f"exchange 1, GET /v1/sessions/s1/events/stream: "
-        f"{STATES[served]} after the last byte, and it was {WAS[recorded]}."
+        f"{STATES[served]} after the last byte, and it was {EXPECTED[recorded]}."
     )
 
 
 @pytest.mark.parametrize("served", [Ending.COMPLETE, Ending.SERVICE_CLOSED])
-async def test_bytes_after_the_recorded_ones_are_found_without_a_frame_that_tells(new_reel, served):
+async def test_bytes_after_the_recorded_ones_are_found_without_framing(new_reel, served):
     paths = []
     for name, chunks in (("recorded.db", EVENTS), ("served.db", [*EVENTS, b"more"])):
         reel = new_reel(name)
         reel.exchange(chunks, headers=UNFRAMED, ending=served)
         paths.append(reel.close())
 
-    found = await differing(*paths)
+    found = await verify_against(*paths)
 
     assert found.first.endswith(f": more comes after the recorded {SIZE} bytes of body: 'more'.")
 
 
-async def test_a_request_that_is_not_matched_is_said_with_its_reason_and_the_rest_is_compared(new_reel):
+async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(new_reel):
     recorded, served = new_reel("recorded.db"), new_reel("served.db")
     for reel, target in ((recorded, "/a"), (served, "/b")):
         reel.exchange(EVENTS, target=target)
         reel.exchange(EVENTS)
 
-    found = await differing(recorded.close(), served.close())
+    found = await verify_against(recorded.close(), served.close())
 
     assert found.first == (
         "exchange 1, GET /a: no match: GET /a is out of order: the next recorded request is exchange 1, GET /b "
@@ -252,8 +251,8 @@ async def test_a_request_that_is_not_matched_is_said_with_its_reason_and_the_res
     assert found.different == 1
 
 
-async def test_what_the_replay_cannot_be_asked_for_is_a_difference(reel):
-    """A method that is none, from a recording that somebody else made."""
+async def test_a_request_that_cannot_be_sent_is_a_difference(reel):
+    """An invalid method, from an imported recording."""
     reel.exchange(EVENTS, method="G\x00T")
     reel.exchange(EVENTS)
 

@@ -1,5 +1,7 @@
 """Request handler of verbatim mode: sends recorded responses in recorded order, and logs the requests."""
 
+import asyncio
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -8,7 +10,6 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, RequestBody, Response
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.playback_speed import PlaybackClock, PlaybackSpeed
 from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
@@ -39,21 +40,40 @@ class UnmatchedRequest:
     message: str
 
 
+class _PlaybackClock:
+    """Waits for times of the recording.  All are relative to the same start, so delays do not add up."""
+
+    def __init__(self, speed: float) -> None:
+        self._speed = speed
+        self._loop = asyncio.get_running_loop()
+        self._started_s = self._loop.time()
+
+    def remaining_s(self, delay_ns: int) -> float:
+        """Seconds until `delay_ns` of recorded time after the start; 0 or less if that has passed."""
+        return 0 if self._speed == math.inf else self._started_s + delay_ns / 1e9 / self._speed - self._loop.time()
+
+    async def wait_until(self, delay_ns: int) -> None:
+        """Return `delay_ns` of recorded time after the start, or at once if that has passed."""
+        if (remaining_s := self.remaining_s(delay_ns)) > 0:
+            await asyncio.sleep(remaining_s)
+
+
 class VerbatimPlayer:
     """Responds to each request with the next recorded exchange of its kind."""
 
     def __init__(
         self,
         recording: Recording,
-        speed: PlaybackSpeed,
+        speed: float,
         log: Callable[[str], None],
         *,
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
         request_ids: RequestIds | None = None,
     ) -> None:
-        """`log` receives a line for each request; `includes` selects the exchanges.
+        """`speed` is a multiple of the recorded speed; infinity: at once.
 
+        `log` receives a line for each request; `includes` selects the exchanges.
         `request_ids` are for responses that were not recorded.  Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
@@ -78,7 +98,7 @@ class VerbatimPlayer:
         await self._send(exchange, plan_response(exchange), writer)
 
     async def _send(self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter) -> None:
-        clock = self._speed.start()
+        clock = _PlaybackClock(self._speed)
         sent = 0
         if plan.head is not None:
             await clock.wait_until(plan.head_ns)
@@ -88,7 +108,7 @@ class VerbatimPlayer:
         await _end(plan.end_after(sent), writer)
 
     async def _send_body(
-        self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, clock: PlaybackClock
+        self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter, clock: _PlaybackClock
     ) -> int:
         """Send the body; returns its size."""
         sent = 0
