@@ -5,14 +5,13 @@ import os
 import secrets
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
-from sqlite_utils import Database
 
 from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
@@ -114,19 +113,17 @@ class RecordingFile:
         return error
 
     def _replace_captures(self, captures: Sequence[Capture]) -> None:
-        database = Database(self.connection, execute_plugins=False)
         (indexed_ns,) = self.connection.execute("SELECT max(indexed_ns) FROM capture").fetchone()
         (started,) = self.connection.execute("SELECT started_unix_ns FROM recording").fetchone()
-        database.table("capture").delete_where()
+        self.connection.execute("DELETE FROM capture")
         for each in captures:
             row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
-            database.table("capture").insert({**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
+            self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
     def _begin_capture(self, upstream: str, now_ns: int) -> None:
-        database = Database(self.connection, execute_plugins=False)
-        if not database.table("recording").count:
-            database.table("recording").insert(_recording_row(upstream, now_ns))
-        recording = database.table("recording").get(1)
+        if not self._last_id("recording"):
+            self._insert("recording", _recording_row(upstream, now_ns))
+        recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"])
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
         self.last_exchange = self._last_id("exchange")
@@ -138,8 +135,12 @@ class RecordingFile:
             "began_ns": self.began_ns,
             "indexed_ns": self.began_ns,
         }
-        database.table("capture").insert(row)
+        self._insert("capture", row)
         self.capture = self._last_id("capture")
+
+    def _insert(self, table: str, row: Mapping[str, object]) -> None:
+        columns, values = ", ".join(row), ", ".join("?" * len(row))
+        self.connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})", tuple(row.values()))  # noqa: S608
 
     def _last_id(self, table: str) -> int:
         (number,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608

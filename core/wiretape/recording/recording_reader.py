@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 import orjson
-from sqlite_utils import Database
 
 from wiretape.content_encoding import is_identity
 from wiretape.errors import RecordingError
@@ -155,7 +154,7 @@ class Recording:
         self.path = path
         self._connection = connection
         with _report_damage(path):
-            self.info = _read_info(Database(connection, execute_plugins=False))
+            self.info = _read_info(connection)
 
     def __enter__(self) -> Self:
         return self
@@ -330,9 +329,9 @@ def _report_damage(path: Path) -> Iterator[None]:
         raise RecordingError(f"{path} is damaged: {error}.") from error
 
 
-def _read_info(database: Database) -> RecordingInfo:
-    row = database.table("recording").get(1)
-    capture = next(iter(database.query("SELECT * FROM capture ORDER BY id DESC LIMIT 1")))
+def _read_info(connection: sqlite3.Connection) -> RecordingInfo:
+    row = connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
+    capture = connection.execute("SELECT * FROM capture ORDER BY id DESC LIMIT 1").fetchone()
     return RecordingInfo(
         format=row["format"],
         tool=capture["tool"],

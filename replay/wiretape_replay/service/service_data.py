@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import orjson
-from sqlite_utils import Database
 
 from wiretape.errors import InputError
 from wiretape.files import write_error
@@ -276,6 +275,9 @@ def _check(connection: sqlite3.Connection, path: Path, seed: int | None) -> None
 
 
 def _create(connection: sqlite3.Connection, seed: int, epoch_unix_us: int) -> None:
+    # sqlite-utils imports pandas if it is installed, and a service that continues needs neither.
+    from sqlite_utils import Database  # noqa: PLC0415
+
     connection.execute("BEGIN IMMEDIATE")
     database = Database(connection, execute_plugins=False)
     for name, (columns, key) in _TABLES.items():
