@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 ROUNDS ?= 10
-COVERAGE ?= --cov --cov-report=term
 BIN := $(VENV)/bin
+TEST := $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 # Tests start hundreds of programs, which start a third faster if their modules are compiled only once.
 export PYTHONDONTWRITEBYTECODE :=
 # node has its own list of authorities; let it also trust those of the system.
@@ -14,7 +14,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+.PHONY: help venv demo test coverage fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
 	screenshots lock clean
 
 help: ## list the targets
@@ -27,12 +27,15 @@ venv: ## create or update the virtual environment
 demo: venv ## record, check and replay a small service on this machine
 	@$(BIN)/wiretape demo $(ARGS)
 
-test: venv ## run the tests on all cores, with branch coverage
-	@$(BIN)/python -m pytest --numprocesses=auto --dist=worksteal $(COVERAGE) $(ARGS)
+test: venv ## run the tests on all cores
+	@$(TEST) $(ARGS)
+
+coverage: venv ## run the tests and report branch coverage; takes half as long again
+	@$(TEST) --cov --cov-report=term $(ARGS)
 
 fuzz: venv ## run the property tests ROUNDS (10) times with new examples; takes minutes
 	@for round in $$(seq $(ROUNDS)); do \
-		$(BIN)/python -m pytest -q -m hypothesis --numprocesses=auto --dist=worksteal $(ARGS) || exit 1; done
+		$(TEST) -q -m hypothesis $(ARGS) || exit 1; done
 
 client-packages: ## install the npm packages of tests/clients; needs node and npm
 	@$(NPM_INSTALL) --prefix tests/clients

@@ -65,6 +65,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(_NoSkips(), "no-skips")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return the number of workers for `-n auto`: more than cores, because tests wait for sockets and processes."""
+    return 2 * len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2 * (os.cpu_count() or 1)
+
+
 def _has_room(folder: Path) -> bool:
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         return False
