@@ -339,12 +339,17 @@ def custom(event, sequence, call):
     return event(sequence, "agent.custom_tool_use", content={"tool_call_id": call})
 
 
-@pytest.mark.parametrize(("calls", "codes"), [(1, ["CLI007"]), (2, [])])
-def test_another_resume_may_be_about_another_waiting_call(event, calls, codes):
+@pytest.mark.parametrize(("calls", "again", "codes"), [(1, "b", ["CLI007"]), (2, "b", []), (2, "a", ["CLI007"])])
+@pytest.mark.parametrize("ended_at", [0.5, 2.5, 9])
+def test_another_resume_may_be_about_another_open_call(event, calls, again, codes, ended_at):
+    """Whether the first call, which was resolved, has ended before or between the requests, or has not."""
     waiting = [custom(event, 2 + number, f"call_{number}") for number in range(calls)]
-    stream = read(event(1, "run.started"), *waiting, at=1.0, ending="open")
-    told = answer(f"POST {PATH}/runs/run_1/resume", 409, "event_already_resolved", at=2.0)
-    assert Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", at=3.0)).codes == codes
+    outcome = event(9, "tool.completed", content={"tool_call_id": "call_0"})
+    stream = read(event(1, "run.started"), *waiting, {"text": outcome, "after": ended_at}, at=1.0, ending="open")
+    told = answer(f"POST {PATH}/runs/run_1/resume", 409, "event_already_resolved", at=2.0, request_body="a")
+    played = Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", at=4.0, request_body=again))
+    assert [code for code in played.codes if code != "SEQ004"] == codes
+    assert played.verdict("CLI007") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
 
 
 # What a replay is held against.
@@ -385,6 +390,15 @@ def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
         ("100", "1e2", True),
         ("123456789012345678901234567890", "123456789012345678901234567890", True),
         ("123456789012345678901234567890", "1234567890123456789012345678901", False),
+        ("18446744073709551617", "18446744073709551618", False),
+        ("-9223372036854775809", "-9223372036854775810", False),
+        ("18446744073709551615", "18446744073709551615.0", True),
+        ("1e400", "1e401", False),
+        ("1e400", "10.0E+399", True),
+        ("1e-400", "0", False),
+        ("0.1", "0.10000000000000000001", False),
+        ("-0.0", "0", True),
+        ("9" * 4400, "9" * 4401, True),
         (r'"\ud800"', r'"\uD800"', True),
         (r'"\u00e4"', '"ä"', True),
         ('"1"', "1", False),
@@ -396,6 +410,42 @@ def test_an_unknown_cursor_makes_the_replay_inconclusive(three):
 def test_events_are_compared_as_json_values(event, then, now, same):
     texts = [event(1, data={"x": "@"}).replace('"@"', value) for value in (then, now)]
     assert Played(read(texts[0]), read(texts[1], key="two")).codes == ([] if same else ["RES003"])
+
+
+def test_a_number_that_is_too_long_to_compare_is_inconclusive(event):
+    texts = [event(1, data={"x": "@"}).replace('"@"', "0." + "1" * length) for length in (5000, 5001)]
+    played = Played(read(texts[0]), read(texts[1], key="two"))
+    assert played.codes == []
+    assert played.verdict("RES003") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("damaged", [0, 1])
+def test_bad_utf8_is_not_also_a_changed_event(event, damaged):
+    """SSE001 alone reports it, whether the damaged copy or the clean one arrives first."""
+    texts = [event(1, data={"x": "\xff" if number == damaged else "y"}) for number in (0, 1)]
+    texts[damaged] = texts[damaged].replace("\\u00ff", "\xff")
+    played = Played(read(texts[0], latin1=True), read(texts[1], latin1=True, key="two"))
+    assert played.codes == ["SSE001"]
+    assert played.verdict("RES003") is Verdict.INCONCLUSIVE
+
+
+def test_live_output_before_the_replay_is_reported_next_to_a_repetition(three):
+    resumed = read(DELTA, three[0], three[2], cursor="evt_2", key="two")
+    assert Played(read(*three), resumed).codes == ["RES001", "RES004"]
+    own_event = read(DELTA, three[1], three[2], cursor="evt_2", key="two")
+    assert Played(read(*three), own_event).codes == ["RES001", "RES004"]
+
+
+def test_a_new_event_with_a_low_sequence_is_not_a_repetition(event):
+    """It is one defect, SEQ001, wherever the event arrives first and whoever reads it again."""
+    first, low = [event(n) for n in (11, 12, 13)], event(4, id="evt_low", sse_id="evt_low")
+    low = low.replace('"id": "evt_4"', '"id": "evt_low"')
+    start = event(1)
+    for resumed in ([low], [low, event(5)], [event(14), low, event(5)]):
+        played = Played(read(start, *first), read(*resumed, cursor="evt_13"))
+        assert [code for code in played.codes if code != "SEQ004"] == ["SEQ001"]
+    again = read(low, cursor="evt_13", key="two")
+    assert [c for c in Played(read(start, *first, low), again).codes if c != "SEQ004"] == ["SEQ001"]
 
 
 def test_numeric_ids_may_belong_to_several_sessions(event):

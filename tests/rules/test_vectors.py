@@ -7,6 +7,9 @@ import pytest
 from wiretape.rules import CATALOGUE, Checker, Verdict
 from wiretape.rules.vectors import Vector, observations_of, vectors
 
+TWO_DEFECTS = {"RES004-breaks-after-repetition"}
+"""The vectors whose traffic is about two defects of one side."""
+
 
 @cache
 def judged(vector, piece=None):
@@ -62,7 +65,7 @@ def test_every_vector_is_of_a_rule_and_named_for_what_it_does():
         assert vector.code in CATALOGUE
         assert vector.name.split("-")[0] in {"breaks", "keeps"}
         assert vector.shows.endswith(".")
-        assert not vector.also or vector.code.startswith("AUTH")
+        assert not vector.also or vector.code.startswith("AUTH") or named(vector) in TWO_DEFECTS
 
 
 def test_times_in_a_vector_strictly_increase():

@@ -160,9 +160,11 @@ class Checker:
 
     def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:
         state = self._open.get(run.exchange)
-        if state is None or run.side is not Side.RESPONSE:
+        if state is None:
             return
-        if state.stream is not None:
+        if run.side is not Side.RESPONSE:
+            state.add_request_bytes(run)
+        elif state.stream is not None:
             self._add_frames_and_silences(state.stream, state.stream.silence.feed(run), read.frames)
             if read.undecodable and not state.stream.has_unknown_end:
                 self._lose_events(state.stream)

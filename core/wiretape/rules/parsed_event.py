@@ -66,6 +66,8 @@ class ParsedEvent:
     """The names of all other fields, each once."""
     non_object: Any = None
     """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
+    has_unusual_json = False
+    """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
     _created_at: datetime | None = None
     _has_parsed_created_at = False
 
@@ -145,6 +147,7 @@ class ParsedEvent:
         try:
             document = orjson.loads(self.data)
         except orjson.JSONDecodeError:
+            self.has_unusual_json = True
             document = read_json(self.data)
         if type(document) is dict:
             self._read_document(document)

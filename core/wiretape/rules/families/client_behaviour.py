@@ -14,7 +14,6 @@ from wiretape.contract import (
     ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
-    RESUME,
     RETRY_AFTER,
     STREAM_RESYNC,
 )
@@ -270,6 +269,19 @@ def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
     return problem(f"Expected the idempotency key {quote(retry.key)} again after {retry.code}, got {got}.")
 
 
+def _find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
+    """If a resume may be about another call, its body shows whether it is the same answer again."""
+    resolved = exchange.other_call
+    if resolved is None:
+        return None
+    if exchange.body_hash is None or exchange.body_hash != resolved.body:
+        return OTHER_CALL
+    return problem(
+        f"Expected no further answer after {EVENT_ALREADY_RESOLVED} in exchange {resolved.exchange}, "
+        "got the same request body again."
+    )
+
+
 @rule(
     "CLI007",
     "resolved-tool-answered-again",
@@ -278,22 +290,22 @@ def retry_with_new_idempotency_key(exchange: ExchangeState) -> Outcome:
     side=Party.CLIENT,
     scope=Scope.CLIENT,
     clause='Codes, event_already_resolved: "Do not execute the tool again."',
+    also=[Check(EXCHANGE_END, _find_same_answer)],
 )
 def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
-    """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between."""
-    reader, match = exchange.reader, exchange.match
-    if reader is None or match is None or match.operation is not RESUME:
-        return None
-    resolved = reader.resolved_runs.get(match.run_id or "")
+    """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between.
+
+    If the run has requested several application tools, only the same request body again breaks the rule: another one
+    may be about another call.
+    """
+    resolved, run = exchange.resolved_call, exchange.run
     if resolved is None:
         return None
-    number, uses, losses = resolved
-    run = exchange.run
-    if run is not None and run.custom_tool_uses > uses:
+    if run is not None and run.custom_tool_uses > resolved.custom_tool_uses:
         return HELD
-    if reader.losses > losses or (run is not None and run.waiting_calls > 1):
-        return OTHER_CALL
-    wanted = f"no further resume after {EVENT_ALREADY_RESOLVED} in exchange {number}"
+    if exchange.may_be_about_other_call(resolved):
+        return None
+    wanted = f"no further resume after {EVENT_ALREADY_RESOLVED} in exchange {resolved.exchange}"
     return problem(f"Expected {wanted} without a new {AGENT_CUSTOM_TOOL_USE}, got one.")
 
 

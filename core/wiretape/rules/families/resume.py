@@ -55,23 +55,17 @@ def event_repeated_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome
         return None
     if event.id == resume.cursor:
         return problem(f"Expected events after the cursor {quote(resume.cursor)}, got that event itself.")
-    if event.sequence is None or _is_out_of_order(event, stream):
+    if event.sequence is None or stream.is_out_of_order(event) or stream.has_used_number(event):
+        # SEQ001 or SEQ002 reports the sequence.
         return None
     if resume.sequence is None:
         return UNKNOWN_CURSOR
     if event.sequence > resume.sequence:
         return HELD
+    if not stream.is_repeated_on_resume(event):
+        return None
     wanted = f"a sequence above {format_number(resume.sequence)}, that of the cursor {quote(resume.cursor)}"
     return problem(f"Expected {wanted}, got {format_number(event.sequence)}.")
-
-
-def _is_out_of_order(event: ParsedEvent, stream: StreamState) -> bool:
-    """Whether SEQ001 or SEQ002 reports the sequence."""
-    sequence = event.sequence
-    if sequence is None:
-        return False
-    first = stream.session.log.first_ids.get(sequence, event.id)
-    return (stream.sequence is not None and sequence <= stream.sequence) or first != event.id
 
 
 @rule("RES002", "event-lost-on-resume", on=REPLAY_END, scope=Scope.SESSION, clause=_REPLAY)
@@ -105,7 +99,7 @@ def event_changed_on_resume(event: ParsedEvent, stream: StreamState) -> Outcome:
     if known is None or event.id in stream.event_numbers:
         return None
     now = json_hash(event)
-    if now is None or known.json_hash is None or event.invalid_utf8_at is not None:
+    if now is None or known.json_hash is None:
         return INCOMPARABLE_JSON
     if now == known.json_hash:
         return HELD
@@ -119,21 +113,12 @@ def live_before_replay_ended(event: ParsedEvent, stream: StreamState) -> Outcome
     That is one that was seen before the connection was requested.  One finding per stream.
     """
     resume = stream.resume
-    if resume is None or resume.has_late_replay or event.id in stream.event_numbers or _is_out_of_order(event, stream):
-        return None
-    if not resume.is_replay(stream.session.log.find(event)):
-        return None
-    if event.id == resume.cursor or _is_not_after_cursor(event, resume):
-        # RES001 reports it.
+    if resume is None or resume.has_late_replay or not stream.is_replayed(event):
+        # RES001, SEQ001, SEQ002 or SEQ003 reports an event that is not a replay in order.
         return None
     if not resume.has_live_output:
         return HELD
     return problem(f"Expected {quote(event.id or '')} before any live output, got an ephemeral event first.")
-
-
-def _is_not_after_cursor(event: ParsedEvent, resume: ResumeState) -> bool:
-    sequence = event.sequence
-    return sequence is not None and resume.sequence is not None and sequence <= resume.sequence
 
 
 def _hold_for_accepted_cursor(exchange: ExchangeState) -> Outcome:

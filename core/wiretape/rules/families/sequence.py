@@ -19,10 +19,17 @@ _ORDER_NUMBER = 'Durable event, sequence: "Order number of the durable event."'
     clause=_ORDER_NUMBER,
 )
 def sequence_not_increasing(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """The sequence of a durable event is not above that of the previous one on the same connection."""
+    """The sequence of a durable event is not above that of the previous one on the same connection.
+
+    For the first event after a cursor, the previous one is that of the cursor, unless the event was seen before.
+    """
     before, sequence = stream.sequence, event.sequence
-    if before is None or sequence is None:
+    if sequence is None:
         return None
+    if before is None:
+        if stream.resume is None or stream.resume.sequence is None or not stream.is_out_of_order(event):
+            return None
+        before = stream.resume.sequence
     if sequence > before:
         return LOST_EVENTS if stream.has_gap else HELD
     return problem(f"Expected a sequence above {format_number(before)}, got {format_number(sequence)}.")
@@ -97,8 +104,8 @@ def sequence_gap(event: ParsedEvent, stream: StreamState) -> Outcome:
         return None
     if stream.has_gap:
         return LOST_EVENTS
-    wanted = f"sequence {format_number(before + 1)} after {format_number(before)}"
-    return problem(f"Expected {wanted}, got {format_number(sequence)}.")
+    got = f"sequence {format_number(sequence)} after {format_number(before)}"
+    return problem(f"Expected no gap if the service counts one by one, got {got}.")
 
 
 @rule(

@@ -47,6 +47,19 @@ class SameKeyRetry:
     """How many application tools the run had requested by then."""
 
 
+@dataclass(frozen=True, slots=True)
+class ResolvedCall:
+    """The service refused a resume of a run with `event_already_resolved`."""
+
+    exchange: int
+    custom_tool_uses: int
+    """How many application tools the run had requested by then."""
+    losses: int
+    """How often bytes of the client's streams had been lost by then."""
+    body: bytes | None
+    """A hash of the request body; None if it is unknown or empty."""
+
+
 class ClientState:
     """What the service told one client to do."""
 
@@ -149,7 +162,7 @@ class SessionReader:
         "open_requests",
         "positions",
         "refused_cursors",
-        "resolved_runs",
+        "resolved_calls",
         "resyncs",
     )
 
@@ -171,8 +184,8 @@ class SessionReader:
         """How often bytes of its streams were lost."""
         self.resyncs: list[PendingResync] = []
         """Those that it has not followed yet."""
-        self.resolved_runs: dict[str, tuple[int, int, int]] = {}
-        """For runs refused with `event_already_resolved`: exchange, application tool uses and losses by then."""
+        self.resolved_calls: dict[str, ResolvedCall] = {}
+        """For each run the last of its calls that had already been resolved."""
 
     @property
     def current_positions(self) -> list[ReadPosition]:
@@ -232,9 +245,9 @@ class SessionReader:
         """It received `stream.resync`."""
         self.resyncs = [*self.resyncs[1 - _MOST_RESYNCS :], resync]
 
-    def resolve_run(self, run_id: str, state: tuple[int, int, int]) -> None:
+    def resolve_call(self, run_id: str, call: ResolvedCall) -> None:
         """The service refused its resume of a run with `event_already_resolved`."""
-        put_bounded(self.resolved_runs, run_id, state, _MOST_RUNS)
+        put_bounded(self.resolved_calls, run_id, call, _MOST_RUNS)
 
     def deliver(self, identity: str) -> None:
         """A durable event was delivered to it."""

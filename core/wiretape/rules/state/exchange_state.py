@@ -9,6 +9,7 @@ from wiretape.contract import (
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
     RATE_LIMITED,
+    RESUME,
     RETRY_AFTER,
     SAME_KEY_CODES,
     STREAM,
@@ -16,8 +17,15 @@ from wiretape.contract import (
     cursor_in,
     is_event_stream,
 )
-from wiretape.observations import BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
-from wiretape.rules.state.client_state import ClientState, RequestKey, RetryWait, SameKeyRetry, SessionReader
+from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
+from wiretape.rules.state.client_state import (
+    ClientState,
+    RequestKey,
+    ResolvedCall,
+    RetryWait,
+    SameKeyRetry,
+    SessionReader,
+)
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import Run
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
@@ -78,6 +86,8 @@ class ExchangeState:
     idempotency_key: str | None = None
     must_resume: bool = False
     """Whether it requested a stream and had to resume where the client stopped reading."""
+    other_call: ResolvedCall | None = None
+    """The call that was already resolved, if this request resumes the same run but may be about another call."""
     ended_ns: int = 0
     lost: dict[Side, BytesLost] = field(default_factory=dict)
     """The lost bytes of its bodies: the first location, and the count of all."""
@@ -86,6 +96,8 @@ class ExchangeState:
     """The state of its stream, if it is a stream of the service."""
     body: ErrorBody | None = None
     """The body of its response, if that may contain an error envelope."""
+    _request_hash: blake2b | None = field(init=False, default=None)
+    """A hash of the request body, if it is a resume with one."""
 
     @property
     def number(self) -> int:
@@ -118,8 +130,35 @@ class ExchangeState:
         """Return the value of the first response header with that name."""
         return header(self.response.headers, name) if self.response else None
 
+    @property
+    def resolved_call(self) -> ResolvedCall | None:
+        """The call of the same run that was already resolved when the client last resumed it, if this is a resume."""
+        if self.reader is None or self.match is None or self.match.operation is not RESUME:
+            return None
+        return self.reader.resolved_calls.get(self.match.run_id or "")
+
+    @property
+    def body_hash(self) -> bytes | None:
+        """A hash of the request body of a resume; None if it is unknown or empty."""
+        return None if self._request_hash is None or Side.REQUEST in self.lost else self._request_hash.digest()
+
+    def may_be_about_other_call(self, resolved: ResolvedCall) -> bool:
+        """Whether this resume may be about another call than the one that was already resolved."""
+        run, reader = self.run, self.reader
+        has_losses = reader is not None and reader.losses > resolved.losses
+        return has_losses or (run is not None and run.custom_tool_uses > 1)
+
+    def add_request_bytes(self, run: BytesArrived) -> None:
+        """Add bytes of the request body."""
+        if run.data and self.match is not None and self.match.operation is RESUME:
+            self._request_hash = self._request_hash or blake2b(digest_size=16)
+            self._request_hash.update(run.data)
+
     def after_request(self) -> None:
         """Update the client, after the rules about the request have run."""
+        resolved, run = self.resolved_call, self.run
+        if resolved is not None and (run is None or run.custom_tool_uses <= resolved.custom_tool_uses):
+            self.other_call = resolved if self.may_be_about_other_call(resolved) else None
         if self.is_stream_request and self.reader is not None:
             self.must_resume = self.reader.must_resume(self.cursor)
             self.reader.request_stream(self.cursor, self.request.time_ns)
@@ -167,7 +206,8 @@ class ExchangeState:
         if code == INVALID_CURSOR and cursor is not None and self.is_stream_request:
             self.reader.refuse_cursor(cursor)
         elif code == EVENT_ALREADY_RESOLVED and self.match.run_id is not None:
-            self.reader.resolve_run(self.match.run_id, (self.number, uses, self.reader.losses))
+            call = ResolvedCall(self.number, uses, self.reader.losses, self.body_hash)
+            self.reader.resolve_call(self.match.run_id, call)
 
     def after_end(self, ending: Ending) -> None:
         """Update the client and the session, after the rules about the end have run."""

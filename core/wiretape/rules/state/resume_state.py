@@ -14,6 +14,7 @@ class ResumeState:
 
     __slots__ = (
         "cursor",
+        "cursor_ns",
         "expected",
         "has_late_replay",
         "has_live_output",
@@ -35,6 +36,8 @@ class ResumeState:
         self.opened_ns = opened_ns
         self.sequence = known.sequence if known is not None else None
         """The sequence of the cursor's event, if the recording shows it."""
+        self.cursor_ns = known.first_ns if known is not None else 0
+        """When the cursor's event was first seen."""
         self.expected: dict[str, int] = {} if self.sequence is None else log.after(self.sequence, opened_ns)
         """The sequence of each event that is still to be replayed, by id, in ascending order."""
         self.is_partly_known = self.sequence is None or (
@@ -55,9 +58,9 @@ class ResumeState:
         self.has_live_output = False
         """Whether an ephemeral event has arrived."""
         self.has_repetition = False
-        """Whether an event arrived that is not after the cursor."""
+        """Whether an event arrived that is not after the cursor (RES001)."""
         self.has_late_replay = False
-        """Whether an event was replayed after live output had begun."""
+        """Whether an event was replayed after live output had begun (RES004)."""
 
     def is_replay(self, known: KnownEvent | None) -> bool:
         """Whether an event, of which `known` is kept, was seen before the connection was opened."""

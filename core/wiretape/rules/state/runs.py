@@ -12,6 +12,7 @@ from wiretape.contract import (
     EVENT_TYPES,
     RUN_CANCELLED,
     RUN_STARTED,
+    SANDBOX_RECREATED,
     TERMINAL_RUN_TYPES,
     TOOL_COMPLETED,
     TOOL_FAILED,
@@ -30,6 +31,8 @@ RUN_EVENT_TYPES = frozenset(
     name for name in EVENT_TYPES if name.partition(".")[0] not in {"session", "stream", "sandbox"}
 )
 """Types whose events belong to a run.  Others may name a run, but do not show its progress."""
+_TYPES_AFTER_START = RUN_EVENT_TYPES | {SANDBOX_RECREATED}
+"""Types whose events do not precede the start of the run that they name."""
 _START_TYPES = frozenset({TOOL_STARTED, AGENT_CUSTOM_TOOL_USE})
 
 
@@ -246,6 +249,8 @@ class StreamRuns:
             run.has_event_after_end |= bool(after_end)
             if new and self.is_live and event.is_durable:
                 self._set_active(run, run_id)
+        else:
+            self._note_early_event(event)
 
     def deliver_end(self, event: ParsedEvent) -> None:
         """The client received the terminal event of a run."""
@@ -263,7 +268,7 @@ class StreamRuns:
         """Keep the location of the first event of a run that has not started."""
         run_id = event.run_id
         self._noted_run_id = run_id
-        if run_id is None or event.type not in RUN_EVENT_TYPES:
+        if run_id is None or event.type not in _TYPES_AFTER_START:
             return
         run = self._all.run(run_id)
         if run.started_ns is None and run.early_location is None:

@@ -47,6 +47,8 @@ class SessionState:
     """Whether it began before the recording."""
     is_understood: bool = True
     """Whether every event of it was seen and understood."""
+    has_disorder: bool = False
+    """Whether a sequence was not above the one before it on some stream."""
     memory: dict[str, Any] = field(default_factory=dict)
     """What rules of other packages remember about it, by their code.  Built-in rules do not use it."""
 
@@ -57,6 +59,10 @@ class SessionState:
     def is_from_start(self) -> bool:
         """Whether it was recorded from its first event, as far as that is known."""
         return self.first_event is not None and not self.began_earlier
+
+    def is_certainly_new(self, event: ParsedEvent) -> bool:
+        """Whether an event did not exist before, because every event of the session was seen and this one was not."""
+        return self.is_from_start and self.is_understood and not self.log.dropped and self.log.is_new(event)
 
     def open_stream(self, cursor: str | None, exchange: int) -> None:
         """A stream of it was opened."""

@@ -160,7 +160,7 @@ class StreamState:
         self.created_at: datetime | None = None
         """The last valid `created_at` of a durable event."""
         self.is_out_of_step = False
-        """Whether the sequence of the last event was unreadable or out of order."""
+        """Whether the sequence of the last event was unreadable, out of order, or not above that of the cursor."""
         self.has_gap = False
         """Whether events may have been lost since the last sequence."""
         self.has_unknown_end = False
@@ -200,6 +200,54 @@ class StreamState:
             return True
         known = self.session.log.find(event)
         return known is not None and known.first_ns >= self.opened_ns
+
+    def is_out_of_order(self, event: ParsedEvent) -> bool:
+        """Whether the sequence of a durable event is not above the last one, or that of the cursor (SEQ001)."""
+        sequence = event.sequence
+        if sequence is None:
+            return False
+        if self.sequence is not None:
+            return sequence <= self.sequence
+        return self._is_up_to_cursor(event) and self.session.is_certainly_new(event) and not self.has_used_number(event)
+
+    def is_repeated_on_resume(self, event: ParsedEvent) -> bool:
+        """Whether a durable event is, in the order of the session, that of the cursor or one before it (RES001)."""
+        resume = self.resume
+        if resume is None or event.id in self.event_numbers:
+            return False
+        if event.id == resume.cursor:
+            return True
+        if not self._is_up_to_cursor(event) or self.is_out_of_order(event) or self.has_used_number(event):
+            return False
+        # If the sequences of the session are out of order, the order in which its events were first seen decides.
+        known = self.session.log.find(event)
+        return not self.session.has_disorder or (known is not None and known.first_ns <= resume.cursor_ns)
+
+    def is_replayed_late(self, event: ParsedEvent) -> bool:
+        """Whether a durable event after the cursor is replayed although live output has begun (RES004)."""
+        resume = self.resume
+        return resume is not None and resume.has_live_output and self.is_replayed(event)
+
+    def is_replayed(self, event: ParsedEvent) -> bool:
+        """Whether a durable event is, in order, one after the cursor that was seen before this stream was requested."""
+        resume = self.resume
+        if resume is None or event.id in self.event_numbers or event.id == resume.cursor:
+            return False
+        if self.is_out_of_order(event) or self._is_up_to_cursor(event) or self.has_used_number(event):
+            return False
+        return resume.is_replay(self.session.log.find(event))
+
+    def _is_up_to_cursor(self, event: ParsedEvent) -> bool:
+        """Whether the sequence of an event is not above that of the cursor."""
+        resume, sequence = self.resume, event.sequence
+        return (
+            resume is not None and resume.sequence is not None and sequence is not None and sequence <= resume.sequence
+        )
+
+    def has_used_number(self, event: ParsedEvent) -> bool:
+        """Whether another event has the sequence of this one (SEQ002)."""
+        sequence = event.sequence
+        return sequence is not None and self.session.log.first_ids.get(sequence, event.id) != event.id
 
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
@@ -259,14 +307,16 @@ class StreamState:
         self._add_to_session(event, new=True)
 
     def _add_durable(self, event: ParsedEvent) -> None:
+        if self.resume is not None:
+            # These are reported only once for each stream.
+            self.resume.has_repetition |= self.is_repeated_on_resume(event)
+            self.resume.has_late_replay |= self.is_replayed_late(event)
         self._add_to_order(event)
         self.session.add_workspace(event)
         log = self.session.log
         known, new = log.find(event), log.is_new(event)
-        if self.resume is not None:
-            if not self.resume.is_over:
-                self.resume.add(event, known, self.exchange)
-            self._note_resume_defects(self.resume, event)
+        if self.resume is not None and not self.resume.is_over:
+            self.resume.add(event, known, self.exchange)
         if event.type not in EVENT_TYPES:
             self._add_unknown()
         elif new or (known is not None and known.first_ns >= self.opened_ns):
@@ -290,17 +340,12 @@ class StreamState:
         if event.sequence is None:
             self.is_out_of_step = True
         else:
-            self.is_out_of_step = self.sequence is not None and event.sequence <= self.sequence
+            is_out_of_order = self.is_out_of_order(event)
+            self.session.has_disorder |= is_out_of_order
+            self.is_out_of_step = is_out_of_order or self._is_up_to_cursor(event)
             self.sequence = event.sequence
             self.has_gap = False
         self.created_at = event.created_at or self.created_at
-
-    def _note_resume_defects(self, resume: ResumeState, event: ParsedEvent) -> None:
-        """Note the defects that are reported only once for each stream."""
-        if resume.sequence is not None and event.sequence is not None:
-            resume.has_repetition |= event.sequence <= resume.sequence
-        resume.has_repetition |= event.id == resume.cursor
-        resume.has_late_replay |= resume.has_live_output and resume.is_replay(self.session.log.find(event))
 
     def _add_unreadable(self, event: ParsedEvent) -> None:
         """Add an event without data, or with data that is not a JSON object."""

@@ -4,13 +4,14 @@ They are TOML files, `CODE/breaks*.toml` and `CODE/keeps*.toml`.  One that break
 finding, of that rule; one that keeps it exercises the rule and gives none.
 
     shows = "One sentence on what the traffic shows."
-    also = ["CLI001"]                      # findings of the other side that this traffic cannot avoid
+    also = ["CLI001"]                      # further findings that this traffic cannot avoid
     severity = "error"                     # of the finding, if it is not that of the rule
 
     [[exchange]]                           # one or more, in order of time
     request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
     headers = ["Authorization: Bearer key_1"]                  # the default
     client = "127.0.0.1"                                       # the default
+    request_body = ""                                          # the default
     at = 0.0                               # seconds; by default one second after the end of the previous exchange
     status = 200                           # the default; 0 for no response
     response_headers = ["Content-Type: text/event-stream"]     # the default for 200; else application/json
@@ -73,6 +74,7 @@ class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request: str
     headers: tuple[str, ...] = ("Authorization: Bearer key_1",)
     client: str = "127.0.0.1"
+    request_body: str = ""
     at: float | None = None
     status: int = 200
     response_headers: tuple[str, ...] | None = None
@@ -124,7 +126,7 @@ class Vector:
 
     @property
     def also(self) -> tuple[str, ...]:
-        """Codes of findings of the other side that this traffic cannot avoid."""
+        """Codes of further findings that this traffic cannot avoid."""
         return self._document.also
 
     @property
@@ -183,6 +185,10 @@ def _observe_exchange(number: int, now: int, exchange: _Exchange, piece: int | N
     method, _, target = exchange.request.partition(" ")
     headers = _headers(exchange.headers)
     yield RequestStarted(number, now, exchange.client, method, "http", "service.test", target, "HTTP/1.1", headers)
+    if exchange.request_body:
+        now += _STEP
+        data = exchange.request_body.encode()
+        yield BytesArrived(number, Side.REQUEST, 0, data, (len(data),), (now,))
     now += _STEP
     yield RequestEnded(number, now)
     if exchange.status:
