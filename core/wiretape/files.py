@@ -20,7 +20,7 @@ from wiretape.errors import InputError
 PATH = click.Path(path_type=Path, readable=False)
 """A file or folder on a command line.  The code that opens it reports errors, not click."""
 
-_FORCE = "--force to replace it"
+_FORCE = "use --force to replace it"
 
 STDOUT_ERROR = "Cannot write to standard output"
 
@@ -42,13 +42,13 @@ def write_error(path: Path, error: Exception) -> str:
 def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> str:
     """Return the message that an output file exists; `otherwise` is an alternative to another name."""
     if path.is_dir():
-        return f"{path} is a directory: give {option} another name."
-    return f"{path} exists: give {option} another name{otherwise and f', or {otherwise}'}."
+        return f"{path} is a directory: choose another name for {option}."
+    return f"{path} exists: choose another name for {option}{otherwise and f', or {otherwise}'}."
 
 
 def is_input_error(path: Path, option: str = "--output") -> str:
     """Return the message that an output file is also an input file."""
-    return f"{path} is also an input file: give {option} another name."
+    return f"{path} is also an input file: choose another name for {option}."
 
 
 def path_exists(path: Path) -> bool:

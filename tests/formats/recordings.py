@@ -1,4 +1,4 @@
-"""Recordings in which anything may happen: what every form of a recording is tried with."""
+"""Strategies that draw arbitrary recordings, with which every format is tested."""
 
 import json
 import zlib
@@ -30,7 +30,7 @@ JSON = st.recursive(
     max_leaves=8,
 )
 RELEASE_NS = 3
-"""So long takes, before an end and a loss, what was held back because it could have been a key."""
+"""Time that the writer needs before an end and before a loss, for bytes that it held back (see `Writer.feed`)."""
 KEYS = st.sampled_from([("Authorization", "Bearer \xff\xfe-secret-key"), ("Cookie", "a=b"), ("x-api-key", "k")])
 HEADERS = st.lists(
     st.tuples(st.text("abc-", min_size=1), st.text(st.characters(max_codepoint=255), max_size=20)) | KEYS, max_size=3
@@ -58,12 +58,12 @@ ODD = (
 
 @st.composite
 def events(draw: st.DrawFn) -> bytes:
-    """An event as the service writes one, or as services write them that do it in another way."""
-    said = draw(st.dictionaries(st.sampled_from(["id", "type", "sequence", "delta", "x y", "é"]), JSON, max_size=4))
+    """Draw an event in the form of the specification, or in another valid form."""
+    document = draw(st.dictionaries(st.sampled_from(["id", "type", "sequence", "delta", "x y", "é"]), JSON, max_size=4))
     ascii_only, separators = draw(st.booleans()), draw(st.sampled_from([(",", ":"), (", ", ": ")]))
-    data = json.dumps(said, ensure_ascii=ascii_only, separators=separators)
+    data = json.dumps(document, ensure_ascii=ascii_only, separators=separators)
     names = draw(st.permutations(["event", "id", "data"]))
-    values = {"event": said.get("type"), "id": said.get("id"), "data": data}
+    values = {"event": document.get("type"), "id": document.get("id"), "data": data}
     end = draw(st.sampled_from(["\n", "\r\n", "\r"]))
     lines = [f"{name}: {values[name]}{end}" for name in names if isinstance(values[name], str)]
     return ("".join(lines) + end).encode("utf-8", "replace")
@@ -78,16 +78,16 @@ JSON_BODIES = st.builds(
 PIECES = st.sampled_from(WHOLE) | events() | st.sampled_from(ODD) | st.binary(max_size=5)
 STREAM = st.lists(PIECES, min_size=1, max_size=5).map(b"".join)
 BYTES = st.lists(PIECES | JSON_BODIES, min_size=1, max_size=3).map(b"".join)
-STEPS = ("begin", *["chunk"] * 5, "answer", "asked", "end", "lost")
+STEPS = ("begin", *["chunk"] * 5, "respond", "end request", "end", "lost")
 SIDES = (Side.RESPONSE, Side.RESPONSE, Side.RESPONSE, Side.REQUEST)
-FIRST_STEPS = (("asked", "answer"), ("answer",), ())
+FIRST_STEPS = (("end request", "respond"), ("respond",), ())
 
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Observation]:
-    """Several exchanges at once, almost any step of any of them at any time, some without an answer or an end.
+    """Draw concurrent exchanges with their steps in almost any order, some without a response or an end.
 
-    All of it takes less than a year.
+    They take less than a year.
     """
     now = number = 0
     open_now: dict[int, _Exchange] = {}
@@ -119,7 +119,7 @@ def _request(draw: st.DrawFn, number: int, now: int) -> RequestStarted:
 
 
 class _Exchange:
-    """What an exchange has come to."""
+    """The state of an exchange."""
 
     def __init__(self, draw: st.DrawFn, number: int) -> None:
         self._draw, self._number = draw, number
@@ -129,14 +129,14 @@ class _Exchange:
         self._stream = False
 
     def step(self, step: str, now: int) -> Observation | None:
-        if step in {"answer", "asked"}:
+        if step in {"respond", "end request"}:
             if step in self._done:
                 return None
             self._done.add(step)
-            return RequestEnded(self._number, now) if step == "asked" else self._answer(now)
+            return RequestEnded(self._number, now) if step == "end request" else self._respond(now)
         if step == "end":
             return ExchangeEnded(self._number, now, self._draw(st.sampled_from(Ending)), self._draw(TEXT))
-        side = self._draw(st.sampled_from(SIDES)) if "answer" in self._done else Side.REQUEST
+        side = self._draw(st.sampled_from(SIDES)) if "respond" in self._done else Side.REQUEST
         streams = side is Side.RESPONSE and self._stream
         data, start = self._draw(STREAM if streams else BYTES), self._ends[side]
         if side is Side.RESPONSE:
@@ -144,10 +144,10 @@ class _Exchange:
         self._ends[side] = end = start + max(len(data), step == "lost")
         if step == "lost":
             return BytesLost(self._number, now, side, start, end - start, self._draw(TEXT))
-        # As long as time goes on by a nanosecond only, there is no room for a second chunk.
+        # Times may be a nanosecond apart, which leaves no room for a second chunk.
         return BytesArrived(self._number, side, start, data, (end,), (now,))
 
-    def _answer(self, now: int) -> ResponseStarted:
+    def _respond(self, now: int) -> ResponseStarted:
         status, reason = self._draw(st.sampled_from([(200, "OK"), (200, ""), (404, "Not: Found"), (999, "#\xe9")]))
         stream = "text/event-stream"
         kind = self._draw(st.sampled_from([stream, stream, f"{stream}; charset=utf-8", "application/json", None]))
@@ -156,7 +156,7 @@ class _Exchange:
         return ResponseStarted(self._number, now, status, reason, "HTTP/1.1", (*headers, *self._encoding()))
 
     def _encoding(self) -> Headers:
-        """Most bodies are not encoded; of the others some are what they say, and some are not."""
+        """Draw an encoding: usually none; otherwise some bodies match their header and some do not."""
         name, until = self._draw(st.sampled_from([*[("", 0)] * 4, ("gzip", 99), ("gzip", 1), ("gzip", 0), ("odd", 0)]))
         compressor, chunks = zlib.compressobj(wbits=zlib.MAX_WBITS | 16), count(1)
 
@@ -169,7 +169,7 @@ class _Exchange:
 
 
 def record(path: Path, seen: list[Observation]) -> None:
-    """Make a recording of what was seen, with what the rules find in it."""
+    """Record observations, with the findings of the rules."""
     writer = Writer.create(path, upstream="http://service:80", started_unix_ns=1_795_262_251_999_999_999)
     writer.feed(seen)
     checker = Checker()

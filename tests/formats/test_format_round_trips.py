@@ -1,4 +1,4 @@
-"""A recording written in another form and read back is the same recording."""
+"""A recording that is exported to a lossless format and imported is unchanged."""
 
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ FORMATS = ("jsonl", "tape")
 
 
 def single(recording: Recording) -> Iterator[Observation]:
-    """The observations, each chunk on its own: how runs are cut means nothing."""
+    """Return the observations with one chunk per run, because the grouping of chunks has no meaning."""
     for seen in recording.observations():
         if not isinstance(seen, BytesArrived):
             yield seen
@@ -42,7 +42,7 @@ def _written(recording: Recording, kind: str, to: Path) -> Path:
 @given(recordings.conversations())
 @settings(max_examples=30)
 def test_every_observation_survives_a_round_trip(kind: str, seen: list[Observation]) -> None:
-    """Bytes, boundaries, times, heads, losses and endings, whatever stands in them and however they interleave."""
+    """Bytes, chunks, times, heads, losses and endings are equal, whatever they contain and in any order."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")
         recordings.record(path, seen)

@@ -1,4 +1,4 @@
-"""HAR files and Chromium: its DevTools import ours, and we import theirs of a real stream."""
+"""Chromium's DevTools import our HAR files, and we import theirs, of a real stream."""
 
 import shutil
 from collections.abc import AsyncIterator

@@ -111,8 +111,11 @@ def test_stored_findings_are_kept_and_not_checked_again(run):
             ["odd.txt", "--format", "jsonl"],
             "odd.txt, line 1: invalid JSON: unexpected character, expected a JSON value (column 1).",
         ),
-        (["run.tape"], "run.db exists: give --output another name, or --force to replace it."),
-        (["run.tape", "-o", "run.tape", "--force"], "run.tape is also an input file: give --output another name."),
+        (["run.tape"], "run.db exists: choose another name for --output, or use --force to replace it."),
+        (
+            ["run.tape", "-o", "run.tape", "--force"],
+            "run.tape is also an input file: choose another name for --output.",
+        ),
         (["run.tape", "-o", "missing/run.db"], "missing/run.db cannot be written: there is no folder missing."),
         (["wrong.tape", "--output", "run.db", "--force"], "wrong.tape, line 3: request: expected a method"),
     ],

@@ -183,7 +183,7 @@ def test_errors_in_mitmdump_name_its_own_options(program, service, tmp_path):
     mitmdump = program("mitmdump", service.url, "--set", "wiretape_output=run.db")
 
     assert mitmdump.process.wait(45) == 1
-    sentence = "run.db exists: give wiretape_output another name, or append to it with wiretape_append."
+    sentence = "run.db exists: choose another name for wiretape_output, or append to it with wiretape_append."
     assert sentence in mitmdump.text
 
 

@@ -351,10 +351,10 @@ def a_text(path: Path) -> None:
 @pytest.mark.parametrize(
     ("make", "append", "part"),
     [
-        (a_recording, False, "exists: give --output another name, or append to it with --append."),
-        (a_text, False, "exists: give --output another name."),
+        (a_recording, False, "exists: choose another name for --output, or append to it with --append."),
+        (a_text, False, "exists: choose another name for --output."),
         (a_text, True, "is not a wiretape recording"),
-        (a_newer_recording, False, "exists: give --output another name."),
+        (a_newer_recording, False, "exists: choose another name for --output."),
         (a_newer_recording, True, "newer"),
     ],
 )

@@ -1,4 +1,4 @@
-"""A conversation to record: observations with increasing times, made in a few words."""
+"""Fixtures that make observations with increasing times, and record them."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,7 +22,7 @@ STREAM = (("Content-Type", "text/event-stream"),)
 
 
 class Talk:
-    """Makes observations.  Times go up by a millisecond each."""
+    """Makes observations, each a millisecond after the one before."""
 
     def __init__(self, began_ns: int = 0, first_exchange: int = 1) -> None:
         self.now_ns = began_ns
@@ -46,21 +46,21 @@ class Talk:
         return ResponseStarted(exchange or self.exchange, self.tick(), 200, "OK", "HTTP/1.1", headers)
 
     def send(self, *chunks: bytes, exchange: int | None = None, side: Side = Side.RESPONSE) -> BytesArrived:
-        place = (exchange or self.exchange, side)
-        start = end = self._offsets.get(place, 0)
+        body = (exchange or self.exchange, side)
+        start = end = self._offsets.get(body, 0)
         ends, times = [], []
         for chunk in chunks:
             end += len(chunk)
             ends.append(end)
             times.append(self.tick())
-        self._offsets[place] = end
-        return BytesArrived(place[0], side, start, b"".join(chunks), ends, times)
+        self._offsets[body] = end
+        return BytesArrived(*body, start, b"".join(chunks), ends, times)
 
     def end(self, ending: Ending = Ending.COMPLETE, exchange: int | None = None) -> ExchangeEnded:
         return ExchangeEnded(exchange or self.exchange, self.tick(), ending)
 
     def stream(self, *chunks: bytes, headers: Headers = STREAM) -> Iterator[Observation]:
-        """A whole exchange."""
+        """Yield a whole exchange."""
         yield self.ask()
         yield self.asked()
         yield self.answer(headers)
@@ -81,7 +81,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def begin(path: Path) -> Iterator[Callable[..., tuple[Writer, Talk]]]:
-    """Open the file for writing; what a test leaves open is closed behind it."""
+    """Open the file for writing; writers that a test leaves open are closed after it."""
     writers = []
 
     def begin(*, append: bool = False) -> tuple[Writer, Talk]:

@@ -1,4 +1,4 @@
-"""The file: who may write it, what is refused, and what a kill, a full disk and an append leave behind."""
+"""The file of a recording: its writer, refused paths, kills, full disks and appending."""
 
 import os
 import sqlite3
@@ -77,7 +77,7 @@ def test_a_closed_recording_is_one_private_file(begin, path, new_talk) -> None:
 
 
 def test_a_killed_recording_contains_everything_that_was_committed(path) -> None:
-    """After kill -9 every committed byte is there, the file is sound, and the open exchange says so."""
+    """After kill -9 the file contains every committed byte, is valid, and marks the exchange as open."""
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", KILLED, str(path), here], check=False)
     assert done.returncode == -9
@@ -91,7 +91,7 @@ def test_a_killed_recording_contains_everything_that_was_committed(path) -> None
 
 
 def test_a_recording_killed_with_a_large_backlog_is_complete(path) -> None:
-    """What was stored but not yet indexed and checked is read, and judged, from its bytes."""
+    """Bytes that were stored but not yet indexed are read, and can be checked."""
     here = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", BEHIND, str(path), here], check=False)
     assert done.returncode == -9
@@ -108,7 +108,7 @@ def test_a_recording_killed_with_a_large_backlog_is_complete(path) -> None:
 
 
 def test_appending_continues_numbers_and_times(begin, path, new_talk) -> None:
-    """Numbers and times of a second run follow those of the first, and both come back."""
+    """Numbers and times of a second capture follow those of the first, and both are returned."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
     first_end = talk.tick()
@@ -125,18 +125,18 @@ def test_appending_continues_numbers_and_times(begin, path, new_talk) -> None:
 
 
 def test_an_existing_file_is_not_changed(begin, path, new_talk) -> None:
-    """Without append a recording is refused, and stays as it was to the byte."""
+    """Without --append a recording is refused, and stays unchanged to the byte."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
     writer.close(talk.tick())
     before = path.read_bytes()
-    with pytest.raises(RecordingError, match=r"exists: give --output another name, or append to it with --append"):
+    with pytest.raises(RecordingError, match="choose another name for --output, or append to it with --append"):
         begin()
     assert path.read_bytes() == before
 
 
 def test_one_recording_has_one_writer(begin, path) -> None:
-    """A second writer is kept out while the first is at it."""
+    """A second writer is refused while the first is open."""
     begin()
     with pytest.raises(RecordingError, match="being recorded to by another process"):
         begin(append=True)
@@ -190,7 +190,7 @@ BAD_FILES = {
 
 @pytest.mark.parametrize("name", BAD_FILES)
 def test_a_file_that_is_not_a_recording_is_refused_and_unchanged(name: str, path: Path) -> None:
-    """Reading and appending refuse the file; not a byte of it changes."""
+    """Reading and appending refuse the file, and no byte of it changes."""
     make, sentence = BAD_FILES[name]
     make(path)
     before = path.read_bytes()
@@ -229,13 +229,14 @@ def test_a_path_that_is_not_a_file_is_refused(name: str, sentence: str, tmp_path
 @pytest.mark.parametrize("name", ["absent/run.db", "."])
 def test_an_output_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(
-        RecordingError, match=r"cannot be written: there is no folder|is a directory: give --output another name\."
+        RecordingError,
+        match=r"cannot be written: there is no folder|is a directory: choose another name for ",
     ):
         Writer.create(tmp_path / name, upstream="http://service")
 
 
 def test_overwritten_pages_are_reported_as_damage(begin, path, new_talk) -> None:
-    """Pages overwritten with noise make reading fail with one sentence."""
+    """If pages are overwritten with random bytes, reading fails with one sentence."""
     writer, talk = begin()
     writer.feed(talk.stream(*[b"data: " + b"x" * 3000 + b"\n\n"] * 60))
     writer.close(talk.tick())
@@ -261,7 +262,7 @@ def test_overwritten_pages_are_reported_as_damage(begin, path, new_talk) -> None
     ],
 )
 def test_a_row_with_invalid_values_is_damage(change: str, begin, path, new_talk) -> None:
-    """What a recording from somebody else holds is checked when it is read."""
+    """The values of an untrusted recording are checked when they are read."""
     writer, talk = begin()
     writer.feed(talk.stream(b"data: 1\n\n"))
     writer.close(talk.tick())
@@ -272,7 +273,7 @@ def test_a_row_with_invalid_values_is_damage(change: str, begin, path, new_talk)
 
 
 def test_a_full_disk_loses_bytes_and_reports_them(begin, path, new_talk) -> None:
-    """What does not fit is counted and placed; what comes when there is room again is kept."""
+    """Bytes that do not fit are counted and located; later bytes are stored once there is room again."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.asked(), talk.answer(), talk.send(b"data: kept\n\n")])
     writer.commit()
@@ -302,7 +303,7 @@ def test_a_full_disk_loses_bytes_and_reports_them(begin, path, new_talk) -> None
 
 
 def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new_talk) -> None:
-    """Heads and losses are tried again with every commit."""
+    """Heads and losses are retried with every commit."""
     writer, talk = begin()
     connection = writer._connection
     writer.feed([talk.ask(), talk.end()])

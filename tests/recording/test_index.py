@@ -1,4 +1,4 @@
-"""The tables and views that people query: what they hold agrees with the bytes."""
+"""The tables and views that people query agree with the bytes."""
 
 import gzip
 import sqlite3
@@ -36,8 +36,8 @@ def query(path: Path, sql: str) -> list[sqlite3.Row]:
 
 
 @pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
-def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, new_talk) -> None:
-    """One row a message, its data as text, whether it is pointed at or stored, and never stored twice."""
+def test_the_events_view_matches_the_frames(memory: int, begin, path, monkeypatch, new_talk) -> None:
+    """Each event has one row with its data as text; data is stored only if no single segment contains it."""
     monkeypatch.setattr(recording_writer, "MEMORY_BYTES", memory)
     writer, talk = begin()
     writer.feed(talk.stream(*CHUNKS))
@@ -54,11 +54,11 @@ def test_events_hold_what_the_frames_say(memory: int, begin, path, monkeypatch, 
     (call,) = query(path, "SELECT * FROM tool_calls")
     assert (call["tool_call_id"], call["outcome"], call["events"]) == ("t1", "tool.completed", 2)
     stored = query(path, "SELECT event FROM frame WHERE data IS NOT NULL ORDER BY event")
-    assert [row["event"] for row in stored] == [2, 3, 4], "only what is no single piece of one segment"
+    assert [row["event"] for row in stored] == [2, 3, 4], "only data that is not contiguous in one segment"
 
 
-def test_an_encoded_stream_is_indexed_decoded(begin, path, new_talk) -> None:
-    """The bytes stay as they came; the events can be read."""
+def test_the_events_of_an_encoded_stream_are_indexed(begin, path, new_talk) -> None:
+    """The bytes are stored encoded, and the events decoded."""
     writer, talk = begin()
     packed = gzip.compress(b"id: 1\ndata: {}\n\n")
     writer.feed(
@@ -71,8 +71,8 @@ def test_an_encoded_stream_is_indexed_decoded(begin, path, new_talk) -> None:
     assert query(path, "SELECT bytes FROM segment")[0]["bytes"] == packed
 
 
-def test_blank_lines_that_come_together_are_one_row(begin, path, new_talk) -> None:
-    """However many there are; what has a time of its own has a row of its own, and nothing is left out."""
+def test_consecutive_blank_lines_of_one_chunk_are_one_row(begin, path, new_talk) -> None:
+    """Blank lines with different arrival times have separate rows, and the rows cover all bytes."""
     writer, talk = begin()
     chunks = [b"data: 1\n\n\n\n\n", b"\n\n", b"\n: ping\n\n\ndata: 2\n\n", b"\n" * 200_000]
     writer.feed(talk.stream(*chunks))
@@ -88,7 +88,7 @@ def test_blank_lines_that_come_together_are_one_row(begin, path, new_talk) -> No
 
 
 def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
-    """The view gives each chunk's end and time, for single chunks and for many."""
+    """The view has the end and the time of each chunk, for runs of one chunk and of several."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.answer(), talk.send(b"ab", b"c", b"def")])
     writer.commit()
@@ -102,7 +102,7 @@ def test_chunk_boundaries_can_be_queried(begin, path, new_talk) -> None:
 
 
 def test_resumes_gaps_and_findings_can_be_queried(begin, path, new_talk) -> None:
-    """The views for people name the cursor, the silence and the event of a finding."""
+    """The views contain the cursor, the length of a gap, and the event of a finding."""
     writer, talk = begin()
     writer.feed([talk.ask(headers=(("last-event-id", "e7"),)), talk.answer(), talk.send(CHUNKS[0])])
     talk.now_ns += 2_500_000_000

@@ -1,4 +1,4 @@
-"""Reading from the middle of a stream, and reading on in a recording that grows."""
+"""Reading a stream from the middle, and a recording that is still growing."""
 
 import gzip
 import sqlite3
@@ -34,7 +34,7 @@ FRAMES = [
 
 
 def write(path, chunks, encoding=None, lost_after=None):
-    """A recording with one stream of these chunks, and a hole after chunk number `lost_after`."""
+    """Write a recording with one stream of these chunks, and lost bytes after the chunk with the index `lost_after`."""
     writer = Writer.create(path, upstream="http://service.test")
     clock = iter(range(writer.began_ns + 10, 2**62, 10))
     headers = [("content-type", "text/event-stream")] + ([("content-encoding", encoding)] if encoding else [])
@@ -63,8 +63,8 @@ def from_event(recording, event):
     lost=st.none() | st.integers(0, 5),
     event=st.integers(0, 12),
 )
-def test_a_stream_reads_the_same_from_any_event_on(pieces, cuts, lost, event):
-    """Whatever line ends, chunks and holes it has: frames, times, numbers and cursors are those of the whole."""
+def test_frames_are_the_same_from_whichever_event_reading_starts(pieces, cuts, lost, event):
+    """With any line ends, chunks and lost bytes: bytes, times, event numbers and cursors are the same."""
     stream = b"".join(pieces)
     ends = [end for end in accumulate(cuts) if end < len(stream)]
     chunks = [stream[begin:end] for begin, end in zip([0, *ends], [*ends, len(stream)], strict=True) if end > begin]
@@ -74,7 +74,7 @@ def test_a_stream_reads_the_same_from_any_event_on(pieces, cuts, lost, event):
     ):
         expected = from_event(recording, event) if event > 1 else list(recording.frames(1))
         found = list(recording.frames(1, event))
-    # The index keeps ids as text, so a cursor that is no UTF-8 is known by its replacement only.
+    # The index stores ids as text, so in a cursor that is not UTF-8 the invalid bytes are replaced.
     assert [seen._replace(frame=readable(seen.frame)) for seen in found] == [
         seen._replace(frame=readable(seen.frame)) for seen in expected
     ]
@@ -84,14 +84,14 @@ def readable(frame):
     return frame._replace(last_event_id=frame.last_event_id.decode("utf-8", "replace").encode())
 
 
-def test_an_encoded_stream_is_read_from_its_beginning(tmp_path):
+def test_an_encoded_stream_is_decoded_from_its_beginning(tmp_path):
     chunks = [gzip.compress(b"".join(b"data: %d\n\n" % number for number in range(5)))]
     with open_recording(write(tmp_path / "run.db", chunks, "gzip")) as recording:
         assert list(recording.frames(1, 4)) == from_event(recording, 4)
         assert recording.frames(1, 4).__next__().frame.data == b"3"
 
 
-def test_an_index_that_lies_is_not_believed(tmp_path):
+def test_a_wrong_index_is_ignored(tmp_path):
     path = write(tmp_path / "run.db", [b"data: %d\n\n" % number for number in range(5)])
     connection = sqlite3.connect(path)
     with connection:
@@ -102,7 +102,7 @@ def test_an_index_that_lies_is_not_believed(tmp_path):
 
 
 @pytest.mark.parametrize("start", [0, 3, 9, 10, 44])
-def test_a_body_begins_with_the_run_that_holds_the_offset(tmp_path, start):
+def test_reading_a_body_begins_with_the_run_that_contains_the_offset(tmp_path, start):
     path = write(tmp_path / "run.db", [b"data: %d\n\n" % number for number in range(5)], lost_after=1)
     with open_recording(path) as recording:
         parts = list(recording.body(1, Side.RESPONSE, start))
@@ -110,8 +110,8 @@ def test_a_body_begins_with_the_run_that_holds_the_offset(tmp_path, start):
     assert parts[-1].end == 5 * 9 + 7
 
 
-def test_what_comes_is_read_once_however_it_is_taken(tmp_path):
-    """Reading on after every commit gives the observations of the whole, in their order."""
+def test_following_a_recording_returns_each_observation_once(tmp_path):
+    """Reading after every commit returns all observations, in their order."""
     path = tmp_path / "run.db"
     writer = Writer.create(path, upstream="http://service.test")
     clock = iter(range(writer.began_ns + 10, 2**62, 10))

@@ -1,4 +1,4 @@
-"""What is written comes back: the same observations, in the same order, with the same bytes and boundaries."""
+"""A recording returns the observations that were written, in the same order, with the same bytes and chunks."""
 
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -31,11 +31,11 @@ PIECES = st.sampled_from(
 
 @st.composite
 def conversations(draw: st.DrawFn) -> list[Observation]:
-    """Several exchanges at once, any step of any of them at any time, some without an end."""
+    """Draw concurrent exchanges with their steps in any order, some without an end."""
     seen: list[Observation] = []
     clock = iter(range(1, 10_000))
     open_exchanges: dict[int, dict[Side, int]] = {}
-    answered: set[int] = set()
+    responded: set[int] = set()
     for number in range(1, draw(st.integers(1, 4)) + 1):
         target, _ = draw(HEADS)
         headers = tuple(draw(HEADERS))
@@ -43,8 +43,8 @@ def conversations(draw: st.DrawFn) -> list[Observation]:
         open_exchanges[number] = dict.fromkeys(Side, 0)
         for _ in range(draw(st.integers(0, 12))):
             exchange = draw(st.sampled_from(sorted(open_exchanges)))
-            step = draw(st.sampled_from(["chunk", "chunk", "chunk", "answer", "asked", "end", "lost"]))
-            seen += _step(draw, step, exchange, clock, open_exchanges, answered, seen)
+            step = draw(st.sampled_from(["chunk", "chunk", "chunk", "respond", "end request", "end", "lost"]))
+            seen += _step(draw, step, exchange, clock, open_exchanges, responded, seen)
             if not open_exchanges:
                 break
     return seen
@@ -56,19 +56,19 @@ def _step(
     exchange: int,
     clock: Iterator[int],
     open_exchanges: dict[int, dict[Side, int]],
-    answered: set[int],
+    responded: set[int],
     seen: list[Observation],
 ) -> list[Observation]:
-    if step == "answer" and exchange not in answered:
-        answered.add(exchange)
+    if step == "respond" and exchange not in responded:
+        responded.add(exchange)
         content_type = draw(st.sampled_from(["text/event-stream", "application/json"]))
         return [ResponseStarted(exchange, next(clock), 200, "OK", "HTTP/1.1", (("Content-Type", content_type),))]
-    if step == "asked" and not any(isinstance(s, RequestEnded) and s.exchange == exchange for s in seen):
+    if step == "end request" and not any(isinstance(s, RequestEnded) and s.exchange == exchange for s in seen):
         return [RequestEnded(exchange, next(clock))]
     if step == "end":
         del open_exchanges[exchange]
         return [ExchangeEnded(exchange, next(clock), draw(st.sampled_from(Ending)), "why")]
-    side = draw(st.sampled_from(Side)) if exchange in answered else Side.REQUEST
+    side = draw(st.sampled_from(Side)) if exchange in responded else Side.REQUEST
     start = open_exchanges[exchange][side]
     if step == "lost":
         open_exchanges[exchange][side] += 7
@@ -81,7 +81,7 @@ def _step(
 
 
 def single(observations: Iterable[Observation]) -> list[Observation]:
-    """The same observations with each chunk on its own, since how runs are cut means nothing."""
+    """Return the observations with one chunk per run, because the grouping of chunks has no meaning."""
     singles: list[Observation] = []
     for seen in observations:
         if not isinstance(seen, BytesArrived):
@@ -98,8 +98,8 @@ def single(observations: Iterable[Observation]) -> list[Observation]:
 @pytest.mark.parametrize("memory", [recording_writer.MEMORY_BYTES, 0], ids=["from memory", "from the file"])
 @given(conversations(), st.lists(st.integers(0, 60), max_size=5))
 @settings(deadline=None, max_examples=50)
-def test_observations_come_back_as_they_were_made(memory: int, seen: list[Observation], commits: list[int]) -> None:
-    """Wherever commits fall, the reader's and the live observations are the written ones, in order."""
+def test_a_recording_returns_what_was_written(memory: int, seen: list[Observation], commits: list[int]) -> None:
+    """With commits anywhere, the reader and the live checks get the written observations, in order."""
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
         patch.setattr(recording_writer, "MEMORY_BYTES", memory)
         path = Path(folder, "run.db")
@@ -138,8 +138,8 @@ def _later(seen: Observation, by_ns: int) -> Observation:
     return type(seen)(**{**fields, "time_ns": seen.time_ns + by_ns})
 
 
-def test_runs_of_two_streams_that_overlap_in_one_commit_are_cut_apart(begin, path, new_talk) -> None:
-    """A run is cut where another stream's chunk came between two of its own."""
+def test_overlapping_runs_of_one_commit_are_returned_in_time_order(begin, path, new_talk) -> None:
+    """A run is cut where a chunk of another stream arrived between two of its own."""
     writer, talk = begin()
     writer.feed([talk.ask(), talk.answer(exchange=1), talk.ask(), talk.answer(exchange=2)])
     for text in (b"a", b"b", b"c"):
@@ -151,7 +151,7 @@ def test_runs_of_two_streams_that_overlap_in_one_commit_are_cut_apart(begin, pat
 
 
 def test_frames_joined_are_the_body(begin, path, new_talk) -> None:
-    """Every byte of a stream belongs to one frame, also where a chunk or a segment cuts it."""
+    """Every byte of a stream belongs to one frame, even if the frame spans chunks and segments."""
     writer, talk = begin()
     chunks = [b": hi\n\n", b"id: 1\ndata: " + b"x" * 200_000, b"\n\ndata: cut \xe2\x82", b"\xac\n", b"\ndata: tail"]
     writer.feed(talk.stream(*chunks))
@@ -170,7 +170,7 @@ def test_frames_joined_are_the_body(begin, path, new_talk) -> None:
 
 
 def test_times_must_increase(begin, new_talk) -> None:
-    """The order of a recording is its times, so two things at one time are refused."""
+    """Times define the order of a recording, so two observations at the same time are refused."""
     writer, talk = begin()
     request = talk.ask()
     writer.feed([request])

@@ -297,7 +297,7 @@ def test_an_invalid_report_option_is_refused_before_serving(text, message):
 
 def test_a_report_does_not_overwrite_a_recording(run):
     before = run.read_bytes()
-    with pytest.raises(InputError, match=r"is a recording or another database: give --report another name\."):
+    with pytest.raises(InputError, match=r"is a recording or another database: choose another name for --report\."):
         ReportRequest.of(f"junit:{run}")
     assert run.read_bytes() == before
 
@@ -305,7 +305,7 @@ def test_a_report_does_not_overwrite_a_recording(run):
 @pytest.mark.parametrize("reports", [("junit:a.x", "html:./a.x"), ("text:-", "json:-"), ("text:kept.db",)])
 def test_two_outputs_with_the_same_name_are_refused_before_serving(reports):
     with (
-        pytest.raises(InputError, match=r"^Two outputs have the name .*: give --report another name"),
+        pytest.raises(InputError, match=r"^Two outputs have the name .*: choose another name for --report"),
         check_client(VerdictOptions(reports=reports, record=Path("kept.db"), no_config=True)),
     ):
         pass

@@ -19,7 +19,6 @@ from wiretape.files import check_writable, exists_error, path_exists, write_erro
 from wiretape.recording import schema
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
-from wiretape.safe_text import printable
 
 _LAST_TIMES = """
 SELECT max(t) FROM (
@@ -175,7 +174,7 @@ def check_not_recording(path: Path, option: str) -> None:
     """Raise InputError if the output of `option` would replace a recording by mistake."""
     with suppress(OSError):  # whoever writes there reports what is wrong
         if path.is_file() and schema.is_sqlite_file(path):
-            raise InputError(f"{printable(str(path))} is a recording or another database: give {option} another name.")
+            raise InputError(f"{path} is a recording or another database: choose another name for {option}.")
 
 
 def _claim(path: Path, *, append: bool) -> bool:

@@ -11,7 +11,6 @@ from wiretape.errors import InputError, missing_mitmproxy_error
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.observations import header
 from wiretape.recording import check_output, delete_recording, open_recording
-from wiretape.safe_text import printable
 from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.demo.demo_client import USER_AGENT
 from wiretape_inspect.demo.demo_steps import run_demo
@@ -62,7 +61,7 @@ def _remove_earlier_demo(path: Path) -> None:
     except InputError:
         is_ours = False
     if not is_ours:
-        raise InputError(f"{printable(str(path))} is not a recording of an earlier demo: give --output another name.")
+        raise InputError(f"{path} is not a recording of an earlier demo: choose another name for --output.")
     try:
         delete_recording(path)
     except OSError as error:

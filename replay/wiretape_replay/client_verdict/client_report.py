@@ -58,7 +58,7 @@ def check_apart(reports: Sequence[ReportRequest], record: Path | None) -> None:
     for report in reports:
         file = Path(report.file).absolute()
         if file in written:
-            raise InputError(f"Two outputs have the name {printable(report.file)}: give --report another name.")
+            raise InputError(f"Two outputs have the name {printable(report.file)}: choose another name for --report.")
         written.add(file)
 
 

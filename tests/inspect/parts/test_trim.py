@@ -287,7 +287,7 @@ def test_an_existing_file_is_replaced_only_with_force_and_never_the_input(run, s
     other = tmp_path / "other.db"
     other.write_text("mine")
 
-    assert "exists: give --output another name" in run("trim", session, "--exchange", 2, "-o", other).output
+    assert "exists: choose another name for --output" in run("trim", session, "--exchange", 2, "-o", other).output
     assert other.read_text() == "mine"
     assert "is also an input file" in run("trim", session, "--exchange", 2, "-o", session, "--force").output
     assert run("trim", session, "--exchange", 2, "-o", other, "--force").exit_code == 0
