@@ -14,8 +14,6 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.injector import FaultInjector
-from wiretape_replay.http_server.http_messages import HttpRequest
-from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter
 from wiretape_replay.http_server.server import Handler, HttpServer
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
@@ -49,7 +47,7 @@ class PlaybackServer:
         self,
         script: FaultScript,
         *,
-        log: Callable[[str], None],
+        log: Callable[[str], None] | None,
         checker: ClientChecker | None,
         token: str | None,
         ids: RequestIds | None = None,
@@ -61,7 +59,7 @@ class PlaybackServer:
         self.ids = ids or RequestIds()
         """Ids of the responses that do not come from a recording."""
         self.faults = FaultInjector(script)
-        self._fault_applier = FaultApplier(self.faults, self.ids, log) if script.faults else None
+        self._fault_applier = FaultApplier(self.faults, self.ids) if script.faults else None
         self.faulty_sender = None if self._fault_applier is None else self._fault_applier.sender
         """Returns the sender of a stream that faults can hit; None without faults."""
         self.token = secrets.token_hex(16) if token is None else check_token(token)
@@ -86,7 +84,7 @@ class PlaybackServer:
         Raises InputError for an address that cannot be used.
         """
         if access is not None:
-            handler = self._with_access_control(handler, access, clock_ns)
+            handler = access.wrap(handler, clock_ns)
             control.on_reset.append(access.reset)
         if self._fault_applier is not None:
             handler = self._fault_applier.wrap(handler)
@@ -106,15 +104,3 @@ class PlaybackServer:
         finally:
             if self._checker is not None:
                 self._checker.finish()
-
-    def _with_access_control(self, handler: Handler, access: AccessControl, clock_ns: Callable[[], int]) -> Handler:
-        async def respond(request: HttpRequest, writer: ResponseWriter) -> None:
-            refusal = access.refusal(request, clock_ns())
-            if refusal is None:
-                await handler(request, writer)
-                return
-            self._log(f"{request.label} → {refusal.status}, access refused")
-            writer.mark_fault(OWN_RESPONSE)
-            await writer.respond(refusal)
-
-        return respond

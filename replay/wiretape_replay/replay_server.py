@@ -71,7 +71,7 @@ async def serve_replay(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    log: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] | None = None,
     checker: ClientChecker | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Replay]:
@@ -93,14 +93,13 @@ async def serve_replay(
         verbatim = VerbatimPlayer(
             recording,
             options.speed_factor,
-            log,
             matching=options.matching,
             includes=lambda exchange: not _is_stream_of(exchange, sessions),
             request_ids=server.ids,
         )
         player = None
         if options.mode == "session":
-            streams = SessionStreams(playheads, server.ids, log, server.faulty_sender)
+            streams = SessionStreams(playheads, server.ids, server.faulty_sender)
             player = SessionPlayer(
                 sessions, known_ids=find_session_ids(recording), others=verbatim.respond, streams=streams
             )

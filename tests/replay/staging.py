@@ -174,8 +174,8 @@ async def playing(
     Writer.create(path, upstream="http://service.test").close(1)
     playheads = Playheads(speed=speed, paused=paused, per_connection=own, keep_alive_s=keep_alive_s)
     with open_recording(path) as recording:
-        others = VerbatimPlayer(recording, math.inf, print)
-        streams = SessionStreams(playheads, RequestIds(), print)
+        others = VerbatimPlayer(recording, math.inf)
+        streams = SessionStreams(playheads, RequestIds())
         known_ids = frozenset([*sessions, *known])
         player = SessionPlayer(sessions, known_ids=known_ids, others=others.respond, streams=streams)
         control = replay_control(playheads, others, player)

@@ -293,7 +293,7 @@ async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers)
     parts = []
     with open_recording(reel.close()) as recording:
         front = HttpServer(
-            VerbatimPlayer(recording, math.inf, lambda _: None).respond,
+            VerbatimPlayer(recording, math.inf).respond,
             lambda _: None,
             lambda _: parts.append,
         )

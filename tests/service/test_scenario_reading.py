@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from wiretape.errors import InputError
+from wiretape_replay.service.scenario.scenario_file import find_scenario, scenario_list, shipped_scenarios
 from wiretape_replay.service.scenario.scenario_steps import Ask, Say, Tool
-from wiretape_replay.service.scenario.shipped_scenarios import find_scenario, scenario_list, shipped_scenarios
 
 SECOND = 1_000_000_000
 
@@ -271,6 +271,6 @@ def test_the_list_has_a_line_for_each_bundled_scenario():
 
 
 def test_reading_a_scenario_needs_no_server():
-    code = "import sys, wiretape_replay.service.scenario.shipped_scenarios; print('aiohttp' in sys.modules)"
+    code = "import sys, wiretape_replay.service.scenario.scenario_file; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"

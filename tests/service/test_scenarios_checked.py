@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from wiretape.cli import wiretape
 from wiretape.rules import CATALOGUE, Party, Verdict
-from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
+from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
 
 PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NOT_EXERCISED = {

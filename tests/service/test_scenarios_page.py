@@ -8,8 +8,7 @@ import pytest
 from wiretape.contract import EVENT_TYPES
 from wiretape.errors import InputError
 from wiretape_replay.service.engine.commands import Refusal
-from wiretape_replay.service.scenario.scenario_file import STEP_TYPES
-from wiretape_replay.service.scenario.shipped_scenarios import find_scenario, shipped_scenarios
+from wiretape_replay.service.scenario.scenario_file import STEP_TYPES, find_scenario, shipped_scenarios
 
 PAGE = (Path(__file__).parents[2] / "docs" / "scenarios.md").read_text("utf-8")
 EXAMPLES = re.findall(r"^```toml\n(.*?)^```", PAGE, re.DOTALL | re.MULTILINE)

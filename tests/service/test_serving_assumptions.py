@@ -12,8 +12,8 @@ from wiretape_replay.http_server.http_messages import LARGEST_BODY
 from wiretape_replay.responses.access_settings import load_access_policy
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, assumed_settings, read_service_settings
 from wiretape_replay.service.cli import serve as command
-from wiretape_replay.service.request_fields import DEEPEST_JSON
 from wiretape_replay.service.scenario.scenario_steps import DEFAULT_DEADLINE
+from wiretape_replay.service.service_operations import DEEPEST_JSON
 
 PAGE = Path(__file__).parents[2] / "docs" / "assumptions.md"
 OTHER = """

@@ -18,7 +18,7 @@ from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.responses.access_settings import DEFAULT_TENANT
 from wiretape_replay.service.assumptions import DEFAULT_KEY, default_settings
 from wiretape_replay.service.cli import serve
-from wiretape_replay.service.scenario.shipped_scenarios import shipped_scenarios
+from wiretape_replay.service.scenario.scenario_file import shipped_scenarios
 from wiretape_replay.service.serve_options import ServeOptions
 
 

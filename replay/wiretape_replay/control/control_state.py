@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from wiretape_replay.session.playhead import Breakpoint, PlayheadStatus
-from wiretape_replay.session.playhead_clock import PlayheadClock
+from wiretape_replay.session.playheads import PlayheadClock
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import ConnectedStream
 

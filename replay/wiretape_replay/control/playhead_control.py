@@ -31,8 +31,7 @@ from wiretape_replay.control.control_state import (
     describe_speed,
 )
 from wiretape_replay.session.playhead import Breakpoint, Playhead, StepTarget
-from wiretape_replay.session.playhead_clock import PlayheadClock
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.playheads import PlayheadClock, Playheads
 from wiretape_replay.session.session_log import LogEntry, SessionLog
 from wiretape_replay.session.session_streams import ConnectedStream
 

@@ -1,7 +1,7 @@
 """Apply faults to connections: execute the instructions that the injector returns."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 
 from wiretape_replay.faults.event_mutation import Instruction, LogFault, ResetConnection, Send, SendError, Wait
@@ -17,11 +17,10 @@ from wiretape_replay.session.session_streams import FaultySender
 class FaultApplier:
     """Applies the faults of one server to its connections."""
 
-    def __init__(self, injector: FaultInjector, ids: RequestIds, log: Callable[[str], None]) -> None:
-        """`ids` are for errors that are sent; `log` receives a line for each fault that is applied."""
+    def __init__(self, injector: FaultInjector, ids: RequestIds) -> None:
+        """`ids` are for errors that are sent."""
         self._injector = injector
         self._ids = ids
-        self._log = log
         self._streams: dict[ResponseWriter, StreamFaults] = {}
 
     def wrap(self, handler: Handler) -> Handler:
@@ -55,7 +54,7 @@ class FaultApplier:
                 await writer.write(instruction.data)
             elif isinstance(instruction, LogFault):
                 writer.mark_fault(instruction.fault)
-                self._log(instruction.text)
+                writer.log(instruction.text)
             elif isinstance(instruction, Wait):
                 await _wait(instruction.time_ns, writer)
             elif isinstance(instruction, SendError):

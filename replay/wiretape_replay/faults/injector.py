@@ -20,7 +20,6 @@ from wiretape.contract import (
     session_in,
 )
 from wiretape.labels import count_of
-from wiretape.observations import header
 from wiretape.safe_text import shorten
 from wiretape_replay.faults.event_mutation import (
     Instruction,
@@ -284,7 +283,7 @@ class FaultInjector:
             session=session,
             run=match.run_id if match else None,
             connection=connection,
-            cursor=cursor_in(header(asked.headers, CURSOR_HEADER)),
+            cursor=cursor_in(asked.header(CURSOR_HEADER)),
         )
 
     def _before(self, request: FaultRequest) -> Iterator[Instruction]:

@@ -43,6 +43,10 @@ class HttpRequest:
     client: str = ""
     """The client's address, without its port."""
 
+    def header(self, name: str) -> str | None:
+        """The first value of a header, whatever the case of its name; None if it is missing."""
+        return next((value for key, value in self.headers if key.lower() == name.lower()), None)
+
     @property
     def label(self) -> str:
         """Method and path for log lines, without the query, which may contain secrets."""

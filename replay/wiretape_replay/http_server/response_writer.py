@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from aiohttp import HttpVersion11, web
 
 from wiretape.observations import Ending
+from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import Framing, HttpRequest, Response, ResponseHead
 
 CHUNKS_PER_TURN = 32
 """After this many chunks other streams get a turn, however fast this client reads."""
 _UNREAD_GRACE_S = 0.1
+_LONGEST_LINE = 400
 
 
 OWN_RESPONSE = "a response that wiretape made"
@@ -56,7 +58,9 @@ class ResponseWriter:
     The task that responds is cancelled when the client disconnects.
     """
 
-    def __init__(self, request: web.BaseRequest, listener: ExchangeListener) -> None:
+    def __init__(
+        self, request: web.BaseRequest, listener: ExchangeListener, log: Callable[[str], None] | None = None
+    ) -> None:
         self.keep_alive = request.keep_alive
         """Whether the connection may be reused for another request."""
         self.head: ResponseHead | None = None
@@ -64,6 +68,7 @@ class ResponseWriter:
         self.ending: Ending | None = None
         """How the response ended, after it ended."""
         self._listener = listener
+        self._log = log
         self._is_head_request = request.method == "HEAD"
         self._supports_chunks = request.version >= HttpVersion11
         self._is_reported = False
@@ -116,6 +121,16 @@ class ResponseWriter:
         elif self.head is None or self.head.framing is Framing.CLOSE:
             self.keep_alive = False
         self.ending = Ending.COMPLETE
+
+    def log(self, line: str) -> None:
+        """Log a line, if requests are logged."""
+        if self._log is not None:
+            self._log(line)
+
+    def log_outcome(self, request: HttpRequest, outcome: str) -> None:
+        """Log a line about a request and its outcome, if requests are logged."""
+        if self._log is not None:
+            self._log(shorten(f"{request.label} → {outcome}", _LONGEST_LINE))
 
     def mark_fault(self, fault: str) -> None:
         """Report that the named fault changes the response from here on."""

@@ -195,7 +195,7 @@ class SentResponse(web.StreamResponse):
 class HttpLog(logging.LoggerAdapter[logging.Logger]):
     """Logs one line for each error of aiohttp; tracebacks are logged at debug level."""
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Callable[[str], None] | None) -> None:
         super().__init__(logging.getLogger("wiretape_replay"), {})
         self._log_line = log
 
@@ -203,6 +203,8 @@ class HttpLog(logging.LoggerAdapter[logging.Logger]):
         """See logging.LoggerAdapter."""
         error = kwargs.get("exc_info")
         if isinstance(error, HttpProcessingError):
+            if self._log_line is None:
+                return
             message = _SECRET_HEADER.sub(r"\1: …", " ".join(error.message.split()))
             self._log_line(shorten(f"Malformed request → 400: {message}"))
         elif isinstance(error, Exception):
@@ -236,11 +238,11 @@ class HttpServer:
     def __init__(
         self,
         handler: Handler,
-        log: Callable[[str], None],
+        log: Callable[[str], None] | None = None,
         listener: TrafficListener | None = None,
         malformed: MalformedRequestHandler | None = None,
     ) -> None:
-        """`malformed` responds to requests that cannot be parsed; None: aiohttp does."""
+        """`log` receives lines about requests; `malformed` responds to invalid requests (None: aiohttp does)."""
         self.app = web.Application(middlewares=[self._handle])
         self._handler = handler
         self._listener = listener or (lambda _: _ignore)
@@ -286,12 +288,12 @@ class HttpServer:
             return await handler(request)
         head = _request_head(request)
         listener = self._listener(head)
-        writer = ResponseWriter(request, listener)
+        writer = ResponseWriter(request, listener, self._log)
         self._writers.add(writer)
         try:
             await self._handler(await _read_request(request, head, listener), writer)
         except InputError as error:
-            self._log(f"Error: {error.message}")
+            writer.log(f"Error: {error.message}")
             writer.close()
         except (ConnectionError, web.RequestPayloadError):
             writer.keep_alive = False  # the client disconnected, or the request body is malformed

@@ -1,4 +1,4 @@
-"""Authentication and rate limits: which requests are refused, with 401, 403, 429 or 404.  Pure: no I/O, no clock."""
+"""Authentication and rate limits: which requests are refused, with 401, 403, 429 or 404."""
 
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +15,8 @@ from wiretape.contract import (
     session_in,
 )
 from wiretape_replay.http_server.http_messages import HttpRequest, Response
+from wiretape_replay.http_server.response_writer import OWN_RESPONSE, ResponseWriter
+from wiretape_replay.http_server.server import Handler
 from wiretape_replay.responses.access_settings import ANY_KEY, AccessPolicy, ApiKey, PatternTable
 from wiretape_replay.responses.error_envelope import error_response
 
@@ -50,6 +52,20 @@ class AccessControl:
         if scope is not None and key.scopes is not None and scope not in key.scopes:
             return self._error(PERMISSION_DENIED, f"The key lacks the scope {scope}.")
         return self._check_rate(key, request, now_ns) or self._check_workspace(key, request)
+
+    def wrap(self, handler: Handler, clock_ns: Callable[[], int]) -> Handler:
+        """Return a handler that refuses requests before they reach `handler`; `clock_ns` measures rate limits."""
+
+        async def respond(request: HttpRequest, writer: ResponseWriter) -> None:
+            refusal = self.refusal(request, clock_ns())
+            if refusal is None:
+                await handler(request, writer)
+                return
+            writer.log_outcome(request, f"{refusal.status}, access refused")
+            writer.mark_fault(OWN_RESPONSE)
+            await writer.respond(refusal)
+
+        return respond
 
     def key(self, request: HttpRequest) -> ApiKey | None:
         """Return the request's key; None without a valid one."""

@@ -25,7 +25,7 @@ from wiretape_replay.serve_command import (
     verdict_options,
 )
 from wiretape_replay.service.assumptions import FIXED_ASSUMPTIONS, NOT_CONFIGURABLE, FixedAssumption, assumed_settings
-from wiretape_replay.service.scenario.shipped_scenarios import scenario_list
+from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 

@@ -16,12 +16,12 @@ from wiretape.safe_text import printable
 from wiretape_replay.http_server.http_messages import Framing, Response, ResponseHead
 from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import generate_id
-from wiretape_replay.service.engine.run_state import RunSnapshot
+from wiretape_replay.service.engine.run_interpreter import RunSnapshot
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.service_clock import Clock
 from wiretape_replay.service.service_data import Change, ServiceData, StoredResponse, StoredSession
-from wiretape_replay.session.playhead_clock import Timer
+from wiretape_replay.session.idle_timer import Timer
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
 

@@ -24,14 +24,12 @@ from wiretape_replay.responses.error_envelope import RequestIds, error_response
 from wiretape_replay.service.assumptions import Assumptions, ServiceSettings
 from wiretape_replay.service.engine.commands import Refusal
 from wiretape_replay.service.live_sessions import LiveSessions
-from wiretape_replay.service.request_fields import check_stream_parameters
-from wiretape_replay.service.scenario.scenario_file import parse_scenario
+from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
-from wiretape_replay.service.scenario.shipped_scenarios import find_scenario_path
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, checker_clock
 from wiretape_replay.service.service_data import ServiceData
-from wiretape_replay.service.service_operations import ServiceOperations, ServiceRequest
+from wiretape_replay.service.service_operations import ServiceOperations, ServiceRequest, check_stream_parameters
 from wiretape_replay.service.service_routes import RouteMatch, find_route
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_streams import SessionStreams
@@ -64,7 +62,7 @@ async def serve_scenario(
     *,
     host: str = "127.0.0.1",
     port: int = 0,
-    log: Callable[[str], None] = lambda _: None,
+    log: Callable[[str], None] | None = None,
     checker: ClientChecker | None = None,
     token: str | None = None,
 ) -> AsyncIterator[Service]:
@@ -80,7 +78,8 @@ async def serve_scenario(
     broken = asyncio.Event()
 
     def stop(error: InputError) -> None:
-        log(f"Error: {error}")
+        if log is not None:
+            log(f"Error: {error}")
         broken.set()
 
     with _open_data(options) as data:
@@ -89,9 +88,9 @@ async def serve_scenario(
         sessions = LiveSessions(data, clock, parsed, data.scenario(name, text), playheads, stop)
         ids = RequestIds("req" if data.starts == 1 else f"req-{data.starts}")
         server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
-        streams = SessionStreams(playheads, ids, log, server.faulty_sender)
+        streams = SessionStreams(playheads, ids, server.faulty_sender)
         access = AccessControl(options.settings.access, ids.next)
-        handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids=ids, log=log)
+        handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids)
         control = _control(sessions, streams)
         if checker is not None:
             checker.use_clock(checker_clock(clock))
@@ -132,17 +131,14 @@ class ScenarioHandler:
         streams: SessionStreams,
         access: AccessControl,
         assumptions: Assumptions,
-        *,
         ids: RequestIds,
-        log: Callable[[str], None],
     ) -> None:
-        """`access` knows the tenants of keys; `log` receives a line for each request."""
+        """`access` knows the tenants of keys."""
         self.routes = assumptions.routes
         self._operations = ServiceOperations(sessions, assumptions)
         self._streams = streams
         self._access = access
         self._ids = ids
-        self._log = log
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         """Respond to a request."""
@@ -162,7 +158,7 @@ class ScenarioHandler:
             response = error_response(
                 refusal.code, refusal.message, self._ids.next(), active=refusal.active, reasons=refusal.reasons
             )
-        self._log(f"{request.label} → {response.status}")
+        writer.log_outcome(request, str(response.status))
         await writer.respond(response)
 
     def _no_route(self, request: HttpRequest, match: RouteMatch) -> Response:

@@ -9,7 +9,7 @@ from itertools import count
 from typing import Protocol
 
 from wiretape.errors import InputError
-from wiretape_replay.session.playhead_clock import Timer
+from wiretape_replay.session.idle_timer import Timer
 
 _SECOND_NS = 1_000_000_000
 _LONGEST_ADVANCE_S = 86_400

@@ -15,15 +15,14 @@ from wiretape.contract import (
     operation_of,
     session_in,
 )
-from wiretape.observations import Ending, header
-from wiretape.safe_text import shorten
+from wiretape.observations import Ending
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.http_server.server import Handler
 from wiretape_replay.responses.auth_and_rate_limits import session_not_found
 from wiretape_replay.responses.error_envelope import RequestIds, error_response
-from wiretape_replay.session.playhead_clock import IdleTimer, PlayheadClock
-from wiretape_replay.session.playheads import Playheads
+from wiretape_replay.session.idle_timer import IdleTimer
+from wiretape_replay.session.playheads import PlayheadClock, Playheads
 from wiretape_replay.session.session_log import (
     EntryKind,
     LogEntry,
@@ -71,26 +70,21 @@ class SessionStreams:
         self,
         playheads: Playheads,
         request_ids: RequestIds,
-        log: Callable[[str], None],
         faulty_sender: Callable[[ResponseWriter], FaultySender | None] | None = None,
     ) -> None:
-        """`log` gets one line for each request.
-
-        `faulty_sender` returns the sender of a stream that faults can hit, None for other streams.
-        """
+        """`faulty_sender` returns the sender of a stream that faults can hit, None for other streams."""
         self.playheads = playheads
         self.requests: list[StreamRequest] = []
         """In order of arrival."""
         self.connected: list[ConnectedStream] = []
         """In order of their beginning."""
         self._request_ids = request_ids
-        self._log = log
         self._faulty_sender = faulty_sender
 
     async def serve(self, request: HttpRequest, writer: ResponseWriter, session: PlayableSession) -> None:
         """Answer a request for the stream of a session."""
         log = session.log
-        sent_cursor, deltas = header(request.headers, CURSOR_HEADER), deltas_requested(request.target)
+        sent_cursor, deltas = request.header(CURSOR_HEADER), deltas_requested(request.target)
         cursor = cursor_in(sent_cursor)
         clock = self.playheads.for_stream(log, request, cursor)
         if cursor is not None:
@@ -104,11 +98,11 @@ class SessionStreams:
             message = f"The cursor {cursor} names no persisted event of session {log.session_id}."
             await self.refuse(request, writer, INVALID_CURSOR, message)
             if log.position_of(cursor or "") is not None:
-                self._log(f"  The event is on the log, but ahead of the playhead (at {position} of {len(log)}).")
+                writer.log(f"  The event is on the log, but ahead of the playhead (at {position} of {len(log)}).")
             return
         self.requests.append(StreamRequest(log.session_id, cursor or sent_cursor, deltas, position))
         start = f"after {cursor}" if cursor else "from the beginning"
-        self._log_outcome(request, f"session {log.session_id} {start}, playhead at {position} of {len(log)}")
+        writer.log_outcome(request, f"session {log.session_id} {start}, playhead at {position} of {len(log)}")
         with self._connect(ConnectedStream(clock, reader, cursor or sent_cursor, deltas)):
             await writer.start(session.head)
             faulty = None if self._faulty_sender is None else self._faulty_sender(writer)
@@ -117,7 +111,7 @@ class SessionStreams:
     async def refuse(self, request: HttpRequest, writer: ResponseWriter, code: str, message: str) -> None:
         """Answer with an error."""
         response = error_response(code, message, self._request_ids.next())
-        self._log_outcome(request, f"{response.status} {code}")
+        writer.log_outcome(request, f"{response.status} {code}")
         await writer.respond(response)
 
     @contextmanager
@@ -129,9 +123,6 @@ class SessionStreams:
         finally:
             self.connected.remove(stream)
             self.playheads.changes.notify()
-
-    def _log_outcome(self, request: HttpRequest, outcome: str) -> None:
-        self._log(shorten(f"{request.label} → {outcome}"))
 
 
 class SessionPlayer:

@@ -65,7 +65,6 @@ class VerbatimPlayer:
         self,
         recording: Recording,
         speed: float,
-        log: Callable[[str], None],
         *,
         matching: Matching | None = None,
         includes: Callable[[Exchange], bool] = lambda _: True,
@@ -73,7 +72,7 @@ class VerbatimPlayer:
     ) -> None:
         """`speed` is a multiple of the recorded speed; infinity: at once.
 
-        `log` receives a line for each request; `includes` selects the exchanges.
+        `includes` selects the exchanges.
         `request_ids` are for responses that were not recorded.  Raises RecordingError if the recording is damaged.
         """
         self.served: list[ServedRequest] = []
@@ -82,7 +81,6 @@ class VerbatimPlayer:
         self.queues = ExchangeQueues(requests, matching)
         self._recording = recording
         self._speed = speed
-        self._log = log
         self._request_ids = request_ids or RequestIds()
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -94,7 +92,7 @@ class VerbatimPlayer:
         exchange = self._recording.exchange(recorded.number)
         status = exchange.response.status if exchange.response else None
         self.served.append(ServedRequest(request.method, request.target, recorded.number, status))
-        self._log(f"{request.label} → exchange {recorded.number}, {_outcome(exchange)}")
+        writer.log_outcome(request, f"exchange {recorded.number}, {_outcome(exchange)}")
         await self._send(exchange, plan_response(exchange), writer)
 
     async def _send(self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter) -> None:
@@ -128,7 +126,7 @@ class VerbatimPlayer:
     async def _respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
         message = explain_no_match(self.queues, request, lambda number: _body_of(self._recording, number))
         self.missed.append(UnmatchedRequest(request.method, request.target, message))
-        self._log(f"{request.label} → no match, 501")
+        writer.log_outcome(request, "no match, 501")
         error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
         await writer.respond(Response.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))
 

@@ -64,8 +64,8 @@ async def verify(recording_path: Path | str, *, timeout_s: float = 10) -> Verify
     Raises RecordingError for a file that cannot be replayed.
     """
     with open_recording(recording_path) as recording:
-        player = VerbatimPlayer(recording, math.inf, lambda _: None, matching=Matching(order=Order.STRICT))
-        server = HttpServer(player.respond, lambda _: None)
+        player = VerbatimPlayer(recording, math.inf, matching=Matching(order=Order.STRICT))
+        server = HttpServer(player.respond)
         try:
             return await _Verifier(recording, player, await server.start("127.0.0.1", 0), timeout_s).run()
         finally:

@@ -18,17 +18,18 @@ from wiretape.contract import (
     TOOL_RESULT_INVALID,
 )
 from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail
-from wiretape_replay.service.engine.command_bodies import (
+from wiretape_replay.service.engine.commands import (
+    Command,
+    CommandKind,
     CreateBody,
+    Refusal,
     RegisteredTool,
     ResumeBody,
     parse_create_body,
     parse_resume_body,
 )
-from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import EventEmitter
-from wiretape_replay.service.engine.run_interpreter import RunInterpreter
-from wiretape_replay.service.engine.run_state import CallOutcome, RunSnapshot, ToolCall, Wait
+from wiretape_replay.service.engine.run_interpreter import CallOutcome, RunInterpreter, RunSnapshot, ToolCall, Wait
 from wiretape_replay.service.engine.step_handlers import run_actions
 from wiretape_replay.service.scenario.scenario_steps import Ask, RunScript, Scenario, walk_steps
 from wiretape_replay.service.scenario.tool_schemas import ANY_OBJECT, ToolSchema

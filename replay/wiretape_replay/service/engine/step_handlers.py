@@ -16,8 +16,7 @@ from wiretape.contract import (
     SESSION_ERROR,
     STREAM_RESYNC,
 )
-from wiretape_replay.service.engine.run_interpreter import Actions, Branches, RunInterpreter
-from wiretape_replay.service.engine.run_state import RunStatus
+from wiretape_replay.service.engine.run_interpreter import Actions, Branches, RunInterpreter, RunStatus
 from wiretape_replay.service.scenario.scenario_steps import (
     Ask,
     EndStream,
