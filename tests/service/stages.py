@@ -198,7 +198,7 @@ class Stage:
 
 @asynccontextmanager
 async def serving(
-    scenario, folder: Path, *, keys=None, settings=None, limits=True, judged=True, virtual=False, **options
+    scenario, folder: Path, *, keys=None, settings=None, limits=True, checked=True, virtual=False, **options
 ) -> AsyncIterator[Stage]:
     """Serve a scenario; at the end of the block, the traffic must not have findings against the service."""
     settings = settings or default_settings()
@@ -208,13 +208,13 @@ async def serving(
         settings = replace(settings, access=replace(settings.access, limits={}))
     clock = "virtual" if virtual else "real"
     record = folder / f"passed-{next(_numbers)}.db"
-    judge = ClientChecker(record=record)
+    checker = ClientChecker(record=record)
     async with (
         aiohttp.ClientSession(auto_decompress=False) as http,
-        serve_scenario(scenario, ServeOptions(service=settings, clock=clock, **options), judge=judge) as service,
+        serve_scenario(scenario, ServeOptions(service=settings, clock=clock, **options), checker=checker) as service,
     ):
         yield Stage(service, http)
-    if judged:
+    if checked:
         assert against_service(record) == []
 
 
