@@ -92,7 +92,7 @@ class Clients(RuleBasedStateMachine):
         try:
             if self.stack is not None:
                 self.runner.run(self._stop())
-                # Each part was judged by itself already; now all of it, over the restarts.
+                # Each part was checked by itself already; now all of it, across the restarts.
                 records = sorted(self.folder.glob("passed-*.db"), key=lambda path: int(path.stem.partition("-")[2]))
                 whole = self.stages.joined(self.folder / "whole.db", records)
                 assert self.stages.against_service(whole) == []

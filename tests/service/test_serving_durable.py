@@ -265,7 +265,7 @@ async def test_data_of_another_seed_or_version_is_refused(serve, tmp_path):
 async def test_a_failed_write_gets_no_response(serve, tmp_path):
     """The connection ends instead: a client must not see data that is not stored."""
     data = tmp_path / "service.db"
-    async with serve(virtual=True, data=data, judged=False) as stage:
+    async with serve(virtual=True, data=data, checked=False) as stage:
         session = await stage.session()
         stage.service.sessions.data._connection.execute("PRAGMA query_only = ON")
         with pytest.raises(aiohttp.ClientError):

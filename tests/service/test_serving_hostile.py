@@ -323,7 +323,7 @@ async def test_an_internal_error_ends_a_connection_and_leaves_the_session_unchan
         raise RuntimeError("in the middle")
 
     how = {"virtual": True, "data": tmp_path / "service.db"}
-    async with serve("application-tool", judged=False, **how) as stage:
+    async with serve("application-tool", checked=False, **how) as stage:
         session = await stage.session()
         run = await stage.run(session)
         stream = await stage.stream(session)
