@@ -2,7 +2,7 @@
 
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -62,7 +62,7 @@ class _Exchange:
 
 
 class LiveChecker:
-    """Feeds the checker, and survives a failing rule."""
+    """Feeds the checker, and survives a failing rule.  Its counts are those of this capture."""
 
     def __init__(self, settings: Settings, readers: StreamReaders) -> None:
         self.exchanges = 0
@@ -72,13 +72,14 @@ class LiveChecker:
         self.failure: str | None = None
         """Why the checks stopped.  Recording continues without them."""
         self._checker = Checker(settings, readers=readers)
+        self._earlier_events = 0
         self._open: dict[int, _Exchange] = {}
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
 
     @property
     def events(self) -> int:
         """Number of events in the service's streams."""
-        return self._checker.events
+        return self._checker.events - self._earlier_events
 
     @property
     def findings(self) -> int:
@@ -110,6 +111,16 @@ class LiveChecker:
             idle_seconds=max(0.0, (now_ns - exchange.last_ns) / 1e9),
         )
 
+    def fail(self, reason: str) -> None:
+        """Stop the checks."""
+        self.failure = self.failure or reason
+
+    def feed_earlier(self, observations: Iterable[Observation]) -> list[Finding]:
+        """Check observations from before this capture; return their findings, which are not counted."""
+        found = self._run(lambda: [finding for seen in observations for finding in self._checker.feed(seen)])
+        self._earlier_events = self._checker.events
+        return found
+
     def feed(self, read: ReadObservation) -> list[Finding]:
         """Check an observation; return its findings."""
         seen = read.observation
@@ -117,13 +128,13 @@ class LiveChecker:
             self.exchanges += 1
             self._open[seen.exchange] = _Exchange(seen)
         before = self._checker.events
-        found = self._check(lambda: self._checker.feed_read(read))
+        found = self._count_findings(self._run(lambda: self._checker.feed_read(read)))
         self._count(self._open[seen.exchange], seen, self._checker.events - before)
         return found
 
     def finish(self) -> list[Finding]:
         """Return the findings that follow from the end of the recording."""
-        return self._check(self._checker.finish)
+        return self._count_findings(self._run(self._checker.finish))
 
     def report(self, finding: Finding) -> LiveFinding | None:
         """Return the message about a finding; None after the first few of a rule in an exchange."""
@@ -147,14 +158,16 @@ class LiveChecker:
         """Close an exchange; return its summary."""
         return self._open.pop(ended.exchange).summary(ended)
 
-    def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+    def _run(self, check: Callable[[], list[Finding]]) -> list[Finding]:
         if self.failure is not None:
             return []
         try:
-            found = check()
+            return check()
         except Exception as error:  # noqa: BLE001 - a failing rule must not end the recording
             self.failure = f"{type(error).__name__} in {_location(error)}"
             return []
+
+    def _count_findings(self, found: list[Finding]) -> list[Finding]:
         for finding in found:
             self.severities[finding.severity.value] += 1
             self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1

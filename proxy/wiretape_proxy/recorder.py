@@ -9,16 +9,18 @@ import math
 import os
 import select
 import signal
+import sqlite3
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from wiretape.config import find_config, load_config
-from wiretape.errors import InputError
-from wiretape.observations import BytesArrived, ExchangeEnded
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, Writer
+from wiretape.errors import InputError, RecordingError
+from wiretape.observations import BytesArrived, ExchangeEnded, Observation
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import BatchReader, ObservationDecoder
@@ -27,6 +29,7 @@ from wiretape_proxy.recorder_messages import (
     BytesNotStored,
     CatchingUp,
     ChecksFailed,
+    FindingsCorrected,
     RecorderConfig,
     RecorderMessage,
     RecordingClosed,
@@ -43,7 +46,9 @@ _COMMIT_PAUSE_S = 0.05
 """Minimum time between commits, so that each one is worth its cost if input is late."""
 STATUS_EVERY_S = 0.5
 _PATIENCE_S = 1.0
-"""A close that takes longer is reported."""
+"""Checks for which something waits are reported if they take longer ..."""
+_PROGRESS_EVERY_S = 5.0
+"""... and then regularly."""
 _CHECK_FILE_EVERY_S = 1.0
 _READ_BYTES = 1 << 20
 _NEVER = math.inf
@@ -118,7 +123,8 @@ def main() -> None:
         _send(RecordingRefused(error.message))
     else:
         _send(RecordingOpened(writer.first_exchange))
-        _Recorder(writer, settings, wants_status=config.wants_status).run(rest)
+        recorder = Recorder(writer, settings, _send, wants_status=config.wants_status)
+        recorder.run(sys.stdin.fileno(), rest)
 
 
 def _read_config() -> tuple[RecorderConfig | None, bytes]:
@@ -147,18 +153,28 @@ def _send(message: RecorderMessage) -> None:
         sys.stdout.buffer.flush()
 
 
-class _Recorder:
-    """Stores input as soon as it arrives, and checks it while there is nothing to store."""
+class Recorder:
+    """Stores input as soon as it arrives, and checks it while there is nothing to store.
 
-    def __init__(self, writer: Writer, settings: Settings, *, wants_status: bool) -> None:
+    What an existing recording contains is checked first, because later findings depend on it; that does not delay
+    storing either.
+    """
+
+    def __init__(
+        self, writer: Writer, settings: Settings, send: Callable[[RecorderMessage], None], *, wants_status: bool = False
+    ) -> None:
+        """`send` is called with each message for the proxy."""
         self._writer = writer
+        self._send = send
         self._checker = LiveChecker(settings, writer.stream_readers)
+        self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.
-        self._base_ns = time.monotonic_ns() - writer.began_ns
+        self.base_ns = time.monotonic_ns() - writer.began_ns
+        """The monotonic clock at time 0 of the recording."""
         self._checked_ns = writer.began_ns
         self._decoder = ObservationDecoder(
-            base_ns=self._base_ns,
+            base_ns=self.base_ns,
             last_ns=writer.began_ns,
             first_exchange=writer.first_exchange,
         )
@@ -168,37 +184,52 @@ class _Recorder:
         self._scheduler = CheckScheduler()
         self._wants_status = wants_status
         self._status_at = _NEVER
+        self._progress_at = time.monotonic() + _PATIENCE_S
         self._check_file_at = 0.0
         self._is_missing = False
 
-    def run(self, data: bytes) -> None:
-        """Record `data` and then the pipe until it ends."""
-        source = sys.stdin.fileno()
-        self._store(data)
+    @property
+    def has_unchecked(self) -> bool:
+        """Whether there is something that `take_turn` can check."""
+        return self._earlier is not None or self._writer.has_backlog
+
+    @property
+    def _unchecked_bytes(self) -> int:
+        return self._writer.backlog_bytes + (self._earlier.unread_bytes if self._earlier is not None else 0)
+
+    @property
+    def _urgent_bytes(self) -> int:
+        """The unchecked bytes for the scheduler: only new traffic may be slowed down because of them."""
+        return max(self._writer.backlog_bytes, min(self._unchecked_bytes, MOST_UNCHECKED_BYTES))
+
+    def run(self, source: int, data: bytes = b"") -> None:
+        """Record `data` and then the pipe `source` until it ends."""
+        self.store(data)
         while True:
             if select.select([source], [], [], self._timeout())[0]:
                 data = os.read(source, _READ_BYTES)
                 if not data:
                     break
-                self._scheduler.note_input(time.monotonic(), len(data))
-                self._store(data)
+                self.store(data)
             if time.monotonic() >= self._commit_at:
-                self._commit()
-            elif self._writer.has_backlog and not self._scheduler.delay(time.monotonic(), self._writer.backlog_bytes):
-                self._take_turn()
+                self.commit()
+            elif self.has_unchecked and not self._scheduler.delay(time.monotonic(), self._urgent_bytes):
+                self.take_turn()
             if time.monotonic() >= self._status_at:
                 self._send_status()
-        self._close()
+        self.close()
 
     def _timeout(self) -> float | None:
         """Return how long to wait for input: not at all while there is something to check."""
         now = time.monotonic()
         timeout = max(0.0, min(self._commit_at, self._status_at) - now)
-        if self._writer.has_backlog:
-            timeout = min(timeout, self._scheduler.delay(now, self._writer.backlog_bytes))
+        if self.has_unchecked:
+            timeout = min(timeout, self._scheduler.delay(now, self._urgent_bytes))
         return None if timeout == _NEVER else timeout
 
-    def _store(self, data: bytes) -> None:
+    def store(self, data: bytes) -> None:
+        """Decode input, and store it with the next commit."""
+        self._scheduler.note_input(time.monotonic(), len(data))
         for batch in self._batches.feed(data):
             self._writer.feed(self._decoder.feed(batch))
             due = max(batch.times[0] / 1e9 + COMMIT_AFTER_S, self._committed_at + _COMMIT_PAUSE_S)
@@ -206,7 +237,8 @@ class _Recorder:
             if self._wants_status:
                 self._status_at = min(self._status_at, time.monotonic() + STATUS_EVERY_S)
 
-    def _commit(self) -> None:
+    def commit(self) -> None:
+        """Write what was stored to the disk."""
         self._writer.commit()
         self._commit_at = _NEVER
         self._committed_at = time.monotonic()
@@ -215,34 +247,67 @@ class _Recorder:
         not_stored = self._writer.lost_bytes - self._decoder.lost_bytes
         if not_stored > self._not_stored:
             self._not_stored = not_stored
-            _send(BytesNotStored(not_stored, self._writer.last_error or "unknown reason"))
+            self._send(BytesNotStored(not_stored, self._writer.last_error or "unknown reason"))
 
     def _check_file(self) -> None:
         """Report once if the file was deleted, moved or replaced."""
         self._check_file_at = time.monotonic() + _CHECK_FILE_EVERY_S
         if not self._is_missing and not self._writer.is_in_place:
             self._is_missing = True
-            _send(RecordingMissing())
+            self._send(RecordingMissing())
 
     def _send_status(self) -> None:
         """Send the counts; schedule the next status while there is something to watch."""
         # Unchecked bytes must not look like silence.
-        now_ns = time.monotonic_ns() - self._base_ns if not self._writer.has_backlog else self._checked_ns
-        status = self._checker.status(now_ns, self._writer.backlog_bytes)
-        _send(status)
-        more = status.open_count or self._writer.has_backlog or self._commit_at != _NEVER
+        now_ns = time.monotonic_ns() - self.base_ns if not self._writer.has_backlog else self._checked_ns
+        status = self._checker.status(now_ns, self._unchecked_bytes)
+        self._send(status)
+        more = status.open_count or self.has_unchecked or self._commit_at != _NEVER
         self._status_at = time.monotonic() + STATUS_EVERY_S if more else _NEVER
 
-    def _take_turn(self) -> None:
+    def take_turn(self) -> None:
+        """Check for a moment."""
         began, cpu = time.monotonic(), time.process_time()
-        self._check(self._scheduler.turn_size(began, self._writer.backlog_bytes))
+        self._check(self._scheduler.turn_size(began, self._urgent_bytes))
         now = time.monotonic()
         self._scheduler.note_turn(now, now - began, time.process_time() - cpu)
+        if self._earlier is not None:
+            self._report_progress(is_closing=False)
 
     def _check(self, most: BacklogSlice = LARGE_SLICE) -> None:
+        failure = self._checker.failure
+        if self._earlier is not None:
+            self._check_earlier(self._earlier, most)
+        else:
+            self._check_new(most)
+        if failure is None and self._checker.failure is not None:
+            self._send(ChecksFailed(self._checker.failure))
+
+    def _open_earlier_part(self) -> EarlierPart | None:
+        try:
+            return self._writer.earlier_part()
+        except RecordingError as error:
+            self._checker.fail(error.message)
+            self._send(ChecksFailed(error.message))
+            return None
+
+    def _check_earlier(self, earlier: EarlierPart, most: BacklogSlice) -> None:
+        """Check observations from before this capture; after the last, correct the stored findings."""
+        observations: list[Observation] = []
+        try:
+            observations = earlier.take(most)
+            earlier.compare(self._checker.feed_earlier(observations))
+            if not observations and earlier.finish():
+                self._send(FindingsCorrected())
+        except (RecordingError, sqlite3.Error) as error:
+            self._checker.fail(str(error))
+        if not observations or self._checker.failure is not None:
+            self._earlier = None
+            earlier.close()
+
+    def _check_new(self, most: BacklogSlice) -> None:
         """Index and check stored observations."""
         found: list[Finding] = []
-        failure = self._checker.failure
         for read in self._writer.derive(most):
             seen = read.observation
             findings = self._checker.feed(read)
@@ -250,27 +315,31 @@ class _Recorder:
             self._report(findings)
             found += findings
             if isinstance(seen, ExchangeEnded):
-                _send(self._checker.end(seen))
+                self._send(self._checker.end(seen))
         self._writer.add_findings(found)
-        if failure is None and self._checker.failure is not None:
-            _send(ChecksFailed(self._checker.failure))
 
     def _report(self, findings: list[Finding]) -> None:
         for finding in findings:
             if (message := self._checker.report(finding)) is not None:
-                _send(message)
+                self._send(message)
+
+    def _report_progress(self, *, is_closing: bool) -> None:
+        """Report how much is left to check, if that takes long."""
+        now = time.monotonic()
+        if now >= self._progress_at:
+            self._progress_at = now + _PROGRESS_EVERY_S
+            self._send(CatchingUp(self._unchecked_bytes, is_closing=is_closing))
 
     def _catch_up(self) -> None:
         """Check the rest."""
-        report_at = time.monotonic() + _PATIENCE_S
-        while self._writer.has_backlog:
+        self._progress_at = time.monotonic() + _PATIENCE_S
+        while self.has_unchecked:
             self._check()
-            if time.monotonic() >= report_at:
-                report_at = _NEVER
-                _send(CatchingUp(self._writer.backlog_bytes))
+            self._report_progress(is_closing=True)
 
-    def _close(self) -> None:
-        self._commit()
+    def close(self) -> None:
+        """Store and check the rest, and close the recording."""
+        self.commit()
         self._catch_up()
         findings = self._checker.finish()
         self._writer.add_findings(findings)
@@ -279,7 +348,7 @@ class _Recorder:
         self._writer.close(self._decoder.time_at(time.monotonic_ns()) if self._decoder.stopped else None)
         if self._wants_status:
             self._send_status()
-        _send(
+        self._send(
             RecordingClosed(
                 exchanges=self._checker.exchanges,
                 streams=self._checker.streams,

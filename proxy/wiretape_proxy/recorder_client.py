@@ -24,6 +24,7 @@ from wiretape_proxy.recorder_messages import (
     CatchingUp,
     ChecksFailed,
     ExchangeSummary,
+    FindingsCorrected,
     LiveFinding,
     RecorderConfig,
     RecorderMessage,
@@ -313,7 +314,7 @@ class RecorderClient:
                 log.warning(message.line())
             case BytesNotStored():
                 self._note_loss(message)
-            case CatchingUp():
+            case CatchingUp() | FindingsCorrected():
                 log.info(message.line())
             case RecordingClosed():
                 self.closed = message

@@ -160,13 +160,24 @@ class ChecksFailed(Struct, frozen=True, tag=True):
 
 
 class CatchingUp(Struct, frozen=True, tag=True):
-    """Everything is stored, but closing has to wait for the checks."""
+    """Checks take long: those of an existing recording, which come first, or those that closing waits for."""
 
     unchecked_bytes: int
+    is_closing: bool
 
     def line(self) -> str:
         """Return the log line."""
-        return f"Everything is stored, with {unchecked_label(self.unchecked_bytes)}: closing will take a moment."
+        if self.is_closing:
+            return f"Everything is stored, with {unchecked_label(self.unchecked_bytes)}: closing will take a moment."
+        return f"Checking the existing recording first: {unchecked_label(self.unchecked_bytes)}."
+
+
+class FindingsCorrected(Struct, frozen=True, tag=True):
+    """The stored findings of an existing recording differed from those that the rules prove."""
+
+    def line(self) -> str:
+        """Return the log line."""
+        return "The findings that were already in the recording have been corrected."
 
 
 class RecordingClosed(Struct, frozen=True, tag=True):
@@ -210,6 +221,7 @@ RecorderMessage = (
     | RecordingMissing
     | ChecksFailed
     | CatchingUp
+    | FindingsCorrected
     | RecordingClosed
 )
 _DECODER: msgspec.json.Decoder[RecorderMessage] = msgspec.json.Decoder(RecorderMessage)

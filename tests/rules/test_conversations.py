@@ -1,18 +1,23 @@
 """Whole conversations of services and clients: what keeps the specification gives nothing, one defect one finding."""
 
 import random
+import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wiretape.observations import BytesLost, Ending, Side
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, Side
 from wiretape.recording import Writer, open_recording
-from wiretape.rules import CATALOGUE, Checker, Severity, Verdict
-from wiretape.rules.vectors import vectors
+from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
+from wiretape.rules.vectors import Vector, vectors
+from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
+from wiretape_proxy.recorder import Recorder
 
 SECOND = 1_000_000_000
 SEEDS = st.integers(0, 2**32)
@@ -431,10 +436,104 @@ def test_live_findings_equal_those_of_the_recording(worlds, tmp_path, seed, code
     assert verdicts_afterwards == verdicts
 
 
-@pytest.mark.parametrize("vector", vectors(), ids=lambda vector: f"{vector.code}-{vector.name}")
-def test_live_findings_of_a_vector_equal_those_of_its_recording(tmp_path, vector):
-    path = tmp_path / "run.db"
-    live, verdicts = recorded(path, vector.observations(3), random.Random(vector.name))
-    found, verdicts_afterwards = afterwards(path)
-    assert in_order(found) == in_order(live)
-    assert verdicts_afterwards == verdicts
+# Live is afterwards, however often the proxy is stopped or killed, and continues the recording.
+
+RESTARTS = [0, 1, 2, 5]
+
+
+class Proxy:
+    """A recorder in this process, and the traffic that a proxy sends to it."""
+
+    def __init__(self, path, *, append):
+        self.path = path
+        self.messages = []
+        self.writer = Writer.create(path, upstream="http://service.test", append=append)
+        self.recorder = Recorder(self.writer, Settings(), self.messages.append)
+        self._numbers = {}
+        self._open = set()
+        self._last_ns = self.writer.began_ns
+
+    def forward(self, seen):
+        """Send an observation; connections of an earlier proxy no longer exist."""
+        if isinstance(seen, RequestStarted):
+            self._numbers[seen.exchange] = len(self._numbers) + 1
+            self._open.add(seen.exchange)
+        elif seen.exchange not in self._open:
+            return
+        if isinstance(seen, ExchangeEnded):
+            self._open.remove(seen.exchange)
+        self.recorder.store(pack_batch(list(self._entries(seen))))
+
+    def _entries(self, seen):
+        number = self._numbers[seen.exchange]
+        if isinstance(seen, BytesArrived):
+            self._last_ns = seen.times[-1]
+            for time_ns, data in seen.chunks():
+                yield from (self.recorder.base_ns + time_ns, body_key(number, seen.side), data)
+        else:
+            self._last_ns = seen.time_ns
+            yield from (self.recorder.base_ns + seen.time_ns, MESSAGE_KEY)
+            yield encode_observation(replace(seen, exchange=number))
+
+    def stop(self):
+        """End all exchanges, and close the recording."""
+        for number in sorted(self._open):
+            self.forward(ExchangeEnded(number, self._last_ns + 1, Ending.PROXY_STOPPED))
+        self.recorder.store(pack_batch([self.recorder.base_ns + self._last_ns, MESSAGE_KEY, encode_stop()]))
+        self.recorder.close()
+
+    def kill(self):
+        """The proxy is killed; the recorder notices, and closes the recording."""
+        self.recorder.close()
+
+    def kill_recorder(self):
+        """The recorder is killed, too: what is on the disk at this moment is all there is."""
+        image = self.path.with_name(f"{uuid4()}.db")
+        for suffix in ("", "-wal"):
+            if (file := Path(f"{self.path}{suffix}")).exists():
+                shutil.copy(file, f"{image}{suffix}")
+        self.recorder.close()
+        self.path = image
+
+
+def record(path, seen, rng, restarts):
+    """Record with restarts at random moments; return the path of the recording."""
+    cuts = sorted(rng.randrange(len(seen) + 1) for _ in range(restarts))
+    for begin, end in zip([0, *cuts], [*cuts, len(seen)], strict=True):
+        proxy = Proxy(path, append=begin > 0 or path.exists())
+        for observation in seen[begin:end]:
+            proxy.forward(observation)
+            if rng.random() < 0.3:
+                proxy.recorder.commit()
+            if rng.random() < 0.3 and proxy.recorder.has_unchecked:
+                proxy.recorder.take_turn()
+        rng.choice([proxy.stop, proxy.kill] if end == len(seen) else [proxy.stop, proxy.kill, proxy.kill_recorder])()
+        path = proxy.path
+    return path
+
+
+def stored_and_reported(path):
+    with open_recording(path) as recording:
+        return in_order(recording.findings()), in_order(judged(recording.observations())[0])
+
+
+@pytest.mark.parametrize(
+    ("vector", "restarts"),
+    list(zip(vectors(), cycle(RESTARTS), strict=False)),
+    ids=lambda value: f"{value.code}-{value.name}" if isinstance(value, Vector) else str(value),
+)
+def test_stored_findings_of_a_vector_equal_the_report(tmp_path, vector, restarts):
+    path = record(tmp_path / "run.db", vector.observations(3), random.Random(vector.name), restarts)
+    stored, reported = stored_and_reported(path)
+    assert stored == reported
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(SEEDS, st.sampled_from([None, *sorted(PLANTS)]), st.sampled_from(RESTARTS))
+def test_stored_findings_of_a_conversation_equal_the_report(worlds, tmp_path, seed, code, restarts):
+    rng = random.Random(seed)
+    world = worlds.begin(rng) if code is None else planted(worlds, code, seed)
+    for _ in range(rng.randrange(60)):
+        worlds.step(world)
+    stored, reported = stored_and_reported(record(tmp_path / f"{uuid4()}.db", world.seen, rng, restarts))
+    assert stored == reported

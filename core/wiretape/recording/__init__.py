@@ -10,6 +10,11 @@ from wiretape.recording.builder import build_recording as build_recording
 from wiretape.recording.builder import list_exchanges as list_exchanges
 from wiretape.recording.builder import observe_body as observe_body
 from wiretape.recording.builder import order_observations as order_observations
+from wiretape.recording.earlier_part import EarlierPart as EarlierPart
+from wiretape.recording.interleave import LARGE_SLICE as LARGE_SLICE
+from wiretape.recording.interleave import SMALL_SLICE as SMALL_SLICE
+from wiretape.recording.interleave import TINY_SLICE as TINY_SLICE
+from wiretape.recording.interleave import BacklogSlice as BacklogSlice
 from wiretape.recording.opener import open_recording as open_recording
 from wiretape.recording.opener import recording_opener as recording_opener
 from wiretape.recording.recording_file import check_not_recording as check_not_recording
@@ -21,10 +26,6 @@ from wiretape.recording.recording_reader import Gap as Gap
 from wiretape.recording.recording_reader import IndexedEvent as IndexedEvent
 from wiretape.recording.recording_reader import Recording as Recording
 from wiretape.recording.recording_reader import TailPosition as TailPosition
-from wiretape.recording.recording_writer import LARGE_SLICE as LARGE_SLICE
-from wiretape.recording.recording_writer import SMALL_SLICE as SMALL_SLICE
-from wiretape.recording.recording_writer import TINY_SLICE as TINY_SLICE
-from wiretape.recording.recording_writer import BacklogSlice as BacklogSlice
 from wiretape.recording.recording_writer import Writer as Writer
 from wiretape.recording.redactor import REDACTED_PATTERN as REDACTED_PATTERN
 from wiretape.recording.redactor import RedactionPolicy as RedactionPolicy

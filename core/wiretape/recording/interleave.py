@@ -5,6 +5,7 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import orjson
 
@@ -26,6 +27,34 @@ SELECT time_ns, what, id FROM (
   UNION ALL SELECT time_ns, 'lost', id FROM lost)
 WHERE time_ns > :after AND time_ns <= :until ORDER BY time_ns
 """
+
+
+class BacklogSlice(NamedTuple):
+    """Limits of one slice that is taken from observations."""
+
+    observations: int
+    volume: int
+    """Bytes of bodies; the last observation may exceed it."""
+
+
+LARGE_SLICE = BacklogSlice(512, 256 * 1024)
+"""Indexed and checked within some hundredths of a second, so that the caller can look after its input."""
+SMALL_SLICE = BacklogSlice(64, 32 * 1024)
+"""Indexed and checked within some thousandths of a second."""
+TINY_SLICE = BacklogSlice(8, 4 * 1024)
+"""So small that another process on the same core is hardly delayed."""
+
+
+def take_slice(observations: Iterator[Observation], limit: BacklogSlice) -> tuple[list[Observation], int]:
+    """Take observations until a limit is reached or none is left; also return the bytes of their bodies."""
+    taken: list[Observation] = []
+    size = 0
+    for seen in observations:
+        taken.append(seen)
+        size += len(seen.data) if isinstance(seen, BytesArrived) else 0
+        if len(taken) == limit.observations or size >= limit.volume:
+            break
+    return taken, size
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from wiretape.recording import schema
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
 
+_INTERRUPTED = "The recording was interrupted."
 _LAST_TIMES = """
 SELECT max(t) FROM (
   SELECT max(started_ns, coalesce(request_ended_ns, 0), coalesce(responded_ns, 0), coalesce(ended_ns, 0)) AS t
@@ -38,7 +39,7 @@ class RecordingFile:
         self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str, started_unix_ns: int | None
     ) -> None:
         self.connection = connection
-        self._path = path
+        self.path = path
         self._lock = lock
         self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns)
 
@@ -69,7 +70,7 @@ class RecordingFile:
     def is_in_place(self) -> bool:
         """Whether the open file is still the one at its path."""
         try:
-            return os.path.samestat(self._path.stat(), os.fstat(self._lock))
+            return os.path.samestat(self.path.stat(), os.fstat(self._lock))
         except OSError:
             return False
 
@@ -125,6 +126,7 @@ class RecordingFile:
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
         self.redactor = Redactor(recording["salt"])
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
+        self._end_open_exchanges()
         self.last_exchange = self._last_id("exchange")
         self.last_segment = self._last_id("segment")
         self.began_ns: int = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
@@ -140,6 +142,13 @@ class RecordingFile:
     def _insert(self, table: str, row: Mapping[str, object]) -> None:
         columns, values = ", ".join(row), ", ".join("?" * len(row))
         self.connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})", tuple(row.values()))  # noqa: S608
+
+    def _end_open_exchanges(self) -> None:
+        """End the exchanges that were open when the last recorder was killed: their connections are closed."""
+        numbers = self.connection.execute("SELECT id FROM exchange WHERE ended_ns IS NULL ORDER BY id").fetchall()
+        rows = [(self.last_ns + index, _INTERRUPTED, number) for index, (number,) in enumerate(numbers, 1)]
+        self.connection.executemany("UPDATE exchange SET ended_ns = ?, detail = ? WHERE id = ?", rows)
+        self.last_ns += len(rows)
 
     def _last_id(self, table: str) -> int:
         (number,) = self.connection.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608

@@ -319,6 +319,12 @@ class Recording:
             for row in self._connection.execute(_FINDINGS, parameters):
                 yield read_finding(row)
 
+    def has_replaced_findings(self, since: TailPosition) -> bool:
+        """Return whether a recorder has replaced findings that were stored at a position, so that all must be read."""
+        with _report_damage(self.path):
+            query = "SELECT 1 FROM finding WHERE id = ?"
+            return since.finding > 0 and self._connection.execute(query, (since.finding,)).fetchone() is None
+
 
 @contextmanager
 def _report_damage(path: Path) -> Iterator[None]:

@@ -12,7 +12,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 from wiretape.frame_reader import ReadObservation, StreamReaders
 from wiretape.observations import (
@@ -25,8 +24,10 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
+from wiretape.recording.earlier_part import EarlierPart
+from wiretape.recording.finding_table import FindingTable
 from wiretape.recording.frame_index import FrameIndex
-from wiretape.recording.interleave import Bounds, interleave, read_observations
+from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, Bounds, interleave, read_observations, take_slice
 from wiretape.recording.recording_file import RecordingFile
 from wiretape.recording.redactor import BodyMasker, Redactor
 from wiretape.recording.table_rows import (
@@ -34,7 +35,6 @@ from wiretape.recording.table_rows import (
     OpenExchange,
     pack_run,
     write_exchanges,
-    write_findings,
     write_losses,
 )
 from wiretape.rules import Finding
@@ -48,22 +48,6 @@ MEMORY_BYTES = 32 * 1024 * 1024
 """Body bytes that are kept in memory; beyond that, they are read from the file again when they are needed."""
 _MARK_BYTES = 2048
 """Assumed memory of an observation without bytes."""
-
-
-class BacklogSlice(NamedTuple):
-    """Limits of one slice that is taken from the backlog."""
-
-    observations: int
-    volume: int
-    """Bytes of bodies; the last observation may exceed it."""
-
-
-LARGE_SLICE = BacklogSlice(512, 256 * 1024)
-"""Indexed and checked within some hundredths of a second, so that the caller can look after its input."""
-SMALL_SLICE = BacklogSlice(64, 32 * 1024)
-"""Indexed and checked within some thousandths of a second."""
-TINY_SLICE = BacklogSlice(8, 4 * 1024)
-"""So small that another process on the same core is hardly delayed."""
 
 
 @dataclass(slots=True)
@@ -113,14 +97,10 @@ class IndexingBacklog:
             commit = self._commits.popleft()
             self._held -= commit.size
             self._current, self._until_ns = self._open(commit), commit.bounds.until_ns
-        taken, size = [], 0
-        for seen in self._current:
-            taken.append(seen)
-            size += len(seen.data) if isinstance(seen, BytesArrived) else 0
-            if len(taken) == limit.observations or size >= limit.volume:
-                self.volume -= size
-                return taken, None
+        taken, size = take_slice(self._current, limit)
         self.volume -= size
+        if len(taken) == limit.observations or size >= limit.volume:
+            return taken, None
         self._current = None
         return taken, self._until_ns
 
@@ -251,6 +231,7 @@ class Writer:
         self._masker = BodyMasker(file.redactor)
         self._index = FrameIndex(self._connection)
         self._backlog = IndexingBacklog(self._connection)
+        self._findings = FindingTable(file)
         self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
         self._closed = False
@@ -352,10 +333,17 @@ class Writer:
             self._index.forget_words()
         return reads
 
+    def earlier_part(self) -> EarlierPart | None:
+        """Return what the recording contained before this capture, to be checked first; None if it was empty.
+
+        Raises RecordingError.
+        """
+        return EarlierPart(self._file, self._findings) if self._file.last_exchange else None
+
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings."""
         if found := list(findings):
-            self._write(lambda: write_findings(self._connection, found))
+            self._write(lambda: self._findings.add(found))
 
     def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:
         """Store and index the rest, and merge the journal into the file.  Closing again does nothing.

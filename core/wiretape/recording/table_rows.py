@@ -24,10 +24,7 @@ from wiretape.rules import Finding, Party, Severity
 
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
-_INSERT_FINDING = (
-    "INSERT INTO finding (code, severity, side, exchange_id, event, sequence, byte_offset, time_ns, message) "
-    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
-)
+FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,13 +237,11 @@ def unpack_run(row: sqlite3.Row) -> BytesArrived:
     return BytesArrived(exchange, side, start, data, ends, times)
 
 
-def write_findings(connection: sqlite3.Connection, findings: Iterable[Finding]) -> None:
-    """Insert a row of `finding` for each finding."""
-    rows = (
-        (f.code, f.severity, f.side, f.exchange, f.event, f.sequence, f.byte_offset, f.time_ns, f.message)
-        for f in findings
-    )
-    connection.executemany(_INSERT_FINDING, rows)
+def finding_row(finding: Finding) -> tuple[object, ...]:
+    """Return the `FINDING_COLUMNS` of a finding."""
+    location = (finding.exchange, finding.event)
+    rule = (finding.code, finding.severity, finding.side)
+    return (*location, *rule, finding.sequence, finding.byte_offset, finding.time_ns, finding.message)
 
 
 def read_finding(row: sqlite3.Row) -> Finding:

@@ -39,6 +39,9 @@ loses the connection continues by itself.
 `finding`
     `{finding, rule}`: a finding about any exchange, and the member of `rules` for its code (null if sent before).
     A finding about exchange N precedes the rows that it changes.
+`findings-replaced`
+    `{}`: the recorder has corrected the findings of an existing recording.  All findings so far are void; those that
+    hold now follow.
 `rows`
     `{exchange, first, rows: [row…], settled}`: from number `first` on (0 is the first row; the head is not counted),
     these are now the rows of exchange N, and there are no more.  The first `settled` of all rows no longer change,

@@ -6,6 +6,7 @@ import os
 import re
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from aiohttp import web
@@ -170,6 +171,10 @@ class LiveUpdates:
     def _findings(self, recording: Recording, watched: Exchange | None, until: TailPosition) -> Iterator[str]:
         """Yield the new findings, then the changed rows of the watched exchange."""
         found = list[Finding]()
+        if recording.has_replaced_findings(self._since):
+            self._since = replace(self._since, finding=0)
+            self._rows, self._known_rows = None, 0
+            yield self._message("findings-replaced", "{}")
         for finding in recording.findings(after=self._since, until=until):
             rule = rules_of([finding]).get(finding.code) if finding.code not in self._codes else None
             self._codes.add(finding.code)

@@ -40,6 +40,7 @@ export class LiveUpdates {
     });
     on("exchange", (head) => this.updateExchange(head));
     on("finding", ({ finding, rule }) => this.addFinding(finding, rule));
+    on("findings-replaced", () => this.dropFindings());
     on("rows", (update) => this.updateRows(update));
     on("closed", (update) => this.close(update));
     stream.addEventListener("error", () => setText(byId("live"), stream.readyState === 2 ? "disconnected" : "reconnecting"));
@@ -84,6 +85,15 @@ export class LiveUpdates {
     if (!isKnown) recording.findings.push(found);
     if (rule) recording.rules[found.code] = rule;
     if (!isKnown && app.head && found.exchange === app.head.exchange && !app.reader.isLive) this.readAgain();
+    if (app.view.findings) app.panes.findings.list.grew();
+    app.redraw();
+  }
+
+  /** The recorder replaces all findings; those that hold now follow. */
+  dropFindings() {
+    const { app } = this;
+    app.recording.findings.length = 0;
+    if (app.head && !app.reader.isLive) this.readAgain();
     if (app.view.findings) app.panes.findings.list.grew();
     app.redraw();
   }
