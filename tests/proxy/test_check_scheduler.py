@@ -77,6 +77,12 @@ def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
     assert ("0 findings, 12.3 MB not yet checked" in screen.getvalue()) is is_shown
 
 
-def test_a_long_close_reports_what_it_waits_for():
-    report = decode_line(encode_line(CatchingUp(4_200_000)))
-    assert report.line() == "Everything is stored, with 4.2 MB not yet checked: closing will take a moment."
+@pytest.mark.parametrize(
+    ("is_closing", "line"),
+    [
+        (True, "Everything is stored, with 4.2 MB not yet checked: closing will take a moment."),
+        (False, "Checking the existing recording first: 4.2 MB not yet checked."),
+    ],
+)
+def test_long_checks_report_what_is_left(is_closing, line):
+    assert decode_line(encode_line(CatchingUp(4_200_000, is_closing=is_closing))).line() == line
