@@ -1,18 +1,68 @@
-"""Names of headers and query parameters that carry credentials, in lower case."""
+"""Names of headers and parameters that carry credentials, in lower case."""
 
-CREDENTIAL_HEADERS = ("authorization", "proxy-authorization", "x-api-key", "api-key")
-"""Headers whose credential is redacted; their scheme, such as `Bearer`, is kept."""
+import re
+from collections.abc import Collection
+from urllib.parse import unquote_plus
+
+CREDENTIAL_HEADERS = (
+    "authorization",
+    "proxy-authorization",
+    "api-key",
+    "ocp-apim-subscription-key",
+    "sec-websocket-protocol",
+    "x-access-token",
+    "x-amz-security-token",
+    "x-api-key",
+    "x-auth-token",
+    "x-csrf-token",
+    "x-goog-api-key",
+    "x-xsrf-token",
+)
+"""Headers whose credential is redacted; its scheme, such as `Bearer`, is kept."""
 
 CREDENTIAL_PARAMETERS = (
     "access_token",
-    "api-key",
     "api_key",
-    "apikey",
+    "api_token",
     "auth",
+    "auth_token",
     "authorization",
+    "client_secret",
+    "code",
+    "id_token",
+    "jwt",
     "key",
+    "passwd",
     "password",
+    "refresh_token",
     "secret",
+    "session_token",
+    "sig",
+    "signature",
     "token",
+    "x_amz_credential",
+    "x_amz_security_token",
+    "x_amz_signature",
+    "x_api_key",
+    "x_goog_credential",
+    "x_goog_signature",
 )
-"""Query parameters whose values are redacted; CLI008 reports them."""
+"""Parameters of URLs whose values are redacted; CLI008 reports them.  See `is_credential_parameter`."""
+
+_NESTING = re.compile(r"[\[\].]+")
+
+
+def is_credential_parameter(name: str, names: Collection[str] = CREDENTIAL_PARAMETERS) -> bool:
+    """Whether a parameter, as it is in a URL, carries a credential.
+
+    `access_token` also stands for `access-token`, `accessToken` and `access%5Ftoken`, and `token` for `filter[token]`.
+    """
+    plain = {_without_separators(each) for each in names} if names is not CREDENTIAL_PARAMETERS else _PLAIN_NAMES
+    return not plain.isdisjoint(map(_without_separators, _NESTING.split(unquote_plus(name))))
+
+
+def _without_separators(name: str) -> str:
+    return name.lower().replace("-", "").replace("_", "").strip()
+
+
+_PLAIN_NAMES = frozenset(map(_without_separators, CREDENTIAL_PARAMETERS))

@@ -59,7 +59,7 @@ def test_fingerprints_of_two_recordings_differ(tmp_path: Path, new_talk) -> None
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int], commits: list[bool]) -> None:
     """Offsets stay, and no cut between chunks or commits lets the key through."""
-    body = f"id: {KEY}\ndata: the key {KEY} is not valid, {KEY}!\n\ndata: {KEY[:9]}".encode()
+    body = f"id: {KEY}\ndata: the key {KEY} is not valid, {KEY}!\n\ndata: {KEY[:3]}".encode()
     places = sorted({0, len(body), *[cut for cut in cuts if cut < len(body)]})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "run.db")

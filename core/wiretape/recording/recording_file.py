@@ -156,13 +156,14 @@ class RecordingFile:
 
 
 def _recording_row(upstream: str, now_ns: int) -> dict[str, object]:
+    salt = secrets.token_bytes(32)
     return {
         "id": 1,
         "format": schema.FORMAT,
-        "upstream": upstream,
+        "upstream": Redactor(salt).redact_upstream(upstream),
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
-        "salt": secrets.token_bytes(32),
+        "salt": salt,
         "redaction": orjson.dumps(asdict(RedactionPolicy())).decode(),
         "redacted": 0,
     }

@@ -10,7 +10,7 @@ import sqlite3
 from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from wiretape.frame_reader import ReadObservation, StreamReaders
@@ -186,8 +186,9 @@ class WriteBatch:
         elif isinstance(seen, RequestEnded):
             exchange.request_ended_ns = seen.time_ns
         elif isinstance(seen, ExchangeEnded):
-            exchange.ended = seen
+            seen = exchange.ended = replace(seen, detail=self._redactor.mask_text(seen.detail))
         elif isinstance(seen, BytesLost):
+            seen = replace(seen, why=self._redactor.mask_text(seen.why))
             self._add_loss(exchange, seen)
         self.changed.add(seen.exchange)
         self.marks.append(seen)

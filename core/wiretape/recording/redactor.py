@@ -3,24 +3,45 @@
 A fingerprint is `[redacted:xxxxxxxxxxxxxxxx]`, keyed with the salt of the recording. Within a recording, the same
 secret has the same fingerprint, so that clients can be told apart; in every other recording it has another one.
 
-If a credential from a header appears again in a body, for example in an error message, it is overwritten there with
+If a secret of a head appears again in a body, for example in an error message, it is overwritten there with
 asterisks. Its length, and so every offset, stays the same.
 """
 
 import hashlib
 import hmac
+import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from urllib.parse import quote, quote_plus, unquote_to_bytes
 
-from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS
+from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
+from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, Span
 
 _FINGERPRINT = r"\[redacted:[0-9a-f]{16}\]"
-_IS_FINGERPRINT = re.compile(_FINGERPRINT)
+_FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
 REDACTED_PATTERN = rf"{_FINGERPRINT}|\*{{8,}}"
 """Pattern of what replaces a secret in a recording: a fingerprint, or asterisks in a body."""
-_MIN_LENGTH = 8
-"""Shorter credentials are redacted in their header, but not searched for in bodies."""
+_IS_REDACTED = re.compile(REDACTED_PATTERN)
+_CUT_LENGTH = SHORTEST // 2
+"""If a body ends within a secret, this many characters of it are overwritten."""
+
+_SCHEME = re.compile(
+    r"((?:apikey|aws4-hmac-sha256|basic|bearer|digest|dpop|gnap|hoba|key|mutual|negotiate|ntlm|oauth|"
+    r"scram-sha-1|scram-sha-256|token|vapid)[ \t]+)(.*)",
+    re.IGNORECASE | re.DOTALL,
+)
+_USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@)")
+_QUERY = re.compile(r"[?#]")
+_PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
+# A semicolon or number sign ends a value only if another parameter follows.
+_PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]|[;#](?![^=&;#]+=))*)")
+_URL_PART = re.compile(r"[^/?&;=#\s]+")
+_IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
+_NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.~-]*")
+_PERCENT_CODE = re.compile("%..")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,151 +49,239 @@ class RedactionPolicy:
     """Names of the headers and parameters that hold secrets, in lower case."""
 
     credential_headers: tuple[str, ...] = CREDENTIAL_HEADERS
-    """Headers whose credential is redacted (their scheme, such as `Bearer`, is kept) and searched for in bodies."""
+    """Headers whose credential is redacted; a known scheme, such as `Bearer`, is kept."""
     secret_headers: tuple[str, ...] = ("cookie", "set-cookie")
-    """Headers whose whole value is redacted."""
+    """Headers with cookies, whose whole value is redacted."""
     query_parameters: tuple[str, ...] = CREDENTIAL_PARAMETERS
-    """Parameters of the request target whose value is redacted."""
+    """Parameters of URLs whose value is redacted."""
 
 
 class Redactor:
-    """Redacts requests, responses and bodies, and counts the secrets it replaced."""
+    """Redacts requests, responses and bodies, and counts the secrets it replaced.
+
+    It remembers the secrets of heads, as long as they are not too many (`remembered_secrets.MOST`), and finds them in
+    everything that follows.
+    """
 
     def __init__(self, salt: bytes, policy: RedactionPolicy | None = None) -> None:
         self.policy = policy or RedactionPolicy()
         self.count = 0
         self._salt = salt
-        self._fingerprints: dict[str, str] = {}
-        self._credentials: list[bytes] = []
-        self._letters: frozenset[int] = frozenset()
-        self._secrets: re.Pattern[bytes] | None = None
+        self._secrets = RememberedSecrets()
 
     @property
-    def has_credentials(self) -> bool:
-        """Whether there are credentials to search for in bodies."""
-        return self._secrets is not None
+    def has_secrets(self) -> bool:
+        """Whether there are secrets to search for."""
+        return bool(self._secrets)
 
     def redact_request(self, seen: RequestStarted) -> RequestStarted:
         """Return the request without its secrets."""
         headers = self._redact_headers(seen.headers)
-        return replace(seen, headers=headers, target=self._redact_text(self._redact_target(seen.target)))
+        target = self._redact_url(seen.target)
+        authority = self.redact_upstream(f"//{seen.authority}")[2:]
+        # Now all secrets of the request are known, wherever it repeats them.
+        return replace(
+            seen,
+            headers=self._mask_headers(headers),
+            target=self.mask_text(target),
+            authority=self._overwrite_text(authority),
+        )
 
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""
-        return replace(seen, headers=self._redact_headers(seen.headers), reason=self._redact_text(seen.reason))
+        headers = self._redact_headers(seen.headers)
+        return replace(seen, headers=self._mask_headers(headers), reason=self.mask_text(seen.reason))
 
-    def mask_body(self, data: bytes) -> bytes:
-        """Return `data` with every known credential overwritten; the length stays the same."""
-        if self._secrets is None:
-            return data
-        data, count = self._secrets.subn(lambda match: b"*" * len(match.group()), data)
-        self.count += count
-        return data
+    def redact_upstream(self, url: str) -> str:
+        """Return the address that is proxied, without user name and password."""
+        return _USERINFO.sub(self._replace_userinfo, url) if "@" in url else url
 
-    def partial_credential(self, data: bytes) -> int:
-        """Return how many bytes at the end of `data` may be the beginning of a credential."""
-        if not data or data[-1] not in self._letters:
-            return 0
-        return max(_overlap(data, secret) for secret in self._credentials)
+    def mask_text(self, text: str) -> str:
+        """Replace remembered secrets in a text by their fingerprints, also if they are percent-encoded."""
+        if not self._contains_secret(text):
+            return text
+        parts = _FINGERPRINTS.split(text)
+        parts[::2] = [self._mask_part(_URL_PART.sub(self._mask_encoded, part)) for part in parts[::2]]
+        return "".join(parts)
+
+    def find_secrets(self, data: bytes) -> list[Span]:
+        """Return where remembered secrets are in `data`, and count them."""
+        spans = self._secrets.find(data)
+        self.count += len(spans)
+        return spans
+
+    def partial_secret(self, data: bytes) -> int:
+        """Return how many bytes at the end of `data` may be the beginning of a secret."""
+        return self._secrets.partial(data)
 
     def fingerprint(self, secret: str) -> str:
         """Return the fingerprint of `secret` in this recording."""
-        found = self._fingerprints.get(secret)
-        if found is None:
-            digest = hmac.new(self._salt, secret.encode("latin-1", "replace"), hashlib.sha256).hexdigest()
-            found = self._fingerprints[secret] = f"[redacted:{digest[:16]}]"
-        return found
+        digest = hmac.new(self._salt, _decode_percent(secret), hashlib.sha256).hexdigest()
+        return f"[redacted:{digest[:16]}]"
 
     def _redact_headers(self, headers: Headers) -> Headers:
-        return tuple((name, self._redact_value(name.lower(), value)) for name, value in headers)
+        return tuple((name, self._redact_value(name.strip().lower(), value)) for name, value in headers)
 
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:
-            scheme, space, credential = value.partition(" ")
-            if not space:
-                scheme, credential = "", value
-            self._remember(credential.strip())
-            return scheme + space + self._replace(credential.strip()) if credential.strip() else value
+            return self._redact_credential(value)
         if name in self.policy.secret_headers:
-            return self._replace(value)
-        return self._redact_text(value)
+            return self._redact_cookies(name, value)
+        return self._redact_url(value)
+
+    def _redact_credential(self, value: str) -> str:
+        scheme, credential = found.groups() if (found := _SCHEME.fullmatch(value)) else ("", value)
+        credential = credential.strip()
+        for each in credential.split(","):
+            self._remember(each.strip())
+        for name, each in _IN_CREDENTIAL.findall(credential):
+            if name == "response" or is_credential_parameter(name):  # `response` of Digest
+                self._remember(each)
+        return scheme + self._replace(credential) if credential else value
+
+    def _redact_cookies(self, name: str, value: str) -> str:
+        pairs = value.split(";")[:1] if name == "set-cookie" else value.split(";")
+        for pair in pairs:
+            self._remember(pair.partition("=")[2].strip(' \t"'))
+        return self._replace(value)
+
+    def _redact_url(self, text: str) -> str:
+        """Redact the user information and the parameters of URLs in a text."""
+        text = self.redact_upstream(text)
+        if "=" not in text:
+            return text
+        query = _QUERY.search(text)
+        end = query.start() if query else len(text)
+        path = _PATH_PARAMETER.sub(self._replace_parameter, text[:end])
+        return path + _PARAMETER.sub(self._replace_parameter, text[end:])
+
+    def _replace_userinfo(self, match: re.Match[str]) -> str:
+        if not match.group() or _IS_REDACTED.fullmatch(match.group()):
+            return match.group()
+        self.count += 1
+        self._remember(match.group().partition(":")[2])
+        return "*" * SHORTEST  # the brackets of a fingerprint would be an IPv6 address
+
+    def _replace_parameter(self, match: re.Match[str]) -> str:
+        mark, name, value = match.groups()
+        if not value or not is_credential_parameter(name, self.policy.query_parameters):
+            return match.group()
+        return f"{mark}{name}={self._replace(value)}"
 
     def _replace(self, secret: str) -> str:
-        if _IS_FINGERPRINT.fullmatch(secret):
+        """Return the fingerprint of a secret, and remember it."""
+        if _IS_REDACTED.fullmatch(secret):
             return secret
         self.count += 1
+        self._remember(secret)
         return self.fingerprint(secret)
 
-    def _redact_target(self, target: str) -> str:
-        path, mark, query = target.partition("?")
-        if not mark:
-            return target
-        pairs = (self._redact_parameter(*pair.partition("=")) for pair in query.split("&"))
-        return f"{path}?{'&'.join(pairs)}"
+    def _remember(self, secret: str) -> None:
+        if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
+            for spelling in _spellings_in_heads(secret):
+                self._secrets.add(spelling)
 
-    def _redact_parameter(self, name: str, equals: str, value: str) -> str:
-        if value and name.lower() in self.policy.query_parameters:
-            return name + equals + self._replace(value)
-        return name + equals + value
+    def _contains_secret(self, text: str) -> bool:
+        if not self._secrets:
+            return False
+        return bool(self._secrets.find(_encode(text)) or ("%" in text and self._secrets.find(_decode_percent(text))))
 
-    def _redact_text(self, text: str) -> str:
-        """Replace known credentials in a text where none is expected."""
-        if self._secrets is None or self._secrets.search(text.encode("latin-1", "replace")) is None:
-            return text
-        for secret in self._fingerprints:
-            if len(secret) >= _MIN_LENGTH and secret in text:
-                text = text.replace(secret, self._replace(secret))
-        return text
+    def _mask_headers(self, headers: Headers) -> Headers:
+        if not self._contains_secret("\n".join(value for _, value in headers)):
+            return headers
+        return tuple((name, self.mask_text(value)) for name, value in headers)
 
-    def _remember(self, credential: str) -> None:
-        if len(credential) < _MIN_LENGTH or credential in self._fingerprints or _IS_FINGERPRINT.fullmatch(credential):
-            return
-        self.fingerprint(credential)
-        self._credentials.append(credential.encode("latin-1", "replace"))
-        # The longest first: otherwise a credential would hide another one that it is the beginning of.
-        self._credentials.sort(key=len, reverse=True)
-        self._secrets = re.compile(b"|".join(map(re.escape, self._credentials)))
-        self._letters = frozenset().union(*self._credentials)
+    def _mask_part(self, text: str) -> str:
+        masked, at = [], 0
+        for start, end in self.find_secrets(_encode(text)):
+            masked += [text[at:start], self.fingerprint(text[start:end])]
+            at = end
+        return "".join((*masked, text[at:]))
+
+    def _mask_encoded(self, match: re.Match[str]) -> str:
+        part = match.group()
+        return self.fingerprint(part) if "%" in part and self.find_secrets(_decode_percent(part)) else part
+
+    def _overwrite_text(self, text: str) -> str:
+        data = _encode(text)
+        return overwrite(data, self.find_secrets(data)).decode("latin-1")
+
+
+def _encode(text: str) -> bytes:
+    return text.encode("latin-1", "replace")
+
+
+def _decode_percent(text: str) -> bytes:
+    return unquote_to_bytes(_encode(text))
+
+
+@lru_cache(maxsize=1024)
+def _spellings_in_heads(secret: str) -> set[bytes]:
+    """Return the spellings of a secret that is percent-encoded, or not, in a head."""
+    return spellings(_encode(secret)) | spellings(_decode_percent(secret))
+
+
+def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:
+    """Return `data` with asterisks in place of the spans."""
+    masked = bytearray(data)
+    for start, end in spans:
+        masked[start:end] = b"*" * (end - start)
+    return bytes(masked)
+
+
+def spellings(text: bytes) -> set[bytes]:
+    """Return the spellings of a text: as it is, as JSON escapes it, and as URLs encode it."""
+    if _NEEDS_NO_ESCAPE.fullmatch(text):
+        return {text}
+    plain = text.decode("utf-8", "surrogateescape")
+    escaped = json.dumps(plain)[1:-1]
+    found = {escaped, escaped.replace("/", "\\/"), json.dumps(plain, ensure_ascii=False)[1:-1]}
+    in_urls = {quote(text, safe=""), quote(text), quote_plus(text)}
+    in_urls |= {_PERCENT_CODE.sub(lambda code: code.group().lower(), spelling) for spelling in in_urls}
+    return {text, *(spelling.encode("utf-8", "surrogateescape") for spelling in found | in_urls)}
 
 
 class BodyMasker:
-    """Overwrites credentials in bodies before anything is stored or indexed, even if chunks or commits split them.
+    """Overwrites secrets in bodies before anything is stored or indexed, even if chunks or commits split them.
 
-    Bytes at the end of a run that may be the beginning of a credential are held back until more of the body arrives.
+    Bytes at the end of a run that may be the beginning of a secret are held back until more of the body arrives.
     They then count as part of the chunk that completed them.
     """
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
-        self._held: dict[tuple[int, Side], tuple[int, bytes]] = {}
+        self._held: dict[tuple[int, Side], _Held] = {}
 
     def mask(self, run: BytesArrived) -> BytesArrived | None:
-        """Return the run without credentials, up to the bytes that are held back."""
-        if not self._redactor.has_credentials:
+        """Return the run without secrets, up to the bytes that are held back."""
+        if not self._redactor.has_secrets:
             return run
         body = (run.exchange, run.side)
-        start, held = self._held.pop(body, (run.start, b""))
-        data = self._redactor.mask_body(held + run.data)
-        partial = self._redactor.partial_credential(data)
-        if not (held or partial):
-            return run if data == run.data else BytesArrived(*body, run.start, data, run.ends, run.times)
-        passing = data[: len(data) - partial]
-        end = start + len(passing)
+        held = self._held.pop(body, None)
+        start, data = (held.start, held.data + run.data) if held else (run.start, run.data)
+        spans = self._redactor.find_secrets(data)
+        partial = self._redactor.partial_secret(data)
+        if not (held or partial or spans):
+            return run
+        masked = overwrite((held.masked if held else b"") + run.data, spans)
+        end = start + len(data) - partial
         if partial:
-            self._held[body] = (end, data[len(passing) :])
-        if not passing:
+            self._held[body] = _Held(end, data[-partial:], masked[-partial:])
+        if end == start:
             return None
         ends = [*(before for before in run.ends if before < end), end]
-        return BytesArrived(*body, start, passing, ends, run.times[: len(ends)])
+        return BytesArrived(*body, start, masked[: end - start], ends, run.times[: len(ends)])
 
     def release(self, exchange: int, after_ns: int) -> list[BytesArrived]:
         """Return the held bytes of an exchange whose bodies are complete, with times just after `after_ns`."""
         released = []
         for side in Side:
-            start, held = self._held.pop((exchange, side), (0, b""))
-            if held:
+            held = self._held.pop((exchange, side), None)
+            if held is not None:
                 after_ns += 1
-                released.append(BytesArrived(exchange, side, start, held, (start + len(held),), (after_ns,)))
+                count = len(held.data)
+                data = b"*" * count if count >= _CUT_LENGTH else held.masked
+                released.append(BytesArrived(exchange, side, held.start, data, (held.start + count,), (after_ns,)))
         return released
 
     def release_all(self, after_ns: int) -> list[BytesArrived]:
@@ -183,11 +292,11 @@ class BodyMasker:
         return released
 
 
-def _overlap(data: bytes, secret: bytes) -> int:
-    """Return the length of the longest end of `data` that is a beginning, but not all, of `secret`."""
-    at = max(0, len(data) - len(secret) + 1)
-    while (at := data.find(secret[:1], at)) >= 0:
-        if secret.startswith(data[at:]):
-            return len(data) - at
-        at += 1
-    return 0
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """Bytes at the end of a body that may be the beginning of a secret."""
+
+    start: int
+    data: bytes
+    masked: bytes
+    """The same with asterisks where they are the end of another secret."""

@@ -1,13 +1,12 @@
 """What to redact, as given on the command line, and how to find it in text."""
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from urllib.parse import quote, quote_plus
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
+from wiretape.recording import spellings
 from wiretape.safe_text import printable
 
 _MIN_TEXT_LENGTH = 4
@@ -103,13 +102,10 @@ def _checked_text(text: str) -> str:
     return text
 
 
+def _spellings(text: str) -> set[bytes]:
+    return spellings(text.encode("utf-8", "surrogateescape"))
+
+
 def excerpt(text: str) -> str:
     """The beginning of a secret, which may be printed."""
     return f"{printable(text[:_EXCERPT_LENGTH])}…"
-
-
-def _spellings(text: str) -> Iterable[bytes]:
-    escaped = json.dumps(text)[1:-1]
-    spellings = {text, escaped, escaped.replace("/", "\\/"), json.dumps(text, ensure_ascii=False)[1:-1]}
-    spellings |= {quote(text, safe=""), quote(text), quote_plus(text)}
-    return [spelling.encode("utf-8", "surrogateescape") for spelling in spellings]

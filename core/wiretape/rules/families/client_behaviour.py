@@ -17,7 +17,7 @@ from wiretape.contract import (
     RETRY_AFTER,
     STREAM_RESYNC,
 )
-from wiretape.credential_names import CREDENTIAL_PARAMETERS
+from wiretape.credential_names import is_credential_parameter
 from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
@@ -326,7 +326,7 @@ def key_in_url(exchange: ExchangeState) -> Outcome:
         return None
     pairs = (pair.partition("=") for pair in query.split("&"))
     names = [unquote_plus(name) for name, _, value in pairs if value]
-    found = [name for name in names if name.lower() in CREDENTIAL_PARAMETERS]
+    found = [name for name in names if is_credential_parameter(name)]
     if not found:
         return HELD
     return problem(f"Expected credentials only in the header {AUTHORIZATION}, got the parameter {quote(found[0])}.")

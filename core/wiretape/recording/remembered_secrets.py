@@ -1,0 +1,171 @@
+"""Remembered secrets, found in bytes at a cost that hardly depends on how many there are.
+
+They are the patterns of a few Aho-Corasick automatons; each finds all of its patterns in one pass.  To build an
+automaton takes time in proportion to its patterns.  So the newest few secrets are searched for one by one, and then
+move to a small automaton; large ones are built seldom.
+"""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
+
+SHORTEST = 8
+"""Shorter secrets are not remembered: they would be found within words."""
+LONGEST = 128
+"""Longer secrets are remembered in pieces of this length, so that little has to be held back at the end of a chunk."""
+MOST = 10_000
+"""Number of pieces that are remembered; the half of them that was used last is always kept."""
+_TIERS = (16, 128, 1024, MOST)
+"""Most patterns in each tier; beyond, they move to the next one.  Each but the first has an automaton."""
+
+Span = tuple[int, int]
+"""Start and end offset."""
+
+
+class RememberedSecrets:
+    """Secrets in two generations: when the newer one is full, the older one is forgotten."""
+
+    def __init__(self) -> None:
+        self._newer = _Generation()
+        self._older = _Generation()
+        self._automatons: list[BytesAhoCorasick] = []
+        self._is_current = True
+        """Whether `_automatons` and `_bytes` are those of the generations."""
+        self._bytes = b""
+        """The bytes that occur in secrets."""
+
+    def __bool__(self) -> bool:
+        return bool(self._newer.patterns)
+
+    def add(self, secret: bytes) -> None:
+        """Remember a secret, or note that it was used again.  Ignores secrets that are too short."""
+        if len(secret) < SHORTEST:
+            return
+        # The last piece overlaps the one before it, so that none is short.
+        ends = (*range(LONGEST, len(secret), LONGEST), len(secret))
+        for piece in (secret[max(0, end - LONGEST) : end] for end in ends):
+            if self._newer.has(piece):
+                continue
+            if len(self._newer.patterns) >= MOST // 2:
+                self._older, self._newer = self._newer, _Generation()
+                self._older.join_tiers()
+            self._newer.add(piece)
+            self._is_current = False
+
+    def find(self, data: bytes) -> list[Span]:
+        """Return where secrets are in `data`, in order; those that overlap or touch as one span."""
+        if not self._is_current:
+            self._update()
+        found = [span for secret in self._newer.newest if secret in data for span in _find_one(secret, data)]
+        for automaton in self._automatons:
+            if matches := automaton.find_matches_as_indexes(data):
+                found += _with_overlapping(automaton, data, matches)
+        return _join(found) if found else found
+
+    def partial(self, data: bytes) -> int:
+        """Return how many bytes at the end of `data` are the beginning of a secret, but not all of it."""
+        if not self._is_current:
+            self._update()
+        if not data or data[-1] not in self._bytes:
+            return 0
+        end = data[1 - LONGEST :]
+        end = end[len(end.rstrip(self._bytes)) :]
+        for start in range(len(end)):
+            if self._newer.has_beginning(end[start:]) or self._older.has_beginning(end[start:]):
+                return len(end) - start
+        return 0
+
+    def _update(self) -> None:
+        self._automatons = [*self._newer.automatons(), *self._older.automatons()]
+        self._bytes = bytes(self._newer.bytes | self._older.bytes)
+        self._is_current = True
+
+
+class _Generation:
+    def __init__(self) -> None:
+        self.patterns: list[bytes] = []
+        """Sorted."""
+        self.bytes: set[int] = set()
+        self._tiers: list[list[bytes]] = [[] for _ in _TIERS]
+        self._automatons: list[BytesAhoCorasick | None] = [None for _ in _TIERS]
+        """One for each tier but the first; None if it has to be built."""
+
+    @property
+    def newest(self) -> list[bytes]:
+        """The patterns that are in no automaton."""
+        return self._tiers[0]
+
+    def has(self, pattern: bytes) -> bool:
+        index = bisect_left(self.patterns, pattern)
+        return index < len(self.patterns) and self.patterns[index] == pattern
+
+    def has_beginning(self, data: bytes) -> bool:
+        """Whether a pattern begins with `data` and is longer."""
+        index = bisect_left(self.patterns, data + b"\0")
+        return index < len(self.patterns) and self.patterns[index].startswith(data)
+
+    def add(self, pattern: bytes) -> None:
+        insort(self.patterns, pattern)
+        self.bytes.update(pattern)
+        self._tiers[0].append(pattern)
+        for index, limit in enumerate(_TIERS):
+            if len(self._tiers[index]) > limit:
+                self._move_up(index)
+
+    def join_tiers(self) -> None:
+        """Move all patterns into one automaton."""
+        for index in range(len(_TIERS) - 1):
+            self._move_up(index)
+
+    def automatons(self) -> Iterator[BytesAhoCorasick]:
+        for index, tier in enumerate(self._tiers[1:], 1):
+            automaton = self._automatons[index]
+            if automaton is None and tier:
+                # The fastest implementation takes too long to build, and too much memory.
+                automaton = BytesAhoCorasick(tier, MatchKind.LeftmostLongest, Implementation.ContiguousNFA)
+                self._automatons[index] = automaton
+            if automaton is not None:
+                yield automaton
+
+    def _move_up(self, index: int) -> None:
+        self._tiers[index + 1] += self._tiers[index]
+        self._tiers[index] = []
+        self._automatons[index] = self._automatons[index + 1] = None
+
+
+def _find_one(secret: bytes, data: bytes) -> Iterator[Span]:
+    start = data.find(secret)
+    while start >= 0:
+        yield start, start + len(secret)
+        start = data.find(secret, start + 1)
+
+
+def _with_overlapping(automaton: BytesAhoCorasick, data: bytes, matches: list[tuple[int, int, int]]) -> Iterator[Span]:
+    """Yield the spans of matches and of those that overlap them: the end of one secret may be the beginning of another.
+
+    Each match costs a search of the few bytes in which another one can overlap it.
+    """
+    until = 0
+    for _, *span in matches:
+        start, end = span
+        if start < until:
+            continue
+        until = end
+        while True:
+            yield start, end
+            until = max(until, end)
+            following = automaton.find_matches_as_indexes(data[start + 1 : until + LONGEST - 1])
+            if not following or start + 1 + following[0][1] >= until:
+                break
+            start, end = (start + 1 + offset for offset in following[0][1:])
+
+
+def _join(spans: list[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted(spans):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined

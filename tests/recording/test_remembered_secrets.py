@@ -1,0 +1,67 @@
+"""Remembered secrets are found wherever they are, however many there are."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from wiretape.recording import remembered_secrets
+from wiretape.recording.remembered_secrets import LONGEST, SHORTEST, RememberedSecrets
+
+TEXT = st.text("ab", max_size=60).map(str.encode)
+SECRETS = st.lists(st.text("ab", min_size=SHORTEST, max_size=20).map(str.encode), max_size=40)
+
+
+def remember(secrets: list[bytes]) -> RememberedSecrets:
+    remembered = RememberedSecrets()
+    for secret in secrets:
+        remembered.add(secret)
+    return remembered
+
+
+@given(secrets=SECRETS, data=TEXT)
+def test_every_occurrence_is_found_even_those_that_overlap(secrets: list[bytes], data: bytes) -> None:
+    """Secrets of two letters overlap each other in every way, and fill more than one automaton."""
+    covered = set()
+    for secret in secrets:
+        for start in range(len(data)):
+            if data.startswith(secret, start):
+                covered.update(range(start, start + len(secret)))
+    spans = remember(secrets).find(data)
+    assert {at for start, end in spans for at in range(start, end)} == covered
+    assert spans == sorted(spans)
+
+
+@given(secrets=SECRETS, data=TEXT)
+def test_the_longest_beginning_at_the_end_is_found(secrets: list[bytes], data: bytes) -> None:
+    """The whole of a secret is not a beginning of it."""
+    lengths = [
+        size for size in range(1, len(data) + 1) for each in secrets if each[:-1].startswith(data[len(data) - size :])
+    ]
+    assert remember(secrets).partial(data) == max(lengths, default=0)
+
+
+def test_long_secrets_are_found_and_held_back_in_pieces() -> None:
+    """The last piece is as long as the others."""
+    secret = b"".join(b"%03d." % number for number in range(100))
+    remembered = remember([secret])
+    assert remembered.find(b"<" + secret + b">") == [(1, 1 + len(secret))]
+    assert remembered.partial(secret[: LONGEST + 30]) == 30
+    assert remembered.partial(secret[: LONGEST - 1]) == LONGEST - 1
+
+
+def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
+    """There is a limit; using a secret again renews it."""
+    monkeypatch.setattr(remembered_secrets, "MOST", 200)
+    used, unused = b"used-all-the-time", b"used-only-once"
+    remembered = remember([unused])
+    for number in range(500):
+        remembered.add(used)
+        remembered.add(b"secret-%06d-" % number)
+        assert remembered.find(b"--" + used) == [(2, 2 + len(used))]
+    assert not remembered.find(unused)
+    assert all(remembered.find(b"secret-%06d-" % number) for number in range(401, 500))
+
+
+def test_short_secrets_are_not_remembered() -> None:
+    """They would be found within words."""
+    assert not remember([b"1234567"])
+    assert remember([b"12345678"])
