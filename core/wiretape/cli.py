@@ -73,7 +73,9 @@ _SECTIONS = {
         ),
     ),
     "Try it": (
-        _LazyCommand("demo", "wiretape_inspect.demo:demo", "Record, check and replay a small service on this machine."),
+        _LazyCommand(
+            "demo", "wiretape_inspect.commands.demo:demo", "Record, check and replay a small service on this machine."
+        ),
     ),
 }
 """The subcommands in `wiretape --help`, by section."""

@@ -132,4 +132,5 @@ def _codes(prefix: str, source: Source, path: KeyPath) -> frozenset[str]:
     try:
         return codes_of(prefix)
     except UnknownCodeError as error:
-        raise source.error(path, printable(str(error))) from None
+        # The key path begins the sentence.
+        raise source.error(path, printable(str(error).replace("Unknown", "unknown", 1))) from None

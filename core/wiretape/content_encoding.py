@@ -49,8 +49,10 @@ class Identity(Decoder):
         """Return `data` itself, whatever its size."""
         return data
 
-    def _slices(self, data: bytes) -> Iterator[bytes]:
-        yield data
+    def slices(self, data: bytes) -> Iterator[bytes]:
+        """Yield `data` itself, whatever its size."""
+        if data:
+            yield data
 
 
 class _Members(Decoder):

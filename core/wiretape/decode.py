@@ -88,8 +88,9 @@ def decode(value: object, type_: type[T], source: Source, path: KeyPath = ()) ->
 def choices_hint(word: str, names: Iterable[str]) -> str:
     """What to add to an error about a word that is none of `names`: the closest of them, or all."""
     known = list(names)
-    similar = closest_match(word, known)
-    return f"; did you mean {similar}?" if similar else f"; choose one of {', '.join(known)}"
+    if similar := closest_match(word, known):
+        return f"; did you mean {similar}?"
+    return f"; use {known[0]}" if len(known) == 1 else f"; choose one of {', '.join(known)}"
 
 
 def _input_error(error: msgspec.ValidationError, value: object, type_: Any, source: Source, at: KeyPath) -> InputError:

@@ -13,13 +13,12 @@ from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import Finding
 from wiretape.sse import FrameKind
-from wiretape_inspect.humanize import format_size, format_time
-from wiretape_inspect.state_view import label_line, state_lines
+from wiretape_inspect.client_state_lines import label_line, state_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_lines, row_line
-from wiretape_inspect.view.state_at_event import State
+from wiretape_inspect.units import format_size, format_time
+from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.timeline_rows import EventRow
 
 MAX_BYTES = 4096
@@ -40,9 +39,11 @@ class EventContext:
     """An event and its neighbours on the same connection."""
 
     seen: SeenFrame
+    since_ns: int
+    """When the previous event arrived; if there is none, when the response began."""
     before: SeenFrame | None
-    before_since_ns: int | None
-    """When the event before `before` arrived; None if there is none."""
+    before_since_ns: int
+    """The same for `before`."""
     after: SeenFrame | None
 
 
@@ -60,12 +61,13 @@ def find_event(recording: Recording, exchange: Exchange, event: int) -> EventCon
         raise InputError(
             f"Exchange {exchange.number} is not an event stream: show it with --exchange {exchange.number}."
         )
-    before = earlier = None
+    before: SeenFrame | None = None
+    since_ns = before_since_ns = exchange.began_ns
     events = (seen for seen in recording.frames(exchange.number, event - 2) if seen.event is not None)
     for seen in events:
         if seen.event == event:
-            return EventContext(seen, before, earlier.time_ns if earlier else None, next(events, None))
-        before, earlier = seen, before
+            return EventContext(seen, since_ns, before, before_since_ns, next(events, None))
+        before, since_ns, before_since_ns = seen, seen.time_ns, since_ns
     last = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
     hint = f"its events are 1 to {last}" if last else "it has no events"
     raise InputError(f"Exchange {exchange.number} has no event {event}: {hint}.")
@@ -90,26 +92,23 @@ def detail_row(seen: SeenFrame, since_ns: int) -> EventRow:
     return replace(EventRow.of(seen, facts, seen.time_ns - since_ns), preview=facts.text)
 
 
-def detail_lines(
-    recording: Recording, exchange: Exchange, context: EventContext, findings: Sequence[Finding], state: State
-) -> Iterator[Line]:
-    """Yield the lines about an event; `findings` are those of its exchange, `state` is the state just after it."""
-    seen, before = context.seen, context.before
-    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+def detail_lines(recording: Recording, exchange: Exchange, context: EventContext) -> Iterator[Line]:
+    """Yield the lines about an event and what a client knows just after it."""
+    seen = context.seen
     yield exchange_line(exchange)
     yield column_titles()
-    if before is not None:
-        yield row_line(detail_row(before, context.before_since_ns or began))
-    line = row_line(detail_row(seen, before.time_ns if before else began))
+    if context.before is not None:
+        yield row_line(detail_row(context.before, context.before_since_ns))
+    line = row_line(detail_row(seen, context.since_ns))
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
-    yield from finding_lines([finding for finding in findings if finding.event == seen.event])
+    yield from finding_lines([found for found in recording.findings(exchange.number) if found.event == seen.event])
     if context.after is not None:
         yield row_line(detail_row(context.after, seen.time_ns))
     yield _BLANK
     yield from _field_lines(recording, exchange, seen)
     yield from _data_lines(seen.frame.data)
     yield _BLANK
-    yield from state_lines(state)
+    yield from state_lines(state_at(recording, exchange, seen.event or 0))
     yield _BLANK
     yield from _hex_lines(seen.frame.raw, seen.frame.start)
 

@@ -11,14 +11,13 @@ from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event_facts import facts_of, is_utf8
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_codec import UnreadableJson, dump_json, read_json
-from wiretape.observations import BytesArrived, Side, header
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind
 from wiretape_inspect import timeline_json
 
 BODY_LIMIT = 16 * 1024 * 1024
 """Decoded bytes of a body that a line may contain, unless it is a stream."""
-_SLICE = 64 * 1024
 _OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 
 
@@ -92,20 +91,14 @@ def _body(recording: Recording, exchange: Exchange, side: Side, *, parse: bool =
     data = b"".join(part.data for part in recording.body(exchange.number, side) if isinstance(part, BytesArrived))
     decoded = bytearray()
     try:
-        decoding = decoder(_content_encoding(exchange, side))
-        for at in range(0, len(data), _SLICE):
-            decoded += decoding.feed(data[at : at + _SLICE])
+        decoding = decoder(exchange.encoding_of(side))
+        for piece in decoding.slices(data):
+            decoded += piece
             if len(decoded) > BODY_LIMIT:
                 return {"omitted": f"more than {BODY_LIMIT} bytes"}
     except DecodingError:
         return {**content(data, parse=False), "encoded": True}
     return content(bytes(decoded), parse=parse)
-
-
-def _content_encoding(exchange: Exchange, side: Side) -> str | None:
-    if side is Side.REQUEST:
-        return header(exchange.request.headers, "content-encoding")
-    return exchange.content_encoding
 
 
 def wall_time(started: datetime, time_ns: int) -> str:

@@ -19,10 +19,10 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.rules import CATALOGUE, Checker, Rule, explanation_of
+from wiretape.rules import CATALOGUE, Checker, Explanation, Rule, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import format_duration, format_time
+from wiretape_inspect.units import format_duration, format_time
 
 MAX_WIDTH = 100
 """Columns of the text, unless the terminal is narrower."""
@@ -66,23 +66,20 @@ class Example:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
-    """A rule with its explanation."""
+class ExplainedRule:
+    """A rule with its explanation and its examples."""
 
     rule: Rule
-    why: str
-    unexercised: str
-    knowing: str
+    texts: Explanation
     examples: list[Example]
 
     @classmethod
-    def of(cls, rule: Rule) -> "Explanation":
-        """The explanation of a rule; parts that are not written yet are empty."""
-        texts = explanation_of(rule)
+    def of(cls, rule: Rule) -> "ExplainedRule":
+        """Explain a rule; parts that are not written yet are empty."""
         examples = [Example.of(vector) for vector in vectors_of(rule.code)]
         # `breaks` comes before `breaks-in-a-line`.
         examples.sort(key=lambda example: (not example.breaks, example.name))
-        return cls(rule, texts.why, texts.not_exercised, texts.notes, examples)
+        return cls(rule, explanation_of(rule), examples)
 
     def main_examples(self) -> list[Example]:
         """Return one example that breaks the rule, and one that satisfies it."""
@@ -104,27 +101,27 @@ def table_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"{rule.code:<8} {rule.name:<{width}}  {rule.severity:<7}  {rule.side:<9}  {rule.basis}"
 
 
-def text_lines(explanation: Explanation, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
+def text_lines(explained: ExplainedRule, *, all_examples: bool = False, width: int = MAX_WIDTH) -> Iterator[str]:
     """Yield the explanation as text of `width` columns."""
-    rule = explanation.rule
+    rule = explained.rule
     yield f"{rule.code} {rule.name}"
     yield ""
     for paragraph in paragraphs(rule):
-        yield from [*_wrapped(paragraph, width), ""]
+        yield from [*_wrap(paragraph, width), ""]
     for name, value in _properties(rule):
-        yield from _hanging(f"{name + ':':<11} ", value, width)
-    for title, text in _sections(explanation):
-        yield from ["", title, *_wrapped(text, width, "  ")]
-    for example in explanation.examples if all_examples else explanation.main_examples():
-        yield from ["", *_wrapped(f"{_heading(example)}: {example.shows}", width), ""]
+        yield from _wrap(value, width, f"{name + ':':<11} ", " " * 12)
+    for title, text in _sections(explained):
+        yield from ["", title, *_wrap(text, width, "  ", "  ")]
+    for example in explained.examples if all_examples else explained.main_examples():
+        yield from ["", *_wrap(f"{_heading(example)}: {example.shows}", width), ""]
         yield from (f"    {line}".rstrip() for line in example.traffic)
         for line in example.found:
-            yield from _hanging("  => ", line, width)
+            yield from _wrap(line, width, "  => ", " " * 5)
 
 
-def markdown_lines(explanation: Explanation) -> Iterator[str]:
+def markdown_lines(explained: ExplainedRule) -> Iterator[str]:
     """Yield the explanation as a Markdown page."""
-    rule = explanation.rule
+    rule = explained.rule
     yield f"# {rule.code} {rule.name}"
     yield ""
     for paragraph in paragraphs(rule):
@@ -132,9 +129,9 @@ def markdown_lines(explanation: Explanation) -> Iterator[str]:
     yield from ["| | |", "|---|---|"]
     for name, value in _properties(rule):
         yield f"| {name.capitalize()} | {value.replace('|', chr(92) + '|')} |"
-    for title, text in _sections(explanation):
+    for title, text in _sections(explained):
         yield from ["", f"## {title}", "", text]
-    for example in explanation.examples:
+    for example in explained.examples:
         yield from ["", f"## {_heading(example)}", "", example.shows, "", "```text", *example.traffic, "```"]
         yield from (f"\n> {line}" for line in example.found)
 
@@ -155,9 +152,9 @@ def index_lines(rules: Iterable[Rule]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def explanation_document(explanation: Explanation) -> dict[str, Any]:
+def explanation_document(explained: ExplainedRule) -> dict[str, Any]:
     """Return the explanation as plain data for JSON."""
-    rule = explanation.rule
+    rule = explained.rule
     return {
         "code": rule.code,
         "name": rule.name,
@@ -167,19 +164,10 @@ def explanation_document(explanation: Explanation) -> dict[str, Any]:
         "basis": rule.basis,
         "clause": rule.clause,
         "about": "\n\n".join(paragraphs(rule)),
-        "why": explanation.why,
-        "not_exercised": explanation.unexercised,
-        "worth_knowing": explanation.knowing,
-        "examples": [
-            {
-                "name": each.name,
-                "breaks": each.breaks,
-                "shows": each.shows,
-                "traffic": each.traffic,
-                "found": each.found,
-            }
-            for each in explanation.examples
-        ],
+        "why": explained.texts.why,
+        "not_exercised": explained.texts.not_exercised,
+        "worth_knowing": explained.texts.notes,
+        "examples": explained.examples,
     }
 
 
@@ -187,7 +175,7 @@ def pages() -> dict[str, str]:
     """Return the pages of docs/rules by file name."""
     rules = list(CATALOGUE.values())
     texts = {"README.md": index_lines(rules)}
-    texts |= {f"{rule.code}.md": markdown_lines(Explanation.of(rule)) for rule in rules}
+    texts |= {f"{rule.code}.md": markdown_lines(ExplainedRule.of(rule)) for rule in rules}
     return {name: "".join(f"{line}\n" for line in lines) for name, lines in texts.items()}
 
 
@@ -199,25 +187,21 @@ def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
     yield "basis", f"{rule.basis}: {_BASES[rule.basis]}"
 
 
-def _sections(explanation: Explanation) -> Iterator[tuple[str, str]]:
-    if explanation.why:
-        yield "Why it matters", explanation.why
-    if explanation.unexercised:
-        yield "When it is not exercised", explanation.unexercised
-    if explanation.knowing:
-        yield "Worth knowing", explanation.knowing
+def _sections(explained: ExplainedRule) -> Iterator[tuple[str, str]]:
+    if explained.texts.why:
+        yield "Why it matters", explained.texts.why
+    if explained.texts.not_exercised:
+        yield "When it is not exercised", explained.texts.not_exercised
+    if explained.texts.notes:
+        yield "Worth knowing", explained.texts.notes
 
 
 def _heading(example: Example) -> str:
     return "This breaks it" if example.breaks else "This satisfies it"
 
 
-def _wrapped(text: str, width: int, indent: str = "") -> list[str]:
-    return wrap(text, width, initial_indent=indent, subsequent_indent=indent, break_long_words=False)
-
-
-def _hanging(label: str, text: str, width: int) -> list[str]:
-    return wrap(text, width, initial_indent=label, subsequent_indent=" " * len(label), break_long_words=False)
+def _wrap(text: str, width: int, first: str = "", rest: str = "") -> list[str]:
+    return wrap(text, width, initial_indent=first, subsequent_indent=rest, break_long_words=False)
 
 
 def _traffic_lines(observations: Iterable[Observation]) -> Iterator[str]:

@@ -1,7 +1,5 @@
 """Style lines for a terminal and fit them to its width."""
 
-import os
-import shutil
 from collections.abc import Iterator
 
 from rich.cells import cell_len
@@ -31,12 +29,6 @@ class Terminal:
         self.width = max(width, MIN_WIDTH)
         self.has_colour = has_colour
         self._console = Console(theme=Theme(STYLES, inherit=False))
-
-    @classmethod
-    def of_stdout(cls) -> "Terminal":
-        """The terminal that standard output is; without colours if NO_COLOR is set or the terminal is dumb."""
-        has_colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-        return cls(shutil.get_terminal_size().columns, has_colour=has_colour)
 
     def render(self, line: Line) -> str:
         """Return a line, styled and fitted to the width; control characters in it are escaped."""

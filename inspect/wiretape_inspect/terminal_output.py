@@ -1,6 +1,7 @@
 """Write lines to standard output: to a terminal, through a pager, or to a pipe."""
 
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -17,13 +18,17 @@ if TYPE_CHECKING:
 
 
 def find_terminal() -> "Terminal | None":
-    """Return the terminal that standard output is; None if it is a pipe or a file."""
+    """Return the terminal that standard output is; None if it is a pipe or a file.
+
+    It has no colours if NO_COLOR is set or the terminal is dumb.
+    """
     if not sys.stdout.isatty():
         return None
     # rich takes long to import, and is needed for terminals only.
     from wiretape_inspect.terminal import Terminal  # noqa: PLC0415
 
-    return Terminal.of_stdout()
+    has_colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return Terminal(shutil.get_terminal_size().columns, has_colour=has_colour)
 
 
 def write_lines(lines: Iterable[Line | str], *, page: bool = False, live: bool = False) -> None:

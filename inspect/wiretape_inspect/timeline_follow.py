@@ -18,11 +18,11 @@ from wiretape.observations import (
 )
 from wiretape.recording import Exchange, Recording, TailPosition, open_recording
 from wiretape.rules import Finding
-from wiretape_inspect import timeline, timeline_json, timeline_text
+from wiretape_inspect import timeline_json, timeline_text
 from wiretape_inspect.styled_line import Line
+from wiretape_inspect.view.delta_folding import StreamFold
 from wiretape_inspect.view.filter_grammar import Filter
 from wiretape_inspect.view.filter_match import Match, compile_filter, finding_subject, may_match_exchange
-from wiretape_inspect.view.stream_fold import StreamFold
 from wiretape_inspect.view.timeline_rows import StreamRow
 
 POLL_S = 0.2
@@ -61,10 +61,10 @@ class _TextPrinter:
             if self._last_exchange != exchange.number:
                 self._last_exchange = exchange.number
                 yield timeline_text.exchange_line(exchange)
-            yield from timeline.row_lines(row)
+            yield from timeline_text.row_lines(row)
 
     def request(self, recording: Recording, exchange: Exchange, take: Match | None) -> Iterator[Line]:
-        for line in timeline.exchange_lines(recording, exchange, (), take):
+        for line in timeline_text.exchange_lines(recording, exchange, (), take):
             self._last_exchange = exchange.number
             yield line
 

@@ -1,8 +1,9 @@
-"""The timeline as JSON, as `wiretape show --json` prints it and as the page loads it."""
+"""A recording as JSON, as `wiretape show --json` prints it and as the page loads it, from a server or a file."""
 
 from base64 import b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
+from itertools import chain
 from typing import Any
 
 import orjson
@@ -12,13 +13,13 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import Finding
+from wiretape.rules import CATALOGUE, Finding
 from wiretape.safe_text import escape_json
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
-from wiretape_inspect.timeline import matching_rows, previews
+from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
+from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filter_match import Match
-from wiretape_inspect.view.reconnection import Reconnection
-from wiretape_inspect.view.state_at_event import State
+from wiretape_inspect.view.reconnection import compare_connections
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -103,29 +104,27 @@ def exchange_json_lines(
         yield row_json(exchange.number, row)
 
 
-def reconnection_documents(view: Reconnection) -> Iterator[dict[str, Any]]:
-    """Yield the row `reconnection` about the two connections, then a row `id` for each id."""
-    yield {"row": "reconnection"} | {
-        field.name: getattr(view, field.name) for field in fields(view) if field.name != "rows"
-    }
-    for row in view.rows:
-        yield {"row": "id", "status": row.status, "id": row.id, "first": row.first, "second": row.second}
+def reconnection_json_lines(recording: Recording, first: Exchange, second: Exchange) -> Iterator[str]:
+    """Return the row `reconnection` about two connections, then a row `id` for each id.  Raises InputError at once."""
+    view = compare_connections(recording, first, second)
+    about = {field.name: getattr(view, field.name) for field in fields(view) if field.name != "rows"}
+    ids = (
+        {"row": "id", "status": row.status, "id": row.id, "first": row.first, "second": row.second} for row in view.rows
+    )
+    return map(dump_json, chain([{"row": "reconnection", **about}], ids))
 
 
-def detail_document(
-    recording: Recording, exchange: Exchange, context: EventContext, findings: Sequence[Finding], state: State
-) -> dict[str, Any]:
-    """Return one event in detail.
+def detail_document(recording: Recording, exchange: Exchange, context: EventContext) -> dict[str, Any]:
+    """Return one event in detail, with the state of the client just after it.
 
     Has the keys of its row, and `fields` (`[[name, value]]`), `cursor`, `chunks` (`[[start, end, time_ns]]` of the body
     as it arrived; null if that is encoded), `data` as text, `base64` (all its bytes), and `state`.
     """
-    seen, before = context.seen, context.before
-    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
-    own_findings = tuple(finding for finding in findings if finding.event == seen.event)
-    since_ns = before.time_ns if before else began
+    seen = context.seen
+    findings = tuple(finding for finding in recording.findings(exchange.number) if finding.event == seen.event)
     event_chunks = list(chunks(recording, exchange, seen.frame.start, seen.frame.end))
-    event = event_document(exchange, seen, since_ns, own_findings, event_chunks)
+    event = event_document(exchange, seen, context.since_ns, findings, event_chunks)
+    state = state_at(recording, exchange, seen.event or 0)
     return {**event, "base64": b64encode(seen.frame.raw).decode(), "state": state}
 
 
@@ -160,3 +159,48 @@ def _chunks_of_identity(exchange: Exchange, found: Sequence[Chunk]) -> Sequence[
 
 def _decode(data: bytes) -> str:
     return data.decode("utf-8", "replace")
+
+
+def recording_document(
+    recording: Recording,
+    exchanges: Iterable[Exchange] | None = None,
+    findings: Mapping[int, Sequence[Finding]] | None = None,
+) -> dict[str, Any]:
+    """Return the recording without its rows: its head, the heads of its exchanges, and the findings.
+
+    By default, these are all exchanges and the findings of the live checks.
+    """
+    chosen = list(recording.exchanges() if exchanges is None else exchanges)
+    by_exchange = stored_findings(recording) if findings is None else findings
+    found = [finding for exchange in chosen for finding in by_exchange.get(exchange.number, ())]
+    info = recording.info
+    return {
+        "file": recording.path.name,
+        "upstream": info.upstream,
+        "tool": info.tool,
+        "started": info.started,
+        "ended_ns": info.ended_ns,
+        "exchanges": [exchange_document(exchange) for exchange in chosen],
+        "findings": found,
+        "rules": rules_of(found),
+    }
+
+
+def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
+    """Return the rules of some findings, by code."""
+    codes = sorted({finding.code for finding in findings})
+    names = ("name", "severity", "side", "clause", "about")
+    return {code: {name: getattr(CATALOGUE[code], name) for name in names} for code in codes if code in CATALOGUE}
+
+
+def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:
+    """Yield a row for each message of a stream from number `first` to `last`, including deltas."""
+    since_ns = exchange.began_ns
+    for seen in recording.frames(exchange.number, max(first - 1, 1)):
+        if seen.event is None:
+            continue
+        if seen.event > last:
+            return
+        if seen.event >= first:
+            yield dump_json(row_document(exchange.number, detail_row(seen, since_ns)))
+        since_ns = seen.time_ns

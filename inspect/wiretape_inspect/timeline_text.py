@@ -1,13 +1,18 @@
-"""The timeline as lines of text: exchanges, rows and findings."""
+"""The timeline of a recording as lines of text: exchanges, the rows of their streams, findings of the live checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.event_facts import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
-from wiretape.observations import header
-from wiretape.recording import Exchange
+from wiretape.observations import BytesArrived, BytesLost, Side, header
+from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect.humanize import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.styled_line import Line, Part, labelled
+from wiretape_inspect.units import format_duration, format_integer, format_size, format_time
+from wiretape_inspect.view.delta_folding import stream_rows
+from wiretape_inspect.view.filter_match import Match, request_subject
 from wiretape_inspect.view.timeline_rows import (
     GAP_NS,
     CutRow,
@@ -149,3 +154,98 @@ def _end(row: EndRow) -> list[Part]:
     if row.undecodable:
         parts.append((f" · cannot be decoded: {row.undecodable}", "bad"))
     return [*parts, (f"  {row.detail}", "dim")] if row.detail else parts
+
+
+def stored_findings(recording: Recording) -> dict[int, list[Finding]]:
+    """Return the findings of the live checks by exchange.  Raises RecordingError if the file is damaged."""
+    found: dict[int, list[Finding]] = {}
+    for finding in recording.findings():
+        found.setdefault(finding.exchange, []).append(finding)
+    return found
+
+
+def matching_rows(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None
+) -> Iterator[StreamRow] | None:
+    """Return the matching rows of an exchange; None if nothing of the exchange matches.
+
+    An exchange that is not a stream has no rows, but may match.
+    """
+    if not exchange.is_stream:
+        bodies = previews(recording, exchange).values() if take else ()
+        return iter(()) if take is None or take(request_subject(exchange, bodies, findings)) else None
+    found = stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE), findings, take)
+    if take is None:
+        return found
+    first = next(found, None)
+    return None if first is None else chain([first], found)
+
+
+def exchange_lines(
+    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
+) -> Iterator[Line]:
+    """Yield the lines of one exchange; none if nothing of it matches."""
+    shown = matching_rows(recording, exchange, findings, take)
+    if shown is None:
+        return
+    yield from _head_lines(recording, exchange)
+    for row in shown:
+        yield from row_lines(row)
+    if not exchange.is_stream:
+        yield from finding_lines(findings)
+
+
+def _head_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
+    """Yield the line of an exchange and those of its bodies."""
+    yield exchange_line(exchange)
+    bodies = previews(recording, exchange)
+    if bodies["request_preview"]:
+        yield body_line("→", bodies["request_preview"])
+    if exchange.is_stream:
+        yield column_titles()
+        return
+    if bodies["response_preview"]:
+        yield body_line("←", bodies["response_preview"])
+    if exchange.detail:
+        yield body_line("!", exchange.detail)
+
+
+def row_lines(row: StreamRow) -> Iterator[Line]:
+    """Yield the line of a row and those of its findings."""
+    yield row_line(row)
+    yield from () if isinstance(row, DeltaRow) else finding_lines(row.findings)
+
+
+def previews(recording: Recording, exchange: Exchange) -> dict[str, str]:
+    """Return the beginnings of the bodies, decoded; a stream has no preview of its response."""
+    shown = {"request": "", "response": ""}
+    for side, size in ((Side.REQUEST, exchange.request_bytes), (Side.RESPONSE, exchange.response_bytes)):
+        if size and not (side is Side.RESPONSE and exchange.is_stream):
+            shown[side] = _body_preview(recording.body(exchange.number, side), exchange.encoding_of(side))
+    return {f"{side}_preview": text for side, text in shown.items()}
+
+
+def _body_preview(body: Iterable[BytesArrived | BytesLost], encoding: str | None) -> str:
+    # A character takes up to four bytes, and one more shows that the preview is cut.
+    data, problem = decode_beginning(body, encoding, 4 * (PREVIEW + 1))
+    return f"(cannot be decoded: {problem})" if problem else preview_of(data)
+
+
+def decode_beginning(body: Iterable[BytesArrived | BytesLost], encoding: str | None, size: int) -> tuple[bytes, str]:
+    """Return the first `size` bytes of a decoded body, and why fewer could be decoded; empty if they could.
+
+    Lost bytes end the body.  A small body may decode to a thousand times its size, so no more than needed is decoded.
+    """
+    data = b""
+    try:
+        decoding = decoder(encoding)
+        for part in body:
+            if isinstance(part, BytesLost):
+                break
+            for piece in decoding.slices(part.data):
+                data += piece
+                if len(data) >= size:
+                    return data[:size], ""
+    except DecodingError as error:
+        return data, str(error)
+    return data, ""

@@ -20,7 +20,8 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.observations import Ending as How
 from wiretape.recording import Writer, open_recording
-from wiretape_inspect.demo import child_process, demo_steps
+from wiretape_inspect.commands import demo as demo_command
+from wiretape_inspect.demo import child_process
 from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.demo.demo_client import KEY, USER_AGENT, DemoClient, Response
 
@@ -50,9 +51,9 @@ def recording(path: Path, *agents: str) -> Path:
 
 
 def test_an_unwritable_output_is_refused_before_anything_starts(tmp_path):
-    told = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "none" / "run.db")])
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
+    result = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "none" / "run.db")])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"Error: {tmp_path}/none/run.db cannot be written: there is no folder {tmp_path}/none.\n"
 
 
 def start_demo(folder: Path) -> subprocess.Popen[str]:
@@ -116,7 +117,7 @@ def test_the_recording_is_kept_and_holds_what_was_shown(done):
         (How.CLIENT_CLOSED, 200),
         (How.COMPLETE, 404),
     ]
-    assert found == demo_steps.PLANTED_CODES
+    assert found == demo_command.PLANTED_CODES
 
 
 def test_the_key_of_the_client_is_not_in_the_recording(done):
@@ -128,10 +129,10 @@ def test_the_key_of_the_client_is_not_in_the_recording(done):
 def test_each_fault_is_logged_by_the_service_and_explained(done):
     process, _ = done
     explained = process.stdout.partition("The planted faults, and the rules that found them:")[2]
-    script = tomllib.loads(demo_steps.FAULT_SCRIPT.read_text("utf-8"))
+    script = tomllib.loads(demo_command.FAULT_SCRIPT.read_text("utf-8"))
 
-    assert [one.name for one in demo_steps.PLANTED] == [fault["name"] for fault in script["fault"]]
-    for one in demo_steps.PLANTED:
+    assert [one.name for one in demo_command.PLANTED] == [fault["name"] for fault in script["fault"]]
+    for one in demo_command.PLANTED:
         assert f"service  Fault {one.name}: " in process.stdout
         assert re.search(rf"{one.name} +{' and '.join(one.codes)}\n +{re.escape(one.description)}", explained)
 
@@ -141,10 +142,10 @@ async def test_two_demos_send_and_receive_the_same(done):
     _, folder = done
     async with child_process.run_wiretape(
         "serve",
-        str(demo_steps.SCENARIO),
+        str(demo_command.SCENARIO),
         "--faults",
-        str(demo_steps.FAULT_SCRIPT),
-        *demo_steps._LOOPBACK,
+        str(demo_command.FAULT_SCRIPT),
+        *demo_command._LOOPBACK,
         on_line=lambda _: None,
     ) as service:
         client = DemoClient(await service.address())
@@ -187,7 +188,7 @@ async def test_a_second_interruption_kills_a_process_that_does_not_end(done):
 
     async def replay() -> None:
         async with child_process.run_wiretape(
-            "replay", str(folder / "wiretape-demo.db"), *demo_steps._LOOPBACK, on_line=str
+            "replay", str(folder / "wiretape-demo.db"), *demo_command._LOOPBACK, on_line=str
         ) as child:
             await child.address()
             processes.append(child._process)
@@ -235,7 +236,7 @@ def test_a_file_of_another_origin_is_not_replaced(tmp_path, content):
 
 
 def test_without_mitmproxy_it_explains_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setattr("wiretape_inspect.demo.find_spec", lambda _: None)
+    monkeypatch.setattr("wiretape_inspect.commands.demo.find_spec", lambda _: None)
     result = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "x.db")])
 
     assert result.exit_code == 2
@@ -260,15 +261,15 @@ def test_different_bytes_fail_the_demo(tmp_path):
     path = recording(tmp_path / "x.db", USER_AGENT)
     good, bad = Response("GET /a", 200, b"{}"), Response("GET /a", 200, b"{ }")
     with open_recording(path) as opened:
-        demo_steps._compare_responses(opened, [good], [good])
+        demo_command._compare_responses(opened, [good], [good])
         for first, second in ((good, bad), (bad, bad), (bad, good)):
             with pytest.raises(DemoError, match="differ"):
-                demo_steps._compare_responses(opened, [first], [second])
+                demo_command._compare_responses(opened, [first], [second])
         with pytest.raises(DemoError, match="differ"):
-            demo_steps._compare_responses(opened, [good], [])
+            demo_command._compare_responses(opened, [good], [])
 
 
 def test_a_planted_fault_without_a_finding_fails_the_demo(tmp_path):
     path = recording(tmp_path / "x.db", USER_AGENT)
     with open_recording(path) as opened, pytest.raises(DemoError, match="not found: DUR004, SEQ001, SEQ003, SSE002"):
-        demo_steps._explain_findings(opened)
+        demo_command._explain_findings(opened)

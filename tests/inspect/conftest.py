@@ -31,8 +31,8 @@ Chunk = tuple[float, bytes]
 
 def _message(kind: str, *, id: str | None = None, **fields: object) -> bytes:  # noqa: A002
     """The bytes of one event; with an id it is durable, and `sequence` should be among the fields."""
-    said = {"type": kind, **({"id": id} if id is not None else {}), **fields}
-    lines = [f"event: {kind}", *([f"id: {id}"] if id is not None else []), f"data: {json.dumps(said)}"]
+    event = {"type": kind, **({"id": id} if id is not None else {}), **fields}
+    lines = [f"event: {kind}", *([f"id: {id}"] if id is not None else []), f"data: {json.dumps(event)}"]
     return ("\n".join(lines) + "\n\n").encode()
 
 
@@ -42,7 +42,7 @@ def delta(text: str, kind: str = "message.delta") -> bytes:
 
 
 class Tape:
-    """A recording in the making.  Time stands still unless it is told to go on."""
+    """A recording in the making.  The clock moves only when something is recorded."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Tape:
         self._ends: dict[int, int] = {}
 
     def after(self, milliseconds: float) -> int:
-        """Let time go on, by at least a nanosecond, and tell it."""
+        """Advance the clock by at least a nanosecond, and return the time."""
         self.now += max(1, round(milliseconds * MS))
         return self.now
 
@@ -87,7 +87,7 @@ class Tape:
             feed([ExchangeEnded(number, self.after(1), ending, detail)])
         return number
 
-    def go_on(self, number: int, chunks: Iterable[Chunk | BytesLost], ending: Ending | None = None) -> None:
+    def extend(self, number: int, chunks: Iterable[Chunk | BytesLost], ending: Ending | None = None) -> None:
         """Record more of an exchange that was left open, and save."""
         self._body(number, chunks)
         if ending is not None:
@@ -95,7 +95,7 @@ class Tape:
         self.save()
 
     def answer(self, number: int) -> None:
-        """Let the answer to an exchange begin that was left unanswered: an event stream."""
+        """Begin the response to an exchange that has none: an event stream."""
         self._writer.feed([ResponseStarted(number, self.after(1), 200, "", "HTTP/1.1", EVENT_STREAM)])
 
     def save(self) -> None:

@@ -27,7 +27,9 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording, sql_views
 from wiretape.rules import Finding, Party, Severity
 
-WORDS = tomllib.loads(files("wiretape_inspect.datasette").joinpath("descriptions.toml").read_text(encoding="utf-8"))
+WORDS = tomllib.loads(
+    files("wiretape_inspect.commands").joinpath("datasette_descriptions.toml").read_text(encoding="utf-8")
+)
 QUERIES = {query["name"]: query for query in WORDS["queries"]}
 HOSTILE = "<script>alert('x')</script><b>bold</b>"
 STREAM = "/v1/sessions/s1/events/stream"
@@ -80,16 +82,16 @@ def recorded(new_tape: Callable[..., Any], message: Callable[..., bytes]) -> Pat
 @pytest.fixture(scope="module")
 def site(recorded: Path) -> Iterator[Site]:
     """datasette, started as the command prints."""
-    told = _wiretape("datasette", "run.db", cwd=recorded.parent)
-    first, second = re.findall(r"^    datasette (.*)$", told, re.MULTILINE)
+    output = _wiretape("datasette", "run.db", cwd=recorded.parent)
+    first, second = re.findall(r"^    datasette (.*)$", output, re.MULTILINE)
     version = subprocess.run([*DATASETTE, "--version"], capture_output=True, text=True, check=True).stdout
     opens = shlex.split(first if " 0." in version else second)
     command, silent = [*DATASETTE, *opens, "--port", "0"], subprocess.DEVNULL
     with subprocess.Popen(command, cwd=recorded.parent, stdout=silent, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
-            said = next(line for line in process.stderr if "running on" in line)
-            yield Site(re.search(r"http://[\d.:]+", said)[0])
+            line = next(line for line in process.stderr if "running on" in line)
+            yield Site(re.search(r"http://[\d.:]+", line)[0])
         finally:
             process.terminate()
             process.communicate()
@@ -104,18 +106,22 @@ def test_the_descriptions_cover_exactly_all_tables_views_and_columns() -> None:
     there = sql_views.current_columns()
     assert set(WORDS["tables"]) == set(there)
     for name, columns in there.items():
-        said = WORDS["tables"][name]
-        own = said.get("columns", {})
-        used = [*own, *said.get("facets", []), *(said[key] for key in ("label", "sort", "sort_desc") if key in said)]
+        described = WORDS["tables"][name]
+        own = described.get("columns", {})
+        used = [
+            *own,
+            *described.get("facets", []),
+            *(described[key] for key in ("label", "sort", "sort_desc") if key in described),
+        ]
         assert [column for column in used if column not in columns] == [], name
         assert [column for column in columns if column not in own | WORDS["columns"]] == [], name
 
 
 def test_every_table_and_view_shows_its_descriptions(site: Site) -> None:
-    for name, said in WORDS["tables"].items():
+    for name, described in WORDS["tables"].items():
         page = html.unescape(site.page(f"/run/{name}"))
-        assert said["description"] in page, name
-        assert all(meaning in page for meaning in said.get("columns", {}).values()), name
+        assert described["description"] in page, name
+        assert all(meaning in page for meaning in described.get("columns", {}).values()), name
 
 
 def test_tables_with_bytes_are_hidden(site: Site) -> None:
@@ -148,9 +154,9 @@ def test_views_show_what_happened(site: Site) -> None:
 
 def test_event_times_equal_those_of_other_exports(site: Site, recorded: Path) -> None:
     lines = _wiretape("export", "run.db", "--format", "events", cwd=recorded.parent).splitlines()
-    told = [_unix(each["time"]) for each in map(json.loads, lines) if each.get("event")]
+    times = [_unix(each["time"]) for each in map(json.loads, lines) if each.get("event")]
     # Where the others begin to count is rounded to a microsecond.
-    assert [_unix(row["time"]) for row in site.rows("events")] == pytest.approx(told, rel=0, abs=2e-6)
+    assert [_unix(row["time"]) for row in site.rows("events")] == pytest.approx(times, rel=0, abs=2e-6)
 
 
 def test_events_have_facets_by_type(site: Site) -> None:
@@ -221,11 +227,11 @@ def test_views_missing_from_an_older_recording_are_left_out(session: Path, run) 
     assert result.exit_code == 0
     assert "--update-views" in result.stderr
     assert session.read_bytes() == before
-    told = json.loads(session.with_name("run.metadata.json").read_text())["databases"]["run"]
-    assert set(told["tables"]) == {"gaps", *(name for name in WORDS["tables"] if name in _tables(session))}
-    assert "sort_desc" not in told["tables"]["gaps"]
-    assert told["tables"]["gaps"]["facets"] == ["exchange_id"]
-    assert told["queries"] == {}
+    described = json.loads(session.with_name("run.metadata.json").read_text())["databases"]["run"]
+    assert set(described["tables"]) == {"gaps", *(name for name in WORDS["tables"] if name in _tables(session))}
+    assert "sort_desc" not in described["tables"]["gaps"]
+    assert described["tables"]["gaps"]["facets"] == ["exchange_id"]
+    assert described["queries"] == {}
 
 
 def test_update_views_changes_only_the_views(session: Path, run) -> None:

@@ -117,13 +117,13 @@ def test_requests_are_paired_by_query_before_order(run, two):
 
         return make
 
-    told = lines_of(run("diff", *two(made(200, 1, 2, 3), made(404, 4, 2, 1))))
-    assert [line for line in told if line.startswith("A#")] == [
+    lines = lines_of(run("diff", *two(made(200, 1, 2, 3), made(404, 4, 2, 1))))
+    assert [line for line in lines if line.startswith("A#")] == [
         "A#1 B#3 POST /v1/runs?n=1",
         "A#2 B#2 POST /v1/runs?n=2",
         "A#3 B#1 POST /v1/runs?n=3",
     ]
-    assert [line for line in told if "status" not in line][-3:] == [
+    assert [line for line in lines if "status" not in line][-3:] == [
         "changed #3 #1 the exchange",
         'request target: "/v1/runs?n=3" → "/v1/runs?n=4"',
         "response body $.n: 3 → 4",
@@ -163,8 +163,8 @@ def test_a_response_instead_of_a_stream_and_another_ending_are_reported(run, two
     def refused(tape):
         tape.exchange(chunks=[(1, b"{}")], status=404, headers=JSON)
 
-    told = lines_of(run("diff", *two(lambda tape: tape.exchange(), refused)))
-    assert told[1:] == [
+    lines = lines_of(run("diff", *two(lambda tape: tape.exchange(), refused)))
+    assert lines[1:] == [
         "changed #1 #1 the exchange",
         "response status: 200 → 404",
         'response header content-type: "text/event-stream" → "application/json"',
@@ -173,16 +173,16 @@ def test_a_response_instead_of_a_stream_and_another_ending_are_reported(run, two
     def ending(how):
         return lambda tape: tape.exchange(ending=how)
 
-    told = lines_of(run("diff", *two(ending(Ending.COMPLETE), ending(Ending.SERVICE_RESET))))
-    assert told[1:] == ["changed #1 #1 the exchange", 'ending: "complete" → "service-reset"']
+    lines = lines_of(run("diff", *two(ending(Ending.COMPLETE), ending(Ending.SERVICE_RESET))))
+    assert lines[1:] == ["changed #1 #1 the exchange", 'ending: "complete" → "service-reset"']
 
 
 def test_lost_bytes_are_reported(run, two):
     def lossy(tape):
         tape.exchange(chunks=[BytesLost(1, 0, Side.RESPONSE, 0, 5, "queue full")])
 
-    told = lines_of(run("diff", *two(lambda tape: tape.exchange(), lossy)))
-    assert "bytes not recorded: 0 → 5" in told
+    lines = lines_of(run("diff", *two(lambda tape: tape.exchange(), lossy)))
+    assert "bytes not recorded: 0 → 5" in lines
 
 
 def test_encoded_streams_are_compared_decoded(run, two, message):
@@ -257,7 +257,7 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "error"),
     [
         ([], "Give two recordings, or two exchanges of one"),
         (["--exchange", "1"], "Give two recordings, or two exchanges of one"),
@@ -270,12 +270,12 @@ def test_json_has_a_row_for_each_difference_and_a_summary(run, two, message):
         (["nothing.db"], "There is no file nothing.db."),
     ],
 )
-def test_invalid_options_are_refused_in_one_sentence(run, tape, options, said):
+def test_invalid_options_are_refused_in_one_sentence(run, tape, options, error):
     tape.exchange()
     tape.exchange()
     result = run("diff", tape.close(), *options)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert error in result.stderr
 
 
 def test_on_a_terminal_lines_are_coloured_and_never_cut(two, message):

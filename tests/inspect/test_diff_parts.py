@@ -55,7 +55,7 @@ def test_items_without_a_pair_are_paired_by_the_next_key():
 
 
 @pytest.mark.parametrize(
-    ("drifts", "told"),
+    ("drifts", "delays"),
     [
         ([0, 5, -5, 0], []),
         ([0, 50, 50, 50], [(1, 50)]),
@@ -66,9 +66,9 @@ def test_items_without_a_pair_are_paired_by_the_next_key():
         ([9, 18, 27, 36], []),
     ],
 )
-def test_one_delay_does_not_make_later_events_late(drifts, told):
+def test_one_delay_does_not_make_later_events_late(drifts, delays):
     times = [(1000 * index, 1000 * index + drift) for index, drift in enumerate(drifts)]
-    assert list(find_delays(times, 10)) == told
+    assert list(find_delays(times, 10)) == delays
 
 
 def test_thousands_of_waiting_events_are_spooled_and_restored(new_tape, message):

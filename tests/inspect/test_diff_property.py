@@ -49,7 +49,7 @@ def compare(new_tape, message):
     def rendered(one, name):
         if isinstance(one, str):
             return (1, message("message.delta", run_id=f"{name}run", delta={"text": one}))
-        said = {
+        fields = {
             "id": f"{name}e{one.number}",
             "sequence": one.number,
             "type": one.kind,
@@ -58,7 +58,7 @@ def compare(new_tape, message):
             "content": {"tool_call_id": f"{name}c{one.call}", "text": one.text},
             "data": {"note": f"call {name}c{one.call} of {name}run"} | ({"planted": 1} if one.planted else {}),
         }
-        return (one.wait, f"event: {one.kind}\nid: {said['id']}\ndata: {json.dumps(said)}\n\n".encode())
+        return (one.wait, f"event: {one.kind}\nid: {fields['id']}\ndata: {json.dumps(fields)}\n\n".encode())
 
     def make(events, name):
         tape = new_tape()

@@ -15,11 +15,11 @@ def chunk(event, message):
     """The delay after the previous event, and the bytes."""
     if isinstance(event, str):
         return (1, message("message.delta", run_id="r1", delta={"text": event}))
-    said = dict(event)
-    if "raw" in said:
-        return (1, said["raw"].encode())
-    wait, kind = said.pop("wait", 1), said["type"]
-    lines = [f"event: {kind}", *([f"id: {said['id']}"] if "id" in said else []), f"data: {json.dumps(said)}"]
+    fields = dict(event)
+    if "raw" in fields:
+        return (1, fields["raw"].encode())
+    wait, kind = fields.pop("wait", 1), fields["type"]
+    lines = [f"event: {kind}", *([f"id: {fields['id']}"] if "id" in fields else []), f"data: {json.dumps(fields)}"]
     return (wait, ("\n".join(lines) + "\n\n").encode())
 
 
@@ -34,12 +34,12 @@ def test_exactly_the_differences_are_reported(run, new_tape, message, case):
     result = run("diff", *files, *case.get("options", ()))
 
     lines = [" ".join(line.split()) for line in result.output.splitlines()]
-    assert lines[3:-1] == case["told"]
+    assert lines[3:-1] == case["expected"]
     equal = "No difference (compared: 1 pair of exchanges, "
-    assert lines[-1].startswith(str(found(case["told"])) if case["told"] else equal)
-    assert result.exit_code == bool(case["told"])
+    assert lines[-1].startswith(str(found(case["expected"])) if case["expected"] else equal)
+    assert result.exit_code == bool(case["expected"])
 
 
-def found(told):
+def found(expected):
     """The number of differences in these lines."""
-    return sum(line.split()[0] in KINDS for line in told)
+    return sum(line.split()[0] in KINDS for line in expected)

@@ -126,7 +126,7 @@ def test_a_large_event_is_cut(run, tape, message):
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "error"),
     [
         ("2:1", "has no exchange 2: its exchanges are 1 to 1."),
         ("1:4", "Exchange 1 has no event 4: its events are 1 to 3."),
@@ -140,10 +140,10 @@ def test_a_large_event_is_cut(run, tape, message):
         ("", "Invalid location"),
     ],
 )
-def test_an_invalid_location_is_refused(run, stream, place, said):
+def test_an_invalid_location_is_refused(run, stream, place, error):
     result = run("show", stream[0], "--at", place)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert error in result.stderr
     assert "\x1b" not in result.stderr
 
 

@@ -19,13 +19,13 @@ def lines(result):
     return [json.loads(line) for line in result.output.splitlines()]
 
 
-def test_sse_is_the_exact_bytes_of_the_body(tape, run):
+def test_sse_has_the_exact_bytes_of_the_body(tape, run):
     tape.exchange(chunks=[(1, STREAM[:7]), (1, STREAM[7:40]), (1, STREAM[40:])])
 
     assert run("export", tape.close(), "--format", "sse").stdout_bytes == STREAM
 
 
-def test_sse_of_an_encoded_stream_is_decoded_unless_asked_otherwise(tape, run):
+def test_sse_is_decoded_unless_encoded_is_given(tape, run):
     encoded = gzip.compress(STREAM)
     tape.exchange(chunks=[(1, encoded[:20]), (1, encoded[20:])], headers=GZIP)
     path = tape.close()
@@ -34,7 +34,7 @@ def test_sse_of_an_encoded_stream_is_decoded_unless_asked_otherwise(tape, run):
     assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == encoded
 
 
-def test_what_cannot_be_decoded_is_one_sentence_and_can_be_had_encoded(tape, run):
+def test_undecodable_stream_is_refused_in_one_sentence_and_exported_encoded(tape, run):
     tape.exchange(chunks=[(1, b"no gzip at all")], headers=GZIP)
     path = tape.close()
     result = run("export", path, "--format", "sse")
@@ -44,7 +44,7 @@ def test_what_cannot_be_decoded_is_one_sentence_and_can_be_had_encoded(tape, run
     assert run("export", path, "--format", "sse", "--encoded").stdout_bytes == b"no gzip at all"
 
 
-def test_of_several_streams_one_must_be_chosen(tape, run):
+def test_one_of_several_streams_must_be_selected(tape, run):
     for number in range(7):
         tape.exchange(chunks=[(1, b"data: %d\n\n" % number)])
     path = tape.close()
@@ -57,14 +57,14 @@ def test_of_several_streams_one_must_be_chosen(tape, run):
     assert run("export", path, "--format", "sse", "--exchange", 3).output == "data: 2\n\n"
 
 
-def test_the_only_stream_needs_no_choosing(tape, run):
+def test_the_only_stream_is_selected_by_default(tape, run):
     tape.exchange("/x", [(1, b"{}")], headers=())
     tape.exchange(chunks=[(1, b"data: 1\n\n")])
 
     assert run("export", tape.close(), "--format", "sse").output == "data: 1\n\n"
 
 
-def test_an_exchange_that_is_no_stream_is_refused_with_those_that_are(tape, run):
+def test_an_exchange_that_is_not_a_stream_is_refused_and_the_streams_are_listed(tape, run):
     tape.exchange("/x", [(1, b"{}")], headers=())
     tape.exchange(chunks=[(1, b"data: 1\n\n")])
     path = tape.close()
@@ -74,7 +74,7 @@ def test_an_exchange_that_is_no_stream_is_refused_with_those_that_are(tape, run)
     )
 
 
-def test_a_recording_without_streams_says_so(tape, run):
+def test_a_recording_without_streams_is_refused(tape, run):
     tape.exchange("/x", headers=())
     result = run("export", tape.close(), "--format", "sse")
 
@@ -84,7 +84,7 @@ def test_a_recording_without_streams_says_so(tape, run):
     )
 
 
-def test_bytes_that_were_not_recorded_are_said_on_stderr(tape, run):
+def test_lost_bytes_are_reported_on_stderr(tape, run):
     tape.exchange(chunks=[(1, b"data: 1\n\n"), BytesLost(1, 0, Side.RESPONSE, 0, 70, "disk full"), (1, b"x\n\n")])
     result = run("export", tape.close(), "--format", "sse")
 
@@ -92,12 +92,12 @@ def test_bytes_that_were_not_recorded_are_said_on_stderr(tape, run):
     assert "70 bytes of exchange 1 were not recorded" in result.stderr
 
 
-def test_events_has_a_line_for_each_exchange_and_event(run, session):
-    told = lines(run("export", session, "--format", "events"))
+def test_events_have_a_line_for_each_exchange_and_event(run, session):
+    found = lines(run("export", session, "--format", "events"))
 
-    assert [line["kind"] for line in told if line["exchange"] == 3] == ["exchange", "durable"]
-    assert [line["kind"] for line in told].count("delta") == 37
-    event = told[-2]
+    assert [line["kind"] for line in found if line["exchange"] == 3] == ["exchange", "durable"]
+    assert [line["kind"] for line in found].count("delta") == 37
+    event = found[-2]
     assert {name: event[name] for name in ("exchange", "event", "id", "name", "sequence", "start", "end")} == {
         "exchange": 3,
         "event": 1,
@@ -109,15 +109,15 @@ def test_events_has_a_line_for_each_exchange_and_event(run, session):
     }
     assert event["data"] == {"type": "run.completed", "id": "e4", "sequence": 4, "run_id": "r1"}
     assert event["time"].endswith("Z")
-    assert told[0]["request_body"] == {"data": {"agent": "a"}}
-    assert told[0]["response_body"]["data"]["error"]["code"] == "SESSION_BUSY"
+    assert found[0]["request_body"] == {"data": {"agent": "a"}}
+    assert found[0]["response_body"]["data"]["error"]["code"] == "SESSION_BUSY"
 
 
-def test_events_of_one_exchange_is_that_exchange(run, session):
+def test_events_of_one_exchange_contain_only_that_exchange(run, session):
     assert {line["exchange"] for line in lines(run("export", session, "--format", "events", "--exchange", 2))} == {2}
 
 
-def test_events_keeps_json_exactly_as_it_was(tape, run):
+def test_events_contain_json_unchanged(tape, run):
     """Numbers beyond a float, repeated keys, spacing and white space between the lines of data all stay JSON."""
     tape.exchange(chunks=[(1, b'data: {"n": 123456789012345678901234567890,\r\ndata:  "n": 1.10}\r\n\r\n')])
     text = run("export", tape.close(), "--format", "events").output.splitlines()[1]
@@ -126,7 +126,7 @@ def test_events_keeps_json_exactly_as_it_was(tape, run):
 
 
 @pytest.mark.parametrize(
-    ("data", "told"),
+    ("data", "expected"),
     [
         (b"plain", {"text": "plain"}),
         (b"\xff\x00", {"base64": "/wA="}),
@@ -136,34 +136,34 @@ def test_events_keeps_json_exactly_as_it_was(tape, run):
     ],
     ids=["text", "no UTF-8", "C1", "deep", "surrogate"],
 )
-def test_events_says_what_is_no_json_as_text_or_base64(tape, run, data, told):
+def test_events_contain_other_data_as_text_or_base64(tape, run, data, expected):
     tape.exchange(chunks=[(1, b"data: " + data + b"\n\n")])
     event = lines(run("export", tape.close(), "--format", "events"))[1]
 
-    assert {name: event.get(name) for name in told} == told
+    assert {name: event.get(name) for name in expected} == expected
     assert len({"data", "text", "base64"} & event.keys()) == 1
 
 
-def test_events_tells_comments_and_cut_events_apart(tape, run):
+def test_events_distinguish_comments_from_cut_events(tape, run):
     tape.exchange(chunks=[(1, STREAM)])
-    told = lines(run("export", tape.close(), "--format", "events"))
+    found = lines(run("export", tape.close(), "--format", "events"))
 
-    assert [(line["kind"], line["event"]) for line in told[1:]] == [
+    assert [(line["kind"], line["event"]) for line in found[1:]] == [
         ("ephemeral", 1),
         ("comment", None),
         ("ephemeral", 2),
         ("tail", None),
     ]
-    assert told[-1]["text"] == "data: cut \x1b[2J\x00"
+    assert found[-1]["text"] == "data: cut \x1b[2J\x00"
 
 
-def test_events_says_where_a_stream_cannot_be_decoded(tape, run):
+def test_events_report_where_a_stream_cannot_be_decoded(tape, run):
     tape.exchange(chunks=[(1, b"no gzip")], headers=GZIP)
 
     assert lines(run("export", tape.close(), "--format", "events"))[1]["kind"] == "undecodable"
 
 
-def test_events_decodes_ordinary_bodies_where_it_can(tape, run):
+def test_events_contain_ordinary_bodies_decoded_if_possible(tape, run):
     encoding = ("content-encoding", "gzip")
     tape.exchange("/a", [(1, gzip.compress(b'{"a": 1}'))], headers=(encoding,))
     tape.exchange("/b", [(1, b"broken")], headers=(encoding,))
@@ -175,7 +175,7 @@ def test_events_decodes_ordinary_bodies_where_it_can(tape, run):
     assert list(bodies[2]) == ["omitted"]
 
 
-def test_an_output_file_is_for_its_owner_only(tape, run, tmp_path):
+def test_only_its_owner_can_read_an_output_file(tape, run, tmp_path):
     tape.exchange(chunks=[(1, STREAM)])
     to = tmp_path / "out.sse"
     result = run("export", tape.close(), "--format", "sse", "-o", to)
@@ -185,7 +185,7 @@ def test_an_output_file_is_for_its_owner_only(tape, run, tmp_path):
     assert stat.S_IMODE(to.stat().st_mode) == 0o600
 
 
-def test_an_output_file_that_exists_is_left_alone_without_force(tape, run, tmp_path):
+def test_an_existing_output_file_is_replaced_only_with_force(tape, run, tmp_path):
     tape.exchange(chunks=[(1, STREAM)])
     path, to = tape.close(), tmp_path / "out.sse"
     to.write_bytes(b"precious " * 100)
@@ -200,7 +200,7 @@ def test_an_output_file_that_exists_is_left_alone_without_force(tape, run, tmp_p
     assert stat.S_IMODE(to.stat().st_mode) == 0o600
 
 
-def test_the_recording_itself_is_never_the_output(tape, run):
+def test_the_recording_is_never_replaced(tape, run):
     tape.exchange(chunks=[(1, STREAM)])
     path = tape.close()
     before = path.read_bytes()
@@ -210,7 +210,7 @@ def test_the_recording_itself_is_never_the_output(tape, run):
 
 
 @pytest.mark.parametrize("name", ["missing/out.sse", "."])
-def test_an_output_that_cannot_be_written_is_one_sentence(tape, run, tmp_path, name):
+def test_an_unwritable_output_is_reported_in_one_sentence(tape, run, tmp_path, name):
     tape.exchange(chunks=[(1, STREAM)])
     result = run("export", tape.close(), "--format", "sse", "--output", tmp_path / name)
 
@@ -218,7 +218,7 @@ def test_an_output_that_cannot_be_written_is_one_sentence(tape, run, tmp_path, n
     assert len(result.stderr.splitlines()) == 1
 
 
-def test_nothing_is_left_behind_when_the_choice_was_wrong(tape, run, tmp_path):
+def test_an_invalid_selection_leaves_no_file(tape, run, tmp_path):
     tape.exchange("/x", headers=())
     to = tmp_path / "out.sse"
     run("export", tape.close(), "--format", "sse", "--output", to)
@@ -226,7 +226,7 @@ def test_nothing_is_left_behind_when_the_choice_was_wrong(tape, run, tmp_path):
     assert not to.exists()
 
 
-def test_a_full_disk_is_one_sentence(tape):
+def test_a_full_disk_is_reported_in_one_sentence(tape):
     tape.exchange(chunks=[(1, b"data: 1\n\n" * 100_000)])
     path = tape.close()
     for arguments in (["export", path, "--format", "sse"], ["show", path]):
@@ -239,5 +239,5 @@ def test_a_full_disk_is_one_sentence(tape):
         assert done.stderr == b"Error: Cannot write to standard output: No space left on device.\n"
 
 
-def test_encoded_goes_with_sse_only(run, session):
+def test_encoded_requires_the_sse_format(run, session):
     assert run("export", session, "--format", "events", "--encoded").exit_code == 2

@@ -8,7 +8,7 @@ import pytest
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Exchange
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.view.stream_fold import stream_rows
+from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EndRow, EventRow, LostRow, OversizedRow, PauseRow
 
 MS = 1_000_000
@@ -219,7 +219,7 @@ def test_an_open_stream_ends_where_its_last_byte_is():
     assert (end.ending_label, end.time_ns, end.gap_ns) == ("still open", None, 4990 * MS)
 
 
-def test_a_body_that_cannot_be_decoded_says_why():
+def test_an_undecodable_body_has_its_reason_in_the_end_row():
     end = rows((10, b"this is no gzip"), encoding="gzip")[-1]
 
     assert isinstance(end, EndRow)

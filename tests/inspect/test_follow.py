@@ -47,14 +47,14 @@ def growing(tape, message):
 def test_follow_shows_additions_until_the_recording_is_closed(growing, message):
     with following(growing.path) as (process, until):
         assert [line.split()[0] for line in until("run.started")] == ["#1", "1"]
-        growing.go_on(1, [(2000, message("message.completed", id="e2", sequence=2))])
+        growing.extend(1, [(2000, message("message.completed", id="e2", sequence=2))])
         assert [line.split()[0] for line in until("message.completed")] == ["╌╌", "2"]
         growing.exchange("/x", [(1, b"hello")], status=500, headers=())
         growing.save()
         assert until("hello")[0].startswith("#2    GET /x  500")
         growing.find(finding(2))
         assert until("SEQ001")[-1].strip() == "└ SEQ001 error  It is wrong.  at 1:2"
-        growing.go_on(1, [(5, message("run.completed", id="e3", sequence=3))], ending=Ending.CLIENT_CLOSED)
+        growing.extend(1, [(5, message("run.completed", id="e3", sequence=3))], ending=Ending.CLIENT_CLOSED)
         lines = until("client closed")
         assert [line.split()[0] for line in lines] == ["#1", "3", "end"]
         growing.close()
@@ -63,17 +63,17 @@ def test_follow_shows_additions_until_the_recording_is_closed(growing, message):
 
 def test_deltas_are_shown_when_nothing_comes_for_a_while(growing, message):
     with following(growing.path, "type:*.delta") as (_, until):
-        growing.go_on(1, [(5, message("message.delta", delta={"text": "so far"}))])
+        growing.extend(1, [(5, message("message.delta", delta={"text": "so far"}))])
         assert "1 message.delta · 6 chars  so far" in until("message.delta")[-1]
-        growing.go_on(1, [(5, message("message.delta", delta={"text": "and on"}))])
+        growing.extend(1, [(5, message("message.delta", delta={"text": "and on"}))])
         assert until("and on")[-1].split()[0] == "3"
 
 
 def test_a_filter_and_json_work_while_following(growing, message):
     with following(growing.path, "--json", "type:run.*") as (process, until):
         until("run.started")
-        growing.go_on(1, [(1, message("message.completed", id="e2", sequence=2))])
-        growing.go_on(1, [(1, message("run.completed", id="e3", sequence=3))])
+        growing.extend(1, [(1, message("message.completed", id="e2", sequence=2))])
+        growing.extend(1, [(1, message("run.completed", id="e3", sequence=3))])
         (line,) = until("run.completed")
         assert (json.loads(line)["row"], json.loads(line)["event"]) == ("event", 3)
         growing.close()
@@ -107,7 +107,7 @@ def test_follow_can_be_combined_only_with_a_filter(run, session, more):
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_file_that_is_no_recording_cannot_be_followed(run, tmp_path):
+def test_a_file_that_is_not_a_recording_cannot_be_followed(run, tmp_path):
     result = run("show", tmp_path / "none.db", "--follow")
     assert (result.exit_code, result.stdout) == (2, "")
     assert "There is no file" in result.stderr

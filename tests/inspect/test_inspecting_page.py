@@ -19,10 +19,10 @@ ENDED_NS = 16_495_000_000
 def judged(session):
     """The recording with what live checks found."""
     writer = Writer.create(session, upstream="http://service.test", append=True)
-    said = "Expected a sequence above 2, got 2."
+    problem = "Expected a sequence above 2, got 2."
     writer.add_findings(
         [
-            Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 2, 2, None, 15_000_000, said),
+            Finding("SEQ001", Severity.ERROR, Party.SERVICE, 2, 2, 2, None, 15_000_000, problem),
             Finding("ERR001", Severity.ERROR, Party.SERVICE, 4, None, None, None, ENDED_NS - 1, "It is no envelope."),
         ]
     )
@@ -30,9 +30,9 @@ def judged(session):
     return session
 
 
-def left_out(example, said):
-    """The lines of an example that were not said, in their order; a page may leave the end of a line out."""
-    lines = iter(CLOCK.sub("…", said).splitlines())
+def left_out(example, output):
+    """The lines of an example that the command did not print, in order; a page may leave out the end of a line."""
+    lines = iter(CLOCK.sub("…", output).splitlines())
     return [line for line in CLOCK.sub("…", example).splitlines() if not any(one.startswith(line) for one in lines)]
 
 

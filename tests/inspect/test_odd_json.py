@@ -59,8 +59,8 @@ def test_a_lone_surrogate_hides_nothing_of_an_event(run, recorded):
     row = second(run, path, "show", "--json")
     assert (row["type"], row["sequence"], row["kind"], row["note"]) == ("message.completed", 7, "durable", "")
     assert row["run_id"] == "r\udfff"
-    told = second(run, path, "export", "--format", "events")
-    assert (told["kind"], told["sequence"], told["data"]["content"]) == ("durable", 7, {"x": "\ud800"})
+    event = second(run, path, "export", "--format", "events")
+    assert (event["kind"], event["sequence"], event["data"]["content"]) == ("durable", 7, {"x": "\ud800"})
 
 
 @pytest.mark.parametrize("sequence", SEQUENCES.values(), ids=list(SEQUENCES))
@@ -69,8 +69,8 @@ def test_long_integers_are_integers(run, recorded, sequence):
     shown = run("show", path).stdout.splitlines()[3]
     assert shown.split()[1] == (str(sequence) if len(str(sequence)) <= 20 else f"{str(sequence)[:19]}…")
     assert second(run, path, "show", "--json")["sequence"] == sequence
-    told = second(run, path, "export", "--format", "events")
-    assert (told["sequence"], told["data"]["content"]["n"]) == (sequence, sequence)
+    event = second(run, path, "export", "--format", "events")
+    assert (event["sequence"], event["data"]["content"]["n"]) == (sequence, sequence)
     last = json.loads(run("sessions", "--json", path).stdout)["sessions"][0]["last_sequence"]
     assert last == max(sequence, 1)
 

@@ -73,7 +73,7 @@ def test_an_unknown_cursor_is_marked(view):
 
 
 @pytest.mark.parametrize(
-    ("pair", "said"),
+    ("pair", "error"),
     [
         ((2, 1), "Put the earlier connection first: 1:2."),
         ((1, 1), "Put the earlier connection first"),
@@ -81,14 +81,14 @@ def test_an_unknown_cursor_is_marked(view):
         ((1, 4), "Exchange 4 is not an event stream"),
     ],
 )
-def test_only_two_streams_of_one_session_can_be_compared(tape, pair, said):
+def test_only_two_streams_of_one_session_can_be_compared(tape, pair, error):
     tape.exchange()
     tape.exchange()
     tape.exchange("/v1/sessions/s2/events/stream")
     tape.exchange("/x", headers=())
-    with open_recording(tape.close()) as recording, pytest.raises(InputError) as told:
+    with open_recording(tape.close()) as recording, pytest.raises(InputError) as raised:
         compare_connections(recording, *map(recording.exchange, pair))
-    assert said in str(told.value)
+    assert error in str(raised.value)
 
 
 def test_resume_shows_events_that_were_not_known(run, tape, message):
@@ -103,8 +103,8 @@ def test_resume_shows_events_that_were_not_known(run, tape, message):
     assert lines[-2].strip() == "missing  sequence 4 to 5: on neither connection"
     assert lines[-1] == "1 known · 1 same · 1 lost · 1 new"
 
-    said = [json.loads(line) for line in run("show", path, "--resume", "1:2", "--json").output.splitlines()]
-    assert said[0] == {
+    rows = [json.loads(line) for line in run("show", path, "--resume", "1:2", "--json").output.splitlines()]
+    assert rows[0] == {
         "row": "reconnection",
         "first": 1,
         "second": 2,
@@ -112,5 +112,5 @@ def test_resume_shows_events_that_were_not_known(run, tape, message):
         "cursor_known": True,
         "missing": [[4, 5]],
     }
-    assert [row["status"] for row in said[1:]] == ["known", "lost", "same", "new"]
+    assert [row["status"] for row in rows[1:]] == ["known", "lost", "same", "new"]
     assert run("show", path, "--resume", "1").exit_code == 2

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from wiretape.observations import Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.view import stream_fold
+from wiretape_inspect.view import delta_folding
+from wiretape_inspect.view.delta_folding import StreamFold
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
-from wiretape_inspect.view.stream_fold import StreamFold
 
 KINDS = ("message.delta", "message.completed", "tool.started", "comment", "blank", "pause", "bare CR")
 FILTERS = ("", "type:message.*", "-kind:delta", "gap:>1s", "kind:comment,end", "rule:SEQ*", "event:3..9")
@@ -40,12 +40,13 @@ def rows_from(recording, findings, matches, checkpoint=None):
     """The rows from a checkpoint on, and the checkpoints that were passed."""
     exchange, start = recording.exchange(1), checkpoint.position.start if checkpoint else 0
     fold = StreamFold(exchange, findings, matches, checkpoint)
-    return list(fold.rows(recording.body(1, Side.RESPONSE, start))), list(fold.checkpoints)
+    rows = [row for part in recording.body(1, Side.RESPONSE, start) for row in fold.feed(part)]
+    return [*rows, *fold.finish()], list(fold.checkpoints)
 
 
 def assert_checkpoints_hold(path, findings, matches=None):
     with pytest.MonkeyPatch.context() as patch, open_recording(path) as recording:
-        patch.setattr(stream_fold, "EVERY_ROWS", 2)
+        patch.setattr(delta_folding, "EVERY_ROWS", 2)
         rows, checkpoints = rows_from(recording, findings, matches)
         for checkpoint in checkpoints:
             assert rows_from(recording, findings, matches, checkpoint)[0] == rows[checkpoint.rows :]

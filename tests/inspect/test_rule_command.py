@@ -43,7 +43,7 @@ def test_a_rule_is_explained_with_both_examples(run):
 
 
 def test_explanations_fit_the_terminal():
-    lines = rule_explanation.text_lines(rule_explanation.Explanation.of(CATALOGUE["SEQ001"]), width=50)
+    lines = rule_explanation.text_lines(rule_explanation.ExplainedRule.of(CATALOGUE["SEQ001"]), width=50)
     assert max(len(line) for line in lines if not line.startswith("    ")) <= 50
 
 
@@ -67,7 +67,7 @@ def test_with_all_every_example_of_a_rule_is_shown(run):
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "error"),
     [
         ("SEQ01", "did you mean SEQ001?"),
         ("sequence-gapp", "There is no rule 'sequence-gapp'; did you mean sequence-gap?"),
@@ -75,10 +75,10 @@ def test_with_all_every_example_of_a_rule_is_shown(run):
         ("\x1b[31m", "Unknown rule code"),
     ],
 )
-def test_a_misspelt_code_suggests_the_closest(run, code, said):
+def test_a_misspelt_code_suggests_the_closest(run, code, error):
     result = run("rule", code)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert error in result.stderr
     assert "\x1b" not in result.stderr
 
 

@@ -7,7 +7,7 @@ import pytest
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect.sessions_table import summarise, summary_lines
+from wiretape_inspect.commands.sessions import summarise, summary_lines
 from wiretape_inspect.styled_line import Line
 from wiretape_inspect.terminal import Terminal
 
@@ -73,7 +73,7 @@ def test_a_stream_outside_of_any_session_is_listed_too(tape, run, message):
     assert (row["session"], row["events"], row["durable"], row["last seq"]) == ("(none)", "1", "0", "-")
 
 
-def test_a_recording_that_was_not_closed_says_so(tape, run, message):
+def test_an_unclosed_recording_is_reported_as_not_closed(tape, run, message):
     tape.exchange(chunks=[(1, message("x"))], ending=None)
     output = run("sessions", tape.close(killed=True)).output
 
@@ -87,10 +87,10 @@ def test_json_holds_the_same_numbers(run, session):
     assert document["format"] == 1
     assert document["recording"]["upstream"] == "http://service.test"
     assert document["other_exchanges"] == {"204": 1, "409": 1}
-    (told,) = document["sessions"]
-    assert (told["session_id"], told["streams"], told["requests"], told["events"]) == ("s1", 2, 1, 41)
-    assert told["endings"] == {"client closed": 1, "service reset in mid-event": 1}
-    assert told["first"].endswith("+00:00")
+    (session,) = document["sessions"]
+    assert (session["session_id"], session["streams"], session["requests"], session["events"]) == ("s1", 2, 1, 41)
+    assert session["endings"] == {"client closed": 1, "service reset in mid-event": 1}
+    assert session["first"].endswith("+00:00")
 
 
 def test_an_empty_recording_has_no_table(tape, run):

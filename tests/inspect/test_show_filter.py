@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import timeline
+from wiretape_inspect import timeline_text
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.timeline_rows import DeltaRow
@@ -141,7 +141,7 @@ def items(recording, written):
     """Return everything that a filter leaves, with deltas one by one."""
     take, found = compile_filter(parse_filter(written)), []
     for exchange in recording.exchanges():
-        rows = timeline.matching_rows(recording, exchange, (), take)
+        rows = timeline_text.matching_rows(recording, exchange, (), take)
         if rows is None:
             continue
         if not exchange.is_stream:

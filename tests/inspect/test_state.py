@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
-from wiretape_inspect.view import state_at_event
-from wiretape_inspect.view.state_at_event import JoinedText, state_at
+from wiretape_inspect.view import client_state_at_event
+from wiretape_inspect.view.client_state_at_event import JoinedText, state_at
 
 
 def reasoning(message, text):
@@ -20,23 +20,23 @@ def reasoning(message, text):
 def stream(message):
     """A run with reasoning, two tool calls and a message."""
 
-    def said(kind, number, **fields):
+    def stored(kind, number, **fields):
         return 5, message(kind, id=f"e{number}", sequence=number, run_id="r1", **fields)
 
     return [
-        said("run.started", 1),
+        stored("run.started", 1),
         (1, reasoning(message, "Let me ")),
         (1, reasoning(message, "see.")),
-        said("reasoning.message", 2, content=[{"type": "text", "text": "Let me see."}]),
-        said("tool.started", 3, content={"tool_call_id": "t1", "name": "f", "input": {"a": 1}}),
-        said("agent.custom_tool_use", 4, content={"tool_call_id": "t2", "name": "g", "input": {}}),
-        said("tool.completed", 5, content={"tool_call_id": "t1", "output": 1}),
+        stored("reasoning.message", 2, content=[{"type": "text", "text": "Let me see."}]),
+        stored("tool.started", 3, content={"tool_call_id": "t1", "name": "f", "input": {"a": 1}}),
+        stored("agent.custom_tool_use", 4, content={"tool_call_id": "t2", "name": "g", "input": {}}),
+        stored("tool.completed", 5, content={"tool_call_id": "t1", "output": 1}),
         (1, message("message.delta", run_id="r1", delta={"text": "It "})),
         (1, message("message.delta", run_id="r1", delta={"text": "is."})),
-        said("message.completed", 6, content=[{"type": "text", "text": "It is!"}]),
+        stored("message.completed", 6, content=[{"type": "text", "text": "It is!"}]),
         (1, message("message.delta", run_id="r1", delta={"text": "And"})),
-        said("run.completed", 7),
-        said("session.status_idle", 8),
+        stored("run.completed", 7),
+        stored("session.status_idle", 8),
     ]
 
 
@@ -104,7 +104,7 @@ def test_before_any_id_the_cursor_is_the_one_that_was_sent(tape, message):
 
 
 def test_a_long_text_keeps_its_end(tape, message, monkeypatch):
-    monkeypatch.setattr(state_at_event, "MAX_TEXT", 10)
+    monkeypatch.setattr(client_state_at_event, "MAX_TEXT", 10)
     tape.exchange(chunks=[(1, message("message.delta", delta={"text": f"{number:04}"})) for number in range(8)])
     with open_recording(tape.close()) as recording:
         assert state_at(recording, recording.exchange(1), 8).text == JoinedText("0500060007", 32)
@@ -152,7 +152,7 @@ def event(message, kind, number):
     return message(kind, **({} if kind.endswith(".delta") else {"id": f"e{number}", "sequence": number}), **fields)
 
 
-def test_the_command_shows_it(run, tape, stream):
+def test_show_at_prints_the_state(run, tape, stream):
     tape.exchange(chunks=stream)
     path = tape.close()
     output = run("show", path, "--at", "1:9").output
@@ -162,8 +162,8 @@ def test_the_command_shows_it(run, tape, stream):
     assert "    text  6 chars so far: It is.\n" in output
     assert "  resume  Last-Event-ID: e5, after sequence 5\n" in output
 
-    said = json.loads(run("show", path, "--at", "1:9", "--json").output)
-    assert (said["row"], said["event"], said["type"]) == ("event", 9, "message.delta")
-    assert said["state"]["text"] == {"text": "It is.", "characters": 6, "final": False}
-    assert said["state"]["open_calls"][0]["began"] == {"exchange": 1, "event": 6, "time_ns": 24_000_001}
-    assert said["chunks"] == [[said["start"], said["end"], said["time_ns"]]]
+    shown = json.loads(run("show", path, "--at", "1:9", "--json").output)
+    assert (shown["row"], shown["event"], shown["type"]) == ("event", 9, "message.delta")
+    assert shown["state"]["text"] == {"text": "It is.", "characters": 6, "final": False}
+    assert shown["state"]["open_calls"][0]["began"] == {"exchange": 1, "event": 6, "time_ns": 24_000_001}
+    assert shown["chunks"] == [[shown["start"], shown["end"], shown["time_ns"]]]

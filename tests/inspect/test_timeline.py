@@ -3,7 +3,7 @@
 import gzip
 
 from wiretape.observations import BytesArrived, BytesLost, Side
-from wiretape_inspect.timeline import _body_preview
+from wiretape_inspect.timeline_text import _body_preview
 
 
 def part(data, start=0):

@@ -160,7 +160,7 @@ async def test_an_invalid_seek_is_refused_in_one_sentence(play, entries, body, m
         ("pause", b"\xff\xfe\x00", "The request body is not valid JSON."),
         ("pause", b"[" * 100_000, "The request body is not valid JSON."),
         ("pause", b'{"session": 1}', "pause: session: expected a string, got 1."),
-        ("pause", b'{"to": "event"}', "pause: to: unknown key; choose one of session."),
+        ("pause", b'{"to": "event"}', "pause: to: unknown key; use session."),
         ("seek", b'{"time_s": NaN}', "The request body is not valid JSON."),
         ("seek", b'{"time_s": 1e999}', "seek: time_s: expected a number of at most 1000000000, got inf."),
         ("seek", b'{"sequence": ' + b"9" * 5000 + b"}", "The request body is not valid JSON."),

@@ -1,4 +1,4 @@
-"""Baselines: what is known passes, what is new fails, and what is gone is told."""
+"""Baselines: known findings pass, new ones fail, and entries that are no longer needed are reported."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 from wiretape.recording import open_recording
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report import baseline, check_recording
-from wiretape_inspect.report.finding_details import finding_details
+from wiretape_inspect.report.evidence import locate
 from wiretape_inspect.report.fingerprint import expected_pattern, request_template, split_message
 
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
@@ -85,8 +85,8 @@ def test_sarif_and_junit_mark_suppressed_findings(run, record, base):
 
 def test_unneeded_baseline_entries_are_reported_pruned_or_fail(run, record, base):
     path = record(many(1))
-    told = run("report", path, *ONLY, "--baseline", base)
-    assert (told.exit_code, "1 baseline entry is no longer needed (SEQ001)" in told.stderr) == (0, True)
+    result = run("report", path, *ONLY, "--baseline", base)
+    assert (result.exit_code, "1 baseline entry is no longer needed (SEQ001)" in result.stderr) == (0, True)
     assert run("report", path, *ONLY, "--baseline", base, "--strict-baseline").exit_code == 1
     pruned = run("report", path, *ONLY, "--baseline", base, "--prune-baseline")
     assert (pruned.exit_code, "removed" in pruned.stderr) == (0, True)
@@ -189,7 +189,7 @@ def test_a_baseline_is_not_written_to_standard_output(run, record):
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "error"),
     [
         ("", "is not a baseline ("),
         ("[]", "expected a JSON object"),
@@ -206,18 +206,18 @@ def test_a_baseline_is_not_written_to_standard_output(run, record):
         ("\udcff", "is not a baseline"),
     ],
 )
-def test_an_error_in_a_baseline_is_one_sentence(run, record, tmp_path, text, said):
+def test_an_error_in_a_baseline_is_one_sentence(run, record, tmp_path, text, error):
     path = tmp_path / "known.json"
     path.write_bytes(text.encode("utf-8", "surrogateescape"))
     result = run("report", record(KEPT.observations()), "--baseline", path)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert error in result.stderr
     assert "Traceback" not in result.stderr
 
 
 def fingerprints(path):
     with open_recording(path) as recording:
-        return [detail.fingerprint for detail in finding_details(check_recording(recording, "x"))]
+        return [located.kind.fingerprint for located in locate(recording, check_recording(recording, "x").findings)]
 
 
 def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, traffic):
@@ -228,9 +228,9 @@ def test_a_fingerprint_is_the_same_when_the_defect_is_recorded_again(record, tra
 
 def test_fingerprints_distinguish_rules(record, all_vectors):
     with open_recording(record(all_vectors)) as recording:
-        found = list(finding_details(check_recording(recording, "x")))
-    assert [detail.index for detail in found] == list(range(len(found)))
-    assert len({detail.fingerprint for detail in found}) >= len({detail.finding.code for detail in found})
+        found = list(locate(recording, check_recording(recording, "x").findings))
+    assert [located.index for located in found] == list(range(len(found)))
+    assert len({located.kind.fingerprint for located in found}) >= len({located.finding.code for located in found})
 
 
 @pytest.mark.parametrize(

@@ -30,12 +30,12 @@ def test_a_recording_without_findings_gives_one_line(record, run):
     path = record(CLEAN)
     result = run("report", path)
     assert result.exit_code == 0
-    said = (
+    expected = (
         re.escape(f"{path}: no findings · ")
         + r"\d+"
         + f" of {len(CATALOGUE)} rules exercised · 2 events in 1 exchange\n"
     )
-    assert re.fullmatch(said, result.stdout)
+    assert re.fullmatch(expected, result.stdout)
     assert result.stderr == ""
 
 
@@ -246,10 +246,10 @@ def test_inconclusive_reasons_include_rules_that_are_broken_elsewhere(record, ru
     body = f"event: session.error\ndata: {deep}\n\nevent: session.error\ndata: []\n\n"
     stream = {"request": "GET /v1/sessions/ses_1/events/stream", "body": body}
     path = record(observations_of({"exchange": [stream]}))
-    said = run("report", path).stdout
-    assert "EVT001 data-not-one-json-object  error" in said
-    assert "(1 time), because JSON is nested more than 1,024 levels deep" in said
-    assert "EVT001 (1 time)" in said
+    output = run("report", path).stdout
+    assert "EVT001 data-not-one-json-object  error" in output
+    assert "(1 time), because JSON is nested more than 1,024 levels deep" in output
+    assert "EVT001 (1 time)" in output
     rules = {rule["code"]: rule for rule in json.loads(run("report", path, "--format", "json").stdout)["rules"]}
     assert [each["count"] for each in rules["EVT001"]["inconclusive_reasons"]] == [1]
     assert rules["SEQ001"]["inconclusive_reasons"] == []
@@ -312,7 +312,7 @@ def test_a_recording_is_never_replaced_by_a_report(record, run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         ((), "Missing argument 'FILE...'"),
         (("a.db", "--format", "xml"), "'xml' is not one of 'text', 'concise', 'json'"),
@@ -323,10 +323,10 @@ def test_a_recording_is_never_replaced_by_a_report(record, run):
         ((".",), "is a directory"),
     ],
 )
-def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, said):
+def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, error):
     result = run("report", *arguments)
     assert result.exit_code == 2
-    assert said in result.stderr
+    assert error in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -54,7 +54,7 @@ def test_a_dash_is_standard_output(run, path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "error"),
     [
         ("--output a --format json --format text", "--output a has no --format before it"),
         ("--output a --output b", "--output a has no --format before it"),
@@ -78,10 +78,10 @@ def test_a_dash_is_standard_output(run, path):
         ("--config nowhere.toml", "There is no file nowhere.toml"),
     ],
 )
-def test_invalid_option_combinations_are_refused(run, path, tmp_path, arguments, said):
+def test_invalid_option_combinations_are_refused(run, path, tmp_path, arguments, error):
     result = run("report", path, *arguments.split())
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert error in result.stderr
     assert [file.name for file in tmp_path.iterdir()] == ["run.db"]
 
 
@@ -106,7 +106,7 @@ def test_unselected_rules_have_no_findings(run, path):
     assert f"of {len(CATALOGUE) - 1} rules exercised" in result.stdout
 
 
-def test_exit_zero_shows_all_and_fails_never(run, path):
+def test_exit_zero_prints_the_findings_and_succeeds(run, path):
     result = run("report", path, "--exit-zero")
     assert (result.exit_code, "SEQ001" in result.stdout) == (0, True)
 
@@ -145,5 +145,5 @@ def test_configuration_errors_name_the_location(run, path, tmp_path):
     (tmp_path / "wiretape.toml").write_text('\nfail_on = "error"\n')
     result = run("report", path)
     assert result.exit_code == 2
-    said = "wiretape.toml: fail_on: unknown key; did you mean fail-on?\n"
-    assert result.stderr.endswith(said)
+    error = "wiretape.toml: fail_on: unknown key; did you mean fail-on?\n"
+    assert result.stderr.endswith(error)

@@ -1,4 +1,4 @@
-"""`wiretape report --format html`: the debugger's page with what a report says.  In a browser: tests/inspect/page."""
+"""`wiretape report --format html`: the debugger's page with the report.  In a browser: tests/inspect/page."""
 
 import base64
 import gzip
@@ -137,11 +137,11 @@ def test_a_large_recording_keeps_only_events_near_findings(page, large):
     report, rows = held["recording"]["report"], held["rows"]["1"]
     assert (report["radius"], report["events"]) == (10, 900)
     assert [head["exchange"] for head in held["recording"]["exchanges"]] == [1]
-    told = [
+    shown = [
         (row["row"], row.get("event", row.get("first")), row.get("last_event", row.get("last"))) for row in rows[1:]
     ]
-    assert told[:3] == [("omitted", 1, 289), ("deltas", 290, 299), ("event", 300, None)]
-    assert told[-3:] == [("deltas", 305, 314), ("omitted", 315, 900), ("end", None, None)]
+    assert shown[:3] == [("omitted", 1, 289), ("deltas", 290, 299), ("event", 300, None)]
+    assert shown[-3:] == [("deltas", 305, 314), ("omitted", 315, 900), ("end", None, None)]
     (block,) = held["details"]["1"]
     assert (block["first"], block["last"]) == (290, 314)
     assert [one["event"] for one in unpacked(block["gzip"])] == list(range(290, 315))

@@ -325,7 +325,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
         ("'run.db', order='any'", "Invalid order 'any': expected kind or strict."),
         ("'run.db', ignore_body=3", "Invalid ignore_body 3: expected a list of strings."),
         ("'run.db', fail_on='bad'", "Invalid fail_on 'bad': expected error, warning, note or never."),
-        ("'run.db', allow=['CIL003']", "allow: Unknown rule code 'CIL003'; did you mean CLI003?"),
+        ("'run.db', allow=['CIL003']", "allow: unknown rule code 'CIL003'; did you mean CLI003?"),
         ("'run.db', faults='none.toml'", "Cannot find none.toml in {folder}."),
         ("'run.db', faults=7", "Invalid faults 7: expected a file, TOML text, a dictionary, or a list of faults."),
         ("'run.db', faults={'do': 'dorp'}", "faults: fault[[]0].do: expected one of *; did you mean drop?"),

@@ -77,9 +77,19 @@ class Exchange:
     """Bytes of both bodies that passed but were not recorded."""
 
     @property
+    def began_ns(self) -> int:
+        """When the response began; if there is none, when the request did."""
+        return self.response.time_ns if self.response else self.request.time_ns
+
+    @property
     def content_encoding(self) -> str | None:
         """The Content-Encoding of the response."""
-        return header(self.response.headers, "content-encoding") if self.response else None
+        return self.encoding_of(Side.RESPONSE)
+
+    def encoding_of(self, side: Side) -> str | None:
+        """Return the Content-Encoding of a body."""
+        head = self.request if side is Side.REQUEST else self.response
+        return header(head.headers, "content-encoding") if head else None
 
     @property
     def is_stream(self) -> bool:

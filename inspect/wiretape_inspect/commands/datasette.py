@@ -1,17 +1,29 @@
-"""`wiretape datasette`: describe a recording to datasette."""
+"""`wiretape datasette`: describe a recording to datasette, in two files.
+
+`metadata.json` is for all versions: descriptions, table settings, and the queries for versions before 1.0.
+`datasette.yaml` has the queries for 1.0 and later.
+"""
 
 import shlex
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import click
+import orjson
+import yaml
 
 from wiretape.errors import InputError
 from wiretape.files import PATH
-from wiretape.recording import is_sqlite_file, open_recording, sql_views
+from wiretape.recording import RecordingInfo, is_sqlite_file, open_recording, sql_views
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_output, open_output
-from wiretape_inspect.datasette.datasette_metadata import build_files
 
+_Columns = Mapping[str, tuple[str, ...]]
+"""Tables and views by name, and their columns."""
+_QUERY_KEYS = ("sql", "title", "description")
 _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
 """Time limits for queries and facets: views over 200,000 events need more than datasette's defaults."""
 
@@ -41,21 +53,25 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     """
     _check_is_sqlite(file)
     _check_name(file)
-    if update_views:
-        _update_views(file)
+    if update_views and (names := sql_views.update_views(file)):
+        click.echo(f"{printable(str(file))} now has the views of this version: {', '.join(names)}.")
     missing = sql_views.find_outdated(file)
     columns = sql_views.read_columns(file)
     with open_recording(file) as recording:
-        built = build_files(file.stem, recording.info, columns, missing)
+        texts = _build_files(file.stem, recording.info, columns, missing)
     folder = file.parent if to is None else to
     metadata, config = (folder / f"{file.stem}.{name}" for name in ("metadata.json", "datasette.yaml"))
     for path in (metadata, config):
         check_output(path, force=force, recording=file)
-    for path, text in ((metadata, built.metadata), (config, built.config)):
+    for path, text in zip((metadata, config), texts, strict=True):
         with open_output(path, force=force, recording=file) as out:
             out.write(text)
     if missing:
-        click.echo(_outdated_warning(file, missing), err=True)
+        click.echo(
+            f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
+            f"{', '.join(missing)}. Add them with --update-views.",
+            err=True,
+        )
     _print_commands(file, metadata, config)
 
 
@@ -79,18 +95,6 @@ def _check_name(file: Path) -> None:
         ) from None
 
 
-def _update_views(file: Path) -> None:
-    if names := sql_views.update_views(file):
-        click.echo(f"{printable(str(file))} now has the views of this version: {', '.join(names)}.")
-
-
-def _outdated_warning(file: Path, missing: tuple[str, ...]) -> str:
-    return (
-        f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
-        f"{', '.join(missing)}. Add them with --update-views."
-    )
-
-
 def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     opens = ["datasette", str(file), "--metadata", str(metadata)]
     limits = [word for name, most in _LIMITS.items() for word in ("--setting", name, str(most))]
@@ -98,3 +102,56 @@ def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     click.echo(f"    {printable(shlex.join([*opens, *limits]))}")
     click.echo("and in 1.0 and later with")
     click.echo(f"    {printable(shlex.join([*opens, '--config', str(config), *limits]))}")
+
+
+def _build_files(
+    database: str, info: RecordingInfo, columns: _Columns, missing: tuple[str, ...]
+) -> tuple[bytes, bytes]:
+    """Return both files (UTF-8) for a recording that datasette calls `database` and that has these `columns`.
+
+    datasette fails on sort and facet columns that do not exist, so these are left out, and so are queries that use a
+    view that is `missing` or outdated.
+    """
+    descriptions = tomllib.loads((files(__package__) / "datasette_descriptions.toml").read_text("utf-8"))
+    queries = {
+        query["name"]: {key: query[key] for key in _QUERY_KEYS}
+        for query in descriptions["queries"]
+        if not set(query["sql"].split()) & set(missing)
+    }
+    metadata = {
+        "title": f"wiretape: {info.upstream}",
+        "description": f"{info.started:%Y-%m-%d %H:%M:%S}Z, recorded by {info.tool}. It contains untrusted text.",
+        "databases": {
+            database: {
+                "description": "Views (plural names) are for people, tables (singular names) hold the recorded data. "
+                "exchange_id identifies one request and its response.",
+                "tables": {
+                    name: _table(descriptions, name, columns[name])
+                    for name in descriptions["tables"]
+                    if name in columns
+                },
+                "queries": queries,
+            }
+        },
+    }
+    config = {"databases": {database: {"queries": queries}}}
+    return (
+        orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE),
+        yaml.safe_dump(config, sort_keys=False, allow_unicode=True, width=1000).encode(),
+    )
+
+
+def _table(descriptions: dict[str, Any], name: str, columns: tuple[str, ...]) -> dict[str, Any]:
+    entry = descriptions["tables"][name]
+    meanings = descriptions["columns"] | entry.get("columns", {})
+    table: dict[str, Any] = {"description": entry["description"]}
+    table |= {"columns": {column: meanings[column] for column in columns if column in meanings}}
+    # datasette before 1.0 shows the unit after the number, and accepts others in filters: 2 s.
+    if units := {column: "ms" for column in columns if column.endswith("_ms")}:
+        table["units"] = units
+    if facets := [column for column in entry.get("facets", ()) if column in columns]:
+        table["facets"] = facets
+    for key, setting in {"label": "label_column", "sort": "sort", "sort_desc": "sort_desc"}.items():
+        if entry.get(key) in columns:
+            table[setting] = entry[key]
+    return table | ({"hidden": True} if entry.get("hidden") else {})

@@ -13,8 +13,7 @@ from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, write_recording
-from wiretape_inspect.merge.merge_conflicts import find_conflicts
-from wiretape_inspect.merge.merged_recording import MergedRecording, merge_recordings
+from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, merge_recordings
 
 _MAX_PRINTED = 20
 """How many conflicts are printed."""

@@ -1,10 +1,11 @@
 """`wiretape report`: check recordings against the specification."""
 
+import stat
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -12,13 +13,21 @@ import click
 
 from wiretape.config import NEVER, Config, find_config, load_config
 from wiretape.errors import InputError
-from wiretape.files import PATH, is_input_error, is_same_file, path_exists
+from wiretape.files import (
+    PATH,
+    check_writable,
+    is_input_error,
+    is_same_file,
+    path_exists,
+    replace_atomically,
+    write_error,
+)
+from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, check_not_recording, open_recording
 from wiretape.rules import Severity
+from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
-from wiretape_inspect.commands.baseline_options import BaselineOptions, add_baseline_options
-from wiretape_inspect.commands.output_options import OrderedCommand, Output, pair_outputs
 from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, check_recording, load_format
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
@@ -29,24 +38,147 @@ _FORMAT_HELP = (
     "text: for people. concise: one line per finding. json, ndjson: everything, for programs. "
     "junit, github, sarif: for CI. markdown: for a comment. html: one file. Repeatable.  [default: text]"
 )
+_ORDER = "wiretape.order"
 
 
-def _add_config_options(command: Callable[..., None]) -> Callable[..., None]:
-    for option in (
-        click.option("--no-config", is_flag=True, help="Read no configuration file."),
-        click.option(
-            "--config",
-            "config_file",
-            type=PATH,
-            metavar="FILE",
-            help="Configuration file to read, instead of the nearest wiretape.toml or pyproject.toml.",
-        ),
-    ):
-        command = option(command)
-    return command
+@dataclass(frozen=True, slots=True)
+class _Output:
+    """A format, and the file it is written to; None is standard output."""
+
+    format: str
+    path: Path | None
 
 
-@click.command(cls=OrderedCommand)
+class _OrderedCommand(click.Command):
+    """A command that remembers the order of its options, which click does not."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse twice: once for the order alone."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        ctx.meta[_ORDER] = [parameter.name for parameter in order]
+        return super().parse_args(ctx, args)
+
+
+def _pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Path], default: str) -> list[_Output]:
+    """Pair the values of `--format` and `--output`.  Raises click.UsageError."""
+    if len(formats) <= 1 and len(paths) <= 1:
+        # With one of each the order does not matter.
+        return [_Output(formats[0] if formats else default, _path(paths[0]) if paths else None)]
+    outputs: list[_Output] = []
+    has_path: list[bool] = []
+    left_formats, left_paths = iter(formats), iter(paths)
+    for name in ctx.meta[_ORDER]:
+        if name == "formats":
+            outputs.append(_Output(next(left_formats), None))
+            has_path.append(False)
+        elif name == "outputs":
+            path = next(left_paths)
+            if not outputs:
+                raise click.UsageError(f"--output {printable(str(path))} has no --format before it.")
+            if has_path[-1]:
+                raise click.UsageError(
+                    f"--format {outputs[-1].format} has two outputs: put each --output after its --format."
+                )
+            outputs[-1], has_path[-1] = _Output(outputs[-1].format, _path(path)), True
+    _check_destinations(outputs)
+    return outputs
+
+
+def _path(path: Path) -> Path | None:
+    return None if path == Path("-") else path
+
+
+def _check_destinations(outputs: Sequence[_Output]) -> None:
+    printed = [output.format for output in outputs if output.path is None]
+    if len(printed) > 1:
+        raise click.UsageError(
+            f"{' and '.join(printed)} would both go to standard output: give all but one an --output."
+        )
+    paths = [output.path.resolve() for output in outputs if output.path is not None]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _BaselineOptions:
+    """The values of the options about baselines."""
+
+    file: Path | None
+    write: Path | None
+    prune: bool
+    strict: bool
+
+    @classmethod
+    def of(cls, file: Path | None, write: Path | None, *, prune: bool, strict: bool) -> "_BaselineOptions":
+        """Check the values of the options.  Raises click.UsageError."""
+        if file is None and (prune or strict):
+            raise click.UsageError(f"{'--prune-baseline' if prune else '--strict-baseline'} needs --baseline.")
+        if prune and strict:
+            raise click.UsageError("--prune-baseline and --strict-baseline cannot be combined.")
+        if write and (prune or strict):
+            raise click.UsageError("--write-baseline cannot be combined with --prune-baseline or --strict-baseline.")
+        if write and file and not path_exists(file) and file.resolve() == write.resolve():
+            # The configuration names a baseline that is only now being written.
+            file = None
+        return cls(file, write, prune, strict)
+
+    def check_outputs(self, outputs: Sequence[_Output]) -> None:
+        """Check that no report replaces a baseline.  Raises click.UsageError."""
+        if self.write == Path("-"):
+            raise click.UsageError("--write-baseline needs a file: it keeps the reasons in an existing one.")
+        files = {path.resolve() for path in (self.file, self.write) if path is not None}
+        for output in outputs:
+            if output.path is not None and output.path.resolve() in files:
+                raise click.UsageError(
+                    f"{printable(str(output.path))} is the baseline: choose another name for --output."
+                )
+
+    def load(self) -> tuple[list[baseline.Entry], list[baseline.Entry]]:
+        """Load the entries to apply, and those of an existing file that will be replaced.
+
+        Raises InputError if a file is not a baseline or cannot be written.
+        """
+        earlier: list[baseline.Entry] = []
+        if self.write is not None:
+            if path_exists(self.write) and not self.write.is_file():
+                raise InputError(f"{self.write} is not a regular file: choose another name for --write-baseline.")
+            check_writable(self.write)
+            earlier = baseline.load(self.write, to_replace=True) if path_exists(self.write) else []
+        return baseline.load(self.file) if self.file is not None else [], earlier
+
+    def save(self, entries: list[baseline.Entry], earlier: list[baseline.Entry], applied: baseline.Applied) -> bool:
+        """Write or prune the baseline if requested, report entries that are not needed; return whether that fails."""
+        if self.write:
+            built = baseline.build(applied.reports, [*entries, *earlier])
+            _write_baseline(self.write, built)
+            count = count_of(sum(entry.count for entry in built), "finding")
+            click.echo(f"Wrote {count} to {printable(str(self.write))}.", err=True)
+            return False
+        if not applied.unneeded or self.file is None:
+            return False
+        number = len(applied.unneeded)
+        subject = f"{number:,} baseline {'entry is' if number == 1 else 'entries are'}"
+        codes = ", ".join(sorted({printable(entry.code) for entry in applied.unneeded}))
+        if self.prune:
+            _write_baseline(self.file, baseline.prune(entries, applied.unneeded))
+            click.echo(f"{subject} no longer needed and removed ({codes}).", err=True)
+            return False
+        click.echo(f"{subject} no longer needed ({codes}); --prune-baseline removes them.", err=True)
+        return self.strict
+
+
+def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
+    """Write a baseline that everybody can read; an error never loses the reasons that people wrote."""
+    try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path_exists(path) else 0o666
+        with replace_atomically(path, mode) as file:
+            file.write(baseline.dump(entries).encode("utf-8", "replace"))
+    except OSError as error:
+        raise InputError(write_error(path, error)) from None
+
+
+@click.command(cls=_OrderedCommand)
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
 @click.option("--format", "formats", type=click.Choice(list(FORMATS)), multiple=True, help=_FORMAT_HELP)
 @click.option(
@@ -72,8 +204,18 @@ def _add_config_options(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
 @click.option("--statistics", is_flag=True, help="With text: only count the findings of each rule.")
-@add_baseline_options
-@_add_config_options
+@click.option("--baseline", "baseline_file", type=PATH, metavar="FILE", help="Ignore the findings listed in this file.")
+@click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings to a baseline file.")
+@click.option("--prune-baseline", is_flag=True, help="Remove baseline entries that are no longer needed.")
+@click.option("--strict-baseline", is_flag=True, help="Fail if the baseline lists findings that no longer occur.")
+@click.option(
+    "--config",
+    "config_file",
+    type=PATH,
+    metavar="FILE",
+    help="Configuration file to read, instead of the nearest wiretape.toml or pyproject.toml.",
+)
+@click.option("--no-config", is_flag=True, help="Read no configuration file.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -109,11 +251,11 @@ def report(
         wiretape report run.db --write-baseline known.json
         wiretape report run.db --baseline known.json
     """
-    paired = pair_outputs(ctx, formats, outputs, "text")
+    paired = _pair_outputs(ctx, formats, outputs, "text")
     _check_formats(paired, all_findings=all_findings, statistics=statistics)
     config = _read_config(config_file, no_config=no_config)
     codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
-    known = BaselineOptions.of(
+    known = _BaselineOptions.of(
         baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
     )
     known.check_outputs(paired)
@@ -147,7 +289,7 @@ def report(
         ctx.exit(1)
 
 
-def _check_formats(outputs: Sequence[Output], *, all_findings: bool, statistics: bool) -> None:
+def _check_formats(outputs: Sequence[_Output], *, all_findings: bool, statistics: bool) -> None:
     formats = {output.format for output in outputs}
     if all_findings and not formats & {"text", "html"}:
         raise click.UsageError("--all needs --format text or html; json always contains every finding.")
@@ -181,7 +323,7 @@ def _refuse_recordings(option: str, paths: Sequence[Path | None], checked: Seque
             raise InputError(is_input_error(path, option))
 
 
-def _write(output: Output, reports: Sequence[Report], options: ReportOptions) -> None:
+def _write(output: _Output, reports: Sequence[Report], options: ReportOptions) -> None:
     make_lines = load_format(output.format)
     if output.path is None and output.format != "html":
         write_lines(make_lines(reports, options))

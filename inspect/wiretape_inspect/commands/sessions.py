@@ -1,15 +1,206 @@
 """`wiretape sessions`: the sessions of a recording."""
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import click
+from rich.cells import cell_len
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
+from wiretape.event_facts import kind_and_sequence
 from wiretape.files import PATH
+from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
-from wiretape.recording import open_recording
-from wiretape_inspect.sessions_table import summarise, summary_document, summary_lines
+from wiretape.labels import count_of, ending_label
+from wiretape.observations import Ending
+from wiretape.recording import Exchange, Recording, RecordingInfo, open_recording
+from wiretape.rules import Finding
+from wiretape.safe_text import printable
+from wiretape.sse import FrameKind
+from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.terminal_output import find_terminal, write_lines
-from wiretape_inspect.timeline import stored_findings
+from wiretape_inspect.timeline_text import stored_findings
+from wiretape_inspect.units import format_duration, format_integer
+
+FORMAT = 1
+"""The version of the JSON that `wiretape sessions --json` prints."""
+_COUNTS = ("streams", "events", "durable", "deltas")
+_COLUMNS = ("session", *_COUNTS, "last seq", "first (UTC)", "last (UTC)", "endings", "findings")
+_RIGHT_ALIGNED = {*_COUNTS, "last seq"}
+_UNLIMITED = 10_000
+"""Columns of the console that renders the table, so that it is never folded."""
+_INDENT = " " * 4
+_NONE = "-"
+
+
+@dataclass(slots=True)
+class SessionSummary:
+    """The traffic of one session; replayed events count again."""
+
+    id: str | None
+    """None for all streams whose path contains no session."""
+    streams: int = 0
+    requests: int = 0
+    """Exchanges that are not streams."""
+    kinds: Counter[str] = field(default_factory=Counter)
+    """The number of events of its streams by kind."""
+    last_sequence: int | None = None
+    """The highest sequence."""
+    first_ns: int | None = None
+    last_ns: int = 0
+    endings: Counter[str] = field(default_factory=Counter)
+    """The endings of its streams, in words."""
+    findings: Counter[str] = field(default_factory=Counter)
+    """By severity."""
+
+    def add(self, exchange: Exchange, frames: Iterable[SeenFrame], findings: Iterable[Finding]) -> None:
+        """Add an exchange of this session."""
+        if self.first_ns is None:
+            self.first_ns = exchange.request.time_ns
+        self.last_ns = max(self.last_ns, exchange.ended_ns or exchange.request.time_ns)
+        self.findings.update(str(finding.severity) for finding in findings)
+        if not exchange.is_stream:
+            self.requests += 1
+            return
+        self.streams += 1
+        in_event = False
+        for seen in frames:
+            in_event = seen.frame.kind is FrameKind.TAIL
+            self._add_frame(seen)
+        in_event = in_event and exchange.ending is not Ending.OPEN
+        self.endings[ending_label(exchange.ending, stream=True, in_event=in_event)] += 1
+
+    def _add_frame(self, seen: SeenFrame) -> None:
+        self.last_ns = max(self.last_ns, seen.time_ns)
+        if seen.event is None:
+            return
+        kind, sequence = kind_and_sequence(seen.frame)
+        self.kinds[kind] += 1
+        if sequence is not None and (self.last_sequence is None or sequence > self.last_sequence):
+            self.last_sequence = sequence
+
+
+@dataclass(slots=True)
+class RecordingSummary:
+    """The sessions of a recording, and everything else in it."""
+
+    info: RecordingInfo
+    sessions: list[SessionSummary]
+    others: Counter[str]
+    """The exchanges that are not streams, by status, or `no response`."""
+    findings: Counter[str]
+
+    def wall_clock(self, time_ns: int) -> datetime:
+        """Return the wall-clock time (UTC) of a time of the recording."""
+        return self.info.started + timedelta(microseconds=time_ns // 1000)
+
+
+def summarise(recording: Recording, findings: dict[int, list[Finding]]) -> RecordingSummary:
+    """Read a recording once; `findings` are those of the live checks, by exchange."""
+    sessions: dict[str | None, SessionSummary] = {}
+    others: Counter[str] = Counter()
+    for exchange in recording.exchanges():
+        if not exchange.is_stream:
+            others[str(exchange.response.status) if exchange.response else "no response"] += 1
+            if exchange.session_id is None:
+                continue
+        session = sessions.setdefault(exchange.session_id, SessionSummary(exchange.session_id))
+        frames = recording.frames(exchange.number) if exchange.is_stream else ()
+        session.add(exchange, frames, findings.get(exchange.number, ()))
+    total = Counter(str(finding.severity) for found in findings.values() for finding in found)
+    return RecordingSummary(recording.info, list(sessions.values()), others, total)
+
+
+def summary_document(summary: RecordingSummary) -> dict[str, Any]:
+    """Return the summary as plain data for JSON."""
+    return {
+        "format": FORMAT,
+        "recording": summary.info,
+        "sessions": [
+            {
+                "session_id": session.id,
+                "streams": session.streams,
+                "requests": session.requests,
+                "events": session.kinds.total(),
+                "durable": session.kinds["durable"],
+                "deltas": session.kinds["delta"],
+                "ephemeral": session.kinds["ephemeral"],
+                "last_sequence": session.last_sequence,
+                "first": summary.wall_clock(session.first_ns or 0),
+                "last": summary.wall_clock(session.last_ns),
+                "endings": dict(session.endings),
+                "findings": dict(session.findings),
+            }
+            for session in summary.sessions
+        ],
+        "other_exchanges": dict(sorted(summary.others.items())),
+        "findings": dict(summary.findings),
+    }
+
+
+def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Iterator[Line | str]:
+    """Yield the lines of `wiretape sessions`: a table, or blocks if the terminal is too narrow for it."""
+    info = summary.info
+    length = f"lasted {format_duration(info.ended_ns)}" if info.ended_ns is not None else "not closed"
+    yield wrapped(" · ".join((info.tool, f"upstream {info.upstream}", f"{info.started:%Y-%m-%d %H:%M:%SZ}", length)))
+    if summary.sessions:
+        yield ""
+        table = list(_table_lines(summary, has_colour=terminal is not None and terminal.has_colour))
+        widest = max(cell_len(click.unstyle(line)) for line in table)
+        yield from table if terminal is None or widest <= terminal.width else _blocks(summary)
+        yield ""
+    yield f"other exchanges: {_tally(summary.others) or 'none'}"
+    yield f"findings: {_severities(summary.findings) or 'none'}"
+
+
+def _table_lines(summary: RecordingSummary, *, has_colour: bool) -> Iterator[str]:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for column in _COLUMNS:
+        table.add_column(column, justify="right" if column in _RIGHT_ALIGNED else "left", overflow="fold")
+    for session in summary.sessions:
+        table.add_row(*(Text(printable(cell)) for cell in _cells(summary, session)))
+    output = StringIO()
+    color_system: Any = "standard" if has_colour else None
+    Console(file=output, width=_UNLIMITED, force_terminal=has_colour, color_system=color_system).print(table)
+    for line in output.getvalue().splitlines():
+        yield line.rstrip()
+
+
+def _blocks(summary: RecordingSummary) -> Iterator[Line]:
+    for session in summary.sessions:
+        cells = dict(zip(_COLUMNS, _cells(summary, session), strict=True))
+        counts = [f"{cells[name]} {name}" for name in _COUNTS]
+        yield wrapped((cells["session"], "head"))
+        yield labelled(_INDENT, " · ".join([*counts, f"last seq {cells['last seq']}"]))
+        yield labelled(_INDENT, f"{cells['first (UTC)']} to {cells['last (UTC)']} UTC")
+        yield from (labelled(_INDENT, cells[name]) for name in ("endings", "findings") if cells[name] != _NONE)
+
+
+def _cells(summary: RecordingSummary, session: SessionSummary) -> Iterator[str]:
+    yield session.id if session.id is not None else "(none)"
+    for number in (session.streams, session.kinds.total(), session.kinds["durable"], session.kinds["delta"]):
+        yield f"{number:,}"
+    yield format_integer(session.last_sequence) if session.last_sequence is not None else _NONE
+    yield f"{summary.wall_clock(session.first_ns or 0):%H:%M:%S.%f}"[:-3]
+    yield f"{summary.wall_clock(session.last_ns):%H:%M:%S.%f}"[:-3]
+    yield _tally(session.endings) or _NONE
+    yield _severities(session.findings) or _NONE
+
+
+def _severities(counts: Counter[str]) -> str:
+    return ", ".join(count_of(number, severity) for severity, number in sorted(counts.items()))
+
+
+def _tally(counts: Counter[str]) -> str:
+    return ", ".join(f"{name}: {number:,}" for name, number in sorted(counts.items()))
 
 
 @click.command()

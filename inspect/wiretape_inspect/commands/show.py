@@ -9,19 +9,19 @@ import click
 from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording, open_recording
+from wiretape_inspect.client_state_lines import activity_lines, reconnection_lines
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges
-from wiretape_inspect.state_view import activity_lines, reconnection_lines
 from wiretape_inspect.styled_line import Line, wrapped
 from wiretape_inspect.terminal_output import write_lines
-from wiretape_inspect.timeline import exchange_lines, stored_findings
 from wiretape_inspect.timeline_follow import follow_recording
-from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_documents
+from wiretape_inspect.timeline_json import detail_document, exchange_json_lines, reconnection_json_lines
+from wiretape_inspect.timeline_text import exchange_lines, stored_findings
+from wiretape_inspect.view.client_state_at_event import with_names
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import runs_and_calls
 from wiretape_inspect.view.reconnection import compare_connections
-from wiretape_inspect.view.state_at_event import state_at, with_names
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"
@@ -136,17 +136,17 @@ def _event_lines(recording: Recording, location: str, *, as_json: bool) -> Itera
     number, event = parse_location(location)
     exchange = recording.exchange(number)
     context = find_event(recording, exchange, event)
-    findings = list(recording.findings(number))
-    state = state_at(recording, exchange, event)
     if as_json:
-        return [dump_json(detail_document(recording, exchange, context, findings, state))]
-    return detail_lines(recording, exchange, context, findings, state)
+        return [dump_json(detail_document(recording, exchange, context))]
+    return detail_lines(recording, exchange, context)
 
 
 def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> Iterable[Line | str]:
-    first, second = parse_location(pair, "EXCHANGE:EXCHANGE, for example 2:3")
-    view = compare_connections(recording, recording.exchange(first), recording.exchange(second))
-    return map(dump_json, reconnection_documents(view)) if as_json else reconnection_lines(view)
+    numbers = parse_location(pair, "EXCHANGE:EXCHANGE, for example 2:3")
+    first, second = map(recording.exchange, numbers)
+    if as_json:
+        return reconnection_json_lines(recording, first, second)
+    return reconnection_lines(compare_connections(recording, first, second))
 
 
 def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_json: bool) -> Iterable[Line | str]:

@@ -1,7 +1,6 @@
 """`wiretape trim`: cut a recording down, or redact it."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -14,13 +13,12 @@ from wiretape.recording import Recording, RecordingMetadata, RecordingSource, op
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, write_recording
-from wiretape_inspect.commands.duration_option import Duration
-from wiretape_inspect.humanize import format_size
-from wiretape_inspect.merge.merged_recording import closed_captures
-from wiretape_inspect.trim.minimize import MinimalRecording, minimize
-from wiretape_inspect.trim.recording_part import ObservationReader, RecordingPart, read_part
+from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
+from wiretape_inspect.recording_merge import closed_captures
+from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
 from wiretape_inspect.trim.recording_redaction import RecordingRedaction
 from wiretape_inspect.trim.redaction_targets import RedactionTargets
+from wiretape_inspect.units import Duration, format_size
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:
@@ -32,10 +30,6 @@ def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | N
     except UnknownCodeError as error:
         raise InputError(str(error)) from None
     return given.strip().upper() or EVERY
-
-
-def _targets(_context: click.Context, _parameter: click.Parameter, given: Sequence[str]) -> RedactionTargets:
-    return RedactionTargets.of(given)
 
 
 @click.command()
@@ -66,7 +60,7 @@ def _targets(_context: click.Context, _parameter: click.Parameter, given: Sequen
     "--redact",
     "targets",
     multiple=True,
-    callback=_targets,
+    callback=lambda _context, _parameter, given: RedactionTargets.of(given),
     metavar="WHAT",
     help="Redact header:NAME, json:$.path or text:LITERAL. Repeatable.",
 )
@@ -107,48 +101,42 @@ def trim(
         raise click.UsageError("--since is later than --until.")
     check_recording_output(to, [file], force=force)
     with open_recording(file) as recording:
-        kept = _select(recording, part, targets)
-        minimal = None if prefix is None else minimize(kept.read, prefix)
-        observations = kept.read() if minimal is None else iter(minimal.observations)
+        head, read, redaction = _select(recording, part, targets)
+        minimal = None if prefix is None else minimize(read, prefix)
+        observations = read() if minimal is None else iter(minimal.observations)
         # The summary comes from the new recording, before it is moved into place.
         summary: list[str] = []
         write_recording(
-            RecordingSource(kept.head, observations), to, lambda written: summary.extend(_summarize(written, minimal))
+            RecordingSource(head, observations), to, lambda written: summary.extend(_summarize(written, minimal))
         )
-    if not_found := kept.not_found():
-        click.echo(f"Not found, and therefore not redacted: {', '.join(not_found)}.", err=True)
-    for sentence in (*kept.summary, *summary):
+    if redaction is not None:
+        # Complete once everything is read.
+        if not_found := list(redaction.not_found()):
+            click.echo(f"Not found, and therefore not redacted: {', '.join(not_found)}.", err=True)
+        summary = [*redaction.summary(), *summary]
+    for sentence in summary:
         click.echo(sentence)
-    click.echo(_sizes(file, to))
+    before, after = file.stat().st_size, to.stat().st_size
+    click.echo(f"{printable(str(to))}: {format_size(after)} of {format_size(before)}.")
 
 
-@dataclass(frozen=True, slots=True)
-class _Kept:
-    head: RecordingMetadata
-    read: ObservationReader
-    summary: Sequence[str] = ()
-    not_found: Callable[[], Sequence[str]] = tuple
-    """The redaction targets that were not found; complete once everything is read."""
-
-
-def _select(recording: Recording, part: RecordingPart, targets: RedactionTargets) -> _Kept:
-    """The selected part, redacted."""
+def _select(
+    recording: Recording, part: RecordingPart, targets: RedactionTargets
+) -> tuple[RecordingMetadata, ObservationReader, RecordingRedaction | None]:
+    """Select a part; return its metadata, its observations without the secrets, and what was redacted, if anything."""
     numbers = part.select_exchanges(recording)
-    info = recording.info
-    captures = closed_captures(recording)
-    if not targets:
-        head = RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted)
-        return _Kept(head, lambda: read_part(recording, numbers, part.until_ns))
-    redaction = RecordingRedaction.of(
-        recording, (each for each in recording.exchanges() if each.number in numbers), targets
-    )
-    upstream, _ = redaction.literals.mask_message(info.upstream)
+    info, captures = recording.info, closed_captures(recording)
 
     def read() -> Iterator[Observation]:
-        return redaction.apply(read_part(recording, numbers, part.until_ns))
+        return read_part(recording, numbers, part.until_ns)
 
+    if not targets:
+        return RecordingMetadata(info.upstream, info.started_unix_ns, captures, info.redacted), read, None
+    exchanges = (each for each in recording.exchanges() if each.number in numbers)
+    redaction = RecordingRedaction.of(recording, exchanges, targets)
+    upstream, _ = redaction.literals.mask(info.upstream, "utf-8")
     head = RecordingMetadata(upstream, info.started_unix_ns, captures, info.redacted + redaction.count)
-    return _Kept(head, read, list(redaction.summary()), lambda: list(redaction.not_found()))
+    return head, lambda: redaction.apply(read()), redaction
 
 
 def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator[str]:
@@ -156,7 +144,7 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
     exchanges = sum(1 for _ in written.exchanges())
     found = sum(1 for _ in written.findings())
     if minimal is not None:
-        now = minimal.find_in(written.observations())
+        now = find_finding(written.observations(), minimal.finding)
         if now is None:
             raise InputError("The finding does not occur in the part that would be kept; nothing was written.")
         yield finding_line(now.severity, now.code, now.exchange, now.event, now.message)
@@ -169,8 +157,3 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
         ]
         yield f"Removed: {' and '.join(removed)}. The streams look as if the removed frames had never been sent."
     yield f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."
-
-
-def _sizes(file: Path, to: Path) -> str:
-    before, after = file.stat().st_size, to.stat().st_size
-    return f"{printable(str(to))}: {format_size(after)} of {format_size(before)}."

@@ -1,6 +1,6 @@
 """The debugger: an HTTP server with the page and an API that returns the recording's data.  It only reads.
 
-All JSON is written by `jsonlines.dump`.  Times are nanoseconds since the recording began.  Query parameters in
+All JSON is written by `dump_json`.  Times are nanoseconds since the recording began.  Query parameters in
 brackets are optional.
 
 **Documents** (`GET /api/…`, one JSON document)
@@ -13,7 +13,7 @@ brackets are optional.
 `overview?exchange=N`
     `view.overview.Overview`.
 `event?exchange=N&event=M`
-    `jsonlines.closely`.
+    `timeline_json.detail_document`.
 `cut?exchange=N&start=A&event=M`
     `{start, end, chunks, base64}`: the bytes of an unfinished message, which begin at offset A, after message M
     begins.
@@ -23,11 +23,12 @@ brackets are optional.
 **Lines** (JSON lines, sent while they are made; if reading fails midway, the last line is `{"error": {"message"}}`)
 
 `rows?exchange=N[&filter=F]`
-    `jsonlines.rows`: the head, then the rows of a stream that match the filter.  Nothing if no row matches.
+    `timeline_json.exchange_json_lines`: the head, then the rows of a stream that match the filter.  Nothing if no row
+    matches.
 `events?exchange=N&first=A&last=B`
     A row of kind `event` for each message from A to B, including deltas.
 `resume?first=A&second=B`
-    `jsonlines.joined`.
+    `timeline_json.reconnection_json_lines`.
 
 **Live updates**: `GET /api/live[?exchange=N][&after=POSITION][&rows=K]`, an event stream of what changes until the
 recording is closed.  POSITION comes from `recording` or is the id of an earlier message; without it, the stream

@@ -19,7 +19,6 @@ from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.event_export import bodies
-from wiretape_inspect.page import page_data
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.overview import Overview, overview
@@ -38,11 +37,13 @@ def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator
 
 
 def _events(recording: Recording, *, exchange: int, first: int, last: int) -> Iterator[str]:
-    return page_data.event_lines(recording, _find_stream(recording, exchange), first, last)
+    return timeline_json.event_lines(recording, _find_stream(recording, exchange), first, last)
 
 
 def _resume(recording: Recording, *, first: int, second: int) -> Iterator[str]:
-    return page_data.resume_lines(recording, find_exchange(recording, first), find_exchange(recording, second))
+    return timeline_json.reconnection_json_lines(
+        recording, find_exchange(recording, first), find_exchange(recording, second)
+    )
 
 
 def _bodies(recording: Recording, *, exchange: int) -> dict[str, Any]:
@@ -57,7 +58,7 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
     stream = _find_stream(recording, exchange)
     with _not_found():
         around = event_detail.find_event(recording, stream, event)
-    return page_data.event_document(recording, stream, around)
+    return timeline_json.detail_document(recording, stream, around)
 
 
 def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:
@@ -120,19 +121,23 @@ def _not_found() -> Iterator[None]:
         raise NotFoundError(error.message) from None
 
 
-async def document_response(thread: RecordingThread, make: Callable[[Recording], Any]) -> web.Response:
-    """Respond with what `make` returns; it is also encoded in the thread."""
-    return json_response(await thread.run(lambda recording: dump_json(make(recording))))
+async def document_response(
+    endpoint: Callable[..., Any], request: web.Request, thread: RecordingThread
+) -> web.Response:
+    """Respond with what an endpoint returns; it is also encoded in the thread."""
+    query = parse_query(request, endpoint)
+    return json_response(await thread.run(lambda recording: dump_json(endpoint(recording, **query))))
 
 
 async def lines_response(
-    request: web.Request, thread: RecordingThread, make: Callable[[Recording], Iterator[str]]
+    endpoint: Callable[..., Iterator[str]], request: web.Request, thread: RecordingThread
 ) -> web.StreamResponse:
-    """Respond with the lines of `make`, each sent soon after it is made.
+    """Respond with the lines of an endpoint, each sent soon after it is made.
 
     An error before the first line is raised; a later error becomes the last line.
     """
-    parts = thread.lines(make)
+    query = parse_query(request, endpoint)
+    parts = thread.lines(lambda recording: endpoint(recording, **query))
     first = await anext(parts, b"")
     response = web.StreamResponse(headers={"Content-Type": "application/x-ndjson"})
     await response.prepare(request)

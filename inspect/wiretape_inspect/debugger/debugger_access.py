@@ -31,16 +31,12 @@ _WRITING = frozenset({"POST", "DELETE"})
 _OWN_SITE = frozenset({"same-origin", "none"})
 
 
-def _secret() -> str:
-    return secrets.token_hex(16)
-
-
 @dataclass(frozen=True, slots=True)
 class Access:
     """The secrets of one debugger: the token in its URL, and the cookie that the browser gets for it."""
 
-    token: str = field(default_factory=_secret)
-    cookie: str = field(default_factory=_secret)
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
+    cookie: str = field(default_factory=lambda: secrets.token_hex(16))
 
     def has_token(self, request: web.Request) -> bool:
         """Whether the URL contains the token."""

@@ -22,14 +22,13 @@ from wiretape_inspect.debugger.api_endpoints import (
     document_response,
     error_response,
     lines_response,
-    parse_query,
 )
 from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.replay_forwarder import METHODS, ReplayAddress, ReplayForwarder, UnreachableError
 from wiretape_inspect.page.bundle import CONTENT_TYPES, read_page_file, served_page
-from wiretape_inspect.page.page_data import recording_document
+from wiretape_inspect.timeline_json import recording_document
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _Reader = Callable[[web.Request, RecordingThread], Awaitable[web.StreamResponse]]
@@ -69,38 +68,30 @@ async def serve_debugger(
     if host != "localhost" and not is_loopback(host):
         raise InputError(f"Invalid host {host}: the debugger serves only this machine; use 127.0.0.1:{port}.")
     access, lock = Access(), RecorderLock(path)
+    logger = logging.getLogger(__name__)
+    logger.addFilter(_is_internal)
     runner = web.AppRunner(
         _Routes(opening, access, lock, replay).app(),
         access_log=None,
-        logger=_logger(),
+        logger=logger,
         handler_cancellation=True,
         shutdown_timeout=0.1,
     )
     await runner.setup()
     try:
-        await _listen(runner, host, port)
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            raise InputError(listen_error(host, port, error)) from None
         yield Debugger(origin_of(*runner.addresses[0][:2]), access)
     finally:
         await runner.cleanup()
         lock.close()
 
 
-def _logger() -> logging.Logger:
-    """Return the logger for internal errors.  Malformed requests get a response and are not logged."""
-    logger = logging.getLogger(__name__)
-    logger.addFilter(_is_internal)
-    return logger
-
-
 def _is_internal(record: logging.LogRecord) -> bool:
+    """Whether to log an error.  Malformed requests get a response and are not logged."""
     return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
-
-
-async def _listen(runner: web.AppRunner, host: str, port: int) -> None:
-    try:
-        await web.TCPSite(runner, host, port).start()
-    except OSError as error:
-        raise InputError(listen_error(host, port, error)) from None
 
 
 class _Routes:
@@ -120,8 +111,8 @@ class _Routes:
         app.router.add_get("/", _page, allow_head=False)
         app.router.add_get("/page/{name}", _page_file, allow_head=False)
         readers: dict[str, _Reader] = {"recording": self._recording, "live": self._live}
-        readers |= {name: _document_reader(endpoint) for name, endpoint in DOCUMENTS.items()}
-        readers |= {name: _lines_reader(endpoint) for name, endpoint in LINES.items()}
+        readers |= {name: partial(document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
+        readers |= {name: partial(lines_response, endpoint) for name, endpoint in LINES.items()}
         for name, reader in readers.items():
             app.router.add_get(f"/api/{name}", self._in_thread(reader), allow_head=False)
         app.router.add_route("*", "/api/replay/{name}", self._forward)
@@ -156,8 +147,7 @@ class _Routes:
                 "position": format_position(recording.tail_position()),
             }
 
-        parse_query(request, document)
-        return await document_response(thread, document)
+        return await document_response(document, request, thread)
 
     async def _live(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
         return await live_response(request, thread, self._lock)
@@ -221,19 +211,3 @@ def _status_of(error: InputError) -> int:
             return 500
         case _:
             return 400
-
-
-def _document_reader(endpoint: Callable[..., Any]) -> _Reader:
-    async def read(request: web.Request, thread: RecordingThread) -> web.StreamResponse:
-        query = parse_query(request, endpoint)
-        return await document_response(thread, lambda recording: endpoint(recording, **query))
-
-    return read
-
-
-def _lines_reader(endpoint: Callable[..., Any]) -> _Reader:
-    async def read(request: web.Request, thread: RecordingThread) -> web.StreamResponse:
-        query = parse_query(request, endpoint)
-        return await lines_response(request, thread, lambda recording: endpoint(recording, **query))
-
-    return read

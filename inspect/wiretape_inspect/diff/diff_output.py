@@ -9,8 +9,8 @@ from wiretape.labels import count_of
 from wiretape.recording import Exchange
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.diff.value_comparison import common_prefix_length
-from wiretape_inspect.humanize import format_duration, format_integer
 from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.units import format_duration, format_integer
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""

@@ -1,18 +1,29 @@
-"""Compare two recordings, one pair of exchanges after the other."""
+"""Compare two recordings: pair their exchanges, and compare request, status, headers and bodies of each pair."""
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
+from itertools import zip_longest
+from typing import Any, NamedTuple
+from urllib.parse import parse_qsl, unquote
 
-from wiretape.json_diff import Difference
+from wiretape.content_encoding import DecodingError, decoder
+from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
+from wiretape.json_diff import MISSING, Difference
+from wiretape.json_path import JsonPath
+from wiretape.observations import BytesArrived, Headers, RequestStarted, Side
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect.diff.delta_text_diff import compare_texts
+from wiretape_inspect.diff.alignment import Key, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Location
-from wiretape_inspect.diff.exchange_diff import ExchangeComparison
-from wiretape_inspect.diff.exchange_pairing import pair_exchanges, pair_sessions, session_ids
-from wiretape_inspect.diff.stream_diff import compare_events
-from wiretape_inspect.diff.stream_items import StreamItems
-from wiretape_inspect.diff.value_comparison import ValueComparison
+from wiretape_inspect.diff.stream_diff import compare_events, compare_texts
+from wiretape_inspect.diff.stream_items import StreamItems, comparable_document
+from wiretape_inspect.diff.value_comparison import ValueComparison, is_id_name, may_be_id, without_fingerprints
+from wiretape_inspect.view.runs_and_calls import request_cursor
 
 _DEFAULTS = DiffOptions()
+_RESPONSE_HEADERS = ("content-type", RETRY_AFTER.lower())
+"""Response headers that are always compared; of request headers only the cursor is."""
+_MAX_DOCUMENT = 16 * 1024 * 1024
+"""Decoded bytes of a body that are compared by content; longer bodies by their hash."""
 
 
 class RecordingDiff:
@@ -22,28 +33,21 @@ class RecordingDiff:
         self._recordings = (first, second)
         self._options = options
         self._values = ValueComparison(options)
-        self._exchanges = ExchangeComparison(first, second, self._values)
 
     def compare_all(self) -> Iterator[ExchangeDiff]:
         """Compare all exchanges, in the order of the first recording; those that only the second has come last."""
         first, second = self._recordings
         ids = self._options.ids
-        sessions = pair_sessions(session_ids(first.exchanges()), session_ids(second.exchanges()), ids=ids)
-        paired = pair_exchanges(first.exchanges(), second.exchanges(), sessions, ids=ids)
-        pairs: list[tuple[int, int | None]] = [*paired.pairs, *((number, None) for number in paired.first)]
-        for here, there in sorted(pairs, key=lambda pair: pair[0]):
-            exchange = first.exchange(here)
-            if there is None:
-                yield self._unpaired(exchange, None)
-            else:
-                yield self.compare_pair(exchange, second.exchange(there))
-        for number in paired.second:
-            yield self._unpaired(None, second.exchange(number))
+        sessions = _pair_sessions(_session_ids(first.exchanges()), _session_ids(second.exchanges()), ids=ids)
+        for here, there in _pair_exchanges(first.exchanges(), second.exchanges(), sessions, ids=ids):
+            one = first.exchange(here) if here is not None else None
+            other = second.exchange(there) if there is not None else None
+            yield self.compare_pair(one, other) if one and other else self._unpaired(one, other)
 
     def compare_pair(self, first: Exchange, second: Exchange) -> ExchangeDiff:
         """Compare two exchanges."""
         diff = ExchangeDiff(first, second, self._options.limit)
-        fields = [*self._exchanges.request(first, second), *self._exchanges.response(first, second)]
+        fields = [*self._request_differences(first, second), *self._response_differences(first, second)]
         is_cut = (False, False)
         if first.is_stream and second.is_stream:
             is_cut = self._compare_streams(first, second, diff, fields)
@@ -76,6 +80,59 @@ class RecordingDiff:
             locations = (_location(first), _location(second))
             diff.add(DiffEntry("time", "exchange", locations, later_ns=waits[1] - waits[0]))
 
+    def _request_differences(self, first: Exchange, second: Exchange) -> Iterator[Difference]:
+        here, there = first.request, second.request
+        if here.method != there.method:
+            yield Difference("request method", here.method, there.method)
+        if not self._is_same_target(here, there):
+            yield Difference("request target", here.target, there.target)
+        cursors = (request_cursor(first), request_cursor(second))
+        if not self._values.is_same_id(*cursors):
+            yield Difference(f"request header {CURSOR_HEADER.lower()}", *map(_or_missing, cursors))
+        yield from self._headers("request", here.headers, there.headers, self._options.headers)
+        yield from self._bodies(first, second, Side.REQUEST)
+
+    def _response_differences(self, first: Exchange, second: Exchange) -> Iterator[Difference]:
+        here, there = first.response, second.response
+        statuses = [response.status if response else MISSING for response in (here, there)]
+        if statuses[0] != statuses[1]:
+            yield Difference("response status", *statuses)
+        if here and there:
+            names = (*_RESPONSE_HEADERS, *self._options.headers)
+            yield from self._headers("response", here.headers, there.headers, tuple(dict.fromkeys(names)))
+        if not first.is_stream and not second.is_stream:
+            yield from self._bodies(first, second, Side.RESPONSE)
+
+    def _headers(self, side: str, first: Headers, second: Headers, names: tuple[str, ...]) -> Iterator[Difference]:
+        for name in names:
+            here, there = _header_value(first, name), _header_value(second, name)
+            if not self._values.is_same_text(here, there, name):
+                yield Difference(f"{side} header {name}", _or_missing(here), _or_missing(there))
+
+    def _bodies(self, first: Exchange, second: Exchange, side: Side) -> Iterator[Difference]:
+        ignored = self._options.ignored
+        pairs = zip(self._recordings, (first, second), strict=True)
+        here, there = (_body_document(recording, exchange, side, ignored) for recording, exchange in pairs)
+        for found in self._values.differences(here, there):
+            yield found._replace(path=f"{side} body {found.path}")
+
+    def _is_same_target(self, first: RequestStarted, second: RequestStarted) -> bool:
+        here, there = _path_segments(first), _path_segments(second)
+        if len(here) != len(there):
+            return False
+        paths = all(self._is_same_segment(*pair) for pair in zip(here, there, strict=True))
+        queries = zip_longest(_query_parameters(first.target), _query_parameters(second.target), fillvalue=("", None))
+        return paths and all(self._is_same_parameter(*pair) for pair in queries)
+
+    def _is_same_segment(self, first: "_Segment", second: "_Segment") -> bool:
+        if self._options.ids and first.may_be_id and second.may_be_id:
+            return self._values.is_same_id(first.text, second.text)
+        return self._values.is_same_text(first.text, second.text)
+
+    def _is_same_parameter(self, first: tuple[str, str | None], second: tuple[str, str | None]) -> bool:
+        is_same = self._values.is_same_id if is_id_name(first[0]) else self._values.is_same_text
+        return first[0] == second[0] and is_same(first[1], second[1])
+
     def _unpaired(self, first: Exchange | None, second: Exchange | None) -> ExchangeDiff:
         diff = ExchangeDiff(first, second, self._options.limit)
         locations = (_location(first) if first else None, _location(second) if second else None)
@@ -96,3 +153,139 @@ def _ending_differences(first: Exchange, second: Exchange, is_cut: tuple[bool, b
         yield Difference("ending", *endings)
     if first.lost_bytes != second.lost_bytes:
         yield Difference("bytes not recorded", first.lost_bytes, second.lost_bytes)
+
+
+class _ExchangeKey(NamedTuple):
+    number: int
+    method: str
+    path: Hashable
+    query: Hashable
+    outcome: Hashable
+    """Whether it is a stream, its status, and its cursor."""
+
+
+def _session_ids(exchanges: Iterable[Exchange]) -> list[str]:
+    """The sessions that requests name, in order of their first request."""
+    found = (session_in(exchange.request.target) for exchange in exchanges)
+    return list(dict.fromkeys(session for session in found if session is not None))
+
+
+def _pair_sessions(first: Sequence[str], second: Sequence[str], *, ids: bool) -> tuple[dict[str, int], dict[str, int]]:
+    """A number for each session that both recordings have.
+
+    Sessions with the same id are paired; with `ids` the others are paired in their order.
+    """
+    pairs = [(session, session) for session in dict.fromkeys(first) if session in set(second)]
+    if ids:
+        here, there = ([name for name in names if (name, name) not in pairs] for names in (first, second))
+        pairs += zip(here, there, strict=False)
+    return (
+        {one: number for number, (one, _) in enumerate(pairs)},
+        {other: number for number, (_, other) in enumerate(pairs)},
+    )
+
+
+def _pair_exchanges(
+    first: Iterable[Exchange],
+    second: Iterable[Exchange],
+    sessions: tuple[Mapping[str, int], Mapping[str, int]],
+    *,
+    ids: bool,
+) -> list[tuple[int | None, int | None]]:
+    """Pair the numbers of exchanges of the same session, method and path: first those with the same outcome.
+
+    They are in the order of the first recording; those that only the second has come last.
+    """
+    keys: list[Key[_ExchangeKey]] = [lambda item: item[1:], lambda item: item[1:4], lambda item: item[1:3]]
+    unpaired: tuple[list[_ExchangeKey], list[_ExchangeKey]] = ([], [])
+    items = [_keys(exchanges, names, ids=ids) for exchanges, names in zip((first, second), sessions, strict=True)]
+    pairs = pair_items(items[0], items[1], keys, lambda item: item.number, unpaired=unpaired)
+    here = sorted([*((one.number, other.number) for one, other in pairs), *((one.number, None) for one in unpaired[0])])
+    return [*here, *((None, other.number) for other in unpaired[1])]
+
+
+def _keys(exchanges: Iterable[Exchange], sessions: Mapping[str, int], *, ids: bool) -> Iterator[_ExchangeKey]:
+    for exchange in exchanges:
+        request, cursor = exchange.request, request_cursor(exchange)
+        outcome = (
+            exchange.is_stream,
+            exchange.response.status if exchange.response else None,
+            cursor is not None if ids else cursor,
+        )
+        path, query = _path_key(request, sessions, ids=ids), _query_key(request.target, ids=ids)
+        yield _ExchangeKey(exchange.number, request.method, path, query, outcome)
+
+
+def _path_key(request: RequestStarted, sessions: Mapping[str, int], *, ids: bool) -> Hashable:
+    session = session_in(request.target)
+    return tuple(
+        sessions.get(part.text, part.text)
+        if part.text == session
+        else None
+        if ids and part.may_be_id
+        else without_fingerprints(part.text)
+        for part in _path_segments(request)
+    )
+
+
+def _query_key(target: str, *, ids: bool) -> Hashable:
+    return tuple(
+        (name, None if ids and is_id_name(name) else without_fingerprints(value))
+        for name, value in _query_parameters(target)
+    )
+
+
+class _Segment(NamedTuple):
+    """A segment of a path, percent-decoded."""
+
+    text: str
+    may_be_id: bool
+
+
+def _path_segments(request: RequestStarted) -> list[_Segment]:
+    """The segments of the path of a request."""
+    match = operation_of(request.method, request.target)
+    ids = {session_in(request.target), match.run_id if match else None}
+    parts = map(unquote, request.target.partition("#")[0].partition("?")[0].split("/"))
+    return [_Segment(part, part in ids or may_be_id(part)) for part in parts]
+
+
+def _query_parameters(target: str) -> list[tuple[str, str]]:
+    """The query parameters of a target, sorted by name."""
+    pairs = parse_qsl(target.partition("#")[0].partition("?")[2], keep_blank_values=True)
+    return sorted(pairs, key=lambda pair: pair[0])
+
+
+def _body_document(recording: Recording, exchange: Exchange, side: Side, ignored: tuple[JsonPath, ...]) -> Any:
+    """What is compared of a body: its JSON, its text, or its hash; None if there is no body."""
+    if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
+        return None
+    digest, decoded, is_whole = sha256(), bytearray(), True
+    try:
+        decoding = decoder(exchange.encoding_of(side))
+    except DecodingError:
+        is_whole = False
+    for part in recording.body(exchange.number, side):
+        if not isinstance(part, BytesArrived):
+            continue
+        digest.update(part.data)
+        try:
+            for piece in decoding.slices(part.data) if is_whole else ():
+                decoded += piece
+                if len(decoded) > _MAX_DOCUMENT:
+                    is_whole = False
+                    break
+        except DecodingError:
+            is_whole = False
+    if not is_whole:
+        return f"SHA-256 {digest.hexdigest()}"
+    return comparable_document(bytes(decoded), ignored) if decoded else None
+
+
+def _header_value(headers: Headers, name: str) -> str | None:
+    found = [value for key, value in headers if key.lower() == name]
+    return ", ".join(found) if found else None
+
+
+def _or_missing(value: str | None) -> object:
+    return MISSING if value is None else value

@@ -1,17 +1,21 @@
-"""Compare the events of two streams: pair them by id, or by content if ids are normalized."""
+"""Compare two streams: their events, paired by id, or by content if ids are normalized, and their joined deltas."""
 
 from array import array
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 from wiretape.json_diff import Difference
 from wiretape_inspect.diff.alignment import Key, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Kind, Location
-from wiretape_inspect.diff.stream_items import EventItem, Spool, StreamItems
-from wiretape_inspect.diff.value_comparison import ValueComparison
+from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, Spool, StreamItems
+from wiretape_inspect.diff.value_comparison import ValueComparison, common_prefix_length
 
 _MAX_WAITING = 1000
 """How many events may wait for their counterpart in memory."""
+_EXCERPT = 200
+"""Characters of a text that are kept from its first difference."""
 
 
 def compare_events(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
@@ -20,28 +24,37 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
     Memory grows with the number of differences, and by 32 bytes for each pair.
     """
     options, unpaired, pairs = values.options, (list[EventItem](), list[EventItem]()), EventPairs()
-    entries = _EntryFactory(first.exchange.number, second.exchange.number)
+    exchanges = (first.exchange.number, second.exchange.number)
     with Spool() as spool:
-        paired = pair_items(
-            first.events(), second.events(), _keys(options), _event_number, unpaired=unpaired, on_wait=_spooler(spool)
-        )
-        for here, there in paired:
+
+        def on_wait(item: EventItem, waiting: int) -> None:
+            if waiting >= _MAX_WAITING:
+                item.spool(spool)
+
+        for here, there in pair_items(
+            first.events(),
+            second.events(),
+            _event_keys(options),
+            lambda item: item.event,
+            unpaired=unpaired,
+            on_wait=on_wait,
+        ):
             pairs.add(here, there)
             here.restore(spool, options.ignored)
             there.restore(spool, options.ignored)
             if fields := _changed_fields(values, here, there):
-                diff.add(entries.entry("changed", here, there, fields))
+                diff.add(_entry("changed", exchanges, (here, there), fields))
             here.release()
             there.release()
     for item in unpaired[0]:
-        diff.add(entries.entry("missing", item, None))
+        diff.add(_entry("missing", exchanges, (item, None)))
     for item in unpaired[1]:
-        diff.add(entries.entry("added", None, item))
+        diff.add(_entry("added", exchanges, (None, item)))
     _add_moved_and_delayed(first, second, pairs, options, diff)
     diff.events += first.event_count + second.event_count
 
 
-def _keys(options: DiffOptions) -> list[Key[EventItem]]:
+def _event_keys(options: DiffOptions) -> list[Key[EventItem]]:
     """What identifies an event, the most reliable first."""
     keys: list[Key[EventItem]] = [
         lambda item: (item.sequence, item.content_hash),
@@ -50,18 +63,6 @@ def _keys(options: DiffOptions) -> list[Key[EventItem]]:
         lambda item: item.sequence,
     ]
     return keys if options.ids else [lambda item: item.id or None, *keys]
-
-
-def _event_number(item: EventItem) -> int:
-    return item.event
-
-
-def _spooler(spool: Spool) -> Callable[[EventItem, int], None]:
-    def on_wait(item: EventItem, waiting: int) -> None:
-        if waiting >= _MAX_WAITING:
-            item.spool(spool)
-
-    return on_wait
 
 
 def _changed_fields(values: ValueComparison, first: EventItem, second: EventItem) -> tuple[Difference, ...]:
@@ -89,24 +90,18 @@ def _line_values(item: EventItem, name: str) -> str:
 def _add_moved_and_delayed(
     first: StreamItems, second: StreamItems, pairs: "EventPairs", options: DiffOptions, diff: ExchangeDiff
 ) -> None:
-    entries = _EntryFactory(first.exchange.number, second.exchange.number)
 
     def add(kind: Kind, here: int, there: int, later_ns: int | None = None) -> None:
         items = (first.event(here), second.event(there)) if diff.has_room(kind) else (None, None)
-        diff.add(entries.entry(kind, *items, later_ns=later_ns))
+        diff.add(_entry(kind, (first.exchange.number, second.exchange.number), items, later_ns=later_ns))
 
     moved = pairs.moved()
     for here, there in moved:
         add("moved", here, there)
     if options.tolerance_ns is not None:
-        starts = (_start_ns(first), _start_ns(second))
+        starts = (first.exchange.began_ns, second.exchange.began_ns)
         for here, there, later in pairs.delayed({here for here, _ in moved}, starts, options.tolerance_ns):
             add("time", here, there, later)
-
-
-def _start_ns(stream: StreamItems) -> int:
-    response = stream.exchange.response
-    return response.time_ns if response else stream.exchange.request.time_ns
 
 
 class EventPairs:
@@ -171,33 +166,91 @@ def find_delays(times: Iterable[tuple[int, int]], tolerance_ns: int) -> Iterator
             last = drift
 
 
-class _EntryFactory:
-    """Creates the entries about two exchanges."""
+def _entry(
+    kind: Kind,
+    exchanges: tuple[int, int],
+    items: tuple[EventItem | None, EventItem | None],
+    fields: tuple[Difference, ...] = (),
+    later_ns: int | None = None,
+) -> DiffEntry:
+    here, there = (
+        None if item is None else Location(number, item.event, item.time_ns)
+        for number, item in zip(exchanges, items, strict=True)
+    )
+    item = items[0] or items[1]
+    return DiffEntry(
+        kind,
+        "event",
+        (here, there),
+        type=item.type if item else "",
+        id=item.id if item else None,
+        sequence=item.sequence if item else None,
+        fields=fields,
+        later_ns=later_ns,
+    )
 
-    def __init__(self, first: int, second: int) -> None:
-        self._numbers = (first, second)
 
-    def entry(
-        self,
-        kind: Kind,
-        first: EventItem | None,
-        second: EventItem | None,
-        fields: tuple[Difference, ...] = (),
-        later_ns: int | None = None,
-    ) -> DiffEntry:
-        here, there = (self._location(*pair) for pair in zip(self._numbers, (first, second), strict=True))
-        item = first or second
-        return DiffEntry(
-            kind,
-            "event",
-            (here, there),
-            type=item.type if item else "",
-            id=item.id if item else None,
-            sequence=item.sequence if item else None,
-            fields=fields,
-            later_ns=later_ns,
-        )
+class _Text(NamedTuple):
+    side: int
+    position: int
+    delta_text: DeltaText
 
-    @staticmethod
-    def _location(number: int, item: EventItem | None) -> Location | None:
-        return None if item is None else Location(number, item.event, item.time_ns)
+
+def compare_texts(first: StreamItems, second: StreamItems, values: ValueComparison, diff: ExchangeDiff) -> None:
+    """Add the differences of the joined deltas of each type and run to `diff`; with `pieces` also how they are cut."""
+    streams = (first, second)
+    unpaired: tuple[list[_Text], list[_Text]] = ([], [])
+    pairs = pair_items(
+        _texts(0, first), _texts(1, second), _text_keys(values), lambda text: text.position, unpaired=unpaired
+    )
+    for here, there in pairs:
+        one, other = here.delta_text, there.delta_text
+        is_same_run = values.is_same_id(one.run_id, other.run_id)
+        run = () if is_same_run else (Difference("run_id", one.run_id, other.run_id),)
+        offset, fields = _compare(values, one, other)
+        if run or fields:
+            locations = (_location(streams, here, offset), _location(streams, there, offset))
+            diff.add(DiffEntry("changed", "text", locations, one.type, run_id=one.run_id, fields=(*run, *fields)))
+    for text in (*unpaired[0], *unpaired[1]):
+        one, location = text.delta_text, _location(streams, text, 0)
+        kind: Kind = "added" if text.side else "missing"
+        both = (None, location) if text.side else (location, None)
+        diff.add(DiffEntry(kind, "text", both, one.type, run_id=one.run_id))
+
+
+def _texts(side: int, stream: StreamItems) -> Iterator[_Text]:
+    return (_Text(side, index, delta_text) for index, delta_text in enumerate(stream.texts.values()))
+
+
+def _text_keys(values: ValueComparison) -> list[Key[_Text]]:
+    ids = values.options.ids
+
+    def by_run(text: _Text) -> tuple[str, str | None]:
+        run = text.delta_text.run_id
+        return (text.delta_text.type, values.ids.get(run) if ids and text.side == 0 else run)
+
+    return [by_run, lambda text: text.delta_text.type] if ids else [by_run]
+
+
+def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tuple[int, tuple[Difference, ...]]:
+    """The offset of the first difference, and the differences."""
+    here, there = first.text, second.text
+    is_cut = max(first.length, second.length) > MAX_TEXT_LENGTH
+    if not values.is_same_text(here, there):
+        offset = common_prefix_length(here, there)
+        excerpts = (text[offset : offset + _EXCERPT] for text in (here, there))
+        return offset, (Difference(f"text[{offset}:]", *excerpts),)
+    if is_cut and first.length != second.length:
+        return MAX_TEXT_LENGTH, (Difference("characters", first.length, second.length),)
+    if values.options.deltas == "pieces" and first.ends != second.ends:
+        pairs = zip(first.ends, second.ends, strict=False)
+        offset = next((min(pair) for pair in pairs if pair[0] != pair[1]), 0)
+        return offset, (Difference("pieces", len(first.ends), len(second.ends)),)
+    return 0, ()
+
+
+def _location(streams: tuple[StreamItems, StreamItems], text: _Text, offset: int) -> Location:
+    """The delta that holds a character, or the last one."""
+    delta_text, number = text.delta_text, streams[text.side].exchange.number
+    at = min(bisect_right(delta_text.ends, offset), len(delta_text.events) - 1)
+    return Location(number, delta_text.events[at], delta_text.times[at])

@@ -1,4 +1,4 @@
-// Formats recorded text, numbers and times.  Numbers and times look the same as in the terminal (humanize.py).
+// Formats recorded text, numbers and times.  Numbers and times look the same as in the terminal (units.py).
 
 const UNSAFE = new RegExp(
   "[\\x00-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ufeff]" +

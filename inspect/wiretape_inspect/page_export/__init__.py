@@ -47,7 +47,7 @@ from a finding: `rows` contains rows `{row: "omitted", first, last}` in place of
 from collections.abc import Iterable, Iterator, Sequence
 
 from wiretape.recording import Exchange, Recording
-from wiretape_inspect import timeline
+from wiretape_inspect import timeline_text
 from wiretape_inspect.page.bundle import exported_page
 from wiretape_inspect.page_export.page_document import PageContent, document_parts
 
@@ -57,7 +57,7 @@ __all__ = ["PageContent", "document_parts", "export_page", "page_parts"]
 def export_page(recording: Recording, exchanges: Sequence[Exchange] | None = None, start: str = "") -> Iterator[bytes]:
     """Yield the page with a recording, or with some of its exchanges, in parts."""
     chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
-    content = PageContent(recording, chosen, timeline.stored_findings(recording))
+    content = PageContent(recording, chosen, timeline_text.stored_findings(recording))
     return page_parts([("data", document_parts(content, start))])
 
 

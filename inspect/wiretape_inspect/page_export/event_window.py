@@ -51,27 +51,14 @@ def with_omissions(rows: Iterable[StreamRow], exchange: int) -> Iterator[StreamR
     """Yield the rows, and a row `omitted` wherever events are missing between them."""
     next_event = 1
     for row in rows:
-        first = _first_event(row, next_event)
+        first = next_event
+        if isinstance(row, EventRow | DeltaRow):
+            first = row.event
+        elif isinstance(row, EndRow):
+            first = row.events + 1
         if first > next_event:
-            yield {
-                "row": "omitted",
-                "exchange": exchange,
-                "first": next_event,
-                "last": first - 1,
-                "time_ns": None,
-            }
-        next_event = _event_after(row, first)
+            yield {"row": "omitted", "exchange": exchange, "first": next_event, "last": first - 1, "time_ns": None}
+        next_event = first
+        if isinstance(row, EventRow | DeltaRow):
+            next_event = (row.last_event if isinstance(row, DeltaRow) else row.event) + 1
         yield row
-
-
-def _first_event(row: StreamRow, next_event: int) -> int:
-    """Return the number of the first event of a row, or else of the first event after it."""
-    if isinstance(row, EventRow | DeltaRow):
-        return row.event
-    return row.events + 1 if isinstance(row, EndRow) else next_event
-
-
-def _event_after(row: StreamRow, first: int) -> int:
-    if isinstance(row, DeltaRow):
-        return row.last_event + 1
-    return first + 1 if isinstance(row, EventRow) else first

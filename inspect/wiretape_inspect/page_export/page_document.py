@@ -1,25 +1,37 @@
 """The JSON document of a recording in an exported page, made in parts so that memory use stays flat."""
 
+import zlib
+from base64 import b64encode
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_codec import dump_json
+from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
-from wiretape_inspect import timeline, timeline_json
-from wiretape_inspect.event_detail import find_cut_event
+from wiretape_inspect import timeline_json
+from wiretape_inspect.event_detail import Chunk, chunks_of, find_cut_event
 from wiretape_inspect.event_export import bodies, content
-from wiretape_inspect.page.page_data import recording_document, resume_lines
-from wiretape_inspect.page_export.event_blocks import LARGE, event_blocks, pack
 from wiretape_inspect.page_export.event_window import EventWindow, window_matcher, with_omissions
 from wiretape_inspect.page_export.state_steps import state_parts
+from wiretape_inspect.timeline_json import reconnection_json_lines, recording_document
+from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.overview import Overview, overview
 from wiretape_inspect.view.timeline_rows import CutRow, DeltaRow, EventRow, StreamRow
 
 _Parts = Iterator[bytes]
 _MOST_RUNS = 1000
 """How many runs of a stream are listed in a page that does not contain all events."""
+_LARGE = 256 << 10
+"""Events and bodies with more bytes are left out of a page that does not contain all events."""
+_BLOCK_EVENTS, _BLOCK_CHARACTERS = 256, 2 << 20
+"""About how much a block contains at most."""
+_GZIP_WINDOW = 31
+"""The wbits of zlib for a gzip container, whose header then contains no time."""
+_GZIP_LEVEL = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +69,9 @@ def document_parts(page: PageContent, start: str = "") -> _Parts:
     yield from _member("cuts", streams, lambda each: _list(_cuts(page, each, cuts[each.number])))
     yield from _member("bodies", others, lambda each: _text(dump_json(_bodies(page, each))))
     yield from _member("overviews", streams, lambda each: _text(dump_json(_overview(page, each))))
-    yield from _resumes(recording, streams if page.radius is None else [])
-    yield from _member("details", streams, lambda each: _list(_blocks(page, each)))
-    yield from _member("states", streams, lambda each: _quoted(pack(state_parts(recording, each, page.window(each)))))
+    yield from _object("resumes", _resumes(recording, streams if page.radius is None else []))
+    yield from _member("details", streams, lambda each: _list(_event_blocks(page, each)))
+    yield from _member("states", streams, lambda each: _quoted(_pack(state_parts(recording, each, page.window(each)))))
     yield b"}"
 
 
@@ -71,7 +83,8 @@ def _rows(page: PageContent, exchange: Exchange, cuts: list[tuple[int, int]]) ->
         return
     yield dump_json({"row": "exchange", **timeline_json.exchange_document(exchange)})
     matches = None if window is None else window_matcher(window)
-    shown = _noting_cuts(timeline.rows(page.recording, exchange, findings, matches), cuts)
+    body = page.recording.body(exchange.number, Side.RESPONSE)
+    shown = _noting_cuts(stream_rows(exchange, body, findings, matches), cuts)
     for row in shown if window is None else with_omissions(shown, exchange.number):
         yield dump_json(row) if isinstance(row, dict) else timeline_json.row_json(exchange.number, row)
 
@@ -91,14 +104,10 @@ def _cuts(page: PageContent, exchange: Exchange, cuts: Iterable[tuple[int, int]]
     """Yield the bytes of the unfinished messages."""
     for start, event in cuts:
         seen = find_cut_event(page.recording, exchange, start, event)
-        if page.radius is None or len(seen.frame.raw) <= LARGE:
+        if page.radius is None or len(seen.frame.raw) <= _LARGE:
             yield dump_json(
                 timeline_json.cut_event_document(page.recording, exchange, seen) | content(seen.frame.raw, parse=False)
             )
-
-
-def _blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
-    return event_blocks(page.recording, exchange, page.findings_about(exchange), page.window(exchange))
 
 
 def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
@@ -107,8 +116,8 @@ def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] |
 
 
 def _omit_large(body: dict[str, Any] | None) -> dict[str, Any] | None:
-    is_large = body is not None and len(body.get("text") or body.get("base64") or "") > LARGE
-    return {"omitted": f"more than {LARGE} bytes"} if is_large else body
+    is_large = body is not None and len(body.get("text") or body.get("base64") or "") > _LARGE
+    return {"omitted": f"more than {_LARGE} bytes"} if is_large else body
 
 
 def _overview(page: PageContent, exchange: Exchange) -> Overview:
@@ -116,17 +125,13 @@ def _overview(page: PageContent, exchange: Exchange) -> Overview:
     return whole if page.radius is None else replace(whole, runs=whole.runs[:_MOST_RUNS])
 
 
-def _resumes(recording: Recording, streams: Iterable[Exchange]) -> _Parts:
+def _resumes(recording: Recording, streams: Iterable[Exchange]) -> Iterator[tuple[str, _Parts]]:
     """Yield the comparison of each stream with the one before it in its session."""
-    pairs, last = list[tuple[Exchange, Exchange]](), dict[str | None, Exchange]()
+    last: dict[str | None, Exchange] = {}
     for stream in streams:
-        if stream.session_id in last:
-            pairs.append((last[stream.session_id], stream))
+        if (before := last.get(stream.session_id)) is not None:
+            yield f"{before.number}:{stream.number}", _list(reconnection_json_lines(recording, before, stream))
         last[stream.session_id] = stream
-    yield from _object(
-        "resumes",
-        ((f"{first.number}:{second.number}", _list(resume_lines(recording, first, second))) for first, second in pairs),
-    )
 
 
 def _member(name: str, exchanges: Iterable[Exchange], make: Callable[[Exchange], _Parts]) -> _Parts:
@@ -157,3 +162,100 @@ def _list(lines: Iterable[str]) -> _Parts:
     for number, line in enumerate(lines):
         yield f"{',' if number else ''}\n{line}".encode()
     yield b"]"
+
+
+@dataclass(slots=True)
+class _Block:
+    first: int
+    last: int = 0
+    events: list[str] = field(default_factory=list)
+    size: int = 0
+
+    def add(self, event: int, text: str) -> None:
+        self.last = event
+        self.events.append(text)
+        self.size += len(text)
+
+    @property
+    def is_full(self) -> bool:
+        return len(self.events) >= _BLOCK_EVENTS or self.size >= _BLOCK_CHARACTERS
+
+    def json(self) -> str:
+        packed = b"".join(_pack([f"[{','.join(self.events)}]".encode()])).decode()
+        return f'{{"first":{self.first},"last":{self.last},"gzip":"{packed}"}}'
+
+
+def _event_blocks(page: PageContent, exchange: Exchange) -> Iterator[str]:
+    """Yield the messages of a stream in full, in compressed blocks that the page unpacks when it needs them."""
+    block: _Block | None = None
+    for event, document in _event_documents(page, exchange):
+        if block is not None and (block.is_full or event != block.last + 1):
+            yield block.json()
+            block = None
+        block = block or _Block(event)
+        block.add(event, dump_json(document))
+    if block is not None:
+        yield block.json()
+
+
+def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield each message with its number, without the state of the client; with a window, no large ones."""
+    window = page.window(exchange)
+    by_event: dict[int, list[Finding]] = {}
+    for finding in page.findings_about(exchange):
+        by_event.setdefault(finding.event or 0, []).append(finding)
+    since_ns = exchange.began_ns
+    for seen, chunks in _frames_with_chunks(page.recording, exchange):
+        if seen.event is None:
+            continue
+        if window is not None and seen.event > window.last:
+            return
+        if window is None or (seen.event in window and len(seen.frame.raw) <= _LARGE):
+            findings = tuple(by_event.get(seen.event, ()))
+            document = timeline_json.event_document(exchange, seen, since_ns, findings, chunks)
+            yield seen.event, document | content(seen.frame.raw, parse=False)
+        since_ns = seen.time_ns
+
+
+def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tuple[SeenFrame, list[Chunk]]]:
+    """Yield each frame with the chunks that it arrived in."""
+    reader, recent = FrameReader(exchange.content_encoding), deque[Chunk]()
+    for part in recording.body(exchange.number, Side.RESPONSE):
+        if isinstance(part, BytesArrived):
+            recent.extend(chunks_of(part))
+            frames = reader.feed(part)
+        else:
+            frames = reader.skip(part)
+        yield from ((seen, _chunks_of(seen, recent)) for seen in frames)
+    yield from ((seen, _chunks_of(seen, recent)) for seen in reader.close())
+
+
+def _chunks_of(seen: SeenFrame, recent: "deque[Chunk]") -> list[Chunk]:
+    """Return the chunks of a frame, and drop the chunks before it."""
+    start, end = seen.frame.start, seen.frame.end
+    while recent and recent[0][1] <= start:
+        recent.popleft()
+    chunks = []
+    for chunk in recent:
+        if chunk[0] >= end:
+            break
+        chunks.append(chunk)
+    return chunks
+
+
+def _pack(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the joined parts as gzip in base64, while they are made."""
+    rest = b""
+    for data in _compress(parts):
+        rest += data
+        whole = len(rest) // 3 * 3
+        yield b64encode(rest[:whole])
+        rest = rest[whole:]
+    yield b64encode(rest)
+
+
+def _compress(parts: Iterable[bytes]) -> Iterator[bytes]:
+    compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
+    for part in parts:
+        yield compressor.compress(part)
+    yield compressor.flush()

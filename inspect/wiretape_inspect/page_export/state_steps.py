@@ -9,8 +9,8 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.page_export.event_window import EventWindow
+from wiretape_inspect.view.client_state_at_event import JoinedText, cursor_after, history_before, with_names
 from wiretape_inspect.view.runs_and_calls import Span, request_cursor
-from wiretape_inspect.view.state_at_event import JoinedText, cursor_after, history_before, with_names
 
 _SPAN_FIELDS = tuple(field.name for field in fields(Span))
 _MOST_RUNS = 50

@@ -17,7 +17,7 @@ from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
-from wiretape_inspect.report.finding_details import finding_details
+from wiretape_inspect.report.evidence import locate
 from wiretape_inspect.report.finding_store import SuppressionReasons
 from wiretape_inspect.report.fingerprint import DefectKind
 from wiretape_inspect.report.recording_report import Report
@@ -110,12 +110,12 @@ def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> Applied:
     for report in reports:
         suppressed = SuppressionReasons(len(report.findings))
         counts: Counter[tuple[str, Severity]] = Counter()
-        for detail in finding_details(report):
-            fingerprint = detail.fingerprint
+        for located in locate(report.recording, report.findings):
+            fingerprint = located.kind.fingerprint
             if left.get(fingerprint, 0) > 0:
                 left[fingerprint] -= 1
-                suppressed.add(detail.index, reasons[fingerprint])
-                counts[detail.finding.code, detail.finding.severity] += 1
+                suppressed.add(located.index, reasons[fingerprint])
+                counts[located.finding.code, located.finding.severity] += 1
         applied.append(replace(report, suppressed=suppressed, suppressed_counts=counts))
     checked = _checked_rules(reports)
     unneeded = [
@@ -139,8 +139,8 @@ def build(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
     Keeps the reasons of `earlier` entries, and earlier entries of rules that were not checked.
     """
     kinds: Counter[DefectKind] = Counter()
-    for detail in (detail for report in reports for detail in finding_details(report)):
-        kinds[detail.kind] += 1
+    for located in (located for report in reports for located in locate(report.recording, report.findings)):
+        kinds[located.kind] += 1
         if len(kinds) > MAX_KINDS:
             raise InputError(
                 f"There are more than {MAX_KINDS:,} kinds of findings, too many for a baseline: "

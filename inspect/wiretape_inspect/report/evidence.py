@@ -3,20 +3,26 @@
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import groupby
+from typing import Any
 
-from wiretape.content_encoding import DecodingError, decoder
-from wiretape.contract import CURSOR_HEADER, RETRY_AFTER
-from wiretape.event_facts import facts_of
+from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, TOOL_TYPES
+from wiretape.event_facts import EventFacts, facts_of
 from wiretape.frame_reader import SeenFrame
-from wiretape.observations import BytesArrived, Side, header
+from wiretape.json_codec import read_json
+from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import format_duration, format_integer
+from wiretape_inspect.report.fingerprint import DefectKind, expected_pattern, request_template
+from wiretape_inspect.timeline_text import decode_beginning
+from wiretape_inspect.units import format_duration, format_integer
 
 EVIDENCE_WIDTH = 109
 """Characters of a line of evidence unless the width is known: with the margin they fit into 120 columns."""
+MAX_BYTES = 1024
+"""Bytes of a frame that are kept."""
 _MAX_LINES = 6
 _MAX_BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -25,7 +31,7 @@ _REQUEST_HEADERS = ("Authorization", CURSOR_HEADER)
 _RESPONSE_HEADERS = ("Content-Type", "Content-Encoding", RETRY_AFTER)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LocatedFrame:
     """A frame of a stream, and its location in what `wiretape export --format sse` writes."""
 
@@ -34,6 +40,11 @@ class LocatedFrame:
     """Number of its first line there, from 1."""
     exported: int
     """Its offset there, which is less than in the body if bytes were lost."""
+
+    @cached_property
+    def facts(self) -> EventFacts:
+        """What the event says about itself."""
+        return facts_of(self.seen.frame)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +60,27 @@ class LocatedFinding:
     before: LocatedFrame | None
     """The previous event on the same connection."""
 
+    @property
+    def kind(self) -> DefectKind:
+        """What it has in common with findings of the same defect."""
+        finding, exchange, frame = self.finding, self.exchange, self.frame
+        about = frame.facts.type if frame is not None and frame.seen.event is not None else ""
+        if finding.event is None and exchange.response is not None and not exchange.is_stream:
+            about = f"status {exchange.response.status}"
+        is_tool_event = frame is not None and frame.facts.type in TOOL_TYPES
+        return DefectKind(
+            code=finding.code,
+            request=request_template(exchange.request.method, exchange.request.target),
+            about=about,
+            tool=_tool_name(frame.seen.frame.data) if frame is not None and is_tool_event else "",
+            expected=expected_pattern(finding.message),
+        )
 
-def locate(recording: Recording, findings: Iterable[tuple[int, Finding]]) -> Iterator[LocatedFinding]:
-    """Locate findings that are in the order of a report, with their indexes; reads nothing twice for one stream."""
+
+def locate(recording: Recording, findings: Iterable[Finding]) -> Iterator[LocatedFinding]:
+    """Locate findings that are in the order of a report; reads nothing twice for one stream."""
     # In a report, findings about no event come first, but an unfinished event is at the end of the stream.
-    for (number, _), group in groupby(findings, key=lambda item: (item[1].exchange, item[1].event is None)):
+    for (number, _), group in groupby(enumerate(findings), key=lambda item: (item[1].exchange, item[1].event is None)):
         yield from _locate_in_order(recording, recording.exchange(number), group)
 
 
@@ -95,21 +122,17 @@ class Evidence:
     """Offset after the frame, if the location is one."""
     lines: list[tuple[str, str]]
 
-    def byte_range(self, offset: int) -> str:
-        """Return the bytes of the frame, which begins at `offset`, in words."""
-        return f"from byte {offset}" if self.end is None else f"bytes {offset}-{self.end}"
-
 
 def evidence(recording: Recording, located: LocatedFinding, width: int = EVIDENCE_WIDTH) -> Evidence:
     """Return what is at the location of a finding, in lines of at most `width` characters."""
     if located.frame is not None:
-        return _frame_evidence(located.frame.seen, located.before.seen if located.before is not None else None, width)
+        return _frame_evidence(located.frame.seen, located.before, width)
     if located.finding.event is None and located.finding.byte_offset is None:
         return _response_evidence(recording, located.exchange, width)
     return Evidence(None, [])
 
 
-def _frame_evidence(seen: SeenFrame, before: SeenFrame | None, width: int) -> Evidence:
+def _frame_evidence(seen: SeenFrame, before: LocatedFrame | None, width: int) -> Evidence:
     """The lines of a frame, after one line about the previous event."""
     lines = [] if before is None else [_previous_event(before, seen, width)]
     mark = "" if seen.event is None else str(seen.event)
@@ -117,13 +140,13 @@ def _frame_evidence(seen: SeenFrame, before: SeenFrame | None, width: int) -> Ev
     return Evidence(seen.frame.end, lines)
 
 
-def _previous_event(before: SeenFrame, seen: SeenFrame, width: int) -> tuple[str, str]:
-    facts = facts_of(before.frame)
+def _previous_event(before: LocatedFrame, seen: SeenFrame, width: int) -> tuple[str, str]:
+    facts = before.facts
     parts = [facts.type or "(no type)"]
     parts += [f"id {facts.id}"] if facts.id is not None else []
     parts += [f"sequence {format_integer(facts.sequence)}"] if facts.sequence is not None else []
-    text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.time_ns)} before)"
-    return str(before.event), _shorten(text, width)
+    text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.seen.time_ns)} before)"
+    return str(before.seen.event), _shorten(text, width)
 
 
 def _excerpt(raw: bytes, width: int) -> list[str]:
@@ -143,24 +166,13 @@ def _response_evidence(recording: Recording, exchange: Exchange, width: int) -> 
     lines = [("<", f"{response.status} {response.reason}".rstrip())]
     lines += [("<", f"{name}: {value}") for name, value in headers if value is not None]
     if not exchange.is_stream:
-        lines += [("", line) for line in _excerpt(body_beginning(recording, exchange, _MAX_BODY + 1), width)]
+        lines += [("", line) for line in _excerpt(_body_beginning(recording, exchange, _MAX_BODY + 1), width)]
     return Evidence(None, [(mark, _shorten(line, width)) for mark, line in lines])
 
 
-def body_beginning(recording: Recording, exchange: Exchange, size: int) -> bytes:
+def _body_beginning(recording: Recording, exchange: Exchange, size: int) -> bytes:
     """Return the first `size` bytes of a response body, decoded as far as possible."""
-    body = b""
-    try:
-        decoding = decoder(exchange.content_encoding)
-        for run in recording.body(exchange.number, Side.RESPONSE):
-            if not isinstance(run, BytesArrived):
-                break
-            body += decoding.feed(run.data[:size])
-            if len(run.data) > size or len(body) > size:
-                break
-    except DecodingError:
-        pass
-    return body[:size]
+    return decode_beginning(recording.body(exchange.number, Side.RESPONSE), exchange.content_encoding, size)[0]
 
 
 def request_headers(exchange: Exchange, width: int = EVIDENCE_WIDTH) -> list[str]:
@@ -173,3 +185,26 @@ def request_headers(exchange: Exchange, width: int = EVIDENCE_WIDTH) -> list[str
 def _shorten(line: str, width: int) -> str:
     shown = printable(line[: width + 1])
     return shown if len(shown) <= width else f"{shown[: width - 1]}…"
+
+
+def bytes_at(recording: Recording, located: LocatedFinding) -> bytes | None:
+    """Return the first `MAX_BYTES` bytes of the frame of a finding, or of a response that is not a stream.
+
+    None if the finding is about neither.
+    """
+    if located.frame is not None:
+        return located.frame.seen.frame.raw[:MAX_BYTES]
+    exchange = located.exchange
+    if located.finding.byte_offset is not None or exchange.is_stream or not exchange.response_bytes:
+        return None
+    return _body_beginning(recording, exchange, MAX_BYTES)
+
+
+def _tool_name(data: bytes) -> str:
+    """Return the name of the tool that a tool event is about."""
+    fields: Any = read_json(data)
+    for key in ("content", "data"):
+        part = fields.get(key) if isinstance(fields, dict) else None
+        if isinstance(part, dict) and isinstance(part.get("name"), str):
+            return str(part["name"])
+    return ""

@@ -2,10 +2,11 @@
 
 import json
 import re
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
 from hashlib import sha256
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from wiretape import contract
@@ -92,26 +93,17 @@ def _vocabulary() -> frozenset[str]:
     names = {*contract.EVENT_TYPES, *contract.ERROR_CODES, *contract.ENVELOPE_FIELDS, contract.ENVELOPE_KEY}
     names |= {contract.CURSOR_HEADER, contract.AUTHORIZATION, contract.RETRY_AFTER, "Content-Type"}
     names |= {"event", "id", "data", "retry", "error", "sequence", "type", "delta", "details"}
-    for path in _files(files(contract)):
-        if path.name.endswith(".json"):
-            names |= set(_properties(json.loads(path.read_text("utf-8"))))
+    for path in Path(contract.__file__).parent.rglob("*.json"):
+        names |= set(_properties(json.loads(path.read_text("utf-8"))))
     return frozenset(names)
 
 
-def _files(folder: Any) -> list[Any]:
-    inner = list(folder.iterdir())
-    return [file for item in inner for file in (_files(item) if item.is_dir() else [item])]
-
-
-def _properties(schema: Any) -> list[str]:
-    """Return the names of all properties in a JSON Schema."""
-    if isinstance(schema, list):
-        return [name for item in schema for name in _properties(item)]
-    if not isinstance(schema, dict):
-        return []
-    names: list[str] = []
-    properties = schema.get("properties")
-    if isinstance(properties, dict):
-        for name, inner in properties.items():
-            names += [name, *_properties(inner)]
-    return names + [name for key, value in schema.items() if key != "properties" for name in _properties(value)]
+def _properties(schema: Any) -> Iterator[str]:
+    """Yield the names of all properties in a JSON Schema."""
+    if isinstance(schema, dict):
+        properties = schema.get("properties")
+        yield from properties if isinstance(properties, dict) else ()
+    elif not isinstance(schema, list):
+        return
+    for inner in schema.values() if isinstance(schema, dict) else schema:
+        yield from _properties(inner)

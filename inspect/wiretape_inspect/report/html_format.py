@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from wiretape.json_codec import dump_json
-from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Party, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
 from wiretape_inspect.report.evidence import LocatedFinding, evidence, locate, request_headers
@@ -29,12 +28,8 @@ _MIN_RADIUS, _MAX_RADIUS = 3, 200
 
 def html_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[str]:
     """Yield the lines of the document."""
-    return _split_lines(page_parts(_documents(reports, options)))
-
-
-def _split_lines(parts: Iterator[bytes]) -> Iterator[str]:
     line = list[str]()
-    for part in parts:
+    for part in page_parts(_documents(reports, options)):
         first, *others = part.decode().split("\n")
         line.append(first)
         for other in others:
@@ -83,17 +78,17 @@ def _page_content(report: Report, options: ReportOptions, *, is_whole: bool) -> 
         by_exchange.setdefault(finding.exchange, []).append(finding)
     radius = None if is_whole else max(_MIN_RADIUS, min(_MAX_RADIUS, MAX_EVENTS // (2 * len(shown) or 1)))
     more = {
-        "findings": [_finding(report, located) for located in locate(report.recording, enumerate(shown))],
+        "findings": [_finding(report, located) for located in locate(report.recording, shown)],
         "rules": {code: _rule(report, code, options) for code in CATALOGUE},
         "report": _summary(report, shown, radius),
     }
-    exchanges = list(report.recording.exchanges()) if is_whole else _exchanges_near(report.recording, by_exchange)
+    if is_whole:
+        exchanges = list(report.recording.exchanges())
+    else:
+        # Those with findings, or else the first one.
+        found = [report.recording.exchange(number) for number in by_exchange]
+        exchanges = found or list(islice(report.recording.exchanges(), 1))
     return PageContent(report.recording, exchanges, by_exchange, radius, more)
-
-
-def _exchanges_near(recording: Recording, findings: dict[int, list[Finding]]) -> list[Exchange]:
-    """Return the exchanges with findings, or else the first exchange."""
-    return [recording.exchange(number) for number in findings] or list(islice(recording.exchanges(), 1))
 
 
 def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> dict[str, Any]:

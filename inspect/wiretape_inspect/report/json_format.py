@@ -16,7 +16,7 @@ from typing import Any
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule, Severity, Tally
 from wiretape.safe_text import printable
-from wiretape_inspect.report.finding_details import FindingDetail, FrameDetail, finding_details
+from wiretape_inspect.report.evidence import LocatedFinding, LocatedFrame, bytes_at, locate
 from wiretape_inspect.report.fingerprint import split_message
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command
@@ -60,8 +60,8 @@ def ndjson_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[
         file = {"file": _file(report)}
         for rule in CATALOGUE.values():
             yield ascii_json({"kind": "rule", **file, **rule_document(report, rule, options)})
-        for detail in finding_details(report):
-            yield ascii_json({"kind": "finding", **file, **finding_document(report, detail)})
+        for located in locate(report.recording, report.findings):
+            yield ascii_json({"kind": "finding", **file, **finding_document(report, located)})
         yield ascii_json({"kind": "summary", **file, **_summary(report)})
 
 
@@ -90,7 +90,7 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield from array_items(rule_document(report, rule, options) for rule in CATALOGUE.values())
     yield "],"
     yield '"findings": ['
-    yield from array_items(finding_document(report, detail) for detail in finding_details(report))
+    yield from array_items(finding_document(report, located) for located in locate(report.recording, report.findings))
     yield "],"
     yield f'"summary": {ascii_json(_summary(report))}'
 
@@ -100,7 +100,7 @@ def _file(report: Report) -> str:
 
 
 def _recording(report: Report) -> dict[str, Any]:
-    info = report.info
+    info = report.recording.info
     return {
         "file": _file(report),
         "sha256": _digest(report.recording.path),
@@ -143,42 +143,39 @@ def rule_document(report: Report, rule: Rule, options: ReportOptions) -> dict[st
     }
 
 
-def finding_document(report: Report, detail: FindingDetail) -> dict[str, Any]:
+def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     """Return a finding with its evidence."""
-    frame, finding = detail.frame, detail.finding
+    frame, finding, request = located.frame, located.finding, located.exchange.request
+    data = bytes_at(report.recording, located)
+    reason = report.suppressed.get(located.index)
     expected, actual = split_message(finding.message) or (None, None)
-    time = report.info.started + timedelta(microseconds=finding.time_ns // 1000)
+    time = report.recording.info.started + timedelta(microseconds=finding.time_ns // 1000)
     return {
         **asdict(finding),
         "time": f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
-        "request": {"method": detail.exchange.request.method, "target": detail.exchange.request.target},
-        "type": frame.type if frame else None,
-        "sse_id": frame.id if frame else None,
-        "byte_length": frame.length if frame else None,
-        "base64": b64encode(frame.data).decode() if frame else None,
+        "request": {"method": request.method, "target": request.target},
+        "type": (frame.facts.type or None) if frame else None,
+        "sse_id": frame.facts.id if frame else None,
+        "byte_length": len(frame.seen.frame.raw) if frame else None,
+        "base64": None if data is None else b64encode(data).decode(),
         "expected": expected,
         "actual": actual,
-        "related": [_related(detail.before)] if detail.before else [],
-        "fingerprint": detail.fingerprint,
-        "suppressed_by": _suppression(report, detail),
+        "related": [_related(located.before)] if located.before else [],
+        "fingerprint": located.kind.fingerprint,
+        "suppressed_by": None if reason is None else {"kind": "baseline", "reason": reason},
         "see": show_command(PurePath(report.file).name, finding),
     }
 
 
-def _related(before: FrameDetail) -> dict[str, Any]:
+def _related(before: LocatedFrame) -> dict[str, Any]:
     return {
         "what": "the previous event",
-        "event": before.event,
-        "type": before.type,
-        "sse_id": before.id,
-        "sequence": before.sequence,
-        "byte_offset": before.offset,
+        "event": before.seen.event,
+        "type": before.facts.type or None,
+        "sse_id": before.facts.id,
+        "sequence": before.facts.sequence,
+        "byte_offset": before.seen.frame.start,
     }
-
-
-def _suppression(report: Report, detail: FindingDetail) -> dict[str, str] | None:
-    reason = report.suppressed.get(detail.index)
-    return None if reason is None else {"kind": "baseline", "reason": reason}
 
 
 def _summary(report: Report) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Observation
-from wiretape.recording import Recording, RecordingInfo
+from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.finding_store import FindingStore
 
@@ -49,11 +49,6 @@ class Report:
     """The reasons of findings that are in the baseline, by their index in `findings`."""
     suppressed_counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     """The number of these for each rule and severity."""
-
-    @property
-    def info(self) -> RecordingInfo:
-        """The metadata of the recording."""
-        return self.recording.info
 
     @property
     def new_findings(self) -> Iterator[Finding]:

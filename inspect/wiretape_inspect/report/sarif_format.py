@@ -12,11 +12,11 @@ from urllib.parse import quote
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.safe_text import printable
-from wiretape_inspect.report.finding_details import FindingDetail, finding_details
+from wiretape_inspect.report.evidence import LocatedFinding, locate
 from wiretape_inspect.report.json_format import array_items, ascii_json
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command
-from wiretape_inspect.rule_explanation import Explanation, markdown_lines, paragraphs, text_lines
+from wiretape_inspect.rule_explanation import ExplainedRule, markdown_lines, paragraphs, text_lines
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 _LINE_ENDS = ["\r\n", "\n", "\r"]
@@ -38,21 +38,23 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     # Event streams may end their lines with a carriage return alone.
     yield f'"newlineSequences": {ascii_json(_LINE_ENDS)},'
     yield '"results": ['
-    yield from array_items(_result(report, detail) for report in reports for detail in finding_details(report))
+    yield from array_items(
+        _result(report, located) for report in reports for located in locate(report.recording, report.findings)
+    )
     yield "]"
     yield "}]}"
 
 
 def _rule(rule: Rule, options: ReportOptions) -> dict[str, Any]:
-    explanation = Explanation.of(rule)
+    explained = ExplainedRule.of(rule)
     document: dict[str, Any] = {
         "id": rule.code,
         "name": rule.name,
         "shortDescription": {"text": paragraphs(rule)[0]},
-        "fullDescription": {"text": " ".join([*paragraphs(rule), explanation.why])},
+        "fullDescription": {"text": " ".join([*paragraphs(rule), explained.texts.why])},
         "help": {
-            "text": "\n".join(text_lines(explanation)),
-            "markdown": "\n".join(markdown_lines(explanation)),
+            "text": "\n".join(text_lines(explained)),
+            "markdown": "\n".join(markdown_lines(explained)),
         },
         "defaultConfiguration": {"level": rule.severity},
         "properties": {
@@ -66,29 +68,29 @@ def _rule(rule: Rule, options: ReportOptions) -> dict[str, Any]:
     return document | ({"helpUri": f"{options.docs_url}{rule.code}.md"} if options.docs_url else {})
 
 
-def _result(report: Report, detail: FindingDetail) -> dict[str, Any]:
-    finding = detail.finding
+def _result(report: Report, located: LocatedFinding) -> dict[str, Any]:
+    finding = located.finding
     document: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": _INDEX[finding.code],
         "level": finding.severity,
         "message": {"text": f"{finding.message} See: {show_command(PurePath(report.file).name, finding)}"},
-        "locations": [_location(report, detail)],
-        "partialFingerprints": {"wiretape/v1": detail.fingerprint},
+        "locations": [_location(report, located)],
+        "partialFingerprints": {"wiretape/v1": located.kind.fingerprint},
         "properties": {"sequence": finding.sequence, "time_ns": finding.time_ns},
     }
-    if detail.index in report.suppressed:
-        reason = report.suppressed[detail.index]
+    if located.index in report.suppressed:
+        reason = report.suppressed[located.index]
         document["suppressions"] = [{"kind": "external", "justification": reason or "in the baseline"}]
     return document
 
 
-def _location(report: Report, detail: FindingDetail) -> dict[str, Any]:
-    exchange, event = detail.exchange, detail.finding.event
+def _location(report: Report, located: LocatedFinding) -> dict[str, Any]:
+    exchange, event = located.exchange, located.finding.event
     path = f"exchange/{exchange.number}" + ("" if event is None else f"/event/{event}")
     request = f"{exchange.request.method} {exchange.request.target}"
     return {
-        "physicalLocation": _physical(report, detail),
+        "physicalLocation": _physical(report, located),
         "logicalLocations": [
             {
                 "fullyQualifiedName": path,
@@ -99,11 +101,11 @@ def _location(report: Report, detail: FindingDetail) -> dict[str, Any]:
     }
 
 
-def _physical(report: Report, detail: FindingDetail) -> dict[str, Any]:
+def _physical(report: Report, located: LocatedFinding) -> dict[str, Any]:
     """Code scanning requires a line, so a finding about no event points at the first one."""
-    frame, name = detail.frame, PurePath(report.file).name
-    if frame is None or frame.exported is None:
+    frame, name = located.frame, PurePath(report.file).name
+    if frame is None:
         return {"artifactLocation": {"uri": quote(name)}, "region": {"startLine": 1}}
-    stream = f"{PurePath(name).stem}.exchange-{detail.exchange.number}.sse"
-    region = {"startLine": frame.line, "byteOffset": frame.exported, "byteLength": frame.length}
+    stream = f"{PurePath(name).stem}.exchange-{located.exchange.number}.sse"
+    region = {"startLine": frame.line, "byteOffset": frame.exported, "byteLength": len(frame.seen.frame.raw)}
     return {"artifactLocation": {"uri": quote(stream)}, "region": region}

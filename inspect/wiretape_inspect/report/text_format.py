@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.humanize import format_time
 from wiretape_inspect.report.evidence import EVIDENCE_WIDTH, Evidence, LocatedFinding, evidence, locate, request_headers
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
+from wiretape_inspect.units import format_time
 
 MAX_FINDINGS = 5
 """Findings of one rule that are shown, unless all are requested."""
@@ -98,7 +98,7 @@ def finding_count_parts(severities: dict[Severity, int]) -> list[Part]:
 
 def _blocks(report: Report, options: ReportOptions) -> Iterator[Line | str]:
     most = None if options.all_findings else MAX_FINDINGS
-    for located in locate(report.recording, enumerate(report.first_findings(most))):
+    for located in locate(report.recording, report.first_findings(most)):
         yield from _block(report, located, options.width)
         yield ""
     omitted = report.omitted_findings(most)
@@ -135,7 +135,8 @@ def _location(report: Report, finding: Finding, found: Evidence) -> Iterator[str
     if finding.event is not None:
         yield f"event {finding.event}"
     if finding.byte_offset is not None:
-        yield found.byte_range(finding.byte_offset)
+        begin = finding.byte_offset
+        yield f"from byte {begin}" if found.end is None else f"bytes {begin}-{found.end}"
     yield format_time(finding.time_ns)
 
 

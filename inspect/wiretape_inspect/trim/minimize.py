@@ -1,19 +1,23 @@
 """Find the smallest recording that still shows a finding, by delta debugging: remove parts and run the rules again."""
 
 import re
+import sys
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
+from wiretape.content_encoding import is_identity
 from wiretape.contract import operation_of
 from wiretape.errors import InputError
 from wiretape.frame_reader import StreamReaders
-from wiretape.observations import BytesArrived, Observation, RequestStarted
+from wiretape.observations import BytesArrived, BytesLost, Observation, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules import EVERY, Checker, Finding, codes_of
-from wiretape_inspect.trim.recording_part import ObservationReader, cut_after
-from wiretape_inspect.trim.stream_pieces import SplitObservations, StreamPiece, split_streams
+from wiretape_inspect.exchange_selection import ObservationReader, cut_after
 
 Item = TypeVar("Item")
+Part = tuple[int, bytes] | BytesLost
+"""A chunk with its time, or lost bytes."""
 
 _MAX_TRIES = 400
 """How often the rules run at most on subsets of the frames; a quarter of that on subsets of the exchanges."""
@@ -21,6 +25,119 @@ _MAX_FRAMES = 2_000_000
 """About how many frames they check at most in all tries."""
 _LOCATION = re.compile(r"\b(event|from byte) [0-9,]+")
 """A location in a stream within a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class StreamPiece:
+    """A frame of a stream as chunks, or lost bytes."""
+
+    exchange: int
+    position: int
+    """Its index among the pieces of the stream."""
+    parts: tuple[Part, ...]
+
+    @property
+    def time_ns(self) -> int:
+        """When its first byte arrived."""
+        first = self.parts[0]
+        return first.time_ns if isinstance(first, BytesLost) else first[0]
+
+
+@dataclass(slots=True)
+class SplitObservations:
+    """Observations with their streams in pieces."""
+
+    fixed: list[Observation] = field(default_factory=list)
+    """Everything except pieces of streams."""
+    pieces: list[StreamPiece] = field(default_factory=list)
+    """In order of time."""
+
+    def join(self, kept: Iterable[StreamPiece]) -> list[Observation]:
+        """The observations with some of the pieces, as if the others had never been sent, in order of time."""
+        streams: dict[int, list[Part]] = defaultdict(list)
+        for piece in sorted(kept, key=lambda piece: (piece.exchange, piece.position)):
+            for part in piece.parts:
+                _append(streams[piece.exchange], part)
+        runs = [run for number, parts in streams.items() for run in _runs(number, parts)]
+        return sorted([*self.fixed, *runs], key=lambda seen: seen.time_ns)
+
+
+def split_streams(observations: list[Observation]) -> SplitObservations:
+    """Split streams into pieces; streams with a content encoding or a Content-Length stay split."""
+    split = SplitObservations()
+    divisible = _divisible(observations)
+    bodies: dict[int, list[Part]] = defaultdict(list)
+    cuts: dict[int, list[int]] = defaultdict(list)
+    readers = StreamReaders()
+    for seen in observations:
+        read = readers.read(seen)
+        if seen.exchange in divisible:
+            cuts[seen.exchange] += [frame.frame.end for frame in read.frames]
+        if (
+            not isinstance(seen, BytesArrived | BytesLost)
+            or seen.side is not Side.RESPONSE
+            or seen.exchange not in divisible
+        ):
+            split.fixed.append(seen)
+        else:
+            bodies[seen.exchange] += seen.chunks() if isinstance(seen, BytesArrived) else [seen]
+    for number, parts in bodies.items():
+        split.pieces += _pieces(number, parts, cuts[number])
+    split.pieces.sort(key=lambda piece: (piece.time_ns, piece.exchange, piece.position))
+    return split
+
+
+def _divisible(observations: Iterable[Observation]) -> Collection[int]:
+    """The exchanges whose stream can be split at its frames."""
+    found: set[int] = set()
+    for seen in observations:
+        if isinstance(seen, ResponseStarted):
+            is_plain = is_identity(header(seen.headers, "content-encoding"))
+            if is_plain and header(seen.headers, "content-length") is None:
+                found.add(seen.exchange)
+    return found
+
+
+def _append(parts: list[Part], part: Part) -> None:
+    """Append a part; what arrived in one chunk stays one chunk."""
+    before = parts[-1] if parts else None
+    if isinstance(part, tuple) and isinstance(before, tuple) and before[0] == part[0]:
+        parts[-1] = (part[0], before[1] + part[1])
+    else:
+        parts.append(part)
+
+
+def _pieces(number: int, body: list[Part], ends: list[int]) -> list[StreamPiece]:
+    """Cut a body at the ends of its frames and around lost bytes; the rest after the last frame is a piece too."""
+    pieces: list[list[Part]] = [[]]
+    at, next_ends = 0, iter([*ends, sys.maxsize])
+    end = next(next_ends)
+    for part in body:
+        if isinstance(part, BytesLost):
+            pieces += [[part], []]
+            at = part.start + part.count
+            continue
+        time_ns, data = part
+        while at + len(data) >= end:
+            pieces[-1].append((time_ns, data[: end - at]))
+            pieces.append([])
+            data, at, end = data[end - at :], end, next(next_ends)
+        if data or not part[1]:
+            pieces[-1].append((time_ns, data))
+            at += len(data)
+    return [StreamPiece(number, position, tuple(parts)) for position, parts in enumerate(pieces) if parts]
+
+
+def _runs(number: int, parts: Iterable[Part]) -> Iterable[BytesArrived | BytesLost]:
+    start = 0
+    for part in parts:
+        if isinstance(part, BytesLost):
+            yield replace(part, start=start)
+            start += part.count
+        else:
+            time_ns, data = part
+            yield BytesArrived(number, Side.RESPONSE, start, data, (start + len(data),), (time_ns,))
+            start += len(data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +150,6 @@ class MinimalRecording:
     removed_exchanges: int
     removed_frames: int
     """How many frames were removed from the streams that are kept."""
-
-    def find_in(self, observations: Iterable[Observation]) -> Finding | None:
-        """The finding in other observations; None if they do not show it."""
-        return _find(observations, self.finding)
 
 
 def minimize(read: ObservationReader, prefix: str = EVERY) -> MinimalRecording:
@@ -53,7 +166,7 @@ def minimize(read: ObservationReader, prefix: str = EVERY) -> MinimalRecording:
     kept = [seen for seen in read_until_finding() if seen.exchange in numbers]
     split = split_streams(kept)
     observations = split.join(_needed_pieces(split, finding))
-    if _find(observations, finding) is None:
+    if find_finding(observations, finding) is None:
         # Joining the streams again changed something that matters, such as the times of empty chunks.
         observations = kept
     exchanges, frames = _count(read(), numbers)
@@ -85,8 +198,8 @@ def _first_finding(observations: Iterable[Observation], prefix: str) -> tuple[Fi
     raise InputError(f"The selected part of the recording has no finding{which}.")
 
 
-def _find(observations: Iterable[Observation], wanted: Finding) -> Finding | None:
-    """The same finding in other observations."""
+def find_finding(observations: Iterable[Observation], wanted: Finding) -> Finding | None:
+    """The same finding in other observations; None if they do not show it."""
     checker, same = Checker(), _identity(wanted)
     for seen in observations:
         for finding in checker.feed(seen):
@@ -112,7 +225,7 @@ def _needed_exchanges(read: ObservationReader, finding: Finding) -> frozenset[in
 
     def holds(numbers: Iterable[int]) -> bool:
         kept = frozenset(numbers) | {finding.exchange}
-        return _find((seen for seen in read() if seen.exchange in kept), finding) is not None
+        return find_finding((seen for seen in read() if seen.exchange in kept), finding) is not None
 
     others = [number for number in requests if number != finding.exchange]
     budget = Budget(_MAX_TRIES // 4, _MAX_FRAMES)
@@ -136,7 +249,7 @@ def _needed_pieces(split: SplitObservations, finding: Finding) -> list[StreamPie
     """The pieces of streams that the finding needs."""
 
     def holds(pieces: list[StreamPiece]) -> bool:
-        return _find(split.join(pieces), finding) is not None
+        return find_finding(split.join(pieces), finding) is not None
 
     if not holds(split.pieces):
         return split.pieces

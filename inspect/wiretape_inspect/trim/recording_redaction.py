@@ -1,10 +1,18 @@
-"""Redact observations; bodies keep their length, except for compressed ones."""
+"""Find secrets in the heads and bodies of exchanges, and overwrite them; only compressed bodies change their length."""
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 from secrets import token_bytes
+from typing import NamedTuple
 
+import orjson
+
+from wiretape.content_encoding import Decoder, DecodingError, decoder, is_identity
+from wiretape.frame_reader import read_frames
+from wiretape.json_path import JsonPath
 from wiretape.labels import count_of
 from wiretape.observations import (
     BytesArrived,
@@ -18,13 +26,257 @@ from wiretape.observations import (
 )
 from wiretape.recording import REDACTED_PATTERN, Exchange, Recording, Redactor
 from wiretape.safe_text import printable
-from wiretape_inspect.trim.body_redaction import BodyDecoder, BodyRedaction, find_secrets, overwrite
 from wiretape_inspect.trim.redaction_targets import Literals, RedactionTargets, excerpt
 
 Head = RequestStarted | ResponseStarted
 _REDACTED = re.compile(rf"(?:[A-Za-z]+ )?(?:{REDACTED_PATTERN})")
 """A header value that is redacted already, with the scheme of a credential before it."""
 _FRAMING_HEADERS = {"content-encoding", "content-length"}
+UNDECODABLE = "redacted: the body could not be decoded"
+_LINE = re.compile(rb"[^\r\n]+")
+_DATA = re.compile(rb"data(?:: ?)?")
+_FIELD = re.compile(rb"(?:data|event|id|retry):? ?")
+_JSON_TOKEN = re.compile(
+    rb'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
+    re.DOTALL,
+)
+_MAX_FIELD_LENGTH = len(b"event: ")
+Offsets = list[tuple[int, int]]
+"""For the pieces of a text, in order: the offset in the text and the offset in the frame."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Replacement:
+    """Bytes that overwrite as many bytes of a decoded body."""
+
+    start: int
+    text: bytes
+
+    @property
+    def end(self) -> int:
+        """Offset just after them."""
+        return self.start + len(self.text)
+
+
+@dataclass(slots=True)
+class BodyRedaction:
+    """The replacements in one body."""
+
+    replacements: list[Replacement] = field(default_factory=list)
+    """In order; they may overlap."""
+    encoding: str | None = None
+    """Its content encoding, if it has to be decoded."""
+    unreadable: int = 0
+    """How many JSON texts in it could not be read, so that no path matches in them."""
+    undecodable: bool = False
+    """Whether it cannot be decoded from some point on; it is removed from there."""
+    longest: int = 0
+    """Bytes of the longest replacement."""
+    matched_paths: set[JsonPath] = field(default_factory=set)
+    """The paths that match something in it."""
+
+
+def find_secrets(
+    recording: Recording, exchange: Exchange, side: Side, targets: RedactionTargets, literals: Literals
+) -> BodyRedaction:
+    """Find what to overwrite in a body.  Holds the body in memory."""
+    encoding = exchange.encoding_of(side)
+    encoding = None if is_identity(encoding) else encoding
+    decoding = BodyDecoder(encoding)
+    parts = [part for run in recording.body(exchange.number, side) for part in decoding.feed(run)]
+    is_stream = side is Side.RESPONSE and exchange.is_stream
+    redaction = BodyRedaction(encoding=encoding)
+    for start, data in _contiguous(parts):
+        redaction.replacements += [
+            Replacement(start + a, _asterisks(data[a:b]))
+            for a, b in literals.spans(data)
+            if not _is_in_field_name(data, a, is_stream)
+        ]
+    if targets.paths:
+        for start, text, offsets in _json_texts(parts, exchange, side):
+            _redact_paths(redaction, text, offsets, start, targets)
+    redaction.replacements.sort()
+    redaction.longest = max((len(each.text) for each in redaction.replacements), default=0)
+    redaction.undecodable = any(isinstance(part, BytesLost) and part.why == UNDECODABLE for part in parts)
+    if redaction.replacements or redaction.undecodable:
+        return redaction
+    return BodyRedaction(unreadable=redaction.unreadable, matched_paths=redaction.matched_paths)
+
+
+class BodyDecoder:
+    """Decodes a body part by part, unless its encoding is None; bytes that cannot be decoded count as lost."""
+
+    def __init__(self, encoding: str | None) -> None:
+        self._is_identity = encoding is None
+        self._at = 0
+        self._decoder: Decoder | None
+        try:
+            self._decoder = decoder(encoding)
+        except DecodingError:
+            self._decoder = None
+
+    def feed(self, part: BytesArrived | BytesLost) -> Iterator[BytesArrived | BytesLost]:
+        """Decode one part."""
+        if self._is_identity:
+            yield part
+            return
+        if isinstance(part, BytesLost):
+            self._decoder = None
+            yield self._lost(part, part.time_ns, part.count, part.why)
+            return
+        for time_ns, data in part.chunks():
+            yield self._chunk(part, time_ns, data)
+
+    def _chunk(self, part: BytesArrived, time_ns: int, data: bytes) -> BytesArrived | BytesLost:
+        if self._decoder is not None:
+            try:
+                text = self._decoder.feed(data)
+            except DecodingError:
+                self._decoder = None
+            else:
+                start, self._at = self._at, self._at + len(text)
+                return BytesArrived(part.exchange, part.side, start, text, (self._at,), (time_ns,))
+        return self._lost(part, time_ns, len(data), UNDECODABLE)
+
+    def _lost(self, part: BytesArrived | BytesLost, time_ns: int, count: int, why: str) -> BytesLost:
+        start, self._at = self._at, self._at + count
+        return BytesLost(part.exchange, time_ns, part.side, start, count, why)
+
+
+def overwrite(run: BytesArrived, body: BodyRedaction) -> BytesArrived:
+    """A run of a body with the replacements applied."""
+    data = bytearray(run.data)
+    first = bisect_left(body.replacements, run.start - body.longest, key=attrgetter("start"))
+    last = bisect_left(body.replacements, run.end, key=attrgetter("start"))
+    for each in body.replacements[first:last]:
+        begin, end = max(each.start, run.start), min(each.end, run.end)
+        if begin < end:
+            data[begin - run.start : end - run.start] = each.text[begin - each.start : end - each.start]
+    return BytesArrived(run.exchange, run.side, run.start, bytes(data), run.ends, run.times)
+
+
+def _contiguous(parts: Iterable[BytesArrived | BytesLost]) -> Iterator[tuple[int, bytes]]:
+    """The stretches of a body without a gap, and their offsets."""
+    start, pieces = 0, [b""]
+    end = 0
+    for part in parts:
+        if isinstance(part, BytesLost):
+            continue
+        if part.start != end:
+            yield start, b"".join(pieces)
+            start, pieces = part.start, []
+        pieces.append(part.data)
+        end = part.end
+    yield start, b"".join(pieces)
+
+
+def _asterisks(text: bytes) -> bytes:
+    """What replaces a text: digits for a number, which may be a JSON number, and asterisks for anything else."""
+    return (b"1" if text.isdigit() else b"*") * len(text)
+
+
+def _is_in_field_name(data: bytes, at: int, is_stream: bool) -> bool:
+    """Whether an offset is in the field name of an event stream, which has to stay readable."""
+    if not is_stream:
+        return False
+    near = max(0, at - _MAX_FIELD_LENGTH)
+    end = max(data.rfind(b"\n", near, at), data.rfind(b"\r", near, at))
+    if end < 0 < near:
+        return False
+    name = _FIELD.match(data, end + 1)
+    return name is not None and at < name.end()
+
+
+def _json_texts(
+    parts: list[BytesArrived | BytesLost], exchange: Exchange, side: Side
+) -> Iterator[tuple[int, bytes, Offsets]]:
+    """The JSON texts in a body: the data of each event, or the whole body."""
+    if side is Side.RESPONSE and exchange.is_stream:
+        for seen in read_frames(None, parts):
+            if seen.event is not None and seen.frame.data:
+                yield (seen.frame.start, *_event_data(seen.frame.raw))
+        return
+    for start, data in _contiguous(parts):
+        if data[:64].lstrip()[:1] in {b"{", b"["}:
+            yield start, data, [(0, 0)]
+
+
+def _event_data(raw: bytes) -> tuple[bytes, Offsets]:
+    """The data of an event, and the offsets of its lines."""
+    values, offsets, at = [], [], 0
+    for line in _LINE.finditer(raw):
+        name = _DATA.match(line.group())
+        if name is None or (name.end() == 4 and len(line.group()) > 4):
+            continue
+        values.append(line.group()[name.end() :])
+        offsets.append((at, line.start() + name.end()))
+        at += len(values[-1]) + 1
+    return b"\n".join(values), offsets
+
+
+def _redact_paths(
+    redaction: BodyRedaction, text: bytes, offsets: Offsets, start: int, targets: RedactionTargets
+) -> None:
+    """Add replacements for the values that the JSON paths select."""
+    try:
+        scalars = list(find_scalars(text))
+        value = orjson.loads(text)
+        selected = {path: path.locations(value) for path in targets.paths}
+    except (ValueError, RecursionError):
+        redaction.unreadable += 1
+        return
+    for scalar in scalars:
+        outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
+        if matched := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
+            redaction.matched_paths.update(matched)
+            before = text[scalar.start : scalar.end]
+            begin, frame_offset = offsets[bisect_right(offsets, scalar.start, key=itemgetter(0)) - 1]
+            if (blank := blank_scalar(before)) != before:
+                redaction.replacements.append(Replacement(start + frame_offset + scalar.start - begin, blank))
+
+
+class Scalar(NamedTuple):
+    """A JSON string, number, boolean or null in a text."""
+
+    keys: tuple[str | int, ...]
+    """Member names and indexes that lead to it, from the outside in."""
+    start: int
+    """Offset in the text."""
+    end: int
+
+
+def find_scalars(text: bytes) -> Iterator[Scalar]:
+    """The scalars of a JSON text, in order.  Raises ValueError if it is not readable JSON."""
+    orjson.loads(text)
+    keys: list[str | int] = []
+    expects_name = False
+    at = 0
+    while match := _JSON_TOKEN.match(text, at):
+        at = match.end()
+        mark = match["mark"]
+        if mark is None:
+            string = match["string"]
+            if expects_name and string is not None:
+                keys[-1], expects_name = orjson.loads(string), False
+            else:
+                yield Scalar(tuple(keys), match.end() - len(string or match["other"]), match.end())
+        elif mark in b"{[":
+            keys.append("" if mark == b"{" else 0)
+            expects_name = mark == b"{"
+        elif mark in b"}]":
+            keys.pop()
+            expects_name = False
+        elif mark == b",":
+            last = keys[-1]
+            expects_name = isinstance(last, str)
+            keys[-1] = last if isinstance(last, str) else last + 1
+
+
+def blank_scalar(scalar: bytes) -> bytes:
+    """A scalar of the same type and length without content."""
+    if scalar[:1] == b'"':
+        return b'"' + b"*" * (len(scalar) - 2) + b'"'
+    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(len(scalar))
 
 
 @dataclass(slots=True)
@@ -84,21 +336,21 @@ class RecordingRedaction:
 
     def apply(self, observations: Iterable[Observation]) -> Iterator[Observation]:
         """The observations without the secrets."""
-        decoders: dict[tuple[int, Side], BodyDecoder] = {}
+        decoders = {body: BodyDecoder(redaction.encoding) for body, redaction in self.bodies.items()}
         for seen in observations:
             if isinstance(seen, RequestStarted | ResponseStarted):
                 yield self._redact_head(seen)[0]
             elif isinstance(seen, BytesArrived | BytesLost):
                 body = self.bodies[seen.exchange, seen.side]
-                for part in _decode(seen, body, decoders):
-                    yield overwrite(part, body) if isinstance(part, BytesArrived) else self._redact_lost(part)
+                for part in decoders[seen.exchange, seen.side].feed(seen):
+                    if isinstance(part, BytesArrived):
+                        yield overwrite(part, body)
+                    else:
+                        yield replace(part, why=self.literals.mask(part.why, "utf-8")[0])
             elif isinstance(seen, ExchangeEnded):
-                yield replace(seen, detail=self.literals.mask_message(seen.detail)[0])
+                yield replace(seen, detail=self.literals.mask(seen.detail, "utf-8")[0])
             else:
                 yield seen
-
-    def _redact_lost(self, lost: BytesLost) -> BytesLost:
-        return replace(lost, why=self.literals.mask_message(lost.why)[0])
 
     def _redact_head(self, seen: Head) -> tuple[Head, int]:
         """A head without secrets, and how many replacements were made."""
@@ -107,16 +359,16 @@ class RecordingRedaction:
         headers = self._adjust_framing(seen, tuple((name, value) for name, value, _ in pairs))
         count = sum(each for _, _, each in pairs)
         if isinstance(seen, ResponseStarted):
-            reason, here = self.literals.mask_header(seen.reason)
+            reason, here = self.literals.mask(seen.reason, "latin-1")
             return replace(seen, headers=headers, reason=reason), count + here
-        texts = [self.literals.mask_header(text) for text in (seen.target, seen.authority, seen.client)]
+        texts = [self.literals.mask(text, "latin-1") for text in (seen.target, seen.authority, seen.client)]
         target, authority, client = (text for text, _ in texts)
         made = replace(seen, headers=headers, target=target, authority=authority, client=client)
         return made, count + sum(here for _, here in texts)
 
     def _redact_value(self, whole: bool, value: str) -> tuple[str, int]:
         if not whole:
-            return self.literals.mask_header(value)
+            return self.literals.mask(value, "latin-1")
         if not value or _REDACTED.fullmatch(value):
             return value, 0
         return self._redactor.fingerprint(value), 1
@@ -141,14 +393,3 @@ def _header_values(exchanges: Iterable[Exchange], names: frozenset[str]) -> Iter
             for name, value in head.headers:
                 if name.lower() in names and not _REDACTED.search(value):
                     yield value
-
-
-def _decode(
-    seen: BytesArrived | BytesLost, body: BodyRedaction, decoders: dict[tuple[int, Side], BodyDecoder]
-) -> Iterable[BytesArrived | BytesLost]:
-    if body.encoding is None:
-        return [seen]
-    key = (seen.exchange, seen.side)
-    if key not in decoders:
-        decoders[key] = BodyDecoder(body.encoding)
-    return decoders[key].feed(seen)

@@ -70,15 +70,11 @@ class Literals:
         """Whether one of the texts was found, by itself or within a longer one."""
         return any(spelling in found for spelling in _spellings(text) for found in self.found)
 
-    def mask_header(self, text: str) -> tuple[str, int]:
-        """A text of a request line, status line or header with asterisks in their place, and how many were replaced."""
-        return self._mask(text, "latin-1")
+    def mask(self, text: str, charset: str) -> tuple[str, int]:
+        """The text with asterisks in their place, and how many were replaced.
 
-    def mask_message(self, text: str) -> tuple[str, int]:
-        """The same for a text that did not cross the wire."""
-        return self._mask(text, "utf-8")
-
-    def _mask(self, text: str, charset: str) -> tuple[str, int]:
+        `charset` is latin-1 for request lines, status lines and headers, and UTF-8 for what did not cross the wire.
+        """
         data = text.encode(charset, "replace")
         if self.pattern is None or self.pattern.search(data) is None:
             return text, 0

@@ -1,7 +1,7 @@
 """The view model that the terminal and the page share.
 
-`timeline_rows`, `stream_fold`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
-`runs_and_calls`: runs and tool calls.  `state_at_event`: what a client knows after an event.
+`timeline_rows`, `delta_folding`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
+`runs_and_calls`: runs and tool calls.  `client_state_at_event`: what a client knows after an event.
 `reconnection`: two connections side by side.  `overview`: a stream at a glance.
 
 Everything is plain dataclasses that `wiretape_inspect.timeline_json` writes as JSON.  Times are nanoseconds since the

@@ -15,6 +15,7 @@ from typing import Literal
 
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, shorten
+from wiretape_inspect.units import parse_duration
 
 PATTERN_FIELDS = ("type", "id", "rule", "run", "tool", "session")
 """Fields whose values are patterns: `*` matches any text and `?` any character."""
@@ -37,8 +38,6 @@ KINDS = (
 _SPACE = " \t\n\r\f\v"
 _ESCAPES = {'"': '"', "\\": "\\", "n": "\n", "t": "\t", "r": "\r"}
 _NUMBER = re.compile(r"-?\d{1,25}", re.ASCII)
-_DURATION = re.compile(r"(\d{1,15})(?:\.(\d{1,9}))?(ns|us|ms|s|min|h)", re.ASCII)
-_UNITS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000, "min": 60_000_000_000, "h": 3_600_000_000_000}
 _COMPARISON = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
 _Unit = Literal["number", "duration"]
 
@@ -84,11 +83,6 @@ EVERYTHING = Filter()
 def parse_filter(text: str) -> Filter:
     """Parse a filter.  Raises InputError with the position of the mistake."""
     return _Parser(text).parse()
-
-
-def parse_duration(text: str) -> int:
-    """Return a duration such as `1.5s` in nanoseconds.  Raises ValueError."""
-    return _number(text, "duration")
 
 
 class _Parser:
@@ -234,12 +228,8 @@ def _range(text: str, unit: _Unit) -> Range:
 
 
 def _number(text: str, unit: _Unit) -> int:
-    if unit == "number":
-        if _NUMBER.fullmatch(text) is None:
-            raise ValueError("expected a number, a range such as 40..60, or >40")
-        return int(text)
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise ValueError("expected a duration with a unit (ns, us, ms, s, min, h), such as >1s or 200ms..2s")
-    scale, fraction = _UNITS[match[3]], match[2] or ""
-    return int(match[1]) * scale + int(fraction.ljust(9, "0")) * scale // 1_000_000_000
+    if unit == "duration":
+        return parse_duration(text)
+    if _NUMBER.fullmatch(text) is None:
+        raise ValueError("expected a number, a range such as 40..60, or >40")
+    return int(text)

@@ -26,10 +26,6 @@ from wiretape_inspect.view.timeline_rows import (
 )
 
 
-def _no_texts() -> tuple[str, ...]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Subject:
     """What a filter is applied to.  A condition on a field that is None does not match."""
@@ -46,7 +42,7 @@ class Subject:
     gap_ns: int | None = None
     codes: tuple[str, ...] = ()
     """The rule codes of its findings."""
-    texts: Callable[[], tuple[str, ...]] = _no_texts
+    texts: Callable[[], tuple[str, ...]] = tuple
 
 
 Match = Callable[[Subject], bool]

@@ -7,8 +7,8 @@ from itertools import accumulate, pairwise
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.recording import Exchange, Gap, Recording
+from wiretape_inspect.view.client_state_at_event import with_names
 from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, Span
-from wiretape_inspect.view.state_at_event import with_names
 from wiretape_inspect.view.timeline_rows import GAP_NS
 
 MAX_FOLDED = 50
@@ -55,7 +55,7 @@ class Overview:
 
 def overview(recording: Recording, exchange: Exchange) -> Overview:
     """Return a stream at a glance, as far as it is indexed; the index of a growing recording may lag behind."""
-    began = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    began = exchange.began_ns
     silences = recording.longest_gaps(exchange.number, GAP_NS, MAX_FOLDED)
     activity = runs_and_calls(recording, [exchange])
     last = recording.last_frame_ns(exchange.number)

@@ -268,7 +268,7 @@ def _add_unknown_cursors(
 
 
 def _begin_ns(exchange: Exchange) -> int:
-    return exchange.response.time_ns if exchange.response else exchange.request.time_ns
+    return exchange.began_ns
 
 
 def _is_served(exchange: Exchange) -> bool:

@@ -235,7 +235,7 @@ class ConnectionReader:
         self, exchange: Exchange, events: DurableEvents, findings: FindingCodes, warnings: LogWarnings
     ) -> None:
         """`exchange` has a response."""
-        begin_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+        begin_ns = exchange.began_ns
         cursor = cursor_in(header(exchange.request.headers, CURSOR_HEADER))
         self._connection = RecordedConnection(exchange, begin_ns, cursor, deltas_requested(exchange.request.target))
         self._number = exchange.number

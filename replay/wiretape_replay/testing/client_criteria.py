@@ -73,7 +73,7 @@ def _rules(allowed: object, config: Config) -> tuple[str, ...]:
     try:
         allowed_codes = {code for prefix in string_list("allow", allowed) for code in codes_of(prefix)}
     except UnknownCodeError as error:
-        raise InputError(f"allow: {printable(str(error))}") from None
+        raise InputError(f"allow: {printable(str(error).replace('Unknown', 'unknown', 1))}") from None
     codes = config.rule_codes() - allowed_codes
     return tuple(code for code in CLIENT_RULES if code in codes)
 

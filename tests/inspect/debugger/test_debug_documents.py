@@ -11,10 +11,11 @@ from contextlib import closing
 import pytest
 
 from wiretape.json_codec import dump_json
-from wiretape.observations import Ending
+from wiretape.observations import Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import timeline, timeline_json
+from wiretape_inspect import timeline_json
+from wiretape_inspect.view.delta_folding import stream_rows
 
 NO_STREAM = "Exchange 1 is not an event stream."
 
@@ -228,5 +229,5 @@ async def test_reading_stops_when_the_client_disconnects(tape, message, open_deb
 def test_fast_and_generic_encoding_of_rows_are_equal(session):
     with open_recording(session) as recording:
         for exchange in recording.exchanges():
-            for row in timeline.rows(recording, exchange, ()):
+            for row in stream_rows(exchange, recording.body(exchange.number, Side.RESPONSE)):
                 assert timeline_json.row_json(7, row) == dump_json(timeline_json.row_document(7, row))

@@ -57,13 +57,13 @@ async def test_updates_are_sent_until_the_recording_is_closed(growing, message, 
     async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page.take(await live.until(rows))
         assert (page.kinds(), list(page.heads), page.heads[1]["ending"]) == (["event"], [1], "open")
-        growing.go_on(1, [(1, delta("Hel")), (1, delta("lo"))])
+        growing.extend(1, [(1, delta("Hel")), (1, delta("lo"))])
         page.take(await live.until(rows))
         assert (page.kinds(), page.rows[1]["preview"], page.settled) == (["event", "deltas"], "Hello", 1)
-        growing.go_on(1, [(1, delta(" you")), (2000, b": keep-alive\n\n")])
+        growing.extend(1, [(1, delta(" you")), (2000, b": keep-alive\n\n")])
         page.take(await live.until(rows))
         assert (page.kinds(), page.rows[1]["count"], page.settled) == (["event", "deltas", "pause"], 3, 1)
-        growing.go_on(1, [(1, message("run.completed", id="e2", sequence=2))], Ending.CLIENT_CLOSED)
+        growing.extend(1, [(1, message("run.completed", id="e2", sequence=2))], Ending.CLIENT_CLOSED)
         growing.exchange("/x", status=404, headers=())
         growing.save()
         page.take(await live.until(rows))
@@ -79,7 +79,7 @@ async def test_updates_are_sent_until_the_recording_is_closed(growing, message, 
 
 
 async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message, delta, open_debugger):
-    growing.go_on(1, [(1, delta(text)) for text in "abcd"])
+    growing.extend(1, [(1, delta(text)) for text in "abcd"])
     async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
         page = Page().take(await live.until(rows))
         assert page.kinds() == ["event", "deltas"]
@@ -90,12 +90,12 @@ async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message,
         assert page.findings[0]["rule"]["name"] == "sequence-not-increasing"
         assert page.kinds() == ["event", "deltas", "event", "deltas"]
         assert [len(row.get("findings", ())) for row in page.rows] == [0, 0, 1, 0]
-        growing.go_on(1, [(1, delta("e"))])
+        growing.extend(1, [(1, delta("e"))])
         growing.find(finding(1))
         page.take(await live.until(lambda message: message.event == "finding"))
         page.take(await live.until(rows))
         assert page.findings[1]["rule"] is None, "the rule was sent before"
-        growing.go_on(1, [], Ending.COMPLETE)
+        growing.extend(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
         growing.find(finding(None))
         page.take(await live.until(rows))
@@ -118,17 +118,17 @@ async def test_late_finding_resends_only_the_rows_after_it(tape, message, open_d
         page.take(messages)
         first = next(message for message in messages if rows(message))
         assert first.data["first"] == 1499, "earlier rows are not sent again"
-        tape.go_on(1, [], Ending.COMPLETE)
+        tape.extend(1, [], Ending.COMPLETE)
         page.take(await live.until(lambda message: rows(message) and message.data["rows"][-1]["row"] == "end"))
         assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
 
 
 async def test_reconnecting_client_gets_what_is_new(growing, message, delta, open_debugger):
-    growing.go_on(1, [(1, delta("a"))])
+    growing.extend(1, [(1, delta("a"))])
     async with open_debugger(growing.path) as client:
         async with client.live("?exchange=1") as live:
             page = Page().take(await live.until(rows))
-        growing.go_on(1, [(1, delta("b")), (1, message("run.completed", id="e2"))])
+        growing.extend(1, [(1, delta("b")), (1, message("run.completed", id="e2"))])
         async with client.live("?exchange=1", **{"Last-Event-ID": page.last.id}) as live:
             messages = await live.until(rows)
         assert messages[-1].data["first"] == 1
@@ -152,7 +152,7 @@ async def test_client_that_selects_another_exchange_gets_all_of_its_rows(growing
         async with client.live(f"?exchange={other}&after={place}") as live:
             assert (await live.until(rows))[-1].data["first"] == 0
         async with client.live(f"?exchange=1&rows=1&after={place}") as live:
-            growing.go_on(1, [(1, message("run.completed", id="e2"))])
+            growing.extend(1, [(1, message("run.completed", id="e2"))])
             assert (await live.until(rows))[-1].data["first"] == 1
     growing.close()
 
@@ -189,7 +189,7 @@ async def test_rows_start_when_an_exchange_becomes_a_stream(tape, message, open_
     async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
         assert (await live.next()).data["status"] is None
         tape.answer(1)
-        tape.go_on(1, [(1, message("run.started", id="e1"))])
+        tape.extend(1, [(1, message("run.started", id="e1"))])
         page = Page().take(await live.until(rows))
         assert page.kinds() == ["event"]
         assert page.heads[1]["status"] == 200
@@ -221,7 +221,7 @@ async def test_compressed_stream_has_live_rows(tape, message, open_debugger):
     tape.save()
     async with open_debugger(tape.path) as client, client.live("?exchange=1") as live:
         page = Page()
-        tape.go_on(1, [(1, whole[60:])], Ending.COMPLETE)
+        tape.extend(1, [(1, whole[60:])], Ending.COMPLETE)
         while "end" not in page.kinds():
             page.take(await live.until(rows))
         tape.find(finding(1))

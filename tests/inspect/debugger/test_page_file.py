@@ -13,9 +13,9 @@ from wiretape.json_codec import dump_json
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
-from wiretape_inspect import event_detail, timeline, timeline_json
+from wiretape_inspect import event_detail, timeline_json, timeline_text
 from wiretape_inspect.page_export import export_page
-from wiretape_inspect.view.state_at_event import MAX_TEXT, state_at
+from wiretape_inspect.view.client_state_at_event import MAX_TEXT
 
 _DATA = re.compile(rb'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -70,7 +70,7 @@ def assert_page_equals_recording(path):
     """The page contains the rows, events and states of the recording."""
     document = embedded(path)
     with open_recording(path) as recording:
-        findings = timeline.stored_findings(recording)
+        findings = timeline_text.stored_findings(recording)
         for exchange in recording.exchanges():
             found = findings.get(exchange.number, ())
             expected = timeline_json.exchange_json_lines(recording, exchange, found)
@@ -81,10 +81,8 @@ def assert_page_equals_recording(path):
             events = [seen.event for seen in recording.frames(exchange.number) if seen.event is not None]
             assert list(held) == events
             for event in events:
-                state = state_at(recording, exchange, event)
-                expected = timeline_json.detail_document(
-                    recording, exchange, event_detail.find_event(recording, exchange, event), found, state
-                )
+                context = event_detail.find_event(recording, exchange, event)
+                expected = timeline_json.detail_document(recording, exchange, context)
                 encoded = json.loads(dump_json(expected))
                 inside = held[event]
                 if "text" in inside:

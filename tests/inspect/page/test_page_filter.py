@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 
 from wiretape.safe_text import printable
-from wiretape_inspect import humanize
 from wiretape_inspect import page as package
+from wiretape_inspect import units
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -66,9 +66,9 @@ async def test_numbers_and_times_are_formatted_as_in_the_terminal(run):
         {"times": TIMES, "sizes": SIZES},
     )
     assert found == [
-        list(map(humanize.format_duration, TIMES)),
-        list(map(humanize.format_time, TIMES)),
-        list(map(humanize.format_size, SIZES)),
+        list(map(units.format_duration, TIMES)),
+        list(map(units.format_time, TIMES)),
+        list(map(units.format_size, SIZES)),
     ]
 
 

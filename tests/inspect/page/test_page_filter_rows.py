@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from wiretape.labels import count_of
 from wiretape.recording import open_recording
-from wiretape_inspect import humanize
+from wiretape_inspect import units
 from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -65,12 +65,12 @@ def rows_in_terminal(run, path, filter_):
 def columns(row):
     if "event" not in row:
         return ("" if row["row"] == "pause" else row["row"], "")
-    gap = f"+{humanize.format_time(row['gap_ns'])}"
+    gap = f"+{units.format_time(row['gap_ns'])}"
     if row["row"] == "event":
         return (str(row["event"]), f"{gap} {row['id'] or ''}".strip())
     parts = [count_of(row["count"], "delta")]
     parts += [count_of(row["characters"], "char")] if row["characters"] else []
-    parts += [humanize.format_duration(row["until_ns"] - row["time_ns"])] if row["count"] > 1 else []
+    parts += [units.format_duration(row["until_ns"] - row["time_ns"])] if row["count"] > 1 else []
     return (str(row["event"]), f"{gap} {' · '.join(parts)}")
 
 

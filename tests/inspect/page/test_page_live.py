@@ -23,14 +23,14 @@ async def test_new_events_appear_and_the_scroll_position_stays(debugging, tape, 
         await expect(shown.page.locator("#count")).to_have_text("100 events")
         scroller = shown.page.locator("#timeline .list-scroller")
         await scroller.evaluate("box => { box.scrollTop = 240; }")
-        tape.go_on(number, many(message, 101, 130))
+        tape.extend(number, many(message, 101, 130))
         await expect(shown.page.locator("#more")).to_have_text("↓ 30 new")
         assert (await shown.texts("n"))[0] == "11"
         assert await scroller.evaluate("box => box.scrollTop") == 240
         await shown.page.locator("#more").click()
         await expect(shown.page.locator("#more")).to_be_hidden()
         await expect(shown.rows().last.locator(".n")).to_have_text("130")
-        tape.go_on(number, many(message, 131, 140), Ending.CLIENT_CLOSED)
+        tape.extend(number, many(message, 131, 140), Ending.CLIENT_CLOSED)
         await expect(shown.rows().last.locator(".n")).to_have_text("end")
         await expect(shown.page.locator("#more")).to_be_hidden()
         await expect(shown.page.locator("#facts")).to_contain_text("client closed")
@@ -70,7 +70,7 @@ async def test_run_of_deltas_grows_in_its_row(debugging, tape, message):
     tape.save()
     async with debugging(tape.path) as shown:
         await expect(shown.rows().locator(".tag")).to_contain_text("3 deltas · 15 chars")
-        tape.go_on(number, [delta] * 4)
+        tape.extend(number, [delta] * 4)
         await expect(shown.rows().locator(".tag")).to_contain_text("7 deltas · 35 chars")
         await expect(shown.rows()).to_have_count(1)
         tape.close()

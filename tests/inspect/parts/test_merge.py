@@ -81,10 +81,10 @@ def test_exchanges_are_renumbered_in_wall_clock_order(merged, parts, tmp_path):
     late = parts.stored([*exchange(1, 1), *exchange(2, 9)], tmp_path / "late.db", started=STARTED + 4 * SECOND)
     early = parts.stored([*exchange(1, 1, target="/x"), *exchange(2, 7)], tmp_path / "early.db", started=STARTED)
 
-    said, both = merged(late, early)
+    output, both = merged(late, early)
 
-    assert "late.db: 1 → 2, 2 → 4\n" in said
-    assert "early.db: 1 → 1, 2 → 3\n" in said
+    assert "late.db: 1 → 2, 2 → 4\n" in output
+    assert "early.db: 1 → 1, 2 → 3\n" in output
     with open_recording(both) as recording:
         assert recording.info.started_unix_ns == STARTED
         assert recording.info.ended_ns is not None
@@ -107,19 +107,19 @@ def test_traffic_that_two_proxies_recorded_is_reported(merged, parts, tmp_path):
     outer = parts.stored(exchange(1, 1.0, took=1.0, body=b": a\n" * 9), tmp_path / "outer.db")
     inner = parts.stored(exchange(1, 1.1, took=0.8, body=b": a\n" * 9), tmp_path / "inner.db")
 
-    said, _ = merged(outer, inner)
+    output, _ = merged(outer, inner)
 
-    assert "Exchange 1 (outer.db 1) and exchange 2 (inner.db 1) look like the same traffic" in said
-    assert "contradict" not in said
+    assert "Exchange 1 (outer.db 1) and exchange 2 (inner.db 1) look like the same traffic" in output
+    assert "contradict" not in output
 
 
 def test_impossible_response_times_are_reported_as_contradictory_clocks(merged, parts, tmp_path):
     outer = parts.stored(exchange(1, 1.0, took=1.0), tmp_path / "outer.db")
     inner = parts.stored(exchange(1, 1.5, took=0.8), tmp_path / "inner.db")
 
-    said, _ = merged(outer, inner)
+    output, _ = merged(outer, inner)
 
-    assert "exchange 1 (outer.db 1) has the earlier request, but its response is 300 ms earlier" in said
+    assert "exchange 1 (outer.db 1) has the earlier request, but its response is 300 ms earlier" in output
 
 
 def test_two_clients_with_different_responses_are_not_duplicates(merged, parts, tmp_path):
@@ -135,20 +135,20 @@ def test_contradictory_clocks_are_found_by_the_date_header(merged, parts, tmp_pa
         headers = [("Date", formatdate(STARTED / SECOND + 2 + date, usegmt=True))]
         parts.stored(exchange(1, 1.0, target=f"/{name}", headers=headers), tmp_path / f"{name}.db")
 
-    said, _ = merged(tmp_path / "one.db", tmp_path / "two.db")
+    output, _ = merged(tmp_path / "one.db", tmp_path / "two.db")
 
-    assert "by the Date of svc, the clock of one.db is about 7.0 s ahead of that of two.db" in said
+    assert "by the Date of svc, the clock of one.db is about 7.0 s ahead of that of two.db" in output
 
 
-@pytest.mark.parametrize(("days", "told"), [(364, False), (365, True), (20_000, True)])
-def test_recordings_that_are_years_apart_are_reported(merged, parts, tmp_path, days, told):
+@pytest.mark.parametrize(("days", "is_reported"), [(364, False), (365, True), (20_000, True)])
+def test_recordings_that_are_years_apart_are_reported(merged, parts, tmp_path, days, is_reported):
     """For example a tape without a date, which would make the merged recording half a century long."""
     one = parts.stored(exchange(1, 1), tmp_path / "one.db")
     Writer.create(tmp_path / "two.db", upstream="http://a", started_unix_ns=STARTED + days * 86_400 * SECOND).close(0)
 
-    said, _ = merged(tmp_path / "two.db", one)
+    output, _ = merged(tmp_path / "two.db", one)
 
-    assert (f"two.db began {days:,} days after {one} (a tape" in said) == told
+    assert (f"two.db began {days:,} days after {one} (a tape" in output) == is_reported
 
 
 def test_different_upstreams_and_unclosed_recordings_are_reported(merged, parts, tmp_path):
@@ -157,10 +157,10 @@ def test_different_upstreams_and_unclosed_recordings_are_reported(merged, parts,
     writer.feed(exchange(1, 9))
     writer.close(None)
 
-    said, both = merged(one, tmp_path / "two.db")
+    output, both = merged(one, tmp_path / "two.db")
 
-    assert "different upstreams (http://a, http://b); the merged recording has http://a" in said
-    assert "two.db was never closed" in said
+    assert "different upstreams (http://a, http://b); the merged recording has http://a" in output
+    assert "two.db was never closed" in output
     with open_recording(both) as recording:
         assert recording.info.ended_ns is not None
 
@@ -181,26 +181,26 @@ def test_findings_that_only_the_merged_recording_has_are_counted(merged, parts, 
         body = event % (place + 1) + rest
         parts.stored(exchange(1, 1 + 5 * place, body=body, asked=[("Authorization", "k")]), tmp_path / f"{name}.db")
 
-    said, both = merged(*(tmp_path / f"{name}.db" for name in answer))
+    output, both = merged(*(tmp_path / f"{name}.db" for name in answer))
 
-    assert "Only in the merged recording: 1 finding" in said
+    assert "Only in the merged recording: 1 finding" in output
     with open_recording(both) as recording:
         assert list(recording.findings())
 
 
 @pytest.mark.parametrize(
-    ("files", "said"),
+    ("files", "error"),
     [
         (["run.db"], "Give at least two recordings"),
         (["run.db", "run.db"], "given twice"),
         (["run.db", "no.db"], "no file"),
     ],
 )
-def test_invalid_inputs_are_refused_in_one_sentence(run, session, tmp_path, files, said):
+def test_invalid_inputs_are_refused_in_one_sentence(run, session, tmp_path, files, error):
     result = run("merge", *(tmp_path / name for name in files), "--output", tmp_path / "both.db")
 
     assert result.exit_code == 2
-    assert said in result.output
+    assert error in result.output
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
 
 

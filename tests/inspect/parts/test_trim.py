@@ -15,8 +15,8 @@ from wiretape.observations import BytesArrived, Ending, Side
 from wiretape.recording import RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import Checker
 from wiretape_inspect.atomic_output import write_recording
-from wiretape_inspect.trim.body_redaction import BodyRedaction, Replacement, overwrite
-from wiretape_inspect.trim.stream_pieces import split_streams
+from wiretape_inspect.trim.minimize import split_streams
+from wiretape_inspect.trim.recording_redaction import BodyRedaction, Replacement, overwrite
 
 TEN = ["SEQ004", "SEQ001", "RES003", "RUN002", "TOOL005", "CLI002", "DUR003", "KAL001", "EVT010", "REC001"]
 
@@ -259,7 +259,7 @@ def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "error"),
     [
         ([], "Select what to keep (--session, --exchange, --since, "),
         (["--session", "s9"], "There is no session s9"),
@@ -275,11 +275,11 @@ def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
         (["--redact", "json:a"], "Invalid JSON path"),
     ],
 )
-def test_invalid_options_are_refused_without_leaving_files(run, session, tmp_path, options, said):
+def test_invalid_options_are_refused_without_leaving_files(run, session, tmp_path, options, error):
     result = run("trim", session, *options, "--output", tmp_path / "some.db")
 
     assert result.exit_code == 2
-    assert said in result.output
+    assert error in result.output
     assert [path.name for path in tmp_path.iterdir()] == [session.name]
 
 

@@ -2,7 +2,7 @@ import pytest
 
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
-from wiretape_inspect.humanize import format_duration, format_size, format_time
+from wiretape_inspect.units import format_duration, format_size, format_time
 
 
 @pytest.mark.parametrize(
@@ -33,7 +33,7 @@ def test_a_size_is_formatted_in_a_suitable_unit(size, words):
     assert format_size(size) == words
 
 
-def test_times_and_counts_read_well():
+def test_times_and_counts_are_formatted_for_people():
     assert format_time(12_304_400_000) == "12.304s"
     assert count_of(1, "event") == "1 event"
     assert count_of(2000, "event") == "2,000 events"

@@ -37,7 +37,10 @@ def stream_rows(
 
     `findings` are the findings of this exchange; `take` decides which rows are shown.
     """
-    return StreamFold(exchange, findings, take).rows(body)
+    fold = StreamFold(exchange, findings, take)
+    for part in body:
+        yield from fold.feed(part)
+    yield from fold.finish()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class StreamFold:
     ) -> None:
         """Start at the beginning of the stream, or at the checkpoint `since`."""
         position = since.position if since else STREAM_START
-        began_ns = exchange.response.time_ns if exchange.response else exchange.request.time_ns
+        began_ns = exchange.began_ns
         last_ns = since.position.time_ns if since else began_ns
         self._exchange = exchange
         self._findings = _UnassignedFindings(findings, position)
@@ -89,12 +92,6 @@ class StreamFold:
         self._has_checkpoints = is_identity(exchange.content_encoding)
         self.checkpoints: list[Checkpoint] = []
         """Checkpoints passed so far, about every `EVERY_ROWS` rows or `EVERY_EVENTS` events."""
-
-    def rows(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[StreamRow]:
-        """Yield all rows of `body`, the `EndRow` last."""
-        for part in body:
-            yield from self.feed(part)
-        yield from self.finish()
 
     def feed(self, part: BytesArrived | BytesLost) -> Iterator[StreamRow]:
         """Yield the rows that these bytes complete."""

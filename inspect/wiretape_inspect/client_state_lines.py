@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator
 
 from wiretape.labels import count_of
-from wiretape_inspect.humanize import format_duration, format_integer, format_time
 from wiretape_inspect.styled_line import Line, labelled, wrapped
+from wiretape_inspect.units import format_duration, format_integer, format_time
+from wiretape_inspect.view.client_state_at_event import JoinedText, State
 from wiretape_inspect.view.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
 from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span
-from wiretape_inspect.view.state_at_event import JoinedText, State
 
 _MAX_TEXT = 400
 """Characters of a text that are shown: the last ones."""

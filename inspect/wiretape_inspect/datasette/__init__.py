@@ -1,1 +1,0 @@
-"""Metadata that describes a recording to datasette."""

@@ -1,1 +1,0 @@
-"""Merge recordings of several proxies into one, in wall-clock order."""
