@@ -14,9 +14,10 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.faults.fault_application import FaultApplier
 from wiretape_replay.faults.fault_script import FaultScript
 from wiretape_replay.faults.injector import FaultInjector
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.server import Handler, HttpServer
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
+from wiretape_replay.responses.error_envelope import malformed_request_handler
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,10 +35,8 @@ class Playback:
     broken: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when it cannot continue, because nothing can be stored any more."""
 
-    @property
-    def has_playheads(self) -> bool:
-        """Whether there is a playhead to move."""
-        return True
+    has_playheads: bool = True
+    """Whether there is a playhead to move."""
 
 
 class PlaybackServer:

@@ -36,11 +36,6 @@ class Replay(Playback):
     """A sentence for each oddity of a recorded session, safe to print."""
 
     @property
-    def has_playheads(self) -> bool:
-        """See Playback."""
-        return self.player is not None
-
-    @property
     def served(self) -> list[ServedRequest]:
         """The requests that got a recorded response, in order."""
         return self.verbatim.served
@@ -116,6 +111,7 @@ async def serve_replay(
                     faults=server.faults,
                     control=control,
                     token=server.token,
+                    has_playheads=player is not None,
                     verbatim=verbatim,
                     player=player,
                     warnings=warnings,

@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 
 from wiretape.sse import FrameKind, Parser
+from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.service.assumptions import default_settings
-from wiretape_replay.service.engine.event_emitter import generate_id
 from wiretape_replay.service.scenario_server import serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 

@@ -13,10 +13,10 @@ from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording
 from wiretape_replay.control.control_api import ControlApi
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import Framing, ResponseHead
 from wiretape_replay.http_server.server import HttpServer
 from wiretape_replay.replay_server import replay_control
-from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, PlayableSession, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from wiretape.contract import LIMITS, Limit
 from wiretape.observations import header
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 from wiretape_replay.responses.access_settings import AccessPolicy, ApiKey
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.responses.error_envelope import RequestIds
 
 SECOND = 1_000_000_000
 STREAM = "/v1/sessions/s1/events/stream"

@@ -20,7 +20,8 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.rules import Checker, Party
-from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail, RequestIds, error_response
+from wiretape_replay.generated_ids import RequestIds
+from wiretape_replay.responses.error_envelope import ActiveRun, ErrorDetail, error_response
 
 BUSY, LIMITED = "SESSION_BUSY", "RATE_LIMITED"
 RUN = ActiveRun("s1", "r1")

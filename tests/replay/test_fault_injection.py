@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from wiretape.observations import Ending
 from wiretape.sse import FrameKind, Parser
-from wiretape_replay.faults.dry_run import find_hits, list_hits
+from wiretape_replay.faults.dry_run import list_hits
 from wiretape_replay.faults.event_mutation import (
     CloseConnection,
     LogFault,
@@ -463,18 +463,6 @@ def test_a_dry_run_lists_the_events_that_would_be_hit():
             Drop(name="second", before=events(event=1), session="s2", connection=2),
         )
     )
-    hits = [
-        (hit.fault, hit.is_certain, hit.session, hit.place, hit.type, hit.sequence) for hit in find_hits(script, LOGS)
-    ]
-    assert hits == [
-        ("drop", True, "s1", 4, "message.completed", 2),
-        ("each", True, "s1", 4, "message.completed", 2),
-        ("each", True, "s2", 1, "message.completed", 2),
-        ("flaky", False, "s1", 2, "message.delta", None),
-        ("flaky", False, "s1", 3, "message.delta", None),
-        ("busy", True, None, None, None, None),
-        ("second", True, "s2", 0, "message.completed", 1),
-    ]
     assert list(list_hits(script, LOGS)) == [
         "drop: drop (once, counted over all sessions in the order of requests)",
         "  session s1, place 4: after message.completed, sequence 2",
@@ -523,5 +511,9 @@ def test_a_dry_run_lists_what_is_applied_unless_a_stream_ends(script):
         return
     faults = FaultInjector(script)
     play(faults)
-    hits = [hit.fault for hit in find_hits(script, {"s1": SessionLog("s1", LOG)})]
-    assert {fault.name: hits.count(fault.name) for fault in script.faults} == faults.counts
+    listed = {}
+    for line in list_hits(script, {"s1": SessionLog("s1", LOG)}):
+        if not line.startswith(" "):
+            name = line.partition(":")[0]
+        listed[name] = listed.get(name, -1) + ("hits nothing" not in line)
+    assert listed == faults.counts

@@ -9,13 +9,13 @@ from wiretape.errors import InputError
 from wiretape_replay.faults.fault_script import (
     Drop,
     Error,
-    ErrorReason,
     EventFilter,
     Fault,
     FaultScript,
     Stall,
     read_fault_script,
 )
+from wiretape_replay.responses.error_envelope import ErrorDetail
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ do = "error"
 code = "tool_result_invalid"
 reasons = [{ path = "output.total", reason = "is missing" }]
 """)
-    reason = ErrorReason(path="output.total", reason="is missing")
+    reason = ErrorDetail(path="output.total", reason="is missing")
     assert script.faults == (
         Error(name="fault-1", code="RATE_LIMITED", limit="runs", retry_after=3),
         Error(name="fault-2", code="SESSION_BUSY", active_run="run_9", active_run_status="running"),

@@ -8,10 +8,11 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from aiohttp import web
 
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import Framing, HttpRequest, ResponseHead
 from wiretape_replay.http_server.response_writer import ResponseWriter, TrafficListener
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
+from wiretape_replay.responses.error_envelope import malformed_request_handler
 
 HEAD = ResponseHead(200, "OK", (), Framing.CLOSE, keep_alive=False)
 

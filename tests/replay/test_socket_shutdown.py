@@ -7,10 +7,11 @@ import socket
 import pytest
 from aiohttp import web
 
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server import server
 from wiretape_replay.http_server.http_messages import Response
 from wiretape_replay.http_server.server import HttpServer
-from wiretape_replay.responses.error_envelope import RequestIds, malformed_request_handler
+from wiretape_replay.responses.error_envelope import malformed_request_handler
 
 _PATIENCE_S = 45
 _MORE = bytes(16 * 1024 * 1024)

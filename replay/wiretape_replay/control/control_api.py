@@ -14,6 +14,7 @@ from inspect import isawaitable
 from itertools import count
 from typing import Any, NoReturn
 
+import msgspec
 from aiohttp import web
 
 from wiretape.addresses import is_loopback, is_loopback_host
@@ -57,13 +58,7 @@ def _step(control: PlayheadControl, request: StepRequest) -> _Document:
 
 
 def _seek(control: PlayheadControl, request: SeekRequest) -> None:
-    control.seek(
-        sequence=request.sequence,
-        event=request.event,
-        time_s=request.time_s,
-        position=request.position,
-        end=request.end,
-    )
+    control.seek(**{name: value for name, value in msgspec.structs.asdict(request).items() if name != "session"})
 
 
 async def _wait(control: PlayheadControl, request: WaitRequest) -> _Document:

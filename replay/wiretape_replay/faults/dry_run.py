@@ -1,7 +1,6 @@
 """List what a fault script would hit in a recording, without serving it (`--dry-run`)."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -18,23 +17,6 @@ _MOST_LISTED = 20
 """How many events the listing names for each fault."""
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """An event, or all requests of a kind, that a fault would hit."""
-
-    fault: str
-    is_certain: bool
-    """False where the fault has a probability."""
-    session: str | None
-    """None: any."""
-    place: int | None = None
-    """Of the event on the log of its session; None for a whole response."""
-    type: str | None = None
-    sequence: int | None = None
-    text: str = ""
-    """Where it is, for people."""
-
-
 def dry_run_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
     """The lines of a dry run.  Raises RecordingError."""
     with open_recording(recording_path) as recording:
@@ -47,14 +29,18 @@ def dry_run_lines(recording_path: Path, script: FaultScript) -> Iterator[str]:
 def list_hits(
     script: FaultScript, logs: Mapping[str, SessionLog], other_sessions: Collection[str] = ()
 ) -> Iterator[str]:
-    """Lines for people about what would be hit.  `other_sessions` are those of the recording without a log."""
+    """The lines about what would be hit if each session's stream were requested once, with deltas, from its beginning.
+
+    `other_sessions` are those of the recording without a log.  A fault on later connections is listed as if they began
+    there as well, and events after a fault that ends a stream are listed too, because clients reconnect.
+    """
     if not script.faults:
         yield "The script has no faults."
     for fault in script.faults:
         yield f"{shorten(fault.name, 60)}: {action_label(fault)}{_limits_label(fault, logs)}"
         hits = list(_find_hits(fault, logs))
         for hit in hits[:_MOST_LISTED]:
-            yield f"  {'' if hit.is_certain else 'may: '}{hit.text}"
+            yield f"  {'' if fault.probability == 1 else 'may: '}{hit}"
         if len(hits) > _MOST_LISTED:
             yield f"  and {len(hits) - _MOST_LISTED} more"
         if not hits:
@@ -64,16 +50,7 @@ def list_hits(
                 yield f"  this recording has no session {shorten(session, 60)}"
 
 
-def find_hits(script: FaultScript, logs: Mapping[str, SessionLog]) -> list[Hit]:
-    """What would be hit if the stream of each session were requested once, with deltas, from its beginning.
-
-    The sessions come in the order of `logs`.  A fault on later connections is listed as if they began there as well.
-    Events after a fault that ends a stream are listed too, because clients reconnect.
-    """
-    return [hit for fault in script.faults for hit in _find_hits(fault, logs)]
-
-
-def _find_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+def _find_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[str]:
     if fault.events is None:
         return _response_hits(fault, logs)
     # With a probability, any event may be among those that are hit.
@@ -81,7 +58,7 @@ def _find_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
     return islice(_event_hits(fault, fault.events, logs), fault.skip, most)
 
 
-def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog]) -> Iterator[str]:
     position = fault.position or Position.BEFORE
     for session, log in logs.items():
         if fault.session and session not in as_tuple(fault.session):
@@ -92,17 +69,15 @@ def _event_hits(fault: Fault, events: EventFilter, logs: Mapping[str, SessionLog
             if not entry.is_event or not events.matches(entry, number) or not _can_hit(fault, entry.data):
                 continue
             where = f"{position_label(position, entry)}{_connections_label(fault)}"
-            text = f"session {shorten(session, 60)}, place {place}: {where}"
-            yield Hit(fault.name, fault.probability == 1, session, place, entry.type, entry.sequence, text)
+            yield f"session {shorten(session, 60)}, place {place}: {where}"
 
 
-def _response_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[Hit]:
+def _response_hits(fault: Fault, logs: Mapping[str, SessionLog]) -> Iterator[str]:
     for session in as_tuple(fault.session) or (None,):
         if session is not None and session not in logs and _is_for_streams(fault):
             continue
         of = f" of session {shorten(session, 60)}" if session is not None else ""
-        text = f"{requests_label(fault)}{of}{_connections_label(fault)}"
-        yield Hit(fault.name, fault.probability == 1, session, text=text)
+        yield f"{requests_label(fault)}{of}{_connections_label(fault)}"
 
 
 def _is_for_streams(fault: Fault) -> bool:

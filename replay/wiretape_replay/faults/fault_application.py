@@ -6,10 +6,11 @@ from functools import partial
 
 from wiretape_replay.faults.event_mutation import Instruction, LogFault, ResetConnection, Send, SendError, Wait
 from wiretape_replay.faults.injector import FaultInjector, StreamFaults
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.http_server.server import Handler
-from wiretape_replay.responses.error_envelope import RequestIds, error_response
+from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.session.session_log import LogEntry
 from wiretape_replay.session.session_streams import FaultySender
 

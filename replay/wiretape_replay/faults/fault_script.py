@@ -31,6 +31,7 @@ from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, printable, shorten
 from wiretape.toml_files import read_toml, require_table_lists
 from wiretape_replay.http_server.http_messages import RequestPattern
+from wiretape_replay.responses.error_envelope import ErrorDetail
 from wiretape_replay.session.session_log import LogEntry
 
 _T = TypeVar("_T", str, int)
@@ -367,13 +368,6 @@ class ExpireCursor(BaseFault, frozen=True, kw_only=True, tag="expire-cursor"):
     cursor: Texts = ()
 
 
-class ErrorReason(_Table, frozen=True, kw_only=True):
-    """An entry of the details of an error."""
-
-    path: Text
-    reason: Text
-
-
 class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
     """Send an error of the service instead of the response."""
 
@@ -385,7 +379,7 @@ class Error(BaseFault, frozen=True, kw_only=True, tag="error"):
     limit: str | None = None
     active_run: Text | None = None
     active_run_status: Text | None = None
-    reasons: tuple[ErrorReason, ...] = ()
+    reasons: tuple[ErrorDetail, ...] = ()
 
     def problems(self) -> Iterator[Problem]:
         """See BaseFault."""

@@ -315,7 +315,7 @@ def _error(fault: Error, request: FaultRequest) -> SendError:
     )
     if fault.active_run_status is not None:
         active = replace(active, status=fault.active_run_status)
-    reasons = tuple(ErrorDetail(reason.path, reason.reason) for reason in fault.reasons)
+    reasons = fault.reasons
     if not reasons and ERROR_CODES[fault.code].status == _UNPROCESSABLE:
         reasons = (ErrorDetail("$", "refused by a fault script"),)
     limit = None if fault.limit is None else LIMITS[fault.limit]

@@ -80,7 +80,7 @@ class _Server(web.Server):
         except web.HTTPException as error:  # for example an unknown Expect header
             if self._malformed is None:
                 raise
-            return _FinalResponse(self._malformed(error.text or error.reason))
+            return _send_last(request, self._malformed(error.text or error.reason))
 
 
 class _Connection(web.RequestHandler):
@@ -113,8 +113,7 @@ class _Connection(web.RequestHandler):
         if status >= 500:
             # The service has no error code for a bug in the server.
             raise ConnectionError("There is no response")
-        response.force_close()
-        return _FinalResponse(self._malformed(message or "This is not HTTP."))
+        return _send_last(request, self._malformed(message or "This is not HTTP."))
 
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
@@ -155,26 +154,16 @@ class _Connection(web.RequestHandler):
                 await self._stop_lingering.wait()
 
 
-class _FinalResponse(web.StreamResponse):
-    """A response sent without the headers that aiohttp adds; closes the connection."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__(status=response.status)
-        self._response = replace(response, headers=(*response.headers, ("Connection", "close")))
-        self.force_close()
-
-    async def prepare(self, request: web.BaseRequest) -> None:
-        """Send the response."""
-        if request.transport is not None:
-            body = b"" if request.method == "HEAD" else self._response.body
-            request.transport.write(self._response.head().raw + body)
-
-    async def write_eof(self, data: bytes = b"") -> None:
-        """Do nothing: the response is sent."""
+def _send_last(request: web.BaseRequest, response: Response) -> "SentResponse":
+    """Send a response without the headers that aiohttp adds, and close the connection."""
+    head = replace(response, headers=(*response.headers, ("Connection", "close"))).head()
+    if request.transport is not None:
+        request.transport.write(head.raw + (b"" if request.method == "HEAD" else response.body))
+    return SentResponse(keep_alive=False)
 
 
 class SentResponse(web.StreamResponse):
-    """Stands for a response that a ResponseWriter has sent."""
+    """Stands for a response that was sent without aiohttp."""
 
     def __init__(self, *, keep_alive: bool) -> None:
         super().__init__()

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import count
+from dataclasses import dataclass
+from typing import Annotated
 from urllib.parse import quote
+
+from msgspec import Meta, Struct
 
 from wiretape.contract import (
     AUTHENTICATION_REQUIRED,
@@ -22,6 +24,7 @@ from wiretape.contract import (
 from wiretape.contract.schemas import has_own_details
 from wiretape.observations import Headers
 from wiretape.safe_text import shorten
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import Response
 
 _REQUEST_LINE = re.compile(r"\bmethod\b.* b'([!#$%&*+.^_`|~0-9A-Za-z-]+) ([!-&(-\[\]-~]+) HTTP/1\.[01]'")
@@ -39,27 +42,11 @@ class ActiveRun:
     """The part of the service's paths before `/v1/`."""
 
 
-@dataclass(frozen=True, slots=True)
-class ErrorDetail:
+class ErrorDetail(Struct, frozen=True, forbid_unknown_fields=True):
     """An invalid part of a request, and the reason."""
 
-    path: str
-    reason: str
-
-
-class RequestIds:
-    """Counts ids for responses that do not come from a recording: `wiretape-1`, `wiretape-2` and so on.
-
-    Everything that responds on a server shares one of these, so no id occurs twice, and every run has the same ids.
-    """
-
-    def __init__(self, prefix: str = "wiretape") -> None:
-        self._prefix = prefix
-        self._numbers = count(1)
-
-    def next(self) -> str:
-        """Return the next unused request id."""
-        return f"{self._prefix}-{next(self._numbers)}"
+    path: Annotated[str, Meta(min_length=1)]
+    reason: Annotated[str, Meta(min_length=1)]
 
 
 def error_response(
@@ -98,7 +85,7 @@ def error_response(
     elif code == AUTHENTICATION_REQUIRED:
         own = (("WWW-Authenticate", "Bearer"),)  # RFC 9110, 11.6.1: required for 401
     if reasons:
-        error["details"] = [asdict(reason) for reason in reasons]
+        error["details"] = [{"path": reason.path, "reason": reason.reason} for reason in reasons]
     return Response.from_json(row.status, {ENVELOPE_KEY: error}, (*own, *headers))
 
 

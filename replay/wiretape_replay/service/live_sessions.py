@@ -13,9 +13,9 @@ from typing import Any
 from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.safe_text import printable
+from wiretape_replay.generated_ids import generate_id
 from wiretape_replay.http_server.http_messages import Framing, Response, ResponseHead
 from wiretape_replay.service.engine.commands import Command, CommandKind, Refusal
-from wiretape_replay.service.engine.event_emitter import generate_id
 from wiretape_replay.service.engine.run_interpreter import RunSnapshot
 from wiretape_replay.service.engine.session_engine import SessionEngine
 from wiretape_replay.service.scenario.scenario_steps import Scenario
@@ -202,7 +202,7 @@ class LiveSessions:
         live.due_ns = due_ns
         if due_ns is not None:
             live.timer = self.clock.at(
-                due_ns, lambda: self._on_due(live), driving=not _waits_for_client(live.engine, due_ns)
+                due_ns, lambda: self._on_due(live), waits_for_client=_waits_for_client(live.engine, due_ns)
             )
 
     def _on_due(self, live: LiveSession) -> None:

@@ -15,19 +15,20 @@ from wiretape.toml_files import is_toml_text, read_toml_text
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import HttpRequest, Response
 from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.playback_server import Playback, PlaybackServer
 from wiretape_replay.responses.access_settings import ANY_KEY
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.responses.error_envelope import RequestIds, error_response
+from wiretape_replay.responses.error_envelope import error_response
 from wiretape_replay.service.assumptions import Assumptions, ServiceSettings
 from wiretape_replay.service.engine.commands import Refusal
 from wiretape_replay.service.live_sessions import LiveSessions
 from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
-from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, RealClock, VirtualClock, checker_clock
+from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, VirtualClock
 from wiretape_replay.service.service_data import ServiceData
 from wiretape_replay.service.service_operations import ServiceOperations, ServiceRequest, check_stream_parameters
 from wiretape_replay.service.service_routes import RouteMatch, find_route
@@ -93,7 +94,7 @@ async def serve_scenario(
         handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids)
         control = _control(sessions, streams)
         if checker is not None:
-            checker.use_clock(checker_clock(clock))
+            checker.use_clock(clock.checker_ns)
         try:
             sessions.restore(_stored_scenarios(data, sessions))
             async with server.listen(
@@ -187,9 +188,9 @@ def _stored_scenarios(data: ServiceData, sessions: LiveSessions) -> Mapping[int,
     """The scenarios of the stored sessions.  Raises InputError."""
     known = {sessions.scenario_number: sessions.scenario}
     needed = {session.scenario for session in data.sessions()} - known.keys()
-    for stored in data.scenarios():
-        if stored.number in needed:
-            known[stored.number] = parse_scenario(stored.text) if stored.text else sessions.scenario
+    for number, text in data.scenario_texts().items():
+        if number in needed:
+            known[number] = parse_scenario(text) if text else sessions.scenario
     return known
 
 
@@ -211,7 +212,7 @@ def _open_data(options: ServeOptions) -> Iterator[ServiceData]:
 
 def _clock(data: ServiceData, *, is_virtual: bool) -> Clock:
     epoch = _UNIX_EPOCH + data.epoch_unix_us * _MICROSECOND
-    return VirtualClock(epoch, data.last_ns()) if is_virtual else RealClock(epoch, data.last_ns())
+    return (VirtualClock if is_virtual else Clock)(epoch, data.last_ns())
 
 
 def _valid_key(settings: ServiceSettings) -> str:

@@ -6,13 +6,11 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from typing import Protocol
 
 from wiretape.errors import InputError
 from wiretape_replay.session.idle_timer import Timer
 
 _SECOND_NS = 1_000_000_000
-_LONGEST_ADVANCE_S = 86_400
 _END_NS = 100 * 365 * 86_400 * _SECOND_NS
 """Virtual time ends here, because calendars and files have an end."""
 _TURNS = 10
@@ -21,34 +19,8 @@ VIRTUAL_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 """When virtual time starts: every service has the same times."""
 
 
-class Clock(Protocol):
-    """Times are ns since `epoch` and never go back.  Only for the event loop's thread."""
-
-    epoch: datetime
-
-    def now_ns(self) -> int:
-        """The time."""
-        ...
-
-    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:
-        """Call a function at a time.  Virtual time advances only for `driving` calls."""
-        ...
-
-    def later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """Call a function after a delay; virtual time does not advance for it."""
-        ...
-
-    async def advance(self, seconds: float) -> None:
-        """Let this many seconds pass, with everything that happens in them.  Raises InputError."""
-        ...
-
-    def stop(self) -> None:
-        """Cancel all calls."""
-        ...
-
-
-class RealClock:
-    """The clock of the machine."""
+class Clock:
+    """The clock of the machine.  Times are ns since `epoch` and never go back.  Only for the event loop's thread."""
 
     def __init__(self, epoch: datetime, least_ns: int = 0) -> None:
         """The time is at least `least_ns`, even if the clock of the machine was set back."""
@@ -57,36 +29,33 @@ class RealClock:
         self._ahead_ns = max(began_ns, least_ns) - time.monotonic_ns()
 
     def now_ns(self) -> int:
-        """See Clock."""
+        """The time."""
         return time.monotonic_ns() + self._ahead_ns
 
-    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:  # noqa: ARG002 - a Clock
-        """See Clock."""
+    def checker_ns(self) -> int:
+        """The time for the client checker."""
+        return self.now_ns()
+
+    def at(self, time_ns: int, callback: Callable[[], None], *, waits_for_client: bool) -> Timer:  # noqa: ARG002
+        """Call a function at a time.  Virtual time does not advance for calls that wait for a client."""
         return self.later((time_ns - self.now_ns()) / _SECOND_NS, callback)
 
     def later(self, delay_s: float, callback: Callable[[], None]) -> Timer:
-        """See Clock."""
+        """Call a function after a delay; virtual time does not advance for it."""
         return asyncio.get_running_loop().call_later(max(0.0, delay_s), callback)
 
-    async def advance(self, seconds: float) -> None:  # noqa: ARG002 - a Clock
-        """See Clock."""
+    async def advance(self, seconds: float) -> None:  # noqa: ARG002 - for virtual time
+        """Let this many seconds pass, with everything that happens in them.  Raises InputError."""
         raise InputError("Real time cannot be advanced: use a virtual clock (--clock virtual).")
 
     def stop(self) -> None:
-        """See Clock."""
+        """Cancel all calls."""
 
 
-def checker_clock(clock: Clock) -> Callable[[], int]:
-    """The clock of the client check: with virtual time, it also shows how long a client takes in real time."""
-    if isinstance(clock, VirtualClock):
-        return lambda: clock.now_ns() + time.monotonic_ns()
-    return clock.now_ns
+class VirtualClock(Clock):
+    """Stands still while something happens, then jumps to the next call that does not wait for a client.
 
-
-class VirtualClock:
-    """Stands still while something happens, then jumps to the next driving call.
-
-    Waits for clients are not driving: their time passes only by `advance`.
+    The time of calls that wait for a client passes only by `advance`.
     """
 
     def __init__(self, epoch: datetime = VIRTUAL_EPOCH, now_ns: int = 0) -> None:
@@ -94,7 +63,8 @@ class VirtualClock:
         self._now_ns = now_ns
         self._heap: list[tuple[int, int, _VirtualTimer]] = []
         self._numbers = count()
-        self._driving = 0
+        self._waking = 0
+        """How many calls do not wait for a client."""
         self._task: asyncio.Task[None] | None = None
         self._stopped = False
 
@@ -102,9 +72,13 @@ class VirtualClock:
         """See Clock."""
         return self._now_ns
 
-    def at(self, time_ns: int, callback: Callable[[], None], *, driving: bool) -> Timer:
+    def checker_ns(self) -> int:
+        """The time for the client checker, which also shows how long a client takes in real time."""
+        return self._now_ns + time.monotonic_ns()
+
+    def at(self, time_ns: int, callback: Callable[[], None], *, waits_for_client: bool) -> Timer:
         """See Clock."""
-        timer = _VirtualTimer(callback, self._drive if driving else None)
+        timer = _VirtualTimer(callback, None if waits_for_client else self._count_waking)
         heapq.heappush(self._heap, (max(time_ns, self._now_ns), next(self._numbers), timer))
         return timer
 
@@ -118,11 +92,11 @@ class VirtualClock:
 
     async def advance(self, seconds: float) -> None:
         """See Clock."""
-        until_ns = self._now_ns + _advance_ns(seconds)
+        until_ns = self._now_ns + round(seconds * _SECOND_NS)
         if until_ns > _END_NS:
             raise InputError("Virtual time cannot be advanced any further: it ends a hundred years after it began.")
         await _settle()
-        while not self._stopped and self._next_ns() is not None and (self._next_ns() or 0) <= until_ns:
+        while not self._stopped and (next_ns := self._next_ns()) is not None and next_ns <= until_ns:
             self._call_next()
             await _settle()
         self._now_ns = max(self._now_ns, until_ns)
@@ -136,15 +110,14 @@ class VirtualClock:
         if self._task is not None:
             self._task.cancel()
 
-    def _drive(self, change: int) -> None:
-        """Add to the number of driving calls."""
-        self._driving += change
-        if self._driving and not self._stopped and (self._task is None or self._task.done()):
+    def _count_waking(self, change: int) -> None:
+        self._waking += change
+        if self._waking and not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def _run(self) -> None:
         await _settle()
-        while self._driving and not self._stopped:
+        while self._waking and not self._stopped:
             self._call_next()
             await _settle()
 
@@ -166,13 +139,13 @@ class VirtualClock:
 class _VirtualTimer:
     """A call at a virtual time."""
 
-    def __init__(self, callback: Callable[[], None], drive: Callable[[int], None] | None = None) -> None:
+    def __init__(self, callback: Callable[[], None], count_waking: Callable[[int], None] | None = None) -> None:
         self.is_over = False
         self.real: asyncio.TimerHandle | None = None
         self._callback = callback
-        self._drive = drive
-        if drive is not None:
-            drive(1)
+        self._count_waking = count_waking
+        if count_waking is not None:
+            count_waking(1)
 
     def call(self) -> None:
         """Make the call, once."""
@@ -186,15 +159,8 @@ class _VirtualTimer:
             self.is_over = True
             if self.real is not None:
                 self.real.cancel()
-            if self._drive is not None:
-                self._drive(-1)
-
-
-def _advance_ns(seconds: object) -> int:
-    """The nanoseconds of an advance.  Raises InputError for a value that is not a time, or too long."""
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not 0 <= seconds <= _LONGEST_ADVANCE_S:
-        raise InputError(f"Invalid seconds: expected a number from 0 to {_LONGEST_ADVANCE_S}, which is a day.")
-    return round(seconds * _SECOND_NS)
+            if self._count_waking is not None:
+                self._count_waking(-1)
 
 
 async def _settle() -> None:

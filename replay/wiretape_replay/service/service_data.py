@@ -5,7 +5,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import orjson
@@ -55,16 +55,6 @@ class StoredSession:
     scenario: int
     """The id of its row of `scenario`."""
     created_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class StoredScenario:
-    """A row of `scenario`: a scenario as it was when a session was created with it."""
-
-    number: int
-    name: str
-    text: str
-    """Empty for a scenario that a program built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +133,9 @@ class ServiceData:
             row = self._connection.execute(find, (name, text)).fetchone()
         return int(row["id"])
 
-    def scenarios(self) -> Iterator[StoredScenario]:
-        """All of them."""
-        for row in self._connection.execute("SELECT id, name, text FROM scenario ORDER BY id"):
-            yield StoredScenario(*row)
+    def scenario_texts(self) -> dict[int, str]:
+        """The texts of all scenarios by id; empty for a scenario that a program built."""
+        return {row["id"]: row["text"] for row in self._connection.execute("SELECT id, text FROM scenario")}
 
     def sessions(self) -> Iterator[StoredSession]:
         """All of them, in the order in which they were created."""
@@ -192,25 +181,14 @@ class ServiceData:
 
     def _insert(self, change: Change) -> None:
         if (session := change.session) is not None:
-            row = (
-                session.number,
-                session.id,
-                session.tenant,
-                session.workspace,
-                session.scenario,
-                session.created_ns,
-            )
-            self._connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", row)
+            self._connection.execute("INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)", astuple(session))
         self._connection.executemany(
             "INSERT INTO command (session, time_ns, do, run_id, body) VALUES (?, ?, ?, ?, ?)",
             (_command_row(*command) for command in change.commands),
         )
         self._connection.executemany("INSERT INTO event VALUES (?, ?, ?, ?, ?, ?, ?)", _event_rows(change.events))
         if (response := change.response) is not None:
-            self._connection.execute(
-                "INSERT INTO answer VALUES (?, ?, ?, ?, ?)",
-                (response.tenant, response.key, response.request, response.status, response.body),
-            )
+            self._connection.execute("INSERT INTO answer VALUES (?, ?, ?, ?, ?)", astuple(response))
 
 
 def _command_row(session: int, command: Command) -> tuple[object, ...]:

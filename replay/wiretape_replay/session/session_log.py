@@ -133,28 +133,24 @@ class LogReader:
         self._log = log
         self._live_from = playhead
         self._deltas = deltas
-        self._next = 0
+        self.position = 0
+        """The position of the next entry to read."""
         if cursor is not None:
             position = log.position_of(cursor)
             if position is None or position >= playhead:
                 raise UnknownCursorError(cursor)
-            self._next = position + 1
-
-    @property
-    def position(self) -> int:
-        """The position of the next entry to read."""
-        return self._next
+            self.position = position + 1
 
     def read(self, playhead: int) -> Iterator[LogEntry]:
         """The entries that the stream carries, from the current position to the playhead; each entry once."""
-        while self._next < min(playhead, len(self._log)):
-            entry = self._log.entries[self._next]
-            self._next += 1
+        while self.position < min(playhead, len(self._log)):
+            entry = self._log.entries[self.position]
+            self.position += 1
             if self._carries(entry):
                 yield entry
 
     def _carries(self, entry: LogEntry) -> bool:
-        if self._next <= self._live_from:
+        if self.position <= self._live_from:
             return entry.kind is EntryKind.DURABLE
         return self._deltas or not entry.is_delta
 

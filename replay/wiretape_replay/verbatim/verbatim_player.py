@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from wiretape.contract import ENVELOPE_KEY
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, RequestBody, Response
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
-from wiretape_replay.responses.error_envelope import RequestIds
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
