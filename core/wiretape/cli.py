@@ -97,9 +97,6 @@ class _CommandError(click.ClickException):
 class _LazyGroup(click.Group):
     """A group that imports a subcommand when it runs, not when it is listed."""
 
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
-        return list(self.commands)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
         width = max(len(command.name or "") for command in _COMMANDS)
         for title, section in _SECTIONS.items():

@@ -85,7 +85,7 @@ class FrameReader:
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
         cut = self.close()
         last_event_id = self._parser.last_event_id
-        self._parser = Parser(start=lost.start + lost.count, last_event_id=last_event_id, midstream=True)
+        self._parser = Parser(start=lost.end, last_event_id=last_event_id, midstream=True)
         return cut
 
     def close(self) -> list[SeenFrame]:

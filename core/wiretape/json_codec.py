@@ -42,7 +42,9 @@ def read_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        return _classify_complex(data) if _is_depth_error(error) else _read_carefully(data)
+        # The limit of orjson is fixed; that of the json module depends on the stack of the caller.
+        is_too_deep = "depth" in error.msg or "recursion" in error.msg.lower()
+        return _classify_complex(data) if is_too_deep else _read_carefully(data)
 
 
 def sequence_in(document: dict[str, Any], data: bytes) -> Any:
@@ -70,11 +72,6 @@ def find_repeated_keys(data: bytes, document: dict[str, Any]) -> list[str] | Non
         # The text and the parsed object have the same number of keys: none was dropped.
         return []
     return _collect_repeated_keys(data)
-
-
-def _is_depth_error(error: orjson.JSONDecodeError) -> bool:
-    # The limit of orjson is fixed; that of the json module depends on the stack of the caller.
-    return "depth" in error.msg or "recursion" in error.msg.lower()
 
 
 def _classify_complex(data: bytes) -> UnreadableJson:

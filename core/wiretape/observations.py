@@ -141,6 +141,11 @@ class BytesLost:
     """The number of lost bytes."""
     why: str
 
+    @property
+    def end(self) -> int:
+        """Offset in the body after the last lost byte."""
+        return self.start + self.count
+
 
 @dataclass(frozen=True, slots=True)
 class ExchangeEnded:

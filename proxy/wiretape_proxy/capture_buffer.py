@@ -12,17 +12,13 @@ BodyTap = Callable[[bytes], bytes | list[bytes]]
 _NEVER = 1 << 63
 
 
-def _do_nothing() -> None:
-    pass
-
-
 class CaptureBuffer:
     """A flat list of times, body keys and bytes, in order of arrival (see `wiretape_proxy.ipc_codec`)."""
 
     def __init__(self) -> None:
         self.due_ns = _NEVER
         """When the buffer should have been flushed."""
-        self.on_overdue: Callable[[], None] = _do_nothing
+        self.on_overdue: Callable[[], None] = lambda: None
         """Called for each chunk that arrives later than that."""
         self._entries: list[Any] = []
 

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,11 +94,8 @@ async def run(given: ProxyOptions, on_ready: Callable[[], None]) -> int:
 
     `on_ready` is called once mitmproxy has read its keys.
     """
-    stderr = StderrWriter(live=given.live_view)
-    try:
+    with closing(StderrWriter(live=given.live_view)) as stderr:
         return await _run(given, on_ready, stderr)
-    finally:
-        stderr.close()
 
 
 async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: StderrWriter) -> int:

@@ -142,15 +142,10 @@ def _check_limits(observations: Iterable[Observation], max_ns: int) -> Iterator[
         last_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
         if last_ns > max_ns:
             raise InputError(f"Exchange {seen.exchange} lasts until after the year 2200: a recording cannot hold that.")
-        if _body_end(seen) > _MAX_BODY:
+        end = seen.end if isinstance(seen, BytesArrived | BytesLost) else 0
+        if end > _MAX_BODY:
             raise InputError(f"A body of exchange {seen.exchange} is longer than a recording can hold.")
         yield seen
-
-
-def _body_end(seen: Observation) -> int:
-    if isinstance(seen, BytesLost):
-        return seen.start + seen.count
-    return seen.end if isinstance(seen, BytesArrived) else 0
 
 
 def _batches(observations: Iterable[Observation]) -> Iterator[list[Observation]]:

@@ -26,11 +26,6 @@ def read_columns(path: Path) -> dict[str, tuple[str, ...]]:
         return _columns(connection)
 
 
-def current_columns() -> dict[str, tuple[str, ...]]:
-    """Return the tables and views, and their columns, that this version creates."""
-    return _query_new_recording(_columns)
-
-
 def find_outdated(path: Path) -> tuple[str, ...]:
     """Return the views that a recording lacks, or has from another version.  Raises RecordingError."""
     open_database(path).close()

@@ -1,18 +1,26 @@
-"""Reader of HAR files: turns their entries into observations, and the text of event streams into chunks."""
+"""Reader of HAR files: the types of their objects, which become observations and chunks.
+
+Unknown keys are ignored, and null counts as absent.
+"""
 
 import re
 from base64 import b64decode
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, UnsetType
 
 from wiretape.content_encoding import is_identity
 from wiretape.contract import AUTHORIZATION, is_event_stream
-from wiretape.decode import KeyPath, Source
+from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
+from wiretape.files import read_error
+from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (
     Ending,
     ExchangeEnded,
@@ -25,6 +33,7 @@ from wiretape.observations import (
     header,
 )
 from wiretape.recording.builder import (
+    MAX_HELD_BYTES,
     MAX_STATUS,
     Chunk,
     RecordingMetadata,
@@ -33,19 +42,7 @@ from wiretape.recording.builder import (
     observe_body,
     order_observations,
 )
-from wiretape.recording.formats.har.document import (
-    MAX_DURATION_MS,
-    Content,
-    Entry,
-    EventSourceMessage,
-    NameValue,
-    PostData,
-    Timings,
-    load,
-    parse_duration,
-    parse_time,
-    positive,
-)
+from wiretape.safe_text import printable
 from wiretape.sse import Frame, FrameKind, Parser
 
 _JOINED = frozenset({FrameKind.BLANK, FrameKind.BOM})
@@ -65,8 +62,6 @@ _CODING_HEADERS = frozenset({"content-encoding", "content-length"})
 """Headers that do not apply to a decoded body."""
 _IN_TARGET = "".join(map(chr, range(0x21, 0x7F)))
 _MAX_DETAIL = 500
-_BOM_BYTES = 3
-"""Browsers leave a byte order mark out of the text."""
 
 _ALWAYS = (
     "A HAR file does not contain chunks, endings, the times of comments, or client addresses: "
@@ -89,11 +84,157 @@ _NOTES = {
     "decoded": "The body of {} was compressed; it is stored decoded, without Content-Encoding and Content-Length",
     "form": "The request body of {} was built from the fields of a form",
 }
+_BOM = b"\xef\xbb\xbf"
+_MAX_NUMBER = 2**62
+_MAX_YEAR = 2200
+"""Nanoseconds since 1970 fit into 64 bits until 2262."""
+_MAX_DURATION_MS = 366 * 24 * 3600 * 1000
+"""No part of an exchange takes longer than a year."""
+
+
+class _Object(msgspec.Struct, rename="camel", frozen=True):
+    """An object of a HAR file."""
+
+
+class _NameValue(_Object, frozen=True):
+    name: str | None = None
+    value: str | None = None
+
+
+class _PostData(_Object, frozen=True):
+    text: str | None = None
+    params: list[_NameValue] | None = None
+
+
+class _Request(_Object, frozen=True):
+    url: str | None = None
+    method: str | None = None
+    http_version: str | None = None
+    headers: list[_NameValue] | None = None
+    post_data: _PostData | None = None
+
+
+class _Content(_Object, frozen=True):
+    size: float | None = None
+    mime_type: str | None = None
+    text: str | None = None
+    encoding: str | None = None
+    file: Any | UnsetType = msgspec.field(default=UNSET, name="_file")
+    """Name of another file that contains the body."""
+
+
+class _Response(_Object, frozen=True):
+    """A response; its status is 0 if there was none."""
+
+    status: float | None = None
+    status_text: str | None = None
+    http_version: str | None = None
+    headers: list[_NameValue] | None = None
+    content: _Content | None = None
+    error: Any = msgspec.field(default=None, name="_error")
+    failure_text: Any = msgspec.field(default=None, name="_failureText")
+
+
+class _Timings(_Object, frozen=True):
+    """Durations in milliseconds; -1 if they do not apply."""
+
+    blocked: float | None = None
+    dns: float | None = None
+    connect: float | None = None
+    """Includes `ssl`."""
+    send: float | None = None
+    wait: float | None = None
+    receive: float | None = None
+
+
+class _EventSourceMessage(_Object, frozen=True):
+    """An event of a stream, as Chromium's DevTools list it."""
+
+    time: float | None = None
+    """Seconds since 1970."""
+    event_name: str | None = None
+    event_id: str | None = None
+    data: str | None = None
+    """None in a sanitised file."""
+
+
+class _Entry(_Object, frozen=True):
+    request: _Request
+    response: _Response
+    started_date_time: str | None = None
+    timings: _Timings | None = None
+    resource_type: Any = msgspec.field(default=None, name="_resourceType")
+    event_source_messages: list[_EventSourceMessage] | None = msgspec.field(default=None, name="_eventSourceMessages")
+    web_socket_messages: Any = msgspec.field(default=None, name="_webSocketMessages")
+
+
+class _Creator(_Object, frozen=True):
+    name: str | None = None
+
+
+class _Log(_Object, frozen=True):
+    creator: _Creator | None = None
+    entries: list[_Entry] | None = None
+
+
+class _File(_Object, frozen=True):
+    log: _Log
+
+
+_DECODER = msgspec.json.Decoder(_File)
+
+
+def _load(path: Path) -> _Log:
+    """Read a file.  Raises InputError."""
+    try:
+        if path.stat().st_size > MAX_HELD_BYTES:
+            raise InputError(f"{path} is too large for a HAR file: the limit is {MAX_HELD_BYTES >> 20} MiB.")
+        data = path.read_bytes().removeprefix(_BOM)
+    except OSError as error:
+        raise InputError(read_error(path, error)) from None
+    try:
+        return _DECODER.decode(data).log
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        # Decode again: more slowly, but also with lone surrogates and invalid UTF-8, or with a good error message.
+        value = read_json(data)
+    if value is UnreadableJson.NOT_JSON:
+        raise InputError(f"{path} is not a HAR file: it is not JSON, or it is truncated.")
+    if isinstance(value, UnreadableJson):
+        raise InputError(f"{path} cannot be read as HAR: it is nested too deeply, or a number in it is too long.")
+    if not isinstance(value, dict):
+        raise InputError(f"{path} is not a HAR file: it must be a JSON object with a log.")
+    return decode(_replace_surrogates(value), _File, Source(str(path))).log
+
+
+def _replace_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace") if not value.isascii() else value
+    if isinstance(value, dict):
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in value.items()}
+    return [_replace_surrogates(item) for item in value] if isinstance(value, list) else value
+
+
+def _positive(number: float | None) -> float:
+    """Return a number; 0 if it is absent or negative."""
+    return max(min(number or 0, _MAX_NUMBER), 0)
+
+
+def _parse_time(text: str | None, source: Source, path: KeyPath) -> int:
+    """Return a wall clock time, to the microsecond, as nanoseconds since 1970.  Raises InputError."""
+    try:
+        when = datetime.fromisoformat(text or "")
+    except ValueError:
+        shown = f", got {printable(repr(text[:60]))}" if text else ""
+        raise source.error(path, f"expected a time such as 2026-11-21T12:00:00.000Z{shown}") from None
+    if not 1970 < when.year < _MAX_YEAR:
+        raise source.error(path, f"expected a year from 1971 to {_MAX_YEAR - 1}, got {when.year}")
+    since = (when if when.tzinfo else when.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
+    return (since.days * 86400 + since.seconds) * 1_000_000_000 + since.microseconds * 1000
 
 
 def read(path: Path) -> RecordingSource:
     """Start to read a file.  Raises InputError."""
-    log = load(path)
+    log = _load(path)
     notes = _ImportNotes()
     by_chromium = log.creator is not None and log.creator.name in _CHROMIUM
     source = Source(str(path))
@@ -148,7 +289,7 @@ class _ImportNotes:
 class _EntryReader:
     """Reads one entry.  Its methods raise InputError if the entry is invalid."""
 
-    def __init__(self, entry: Entry, source: Source, path: KeyPath, notes: _ImportNotes, *, by_chromium: bool) -> None:
+    def __init__(self, entry: _Entry, source: Source, path: KeyPath, notes: _ImportNotes, *, by_chromium: bool) -> None:
         self._entry = entry
         self._source = source
         self._path = path
@@ -164,7 +305,7 @@ class _EntryReader:
         self._target = quote((url.path or "/") + (f"?{url.query}" if url.query else ""), safe=_IN_TARGET)
         self.began_ns = 0
         if self.is_http:
-            self.began_ns = parse_time(entry.started_date_time, source, (*path, "startedDateTime"))
+            self.began_ns = _parse_time(entry.started_date_time, source, (*path, "startedDateTime"))
 
     def observations(self, number: int) -> Iterator[Observation]:
         """Return the observations of exchange `number`, in time order, with wall clock times that may be equal."""
@@ -179,8 +320,11 @@ class _EntryReader:
         yield self._end(number, ended_ns)
 
     def _duration(self, part: str) -> int:
-        timings = self._entry.timings or Timings()
-        return parse_duration(getattr(timings, part), self._source, (*self._path, "timings", part))
+        """Return a duration in nanoseconds."""
+        milliseconds = _positive(getattr(self._entry.timings or _Timings(), part))
+        if milliseconds > _MAX_DURATION_MS:
+            raise self._source.error((*self._path, "timings", part), "expected less than a year, in milliseconds")
+        return round(milliseconds * 1_000_000)
 
     def _request(self, number: int, sent_ns: int) -> Iterator[Observation]:
         request = self._entry.request
@@ -201,7 +345,7 @@ class _EntryReader:
         yield from observe_body(number, Side.REQUEST, [(sent_ns, body)] if body else [])
         yield RequestEnded(number, sent_ns)
 
-    def _request_body(self, posted: PostData | None, number: int) -> bytes:
+    def _request_body(self, posted: _PostData | None, number: int) -> bytes:
         if posted is None:
             return b""
         if posted.text is None and posted.params:
@@ -212,7 +356,7 @@ class _EntryReader:
     @property
     def _status(self) -> int:
         """The status; 0 without a response."""
-        status = int(positive(self._entry.response.status))
+        status = int(_positive(self._entry.response.status))
         if status > MAX_STATUS:
             raise self._source.error(
                 (*self._path, "response", "status"), f"expected at most {MAX_STATUS}, got {status}"
@@ -223,7 +367,7 @@ class _EntryReader:
     def _content_type(self) -> str:
         """The type of the body: that of the header, or else that of the browser."""
         response = self._entry.response
-        return header(_headers(response.headers), "content-type") or (response.content or Content()).mime_type or ""
+        return header(_headers(response.headers), "content-type") or (response.content or _Content()).mime_type or ""
 
     def _response(self, number: int, responded_ns: int, receive_end_ns: int) -> Iterator[Observation]:
         response, content = self._entry.response, self._entry.response.content
@@ -232,8 +376,8 @@ class _EntryReader:
             headers = (*headers, ("Content-Type", content_type))
         body = self._response_body(content, number)
         encoded = not is_identity(header(headers, "content-encoding"))
-        # If a body was compressed, some programs write its compressed size.
-        if content is not None and body and not encoded and positive(content.size) > len(body) + _BOM_BYTES:
+        # If a body was compressed, some programs write its compressed size.  Browsers leave out a byte order mark.
+        if content is not None and body and not encoded and _positive(content.size) > len(body) + len(_BOM):
             self._notes.add("truncated", number)
         chunks = [(receive_end_ns, body)] if body else []
         if is_event_stream(content_type):
@@ -248,7 +392,7 @@ class _EntryReader:
         yield ResponseStarted(number, responded_ns, self._status, reason, version, headers)
         yield from observe_body(number, Side.RESPONSE, chunks)
 
-    def _response_body(self, content: Content | None, number: int) -> bytes | None:
+    def _response_body(self, content: _Content | None, number: int) -> bytes | None:
         if content is None or content.text is None:
             if content is not None and content.file is not UNSET:
                 self._notes.add("separate", number)
@@ -300,7 +444,7 @@ def _version(name: str | None) -> str:
     return _VERSIONS.get((name or "").lower(), name or "") or "HTTP/1.1"
 
 
-def _headers(pairs: Iterable[NameValue] | None) -> Headers:
+def _headers(pairs: Iterable[_NameValue] | None) -> Headers:
     """Return headers without the pseudo-headers of HTTP/2; a value with line feeds becomes several headers."""
     return tuple(
         (_latin_1(pair.name or ""), _latin_1(part))
@@ -333,7 +477,7 @@ def _undo_windows_1252(body: bytes) -> bytes | None:
 
 
 def _split_body(
-    body: bytes, events: Sequence[EventSourceMessage], began_ns: int, ended_ns: int
+    body: bytes, events: Sequence[_EventSourceMessage], began_ns: int, ended_ns: int
 ) -> tuple[list[Chunk], bool]:
     """Cut a body after each event; everything between two events is spread evenly over the time between them.
 
@@ -357,7 +501,7 @@ def _split_body(
     return chunks, matches and next(left, None) is None
 
 
-def _build_body(events: Sequence[EventSourceMessage], began_ns: int) -> Iterator[Chunk]:
+def _build_body(events: Sequence[_EventSourceMessage], began_ns: int) -> Iterator[Chunk]:
     """Write the bytes of each event as a chunk."""
     at, last_id = began_ns, ""
     for event in events:
@@ -367,13 +511,13 @@ def _build_body(events: Sequence[EventSourceMessage], began_ns: int) -> Iterator
         last_id = id_ or last_id
 
 
-def _event_time(event: EventSourceMessage, at: int, began_ns: int) -> int:
+def _event_time(event: _EventSourceMessage, at: int, began_ns: int) -> int:
     """Return the time of an event, limited to the range from the event before to the longest duration."""
-    unix_ns = round(positive(event.time) * 1_000_000_000)
-    return min(max(at, unix_ns), began_ns + MAX_DURATION_MS * 1_000_000)
+    unix_ns = round(_positive(event.time) * 1_000_000_000)
+    return min(max(at, unix_ns), began_ns + _MAX_DURATION_MS * 1_000_000)
 
 
-def _is_same_event(event: EventSourceMessage, frame: Frame) -> bool:
+def _is_same_event(event: _EventSourceMessage, frame: Frame) -> bool:
     """Return whether a browser lists a frame as this event."""
     name = frame.event or "message"
     return (event.event_name or "") == name and event.data in {None, frame.data.decode("utf-8", "replace")}
@@ -401,7 +545,7 @@ def _spread(parts: Sequence[bytes], after: int, until: int) -> Iterator[Chunk]:
         yield after + (until - after) * index // len(parts), part
 
 
-def _write_event(event: EventSourceMessage, id_: str) -> bytes:
+def _write_event(event: _EventSourceMessage, id_: str) -> bytes:
     lines = [f"event: {_one_line(event.event_name)}"] if event.event_name not in {None, "", "message"} else []
     lines += [f"id: {_one_line(id_)}"] if id_ else []
     lines += [f"data: {line}" for line in _LINE_END.split(event.data or "")]

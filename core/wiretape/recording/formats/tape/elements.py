@@ -289,11 +289,8 @@ def _parse(data: bytes) -> Any:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:
         return _NOT_JSON
-    return _NOT_JSON if _is_deep(data) else value
-
-
-def _is_deep(data: bytes) -> bool:
-    return data.count(b"{") + data.count(b"[") > _MAX_DEPTH and _depth(orjson.loads(data)) > _MAX_DEPTH
+    brackets = data.count(b"{") + data.count(b"[")
+    return _NOT_JSON if brackets > _MAX_DEPTH and _depth(value) > _MAX_DEPTH else value
 
 
 def _depth(value: Any) -> int:

@@ -51,7 +51,7 @@ Line = str | UnsetType | None
 """Value of the line `event` or `id` of an event.  UNSET: taken from its data.  None: no such line."""
 
 
-class Framing(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True):
+class Framing(msgspec.Struct, frozen=True, rename="kebab", forbid_unknown_fields=True, omit_defaults=True):
     """How a stream writes its events."""
 
     fields: tuple[str, ...] = FIELDS

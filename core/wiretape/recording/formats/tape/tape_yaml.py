@@ -297,7 +297,7 @@ def _value(value: Any, column: int, indent: int) -> Iterator[yaml.Event]:
         for item in value:
             yield from _item(item, indent + 2)
         yield yaml.SequenceEndEvent()
-    elif not value or column + len(_inline_text(value)) <= _WIDTH:
+    elif not value or column + len(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)) <= _WIDTH:
         yield from _inline(value)
     elif isinstance(value, dict):
         yield from _item(value, indent + 2)
@@ -306,10 +306,6 @@ def _value(value: Any, column: int, indent: int) -> Iterator[yaml.Event]:
         for item in value:
             yield from _value(item, indent + 2, indent + 2)
         yield yaml.SequenceEndEvent()
-
-
-def _inline_text(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
 
 
 def _inline(value: Any) -> Iterator[yaml.Event]:

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
+
 from wiretape.content_encoding import is_identity
 from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Headers, Side, reason_phrase
@@ -90,6 +92,13 @@ def _seconds(ns: int) -> Plain:
     return Plain(text.rstrip("0").rstrip(".") if "." in text else text)
 
 
+def _plain(option: Any) -> Any:
+    """Return the value of a key of `framing`, with its words unquoted."""
+    if isinstance(option, list):
+        return [Plain(word) for word in option]
+    return Plain(option) if isinstance(option, str) else option
+
+
 class _ExchangeWriter:
     """Writes one exchange."""
 
@@ -141,18 +150,9 @@ class _ExchangeWriter:
         self._out.end_list()
 
     def _write_framing(self) -> None:
-        framing = self._framing
-        options: dict[str, Any] = {}
-        if framing.fields != DEFAULT_FRAMING.fields:
-            options[Plain("fields")] = list(map(Plain, framing.fields))
-        if framing.line_end != DEFAULT_FRAMING.line_end:
-            options[Plain("line-end")] = Plain(framing.line_end)
-        if framing.json != DEFAULT_FRAMING.json:
-            options[Plain("json")] = Plain(framing.json)
-        if not framing.space:
-            options[Plain("space")] = False
+        options: dict[str, Any] = msgspec.to_builtins(self._framing)
         if options:
-            self._out.write("framing", options)
+            self._out.write("framing", {Plain(key): _plain(value) for key, value in options.items()})
 
     def _write_response(self) -> Iterator[None]:
         out, ended_ns, response = self._out, self._exchange.request_ended_ns, self._exchange.response
@@ -290,7 +290,7 @@ def _group_frames(body: Iterable[BytesArrived | BytesLost]) -> Iterator[_Group |
     groups = _FrameGroups()
     for part in body:
         if isinstance(part, BytesLost):
-            yield from groups.cut(part.start + part.count)
+            yield from groups.cut(part.end)
             yield part
             continue
         for time_ns, data in part.chunks():
