@@ -94,9 +94,9 @@ def _seconds(ns: int) -> Plain:
 
 def _plain(option: Any) -> Any:
     """Return the value of a key of `framing`, with its words unquoted."""
-    if isinstance(option, list):
-        return [Plain(word) for word in option]
-    return Plain(option) if isinstance(option, str) else option
+    if isinstance(option, str):
+        return Plain(option)
+    return [Plain(word) for word in option] if isinstance(option, tuple) else option
 
 
 class _ExchangeWriter:
