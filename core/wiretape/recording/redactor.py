@@ -234,11 +234,11 @@ def spellings(text: bytes) -> set[bytes]:
     if _NEEDS_NO_ESCAPE.fullmatch(text):
         return {text}
     plain = text.decode("utf-8", "surrogateescape")
-    escaped = json.dumps(plain)[1:-1]
-    found = {escaped, escaped.replace("/", "\\/"), json.dumps(plain, ensure_ascii=False)[1:-1]}
+    in_json = {json.dumps(plain, ensure_ascii=ascii_only)[1:-1] for ascii_only in (False, True)}
+    in_json |= {spelling.replace("/", "\\/") for spelling in in_json}
     in_urls = {quote(text, safe=""), quote(text), quote_plus(text)}
     in_urls |= {_PERCENT_CODE.sub(lambda code: code.group().lower(), spelling) for spelling in in_urls}
-    return {text, *(spelling.encode("utf-8", "surrogateescape") for spelling in found | in_urls)}
+    return {text, *(spelling.encode("utf-8", "surrogateescape") for spelling in in_json | in_urls)}
 
 
 class BodyMasker:

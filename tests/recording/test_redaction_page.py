@@ -1,0 +1,344 @@
+"""docs/redaction.md: a secret is planted in each place that it lists, and searched for in every byte written."""
+
+import gzip
+import re
+import tempfile
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from urllib.parse import quote, unquote_to_bytes
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer, open_recording
+from wiretape.rules import Settings
+from wiretape_proxy.live_checker import LiveChecker
+
+PAGE = Path(__file__).parents[2] / "docs" / "redaction.md"
+STREAM = (("Content-Type", "text/event-stream"),)
+JSON = (("Content-Type", "application/json"),)
+ESCAPED = 'quote"slash/plus+äöü'
+REPORTS = ("text", "concise", "json", "ndjson", "junit", "github", "sarif", "markdown", "html")
+
+
+@dataclass(frozen=True)
+class Plant:
+    """An exchange."""
+
+    target: str = "/v1/sessions/s1"
+    headers: Headers = ()
+    sent: tuple[bytes, ...] = ()
+    """Chunks of the request's body."""
+    response: Headers = JSON
+    received: tuple[bytes, ...] = (b"{}",)
+    reason: str = "OK"
+    authority: str = "service"
+    detail: str = ""
+
+    def observations(self, exchange: int, now_ns: int) -> Iterator[Observation]:
+        yield RequestStarted(
+            exchange, now_ns, "127.0.0.1", "POST", "http", self.authority, self.target, "HTTP/1.1", self.headers
+        )
+        yield from _chunks(exchange, Side.REQUEST, self.sent, now_ns + 10)
+        yield RequestEnded(exchange, now_ns + 100)
+        yield ResponseStarted(exchange, now_ns + 110, 200, self.reason, "HTTP/1.1", self.response)
+        yield from _chunks(exchange, Side.RESPONSE, self.received, now_ns + 120)
+        ending = Ending.CLIENT_CLOSED if self.detail else Ending.COMPLETE
+        yield ExchangeEnded(exchange, now_ns + 1000, ending, self.detail)
+
+
+def _chunks(exchange: int, side: Side, chunks: Iterable[bytes], now_ns: int) -> Iterator[BytesArrived]:
+    start = 0
+    for number, chunk in enumerate(chunks):
+        yield BytesArrived(exchange, side, start, chunk, (start + len(chunk),), (now_ns + number,))
+        start += len(chunk)
+
+
+def bearer(key: str) -> Headers:
+    return (("Authorization", f"Bearer {key}"),)
+
+
+def echo(key: str) -> tuple[bytes]:
+    return (f'{{"error": {{"message": "invalid: {key}, {key}"}}}}'.encode(),)
+
+
+def event(text: str) -> bytes:
+    return f'id: evt_1\nevent: message.delta\ndata: {{"id": "evt_1", "text": "{text}"}}\n\n'.encode()
+
+
+def in_headers(names: Iterable[str], key: str) -> list[Plant]:
+    """The key in one of the headers each time, of the request and of the response."""
+    pairs = [(name.title(), key) for name in names]
+    return [Plant(headers=(pair,), response=(*JSON, pair), received=echo(key)) for pair in pairs]
+
+
+def in_urls(key: str) -> list[Plant]:
+    url = f"https://service/callback?state=1&code={key}#access_token={key}"
+    headers = (
+        ("Referer", url),
+        ("Location", url),
+        ("X-Original-URL", f"/v1;token={key}/x"),
+        ("Link", f"<{url}>; rel=a"),
+    )
+    return [Plant(headers=headers, response=(*JSON, *headers), received=echo(key))]
+
+
+def in_userinfo(key: str) -> list[Plant]:
+    url = f"http://user:{key}@service/v1"
+    return [
+        Plant(authority=f"user:{key}@service", received=echo(key)),
+        Plant(target=url, headers=(("Location", url), ("Host", f"//{key}@service"))),
+    ]
+
+
+def repeated_in_heads(key: str) -> list[Plant]:
+    odd = (("X-Before", f"<{key}>"), *bearer(key), ("X-After", key), (f"X-{key[:3]}", key))
+    return [Plant(target=f"/v1/{key}/x?page={key}", headers=odd, response=(*JSON, ("X", key)), reason=f"No {key}")]
+
+
+def encoded_in_heads(key: str) -> list[Plant]:
+    encoded = "".join(f"%{ord(letter):02x}" for letter in key)
+    target = f"/v1/a{encoded}/x?page=1&other={encoded[:30]}{key[10:]};c"
+    return [Plant(target=target, headers=(*bearer(key), ("Referer", f"http://service/x?y={encoded}")))]
+
+
+def in_streams(key: str) -> list[Plant]:
+    stream = (event(f"the key {key}"), b": keep-alive\n\n", event(key))
+    return [
+        Plant(headers=bearer(key), sent=echo(key), received=echo(key)),
+        Plant(response=STREAM, received=stream),
+        *in_headers(CREDENTIAL_HEADERS, f"2{key}"),
+        *(Plant(headers=((name, f"{scheme}{key}"),), received=echo(key)) for name, scheme in SCHEMES),
+    ]
+
+
+SCHEMES = (("authorization", "Basic "), ("AUTHORIZATION", "token\t"), ("proxy-authorization", "own-scheme "))
+
+
+def in_signatures(key: str) -> list[Plant]:
+    scope = "Credential=AKIA/20260101/eu/s3/aws4_request, SignedHeaders=host"
+    digest = 'username="u", realm="r", nonce="n", uri="/v1", response='
+    return [
+        Plant(headers=(("Authorization", f"AWS4-HMAC-SHA256 {scope}, Signature={key}"),), received=echo(key)),
+        Plant(headers=(("Authorization", f'Digest {digest}"1{key}"'),), received=echo(f"1{key}")),
+    ]
+
+
+def in_cookies(key: str) -> list[Plant]:
+    set_cookie = ("Set-Cookie", f'sid="{key}"; Path=/; HttpOnly')
+    return [Plant(headers=(("Cookie", f"a=b; sid={key}; c=d"),), response=(*JSON, set_cookie), received=echo(key))]
+
+
+def split(key: str) -> list[Plant]:
+    text = echo(key)[0]
+    chunks = tuple(text[at : at + 5] for at in range(0, len(text), 5))
+    return [Plant(headers=bearer(key), sent=chunks, received=tuple(text[at : at + 1] for at in range(len(text))))]
+
+
+def escaped(key: str) -> list[Plant]:
+    whole = f"{ESCAPED}{key}"
+    in_header = whole.encode().decode("latin-1")
+    in_json = whole.replace('"', '\\"').replace("/", "\\/")
+    return [
+        Plant(headers=bearer(in_header), received=echo(in_json)),
+        Plant(sent=(f"token={quote(whole, safe='')}&x=1".encode(),), received=(quote(whole).lower().encode(),)),
+        Plant(target=f"/v1?token={quote(whole)}", received=echo(in_json)),
+    ]
+
+
+def cut(key: str) -> list[Plant]:
+    beginning = f"the key {key[:-2]}".encode()
+    return [Plant(headers=bearer(key), sent=(beginning,), received=(beginning[:-1],), detail="The client left.")]
+
+
+def parameters(names: Iterable[str], key: str) -> list[Plant]:
+    return [Plant(target=f"/v1?page=2&{name}={key}&x=1") for name in names]
+
+
+OTHER_SPELLINGS = ("api%5Fkey", "apiKey", "API-KEY", "filter[token]", "filter%5Btoken%5D", "a.token", "token[]")
+
+REMOVED: dict[str, Callable[[str], list[Plant]]] = {
+    "the headers `Authorization` and `Proxy-Authorization`": lambda key: in_headers(CREDENTIAL_HEADERS[:2], key),
+    "the headers `API-Key`": lambda key: in_headers(CREDENTIAL_HEADERS[2:], key),
+    "the headers `Cookie` and `Set-Cookie`": in_cookies,
+    "a header of this kind with a space before the colon": lambda key: [
+        Plant(headers=(("Authorization ", f"Bearer {key}"), ("Cookie\t", f"a={key}")), received=echo(key))
+    ],
+    "a parameter of the request target with one of the names below": lambda key: parameters(CREDENTIAL_PARAMETERS, key),
+    "a parameter whose name is spelled in another way": lambda key: parameters(OTHER_SPELLINGS, key),
+    "a parameter after a semicolon, in the path or the query": lambda key: [
+        Plant(target=f"/v1;token={key}/x?page=1;token={key}"),
+        Plant(target=f"/v1;x=1;token={key}?page=1"),
+        Plant(target=f"/v1?token=a;{key}&b=c"),
+    ],
+    "a parameter of a URL in any other header, such as `Location` or `Referer`": in_urls,
+    "user name and password of a URL, in the target, the authority, the upstream or a header": in_userinfo,
+    "a secret of another place in this table, repeated anywhere in a head": repeated_in_heads,
+    "a secret of another place, percent-encoded in a target or header": encoded_in_heads,
+    "a secret of another place in the detail of an ending": lambda key: [
+        Plant(headers=bearer(key), detail=f"The client sent {key}.")
+    ],
+    "a credential of a header, repeated in a request body, a response or an event stream": in_streams,
+    "the signature in a credential, repeated without the rest of the credential": in_signatures,
+    "the value of a cookie, repeated without its name": in_cookies,
+    "the value of a parameter, or the password of a URL, repeated": lambda key: [
+        Plant(target=f"/v1?token={key}", sent=echo(key), response=STREAM, received=(event(key),)),
+        Plant(headers=(("Referer", f"http://u:p{key}@service/"),), received=echo(f"p{key}")),
+    ],
+    "a repeated secret that is split between chunks": split,
+    "a repeated secret that is escaped as in JSON, or percent-encoded": escaped,
+    "the beginning of a secret where a body ends or breaks off, from 4 characters on": cut,
+}
+KEPT: dict[str, Callable[[str], list[Plant]]] = {
+    "a secret of fewer than 8 characters, repeated in a body": lambda key: [
+        Plant(headers=bearer(key[:7]), received=echo(key[:7]))
+    ],
+    "a compressed body that repeats a secret": lambda key: [
+        Plant(
+            headers=bearer(key),
+            response=(*JSON, ("Content-Encoding", "gzip")),
+            received=(gzip.compress(echo(key)[0], mtime=0),),
+        )
+    ],
+    "a repeated secret in base64, or in another encoding": lambda key: [
+        Plant(headers=bearer(key), received=(b64encode(key.encode()),))
+    ],
+    "a repeated secret that is split between events": lambda key: [
+        Plant(headers=bearer(key), response=STREAM, received=(event(key[:14]), event(key[14:])))
+    ],
+    "a body that contains a secret before any head does, such as the response to a login": lambda key: [
+        Plant(received=echo(key)),
+        Plant(headers=bearer(key)),
+    ],
+}
+
+
+def key_of(place: str) -> str:
+    return sha256(place.encode()).hexdigest()[:28]
+
+
+def lines_of(checker: LiveChecker, writer: Writer) -> Iterator[str]:
+    """What the recorder logs while it checks."""
+    while writer.has_backlog:
+        for read in writer.derive():
+            for finding in checker.feed(read):
+                if (message := checker.report(finding)) is not None:
+                    yield message.line()
+            if isinstance(read.observation, ExchangeEnded):
+                yield checker.end(read.observation).line()
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """Everything that recording all places, exporting and reporting has written."""
+    folder, temporary = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("temporary")
+    path = folder / "run.db"
+    password = key_of("user name and password of a URL, in the target, the authority, the upstream or a header")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(temporary))
+        patch.setenv("TMPDIR", str(temporary))
+        writer = Writer.create(path, upstream=f"http://user:{password}@service")
+        exchange = 0
+        for place, plant in {**REMOVED, **KEPT}.items():
+            for each in plant(key_of(place)):
+                exchange += 1
+                writer.feed(each.observations(exchange, writer.last_ns + 10))
+                writer.commit()
+        everything = {f"during {name.name}": name.read_bytes() for name in folder.iterdir()}
+        everything["log"] = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers), writer)).encode()
+        writer.close(writer.last_ns + 1)
+        commands = [
+            *(("report", path, "--format", name) for name in REPORTS),
+            *(("export", path, "--format", name) for name in ("jsonl", "tape", "har", "events", "html")),
+            ("export", path, "--format", "har", "--with-sensitive"),
+            ("show", path),
+            ("show", path, "--json"),
+            ("sessions", path, "--json"),
+            ("trim", path, "--until", "1h", "--output", folder / "trimmed.db"),
+            ("export", path, "--format", "har", "--output", folder / "run.har"),
+            ("import", folder / "run.har", "--output", folder / "imported.db"),
+        ]
+        for command in commands:
+            done = CliRunner().invoke(wiretape, [str(argument) for argument in command])
+            assert done.exit_code < 2, done.output
+            everything[f"wiretape {' '.join(map(str, command))}"] = done.output.encode()
+        everything |= {name.name: name.read_bytes() for name in (*folder.iterdir(), *temporary.iterdir())}
+    assert b"-wal" in " ".join(everything).encode()
+    return everything
+
+
+@pytest.mark.parametrize("place", REMOVED)
+def test_a_removed_secret_is_in_nothing_that_is_written(place: str, written: dict[str, bytes]) -> None:
+    """Neither half of it is, and no text that percent-decodes to it."""
+    key = key_of(place).encode()
+    for name, data in written.items():
+        for text in (data, unquote_to_bytes(data)):
+            for part in (key[:13], key[10:-2]):
+                at = text.find(part)
+                assert at < 0, f"{name}: {text[max(0, at - 80) : at + 80]!r}"
+
+
+@pytest.mark.parametrize("place", KEPT)
+def test_what_is_kept_is_kept(place: str, written: dict[str, bytes], tmp_path: Path) -> None:
+    """The page does not promise less than it could."""
+    (tmp_path / "run.db").write_bytes(written["run.db"])
+    bodies = [part for plant in KEPT[place](key_of(place)) for part in plant.received if part != b"{}"]
+    with open_recording(tmp_path / "run.db") as recording:
+        stored = [
+            b"".join(
+                run.data for run in recording.body(exchange.number, Side.RESPONSE) if isinstance(run, BytesArrived)
+            )
+            for exchange in recording.exchanges()
+        ]
+    assert b"".join(bodies) in stored
+
+
+def test_the_page_lists_the_places_tested_here() -> None:
+    """Each row has a test."""
+    rows = re.findall(r"^\| (.+?) \|", PAGE.read_text(), re.MULTILINE)
+    rows = [row.partition(", `Ocp-Apim")[0] for row in rows if row != "Where a secret is"]
+    assert rows == [*REMOVED, *KEPT]
+
+
+def test_the_page_lists_every_name() -> None:
+    """Headers and parameters."""
+    listed = {name.lower() for name in re.findall(r"`([\w-]+)`", PAGE.read_text())}
+    assert listed.issuperset((*CREDENTIAL_HEADERS, *CREDENTIAL_PARAMETERS, "cookie", "set-cookie"))
+
+
+def test_other_parts_of_heads_are_kept(written: dict[str, bytes], tmp_path: Path) -> None:
+    """What is around a secret stays."""
+    (tmp_path / "run.db").write_bytes(written["run.db"])
+    fingerprint = r"\[redacted:[0-9a-f]{16}\]"
+    with open_recording(tmp_path / "run.db") as recording:
+        requests = [exchange.request for exchange in recording.exchanges()]
+        upstream = recording.info.upstream
+    heads = "\n".join(f"{each.target} {each.authority} {dict(each.headers)}" for each in requests)
+    for expected in (
+        rf"/v1\?page=2&api%5Fkey={fingerprint}&x=1 ",
+        rf"/v1;token={fingerprint}/x\?page=1;token={fingerprint} ",
+        rf"'Bearer {fingerprint}'",
+        rf"AWS4-HMAC-SHA256 {fingerprint}",
+        rf"/v1/{fingerprint}/x\?page={fingerprint} ",
+        rf"'X-Before': '<{fingerprint}>'",
+        rf"https://service/callback\?state=1&code={fingerprint}#access_token={fingerprint}",
+        r" \*{8}@service ",
+    ):
+        assert re.search(expected, heads), expected
+    assert upstream == "http://********@service"
