@@ -92,7 +92,9 @@ def _span_line(label: str, span: Span, width: int) -> Line:
 
 def reconnection_lines(view: Reconnection) -> Iterator[Line]:
     """Yield two connections side by side: a line for each id that was not known, then the count of each status."""
-    yield labelled((f"#{view.first} then #{view.second}  ", "head"), _resumed_after(view))
+    resumed = "resumed without Last-Event-ID" if view.cursor is None else f"resumed after {view.cursor}"
+    unknown = "" if view.cursor is None or view.cursor_known else f", which was not on #{view.first}"
+    yield labelled((f"#{view.first} then #{view.second}  ", "head"), f"{resumed}{unknown}")
     shown = [row for row in view.rows if row.status != "known"]
     first = _column_width([f"#{view.first}", *(_event(row.first) for row in shown)])
     second = _column_width([f"#{view.second}", *(_event(row.second) for row in shown)])
@@ -104,12 +106,6 @@ def reconnection_lines(view: Reconnection) -> Iterator[Line]:
         yield labelled((f"{'missing':>8}  ", "bad"), f"sequence {gap}: on neither connection")
     counts = [f"{view.count(status):,} {status}" for status in _STYLES if view.count(status)]
     yield wrapped(" · ".join(counts) or "no events with an id")
-
-
-def _resumed_after(view: Reconnection) -> str:
-    if view.cursor is None:
-        return "resumed without Last-Event-ID"
-    return f"resumed after {view.cursor}" + ("" if view.cursor_known else f", which was not on #{view.first}")
 
 
 def _id_line(row: IdComparison, first: int, second: int) -> Line:

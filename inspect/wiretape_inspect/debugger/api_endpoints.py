@@ -21,7 +21,7 @@ from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.event_export import bodies
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
-from wiretape_inspect.view.overview import Overview, overview
+from wiretape_inspect.view.overview import overview
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -34,24 +34,6 @@ def _rows(recording: Recording, *, exchange: int, filter_: str = "") -> Iterator
     found = find_exchange(recording, exchange)
     matches = compile_filter(parse_filter(filter_))
     return timeline_json.exchange_json_lines(recording, found, list(recording.findings(found.number)), matches)
-
-
-def _events(recording: Recording, *, exchange: int, first: int, last: int) -> Iterator[str]:
-    return timeline_json.event_lines(recording, _find_stream(recording, exchange), first, last)
-
-
-def _resume(recording: Recording, *, first: int, second: int) -> Iterator[str]:
-    return timeline_json.reconnection_json_lines(
-        recording, find_exchange(recording, first), find_exchange(recording, second)
-    )
-
-
-def _bodies(recording: Recording, *, exchange: int) -> dict[str, Any]:
-    return bodies(recording, find_exchange(recording, exchange))
-
-
-def _overview(recording: Recording, *, exchange: int) -> Overview:
-    return overview(recording, _find_stream(recording, exchange))
 
 
 def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]:
@@ -68,9 +50,22 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
     return timeline_json.cut_event_document(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
 
 
-LINES: Mapping[str, Callable[..., Iterator[str]]] = {"rows": _rows, "events": _events, "resume": _resume}
+LINES: Mapping[str, Callable[..., Iterator[str]]] = {
+    "rows": _rows,
+    "events": lambda recording, *, exchange, first, last: timeline_json.event_lines(
+        recording, _find_stream(recording, exchange), first, last
+    ),
+    "resume": lambda recording, *, first, second: timeline_json.reconnection_json_lines(
+        recording, find_exchange(recording, first), find_exchange(recording, second)
+    ),
+}
 """The endpoints that return JSON lines."""
-DOCUMENTS: Mapping[str, Callable[..., Any]] = {"bodies": _bodies, "overview": _overview, "event": _event, "cut": _cut}
+DOCUMENTS: Mapping[str, Callable[..., Any]] = {
+    "bodies": lambda recording, *, exchange: bodies(recording, find_exchange(recording, exchange)),
+    "overview": lambda recording, *, exchange: overview(recording, _find_stream(recording, exchange)),
+    "event": _event,
+    "cut": _cut,
+}
 """The endpoints that return one JSON document."""
 
 

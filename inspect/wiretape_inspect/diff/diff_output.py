@@ -1,6 +1,7 @@
 """Print the differences as text lines and as JSON."""
 
 from collections.abc import Iterator
+from os.path import commonprefix
 from typing import Any
 
 from wiretape.event_facts import compact_json
@@ -8,7 +9,6 @@ from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
 from wiretape.recording import Exchange
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
-from wiretape_inspect.diff.value_comparison import common_prefix_length
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.units import format_duration, format_integer
 
@@ -67,7 +67,7 @@ def _format(location: Location) -> str:
 def _values(difference: Difference) -> str:
     first, second = difference.first, difference.second
     if isinstance(first, str) and isinstance(second, str):
-        common = common_prefix_length(first, second)
+        common = len(commonprefix((first, second)))  # noqa: RUF071 - of texts, not paths
         begin = max(0, common - _CONTEXT) if max(len(first), len(second)) > _MAX_VALUE else 0
         first, second = (("…" if begin else "") + text[begin:] for text in (first, second))
     return f"{_value(first)} → {_value(second)}"

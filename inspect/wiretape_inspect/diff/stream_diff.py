@@ -4,16 +4,20 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
+from os.path import commonprefix
+from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
 from wiretape.json_diff import Difference
 from wiretape_inspect.diff.alignment import Key, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Kind, Location
-from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, Spool, StreamItems
-from wiretape_inspect.diff.value_comparison import ValueComparison, common_prefix_length
+from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, StreamItems
+from wiretape_inspect.diff.value_comparison import ValueComparison
 
 _MAX_WAITING = 1000
-"""How many events may wait for their counterpart in memory."""
+"""How many events may wait for their counterpart in memory; the data of others is in an unnamed temporary file."""
+_SPOOL_MEMORY = 32 * 1024 * 1024
+"""Bytes of that file that are still kept in memory."""
 _EXCERPT = 200
 """Characters of a text that are kept from its first difference."""
 
@@ -25,7 +29,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
     """
     options, unpaired, pairs = values.options, (list[EventItem](), list[EventItem]()), EventPairs()
     exchanges = (first.exchange.number, second.exchange.number)
-    with Spool() as spool:
+    with SpooledTemporaryFile(max_size=_SPOOL_MEMORY) as spool:
 
         def on_wait(item: EventItem, waiting: int) -> None:
             if waiting >= _MAX_WAITING:
@@ -237,7 +241,7 @@ def _compare(values: ValueComparison, first: DeltaText, second: DeltaText) -> tu
     here, there = first.text, second.text
     is_cut = max(first.length, second.length) > MAX_TEXT_LENGTH
     if not values.is_same_text(here, there):
-        offset = common_prefix_length(here, there)
+        offset = len(commonprefix((here, there)))  # noqa: RUF071 - of texts, not paths
         excerpts = (text[offset : offset + _EXCERPT] for text in (here, there))
         return offset, (Difference(f"text[{offset}:]", *excerpts),)
     if is_cut and first.length != second.length:

@@ -2,9 +2,8 @@
 
 from array import array
 from collections.abc import Iterator
-from tempfile import SpooledTemporaryFile
-from types import TracebackType
-from typing import Any, Self
+from io import SEEK_END
+from typing import IO, Any
 
 import orjson
 
@@ -24,38 +23,8 @@ _COMPARED_FIELDS = frozenset({b"event", b"retry"})
 _VARYING_MEMBERS = frozenset({"id", "sequence"})
 """Top-level members in which events of the same content may differ."""
 _MAX_INTERNED = 1000
-_SPOOL_MEMORY = 32 * 1024 * 1024
 _MESSAGE = FrameKind.MESSAGE.value
 _interned: dict[tuple[tuple[bytes, bytes], ...], tuple[tuple[bytes, bytes], ...]] = {}
-
-
-class Spool:
-    """Data of events that wait for their counterpart: in memory while small, then in an unnamed temporary file."""
-
-    def __init__(self) -> None:
-        self._file = SpooledTemporaryFile(max_size=_SPOOL_MEMORY)  # noqa: SIM115 - closed when the context is left
-        self._end = 0
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file.close()
-
-    def write(self, data: bytes) -> tuple[int, int]:
-        """Store `data`; returns its offset and size."""
-        start = self._end
-        self._file.seek(start)
-        self._file.write(data)
-        self._end = start + len(data)
-        return start, len(data)
-
-    def read(self, span: tuple[int, int]) -> bytes:
-        """The data at an offset and size."""
-        self._file.seek(span[0])
-        return self._file.read(span[1])
 
 
 class ContentHash:
@@ -134,7 +103,7 @@ class EventItem:
         self.data = frame.data
         self.document = document
         self.spooled: tuple[int, int] | None = None
-        """Where `data` is in the spool while neither it nor `document` is in memory."""
+        """Offset and size of `data` in the file while neither it nor `document` is in memory."""
         self._content: ContentHash | None = None
         self._content_hash: int | None = None
 
@@ -150,15 +119,19 @@ class EventItem:
         """Equal for events with equal content, whatever their ids, timestamps and sequences."""
         return self.content.value if self._content_hash is None else self._content_hash
 
-    def spool(self, spool: Spool) -> None:
-        """Move the data to the spool until it is restored."""
+    def spool(self, file: IO[bytes]) -> None:
+        """Move the data to a file until it is restored."""
         self._content_hash, self._content = self.content_hash, None
-        self.spooled, self.data, self.document = spool.write(self.data), b"", None
+        self.spooled = (file.seek(0, SEEK_END), len(self.data))
+        file.write(self.data)
+        self.data, self.document = b"", None
 
-    def restore(self, spool: Spool, ignored: tuple[JsonPath, ...]) -> None:
-        """Read the data back from the spool, if it is there."""
+    def restore(self, file: IO[bytes], ignored: tuple[JsonPath, ...]) -> None:
+        """Read the data back from the file, if it is there."""
         if self.spooled is not None:
-            self.data = spool.read(self.spooled)
+            start, size = self.spooled
+            file.seek(start)
+            self.data = file.read(size)
             self.document, self.spooled = comparable_document(self.data, ignored), None
 
     def release(self) -> None:

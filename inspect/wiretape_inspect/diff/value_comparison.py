@@ -137,15 +137,3 @@ def _is_equal(first: Any, second: Any) -> bool:
         return bool(first == second)
     except RecursionError:
         return False
-
-
-def common_prefix_length(first: str, second: str) -> int:
-    """How many characters two texts have in common at their beginning."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first.startswith(second[:middle]):
-            low = middle
-        else:
-            high = middle - 1
-    return low
