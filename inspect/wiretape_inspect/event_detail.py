@@ -174,17 +174,13 @@ def _data_lines(data: bytes) -> Iterator[Line]:
     text = data.decode("utf-8", "replace")
     is_json = not isinstance(read_json(data), UnreadableJson)
     label = "data"
-    for depth, parts in _json_lines(text) if is_json else _text_lines(data):
+    # Bytes that are not UTF-8 become escapes.
+    plain = data[:MAX_BYTES].decode("utf-8", "backslashreplace").split("\n") if data else []
+    for depth, parts in _json_lines(text) if is_json else ((0, [line]) for line in plain):
         yield labelled((f"{label:>8}  {'  ' * min(depth, _MAX_INDENT)}", "dim"), *parts)
         label = ""
     if len(text) > MAX_BYTES:
         yield Line([f"{'':>8}  ", (f"… {format_size(len(data))} in total; --json prints all of it", "dim")])
-
-
-def _text_lines(data: bytes) -> Iterator[tuple[int, list[Part]]]:
-    """Yield the lines of data that is not JSON; bytes that are not UTF-8 become escapes."""
-    for line in data[:MAX_BYTES].decode("utf-8", "backslashreplace").split("\n") if data else []:
-        yield 0, [line]
 
 
 def _json_lines(text: str) -> Iterator[tuple[int, list[Part]]]:

@@ -105,11 +105,8 @@ def cut_after(observations: Iterable[Observation], until_ns: int | None) -> Iter
         elif seen.time_ns > until_ns:
             return
         elif isinstance(seen, BytesArrived) and seen.times[-1] > until_ns:
-            yield _first_chunks(seen, bisect_right(seen.times, until_ns))
+            count = bisect_right(seen.times, until_ns)
+            ends, data = seen.ends[:count], seen.data[: seen.ends[count - 1] - seen.start]
+            yield BytesArrived(seen.exchange, seen.side, seen.start, data, ends, seen.times[:count])
         else:
             yield seen
-
-
-def _first_chunks(run: BytesArrived, count: int) -> BytesArrived:
-    ends = run.ends[:count]
-    return BytesArrived(run.exchange, run.side, run.start, run.data[: ends[-1] - run.start], ends, run.times[:count])

@@ -81,12 +81,6 @@ class ExplainedRule:
         examples.sort(key=lambda example: (not example.breaks, example.name))
         return cls(rule, explanation_of(rule), examples)
 
-    def main_examples(self) -> list[Example]:
-        """Return one example that breaks the rule, and one that satisfies it."""
-        breaking = [example for example in self.examples if example.breaks]
-        satisfying = [example for example in self.examples if not example.breaks]
-        return breaking[:1] + satisfying[:1]
-
 
 def paragraphs(rule: Rule) -> list[str]:
     """Return what breaks the rule, as paragraphs without line breaks; the first is one sentence."""
@@ -112,7 +106,9 @@ def text_lines(explained: ExplainedRule, *, all_examples: bool = False, width: i
         yield from _wrap(value, width, f"{name + ':':<11} ", " " * 12)
     for title, text in _sections(explained):
         yield from ["", title, *_wrap(text, width, "  ", "  ")]
-    for example in explained.examples if all_examples else explained.main_examples():
+    breaking = [example for example in explained.examples if example.breaks]
+    satisfying = [example for example in explained.examples if not example.breaks]
+    for example in explained.examples if all_examples else breaking[:1] + satisfying[:1]:
         yield from ["", *_wrap(f"{_heading(example)}: {example.shows}", width), ""]
         yield from (f"    {line}".rstrip() for line in example.traffic)
         for line in example.found:

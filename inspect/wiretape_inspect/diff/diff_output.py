@@ -8,7 +8,7 @@ from wiretape.event_facts import compact_json
 from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
 from wiretape.recording import Exchange
-from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
+from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.units import format_duration, format_integer
 
@@ -48,7 +48,10 @@ def _request(exchange: Exchange | None) -> str:
 
 
 def _line(entry: DiffEntry) -> Line:
-    locations = (("-" if location is None else _format(location)) for location in entry.locations)
+    locations = (
+        "-" if at is None else f"#{at.exchange}" if at.event is None else f"{at.exchange}:{at.event}"
+        for at in entry.locations
+    )
     subjects = {"exchange": "the exchange", "event": entry.type or "(no type)", "text": f"the text of {entry.type}"}
     parts = [subjects[entry.subject]]
     parts += [entry.id] if entry.id else []
@@ -58,10 +61,6 @@ def _line(entry: DiffEntry) -> Line:
         parts.append(f"{format_duration(abs(entry.later_ns))} {'later' if entry.later_ns > 0 else 'earlier'}")
     columns = " ".join(f"{location:<10}" for location in locations)
     return labelled((f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), "  ".join(parts))
-
-
-def _format(location: Location) -> str:
-    return f"#{location.exchange}" if location.event is None else f"{location.exchange}:{location.event}"
 
 
 def _values(difference: Difference) -> str:

@@ -146,14 +146,14 @@ def _previous_event(before: LocatedFrame, seen: SeenFrame, width: int) -> tuple[
     parts += [f"id {facts.id}"] if facts.id is not None else []
     parts += [f"sequence {format_integer(facts.sequence)}"] if facts.sequence is not None else []
     text = f"({' · '.join(parts)}, {format_duration(seen.time_ns - before.seen.time_ns)} before)"
-    return str(before.seen.event), _shorten(text, width)
+    return str(before.seen.event), shorten_line(text, width)
 
 
 def _excerpt(raw: bytes, width: int) -> list[str]:
     """Return the first lines of bytes, cut to the width; bytes that are not UTF-8 become escapes."""
     most = 4 * width * _MAX_LINES
     lines = _LINE_END.split(raw[:most].decode("utf-8", "backslashreplace").rstrip("\r\n"))
-    shown = [_shorten(line, width) for line in lines[:_MAX_LINES]]
+    shown = [shorten_line(line, width) for line in lines[:_MAX_LINES]]
     return [*shown, "…"] if len(lines) > _MAX_LINES or (len(raw) > most and len(shown) == _MAX_LINES) else shown
 
 
@@ -167,7 +167,7 @@ def _response_evidence(recording: Recording, exchange: Exchange, width: int) -> 
     lines += [("<", f"{name}: {value}") for name, value in headers if value is not None]
     if not exchange.is_stream:
         lines += [("", line) for line in _excerpt(_body_beginning(recording, exchange, _MAX_BODY + 1), width)]
-    return Evidence(None, [(mark, _shorten(line, width)) for mark, line in lines])
+    return Evidence(None, [(mark, shorten_line(line, width)) for mark, line in lines])
 
 
 def _body_beginning(recording: Recording, exchange: Exchange, size: int) -> bytes:
@@ -179,10 +179,11 @@ def request_headers(exchange: Exchange, width: int = EVIDENCE_WIDTH) -> list[str
     """Return the request headers that rules about clients depend on, safe to print."""
     headers = exchange.request.headers
     found = [(name, header(headers, name)) for name in _REQUEST_HEADERS]
-    return [_shorten(f"{name}: {value}", width) for name, value in found if value is not None]
+    return [shorten_line(f"{name}: {value}", width) for name, value in found if value is not None]
 
 
-def _shorten(line: str, width: int) -> str:
+def shorten_line(line: str, width: int) -> str:
+    """Make a line safe to print, and cut it to `width` characters."""
     shown = printable(line[: width + 1])
     return shown if len(shown) <= width else f"{shown[: width - 1]}…"
 

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.report.evidence import EVIDENCE_WIDTH, Evidence, LocatedFinding, evidence, locate, request_headers
+from wiretape_inspect.report.evidence import (
+    EVIDENCE_WIDTH,
+    Evidence,
+    LocatedFinding,
+    evidence,
+    locate,
+    request_headers,
+    shorten_line,
+)
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
 from wiretape_inspect.units import format_time
@@ -117,7 +125,9 @@ def _block(report: Report, located: LocatedFinding, width: int | None) -> Iterat
     yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} of the {finding.side}")
     yield labelled("  ", finding.message)
     yield labelled(("  --> ", "dim"), (", ".join(_location(report, finding, found)), "dim"))
-    yield labelled(("      ", "dim"), (f"{exchange.request.method} {_shorten_target(exchange.request.target)}", "dim"))
+    yield labelled(
+        ("      ", "dim"), (f"{exchange.request.method} {shorten_line(exchange.request.target, 100)}", "dim")
+    )
     headers = [(">", line) for line in request_headers(exchange, room)] if finding.side is Party.CLIENT else []
     yield from (Line([_margin(mark), line]) for mark, line in [*headers, *found.lines])
     yield labelled(("    = clause: ", "dim"), (f"{rule.clause} ({rule.basis})", "dim"))
@@ -138,11 +148,6 @@ def _location(report: Report, finding: Finding, found: Evidence) -> Iterator[str
         begin = finding.byte_offset
         yield f"from byte {begin}" if found.end is None else f"bytes {begin}-{found.end}"
     yield format_time(finding.time_ns)
-
-
-def _shorten_target(target: str) -> str:
-    shown = printable(target[:101])
-    return shown if len(shown) <= 100 else f"{shown[:99]}…"
 
 
 def _statistics(report: Report) -> Iterator[Line | str]:

@@ -133,12 +133,8 @@ class ClientHistory:
                 break
             last_event, time_ns = seen.event, seen.time_ns
             cursor = cursor_after(seen, cursor)
-            self._add_event(number, seen, indexed, begins)
+            self.add_event(number, seen, indexed, begins)
         return self._state(number, last_event, time_ns, cursor or None)
-
-    def add_event(self, exchange: int, seen: SeenFrame) -> EventFacts:
-        """Add one more event, and return its facts."""
-        return self._add_event(exchange, seen, 0, _FROM_THE_FIRST)
 
     def _read_index(self, exchange: Exchange, until: int | None) -> tuple[int, dict[str, int]]:
         """Read what the index holds; return its last event, and the event from which each text must be read."""
@@ -165,7 +161,13 @@ class ClientHistory:
             self._add_text(name, seen, facts_of(seen.frame))
         return self._recording.first_event_of_type(number, begin + 1, _DELTA[name]) or _END
 
-    def _add_event(self, number: int, seen: SeenFrame, indexed: int, begins: Mapping[str, int]) -> EventFacts:
+    def add_event(
+        self, number: int, seen: SeenFrame, indexed: int = 0, begins: Mapping[str, int] = _FROM_THE_FIRST
+    ) -> EventFacts:
+        """Add one more event of exchange `number`, and return its facts.
+
+        Events up to `indexed` were added from the index; each text `begins` at an event.
+        """
         facts, event = facts_of(seen.frame), seen.event or 0
         if event > indexed and facts.type not in DELTA_TYPES:
             location = Location(number, event, seen.time_ns)
