@@ -138,19 +138,6 @@ def test_a_second_signal_exits_at_once_and_the_recording_still_opens(start_proxy
         assert recording.info.ended_ns is None
 
 
-def test_the_option_append_continues_a_recording(start_proxy, service):
-    for number in range(2):
-        path = service.on(f"/run-{number}", lambda peer: peer.send(OK))
-        proxy = start_proxy(service.url, *["--append"] * number)
-        proxy.get(path).until(b"ok")
-        assert proxy.stop() == 0
-
-    with open_recording(proxy.file) as recording:
-        exchanges = list(recording.exchanges())
-    assert [(seen.number, seen.request.target) for seen in exchanges] == [(1, "/run-0"), (2, "/run-1")]
-    assert exchanges[0].ended_ns < exchanges[1].request.time_ns
-
-
 # The exit status
 
 

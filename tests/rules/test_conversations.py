@@ -2,6 +2,7 @@
 
 import random
 import shutil
+import sqlite3
 from collections import Counter
 from dataclasses import replace
 from itertools import cycle
@@ -12,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, Side
+from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
 from wiretape.rules.vectors import Vector, vectors
 from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder import Recorder
+from wiretape_proxy.recorder_messages import FindingsCorrected
 
 SECOND = 1_000_000_000
 SEEDS = st.integers(0, 2**32)
@@ -537,3 +539,45 @@ def test_stored_findings_of_a_conversation_equal_the_report(worlds, tmp_path, se
         worlds.step(world)
     stored, reported = stored_and_reported(record(tmp_path / f"{uuid4()}.db", world.seen, rng, restarts))
     assert stored == reported
+
+
+def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds, tmp_path):
+    seen = planted(worlds, "RUN001", 1).seen
+    path = record(tmp_path / "run.db", seen, random.Random(1), 0)
+    with sqlite3.connect(path) as connection:  # as another version may have done
+        connection.execute("UPDATE finding SET code = 'RUN999'")
+    connection.close()
+    proxy = Proxy(path, append=True)
+    now, headers = seen[-1].time_ns + 99, (("Authorization", "Bearer key"),)
+    proxy.forward(RequestStarted(9, now, "::1", "GET", "http", "service.test", "/new", "HTTP/1.1", headers))
+    proxy.recorder.commit()
+    proxy.recorder.take_turn()
+    assert proxy.recorder.has_unchecked
+    proxy.kill_recorder()
+    with open_recording(proxy.path) as recording:
+        assert [exchange.request.target for exchange in recording.exchanges()][-1] == "/new"
+        assert [finding.code for finding in recording.findings()] == ["RUN999"]
+    again = Proxy(proxy.path, append=True)
+    again.stop()
+    stored, reported = stored_and_reported(again.path)
+    assert stored == reported
+    assert [finding.code for finding in stored] == ["RUN001"]
+    assert sum(isinstance(message, FindingsCorrected) for message in again.messages) == 1
+
+
+def test_streams_of_a_killed_recorder_are_not_silent_until_the_recording_is_continued(worlds, tmp_path):
+    stream = "/v1/sessions/ses_1/events/stream"
+    headers = (("Authorization", "Bearer key"),)
+    path = tmp_path / "run.db"
+    for hour, end in ((0, Proxy.kill_recorder), (1, Proxy.stop)):
+        proxy = Proxy(path, append=hour > 0)
+        now = hour * 3600 * SECOND + SECOND
+        proxy.forward(RequestStarted(1, now, "::1", "GET", "http", "service.test", stream, "HTTP/1.1", headers))
+        proxy.forward(ResponseStarted(1, now + 1, 200, "OK", "HTTP/1.1", worlds.STREAM_HEAD))
+        proxy.recorder.commit()
+        end(proxy)
+        path = proxy.path
+    with open_recording(path) as recording:
+        killed = recording.exchange(1)
+        assert (killed.ending, killed.ended_ns) == (Ending.OPEN, SECOND + 2)
+    assert stored_and_reported(path) == ([], [])

@@ -1,6 +1,7 @@
 """Live updates of a recording while it is made."""
 
 import gzip
+import sqlite3
 
 import pytest
 
@@ -103,6 +104,21 @@ async def test_finding_is_sent_before_the_rows_that_it_changes(growing, message,
         await live.until(lambda message: message.event == "closed")
         assert page.rows == (await client.lines("/api/rows?exchange=1"))[1:]
         assert len(page.rows[-1]["findings"]) == 1
+
+
+async def test_findings_that_the_recorder_replaces_are_sent_again(growing, open_debugger):
+    growing.find(finding(1))
+    async with open_debugger(growing.path) as client, client.live("?exchange=1") as live:
+        page = Page().take(await live.until(rows))
+        assert [one["code"] for one in page.rows[0]["findings"]] == ["SEQ001"]
+        with sqlite3.connect(growing.path) as connection:
+            connection.execute("UPDATE finding SET id = 2, code = 'SEQ002'")
+        connection.close()
+        messages = await live.until(rows)
+        assert [one.event for one in messages] == ["findings-replaced", "finding", "rows"]
+        page.take(messages)
+        assert [one["code"] for one in page.rows[0]["findings"]] == ["SEQ002"]
+        growing.close()
 
 
 async def test_late_finding_resends_only_the_rows_after_it(tape, message, open_debugger):
