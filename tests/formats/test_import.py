@@ -3,13 +3,12 @@
 import json
 import os
 import stat
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from wiretape_process import run_wiretape
 
 from wiretape.cli import wiretape
 from wiretape.observations import RequestStarted
@@ -176,8 +175,7 @@ def test_an_error_in_piped_data_names_the_pipe(run, pipe):
 
 def test_standard_input_is_imported(run):
     with Path("run.tape").open("rb") as tape:
-        program = [sys.executable, "-m", "wiretape", "import", "-", "-o", "run.db"]
-        result = subprocess.run(program, stdin=tape, capture_output=True, text=True, check=False, timeout=50)
+        result = run_wiretape("import", "-", "-o", "run.db", stdin=tape)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout == "run.db: 1 exchange, 1 stream, 7 findings, from a tape.\n"
 

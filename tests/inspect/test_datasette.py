@@ -22,6 +22,7 @@ from urllib.request import ProxyHandler, build_opener
 
 import pytest
 import yaml
+from wiretape_process import run_wiretape
 
 from wiretape.observations import Ending
 from wiretape.recording import Writer, open_recording, sql_views
@@ -98,8 +99,7 @@ def site(recorded: Path) -> Iterator[Site]:
 
 
 def _wiretape(*args: str, cwd: Path) -> str:
-    command = [sys.executable, "-m", "wiretape", *args]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=True).stdout
+    return run_wiretape(*args, cwd=cwd).stdout
 
 
 def test_the_descriptions_cover_exactly_all_tables_views_and_columns(tmp_path: Path) -> None:

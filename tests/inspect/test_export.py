@@ -3,10 +3,9 @@
 import gzip
 import json
 import stat
-import subprocess
-import sys
 
 import pytest
+from wiretape_process import run_wiretape
 
 from wiretape.observations import BytesLost, Side
 
@@ -231,12 +230,10 @@ def test_a_full_disk_is_reported_in_one_sentence(tape):
     path = tape.close()
     for arguments in (["export", path, "--format", "sse"], ["show", path]):
         with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device
-            done = subprocess.run(
-                [sys.executable, "-m", "wiretape", *arguments], stdout=full, stderr=subprocess.PIPE, check=False
-            )
+            done = run_wiretape(*arguments, stdout=full)
 
         assert done.returncode == 2
-        assert done.stderr == b"Error: Cannot write to standard output: No space left on device.\n"
+        assert done.stderr == "Error: Cannot write to standard output: No space left on device.\n"
 
 
 def test_encoded_requires_the_sse_format(run, session):

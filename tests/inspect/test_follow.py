@@ -3,10 +3,10 @@
 import json
 import signal
 import subprocess
-import sys
 from contextlib import contextmanager
 
 import pytest
+from wiretape_process import WiretapeProcess
 
 from wiretape.observations import Ending
 from wiretape.rules import Finding, Party, Severity
@@ -15,8 +15,8 @@ from wiretape.rules import Finding, Party, Severity
 @contextmanager
 def following(path, *words):
     """The command, and a function that reads lines of it until one holds a word."""
-    command = [sys.executable, "-m", "wiretape", "show", "--follow", str(path), *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with WiretapeProcess("show", "--follow", path, *words, **pipes, text=True) as process:
 
         def until(word):
             lines = []

@@ -5,11 +5,11 @@ import json
 import os
 import pty
 import subprocess
-import sys
 
 import click
 import pytest
 from rich.cells import cell_len
+from wiretape_process import WiretapeProcess
 
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.rules import Finding, Party, Severity
@@ -74,7 +74,7 @@ def test_the_lines_of_a_stream_match_the_view_model(run, session):
 
 
 def test_the_pager_can_be_left_out(session):
-    output = on_terminal(wiretape("show", session, "--no-pager"), PAGER="false", NO_COLOR="1")
+    output = on_terminal("show", session, "--no-pager", PAGER="false", NO_COLOR="1")
 
     assert "run.started" in output
 
@@ -296,15 +296,11 @@ def test_session_and_exchange_together_are_refused(run, session):
     assert run("show", session, "--session", "s1", "--exchange", 1).exit_code == 2
 
 
-def wiretape(*args):
-    return [sys.executable, "-m", "wiretape", *map(str, args)]
-
-
 def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, message):
     """A reader that leaves after the first line ends the command at once, and quietly."""
     one = message("run.started", id="e1", sequence=1)
     tape.exchange(chunks=[(1, one * 500) for _ in range(60)])
-    process = subprocess.Popen(wiretape("show", tape.close()), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = WiretapeProcess("show", tape.close(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     first = process.stdout.readline()
     process.stdout.close()
 
@@ -317,7 +313,7 @@ def test_the_first_lines_of_a_large_recording_come_without_the_rest(tape, messag
 def test_a_finding_wraps_instead_of_being_cut(tape, message):
     tape.exchange(chunks=[(1, message("a", id="e1", sequence=2))])
     tape.find(finding(1, event=1, message="word " * 40 + "end."))
-    output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1")
+    output = on_terminal("show", tape.close(), PAGER="cat", NO_COLOR="1")
 
     at = output.index(" " * 16 + "└ SEQ001")
     first, *more = output[at:].split("    end ")[0].splitlines()
@@ -331,7 +327,7 @@ def test_event_fields_wrap_on_a_terminal(tape, message):
     """It is broken into lines where it has no blanks, and where characters are two columns wide."""
     said = "x" * 150 + "漢" * 70
     tape.exchange(chunks=[(1, message("a", id="e1", said="SAID").replace(b"SAID", said.encode()))])
-    output = on_terminal(wiretape("show", tape.close(), "--at", "1:1"), PAGER="cat", NO_COLOR="1")
+    output = on_terminal("show", tape.close(), "--at", "1:1", PAGER="cat", NO_COLOR="1")
 
     assert "".join(output.split()).count(f'"said":"{said}"') == 1
     assert all(cell_len(line) <= 80 for line in output.splitlines())
@@ -342,7 +338,7 @@ def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
     path = tape.close()
 
     for columns, shown in ((90, "evt_012…abcdef"), (200, "evt_0123456789abcdef")):
-        output = on_terminal(wiretape("show", path), PAGER="cat", NO_COLOR="1", COLUMNS=str(columns))
+        output = on_terminal("show", path, PAGER="cat", NO_COLOR="1", COLUMNS=str(columns))
         row = the_line(output, "tool.started")
         assert shown in row.split()
         assert "hello" in row
@@ -351,7 +347,7 @@ def test_long_ids_are_abbreviated_on_a_terminal(tape, message):
 def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
     for name, run_id in (("evt_0123456789abcdef", "r1"), ("evt_1123456789abcdef0", "run_0123456789abcdef")):
         tape.exchange(chunks=[(1, message("run.started", id=name, sequence=1, run_id=run_id))])
-    output = on_terminal(wiretape("show", tape.close(), "--calls"), PAGER="cat", NO_COLOR="1")
+    output = on_terminal("show", tape.close(), "--calls", PAGER="cat", NO_COLOR="1")
 
     assert [line.split()[1] for line in output.splitlines()[1:]] == ["r1", "run_012…abcdef"]
     assert [line.index(place) for line, place in zip(output.splitlines()[1:], ("1:1-?", "2:1-?"), strict=True)] == [
@@ -361,7 +357,7 @@ def test_ids_in_columns_stay_in_columns_on_a_terminal(tape, message):
 
 def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
     tape.exchange("/v1/sessions/" + "s" * 50 + "/events/stream?event_deltas=true")
-    output = on_terminal(wiretape("show", tape.close()), PAGER="cat", NO_COLOR="1").splitlines()
+    output = on_terminal("show", tape.close(), PAGER="cat", NO_COLOR="1").splitlines()
 
     assert output[0].endswith("/events")
     assert output[1].startswith("      /stream?event_deltas=true  200")
@@ -370,7 +366,7 @@ def test_a_path_too_long_for_a_terminal_breaks_between_its_parts(tape):
 @pytest.mark.parametrize("no_color", [False, True])
 def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_color):
     """Colours yield to NO_COLOR, lines to the width, and the pager is the one of PAGER."""
-    output = on_terminal(wiretape("show", session), PAGER="cat", **({"NO_COLOR": "1"} if no_color else {}))
+    output = on_terminal("show", session, PAGER="cat", **({"NO_COLOR": "1"} if no_color else {}))
 
     assert ("\x1b[" in output) is not no_color
     rows = click.unstyle(output).splitlines()
@@ -379,12 +375,12 @@ def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_col
     assert any(len(line) == 80 and line.endswith("…") for line in rows)
 
 
-def on_terminal(command, **environment):
+def on_terminal(*arguments, **environment):
     """What a command writes to a terminal of 80 columns."""
     main, side = pty.openpty()
     environ = {key: value for key, value in os.environ.items() if key not in {"NO_COLOR", "COLUMNS", "PAGER", "LESS"}}
     environ |= {"TERM": "xterm-256color", "COLUMNS": "80", **environment}
-    with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environ) as process:
+    with WiretapeProcess(*arguments, stdin=side, stdout=side, stderr=side, env=environ) as process:
         os.close(side)
         output = b""
         while data := read(main):

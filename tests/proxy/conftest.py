@@ -25,6 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from wiretape_process import WiretapeProcess
 
 from wiretape.observations import Ending, Side
 from wiretape.recording import Exchange, open_recording
@@ -243,17 +244,13 @@ class Proxy:
         self.lines: list[str] = []
         self.address = ""
         self._peers: list[Peer] = []
-        command = [sys.executable, "-m", "wiretape", "proxy", "--listen", "127.0.0.1:0", "--output", str(self.file)]
-        if file_limit is not None:
-            command = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", *command]
-        self.process = _start(
-            [*command, *arguments],
-            env=env or {},
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        command = ["proxy", "--listen", "127.0.0.1:0", "--output", str(self.file), *arguments]
+        options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+        if file_limit is None:
+            self.process = start_wiretape(command, env=env or {}, **options)
+        else:
+            limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", sys.executable, "-m", "wiretape"]
+            self.process = _start([*limited, *command], **options)
         self._reading = threading.Thread(target=self._read, daemon=True)
         self._reading.start()
         try:
@@ -345,6 +342,12 @@ def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType(
     return _STARTED[-1]
 
 
+def start_wiretape(arguments: Sequence[str], *, env: Mapping[str, str], **options) -> subprocess.Popen:
+    """Start a `wiretape` command."""
+    _STARTED.append(WiretapeProcess(*arguments, env=os.environ | env, stdin=subprocess.DEVNULL, **options))
+    return _STARTED[-1]
+
+
 def _end(process: subprocess.Popen) -> None:
     """Kill a program and its children: a recorder stopped by a test would wait forever."""
     if process.poll() is None:
@@ -376,6 +379,12 @@ def eventually() -> Callable[..., object]:
 def start() -> Callable[..., subprocess.Popen]:
     """Start a program that can import wiretape."""
     return _start
+
+
+@pytest.fixture(scope="session", name="start_wiretape")
+def start_wiretape_fixture() -> Callable[..., subprocess.Popen]:
+    """Start a `wiretape` command."""
+    return start_wiretape
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ import signal
 import socket
 import sqlite3
 import stat
-import subprocess
 import sys
 import time
 import warnings
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from click.testing import CliRunner
+from wiretape_process import run_wiretape
 
 from wiretape.cli import wiretape
 from wiretape.config import load_config
@@ -245,17 +245,8 @@ def refused(*arguments: str) -> str:
 
 def refused_when_running(tmp_path: Path, *arguments: str) -> str:
     """Run the command in another process until it fails; return its one line."""
-    done = subprocess.run(
-        [sys.executable, "-m", "wiretape", "proxy", *arguments],
-        cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    assert done.stdout == ""
+    done = run_wiretape("proxy", *arguments, cwd=tmp_path)
+    assert (done.stdout, done.returncode) == ("", 2), done.stderr
     (line,) = done.stderr.splitlines()
     return line
 
@@ -422,13 +413,13 @@ def test_the_base_path_of_the_upstream_is_prepended_to_requests(start_proxy, ser
 # Standard error
 
 
-def test_a_full_standard_error_affects_neither_traffic_nor_recording(start, service, tmp_path):
+def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_wiretape, service, tmp_path):
     path = service.on("/deaf", lambda peer: peer.send(OK))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     listen = ["--listen", f"127.0.0.1:{port}", "--output", "run.db"]
     with Path("/dev/full").open("w") as full:
-        process = start([sys.executable, "-m", "wiretape", "proxy", service.url, *listen], cwd=tmp_path, stderr=full)
+        process = start_wiretape(["proxy", service.url, *listen], env={}, cwd=tmp_path, stderr=full)
     for _ in range(500):
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

@@ -6,12 +6,12 @@ import json
 import re
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.contract import Limit
@@ -316,8 +316,8 @@ FORMS = ["text", "concise", "json", "ndjson", "junit", "github", "sarif", "markd
 
 @contextlib.contextmanager
 def replay_process(*args):
-    command = [sys.executable, "-m", "wiretape", "replay", *map(str, args), "--listen", "127.0.0.1:0", "--speed", "max"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    process = WiretapeProcess("replay", *args, "--listen", "127.0.0.1:0", "--speed", "max", **pipes, text=True)
     try:
         line = process.stderr.readline()
         yield process, re.search(r"http://\S+", line)[0]

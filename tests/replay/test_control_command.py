@@ -6,13 +6,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess, run_wiretape
 
 from wiretape.cli import wiretape
 from wiretape_replay.serve_command import control_command_line
@@ -43,8 +43,8 @@ def recording(reel):
 @contextlib.contextmanager
 def replaying(*args: object, env: dict[str, str] | None = None) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """The running command, its URL, and the line about control."""
-    command = [sys.executable, "-m", "wiretape", "replay", "--listen", "127.0.0.1:0", *map(str, args)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=env) as process:
+    command = ["replay", "--listen", "127.0.0.1:0", *args]
+    with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True, env=env) as process:
         try:
             assert process.stderr is not None
             url = re.search(r" on (http://\S+) ", _line(process, "Replaying "))
@@ -90,14 +90,14 @@ def test_the_command_that_the_replay_prints_can_be_run_as_it_is(recording):
     with replaying(recording, "--paused") as (_, url, line):
         command = line.removeprefix("Control: ").split()
         assert command[:4] == ["wiretape", "control", url, "state"]
-        done = subprocess.run([sys.executable, "-m", *command], capture_output=True, text=True, timeout=30, check=True)
+        done = run_wiretape(*command[1:])
 
     assert done.stdout == (
         "s1: paused, at 0 of 4, 0.000 s\n"
         "  next: run.started, sequence 1, id e1, recorded at 1:1\n"
         "served: 0 streams, 0 other requests\n"
     )
-    assert done.stderr == ""
+    assert (done.stderr, done.returncode) == ("", 0)
 
 
 def test_a_client_reads_a_stream_that_is_stepped_through(recording):

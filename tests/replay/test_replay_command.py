@@ -6,13 +6,13 @@ import signal
 import socket
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.observations import Ending
@@ -24,8 +24,8 @@ STREAM = "/v1/sessions/s1/events/stream"
 @contextlib.contextmanager
 def replaying(*args: object) -> Iterator[tuple[subprocess.Popen[str], str, str]]:
     """The running command, its first line, and the URL in it."""
-    command = [sys.executable, "-m", "wiretape", "replay", "--mode", "verbatim", *map(str, args)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+    with WiretapeProcess("replay", "--mode", "verbatim", *args, **pipes, text=True) as process:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()

@@ -4,13 +4,13 @@ import contextlib
 import re
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.observations import BytesLost, Ending, Side
@@ -24,8 +24,8 @@ class Running:
     """The command while it serves, and what it said once it has ended."""
 
     def __init__(self, *args: object) -> None:
-        command = [sys.executable, "-m", "wiretape", "replay", "--listen", "127.0.0.1:0", "--speed", "max"]
-        self.process = subprocess.Popen([*command, *map(str, args)], stderr=subprocess.PIPE, text=True)
+        command = ["replay", "--listen", "127.0.0.1:0", "--speed", "max", *args]
+        self.process = WiretapeProcess(*command, stderr=subprocess.PIPE, text=True)
         lines = []
         for line in iter(self.process.stderr.readline, ""):
             lines.append(line)

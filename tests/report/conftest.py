@@ -2,14 +2,13 @@
 
 import os
 import pty
-import subprocess
-import sys
 import tomllib
 from dataclasses import replace
 from itertools import chain
 
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.observations import BytesArrived, RequestStarted
@@ -111,8 +110,7 @@ def on_terminal():
         main, side = pty.openpty()
         kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
         environment = kept | {"TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat"}
-        command = [sys.executable, "-m", "wiretape", *map(str, arguments)]
-        with subprocess.Popen(command, stdin=side, stdout=side, stderr=side, env=environment):
+        with WiretapeProcess(*arguments, stdin=side, stdout=side, stderr=side, env=environment):
             os.close(side)
             output = b""
             while data := _read(main):

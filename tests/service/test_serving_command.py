@@ -3,7 +3,6 @@
 import json
 import signal
 import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from wiretape_process import WiretapeProcess
 
 from wiretape.cli import wiretape
 from wiretape.errors import InputError
@@ -26,12 +26,9 @@ def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
     """Everything that needs a real process, in one."""
     scenario, data = tmp_path / "mine.toml", tmp_path / "service.db"
     scenario.write_text('title = "Mine"\n[[run]]\nsteps = [{ say = "Hi." }]\n', "utf-8")
-    process = subprocess.Popen(
-        [
-            *(sys.executable, "-c", "from wiretape.cli import main; main()", "serve", str(scenario)),
-            *("--listen", "127.0.0.1:0", "--data", str(data), "--clock", "virtual", "--no-config"),
-            *("--fail-on", "error", "--report", "json:-", "--record", str(tmp_path / "passed.db")),
-        ],
+    process = WiretapeProcess(
+        *("serve", scenario, "--listen", "127.0.0.1:0", "--data", data, "--clock", "virtual", "--no-config"),
+        *("--fail-on", "error", "--report", "json:-", "--record", tmp_path / "passed.db"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -2,10 +2,10 @@
 
 import asyncio
 import contextlib
-import multiprocessing
 import shutil
 import socket
 import sqlite3
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -13,8 +13,8 @@ import aiohttp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from wiretape_process import WiretapeProcess
 
-from wiretape.cli import main
 from wiretape.contract import DELTA_TYPES
 from wiretape.errors import InputError
 from wiretape_replay.service.scenario_server import serve_scenario
@@ -27,7 +27,6 @@ pace = 0.002
 [[run]]
 steps = [{ repeat = 12, steps = [{ say = "One two three." }, { tool = "count", output = { counted = 3 } }] }]
 """
-_FORKED = multiprocessing.get_context("forkserver")
 _PATIENCE_S = 45
 
 
@@ -46,23 +45,20 @@ class Killed:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
-        args = ["serve", str(self.scenario), "--listen", f"127.0.0.1:{port}", "--data", str(self.data), "--no-config"]
-        # Processes that are forked from one that has imported everything begin in milliseconds.
-        _FORKED.set_forkserver_preload(["wiretape_replay.service.cli"])
-        self.process = _FORKED.Process(target=main, args=(args,))
-        self.process.start()
+        options = ("--listen", f"127.0.0.1:{port}", "--data", self.data, "--no-config")
+        self.process = WiretapeProcess("serve", self.scenario, *options, stderr=subprocess.DEVNULL)
         async with asyncio.timeout(_PATIENCE_S):
             while True:
                 with contextlib.suppress(OSError):
                     _, writer = await asyncio.open_connection("127.0.0.1", port)
                     writer.close()
                     return
-                assert self.process.is_alive(), self.process.exitcode
+                assert self.process.poll() is None
                 await asyncio.sleep(0.005)  # nobody tells when it listens
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.join(_PATIENCE_S)
+        self.process.wait(_PATIENCE_S)
 
 
 class World:

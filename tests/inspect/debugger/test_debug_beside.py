@@ -5,11 +5,11 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
+from wiretape_process import WiretapeProcess
 
 _PRINTED = re.compile(r"Debugging .* on (http://\S+/\?token=\w+)\n")
 
@@ -17,8 +17,8 @@ _PRINTED = re.compile(r"Debugging .* on (http://\S+/\?token=\w+)\n")
 @contextmanager
 def with_debugger(*args):
     """Run a command with `--debug`; yield it, a connection to its debugger, and a function that reads the API."""
-    command = [sys.executable, "-m", "wiretape", *map(str, args), "--listen", "127.0.0.1:0", "--debug"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    command = [*args, "--listen", "127.0.0.1:0", "--debug"]
+    with WiretapeProcess(*command, stderr=subprocess.PIPE, text=True) as process:
         try:
             printed = next(filter(None, map(_PRINTED.fullmatch, process.stderr)))
             url = urlsplit(printed[1])

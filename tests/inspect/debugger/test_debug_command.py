@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from wiretape_process import WiretapeProcess
 
 from wiretape.recording import open_recording
 from wiretape.recording.formats import find_format
@@ -22,8 +23,7 @@ _PRINTED = re.compile(r"Debugging .*run\.\w+ on (http://\S+/\?token=\S+)( ; Ctrl
 @contextmanager
 def debugging(*args, **options):
     """Run the command; yield it and the URL that it prints."""
-    command = [sys.executable, "-m", "wiretape", "debug", *map(str, args)]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, **options) as process:
+    with WiretapeProcess("debug", *args, stderr=subprocess.PIPE, text=True, **options) as process:
         try:
             line = process.stderr.readline()
             printed = _PRINTED.fullmatch(line)

@@ -1,0 +1,90 @@
+"""Start `wiretape` commands in milliseconds.
+
+Importing a command takes up to a second of processor time, and the tests start hundreds.  Here, each command runs in a
+process of its own, with its own arguments, environment, folder and streams, that is forked from one in which
+everything is imported already.  What depends on a new interpreter, such as imports and variables like PYTHONHASHSEED,
+needs `python -m wiretape`.
+"""
+
+import multiprocessing
+import os
+import subprocess
+from multiprocessing.connection import Connection
+
+_FORKED = multiprocessing.get_context("forkserver")
+_FORKED.set_forkserver_preload(
+    [
+        "wiretape_proxy.cli",
+        "wiretape_proxy.proxy_runner",
+        "wiretape_replay.cli",
+        "wiretape_replay.service.cli",
+        "wiretape_inspect.commands.debug",
+        "wiretape_inspect.commands.report",
+        "wiretape_inspect.commands.show",
+        "wiretape_inspect.terminal",
+    ]
+)
+_RUN = """
+import os, sys
+for number, stream in enumerate(streams):
+    os.dup2(stream.fileno(), number)
+    stream.close()
+sys.stdin, sys.stdout = open(0), open(1, "w")
+sys.stderr = open(2, "w", 1, errors="backslashreplace")
+os.chdir(folder)
+os.environ.clear()
+os.environ.update(environment)
+sys.argv = ["wiretape", *arguments]
+from wiretape.__main__ import main
+main()
+"""
+
+
+class WiretapeProcess(subprocess.Popen):
+    """A running `wiretape` command: `WiretapeProcess("show", path, stdout=subprocess.PIPE, text=True)`."""
+
+    def __init__(self, *arguments: object, **options) -> None:
+        super().__init__(["wiretape", *map(str, arguments)], **options)
+
+    def _execute_child(
+        self, args, _executable, _preexec, _close, _pass, cwd, env, _info, _flags, _shell, *pipes_and_more
+    ) -> None:
+        pipes = pipes_and_more[:6]
+        read_end, write_ends = pipes[0], pipes[3::2]
+        ends = [given if given >= 0 else number for number, given in enumerate((read_end, *write_ends))]
+        streams = [Connection(os.dup(end)) for end in ends]
+        variables = {
+            "streams": streams,
+            "folder": os.fspath(cwd or os.getcwd()),  # noqa: PTH109
+            "environment": dict(os.environ if env is None else env),
+            "arguments": args[1:],
+        }
+        self._process = _FORKED.Process(target=exec, args=(_RUN, variables))
+        self._process.start()
+        for stream in streams:
+            stream.close()
+        self.pid = self._process.pid
+        self._child_created = True
+        self._close_pipe_fds(*pipes)
+
+    def _internal_poll(self, *_, **__) -> int | None:
+        if self.returncode is None:
+            self.returncode = self._process.exitcode
+        return self.returncode
+
+    def _wait(self, timeout: float | None) -> int:
+        self._process.join(timeout)
+        if self._internal_poll() is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return self.returncode
+
+
+def run_wiretape(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
+    """Run a `wiretape` command to its end; its output is captured."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with WiretapeProcess(*arguments, **(pipes | options), text=True) as process:
+        try:
+            output, errors = process.communicate(timeout=50)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
