@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import orjson
@@ -18,7 +19,7 @@ from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
 from wiretape_replay.session.log_builder import build_sessions, find_session_ids
 from wiretape_replay.session.playheads import Playheads
-from wiretape_replay.session.session_log import EntryKind, SessionLog
+from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
 from wiretape_replay.verbatim.exchange_queues import RecordedRequest
 from wiretape_replay.verbatim.verbatim_player import ServedRequest, UnmatchedRequest, VerbatimPlayer
@@ -146,26 +147,18 @@ def _summarise_requests(verbatim: VerbatimPlayer, player: SessionPlayer | None) 
 
 def workspaces_of(logs: Mapping[str, SessionLog]) -> Callable[[str], str | None]:
     """Return a function that gives the workspace of a session; None if none of its events contains it."""
-    known: dict[str, str] = {}
 
-    def workspace_of(session_id: str) -> str | None:
-        if session_id not in known and session_id in logs:
-            workspace = _find_workspace(logs[session_id])
-            if workspace is not None:
-                known[session_id] = workspace
-        return known.get(session_id)
+    @cache
+    def find_workspace(session_id: str) -> str | None:
+        durable = (entry for entry in logs[session_id].entries if entry.kind is EntryKind.DURABLE)
+        return next(filter(None, map(_workspace_of, durable)), None)
 
-    return workspace_of
+    return lambda session_id: find_workspace(session_id) if session_id in logs else None
 
 
-def _find_workspace(log: SessionLog) -> str | None:
-    events = (entry.data for entry in log.entries if entry.kind is EntryKind.DURABLE)
-    return next((workspace for data in events if (workspace := _workspace_in(data)) is not None), None)
-
-
-def _workspace_in(data: bytes) -> str | None:
+def _workspace_of(entry: LogEntry) -> str | None:
     """The workspace that an event names; None for an event that is not valid."""
-    for frame in Parser().feed(data):
+    for frame in Parser().feed(entry.data):
         try:
             document = orjson.loads(frame.data)
         except orjson.JSONDecodeError:

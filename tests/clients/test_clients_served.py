@@ -104,7 +104,9 @@ async def followed(clients, ways):
 
     settings = default_settings()
     # A browser's EventSource cannot send a key.
-    options = ServeOptions(clock="virtual", service=replace(settings, access=settings.access.without_keys()))
+    options = ServeOptions(
+        clock="virtual", service=replace(settings, access=replace(settings.access, authentication=False))
+    )
     async with (
         serve_scenario(SCENARIO, options, log=log) as service,
         aiohttp.ClientSession(service.url) as http,

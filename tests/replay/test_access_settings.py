@@ -12,6 +12,7 @@ from wiretape_replay.responses.access_settings import (
     ASSUMED_SCOPES,
     AccessPolicy,
     ApiKey,
+    effective_policy,
     load_access_policy,
 )
 
@@ -87,8 +88,8 @@ def test_limits_can_be_turned_off(load):
 
 def test_without_a_file_no_limits_apply_by_default():
     assert AccessPolicy().limits == {}
-    assert AccessPolicy().with_limits().limits == LIMITS
-    assert not AccessPolicy().without_keys().authentication
+    policy = effective_policy(None, "session", limits=True, no_auth=True)
+    assert (policy.limits, policy.authentication) == (LIMITS, False)
 
 
 def test_each_of_the_three_limits_applies_to_some_operation():

@@ -69,7 +69,7 @@ def test_a_key_that_is_not_known_is_invalid():
 
 
 def test_no_key_is_asked_for_where_there_is_no_authentication():
-    assert guard(AccessPolicy(keys=KEYS).without_keys()).refusal(asked(None), 0) is None
+    assert guard(AccessPolicy(keys=KEYS, authentication=False)).refusal(asked(None), 0) is None
 
 
 def test_a_browser_may_ask_what_it_may_send_without_a_key():
@@ -111,7 +111,7 @@ def test_refusals_come_in_the_order_of_their_status():
 
 @pytest.mark.parametrize("name", LIMITS)
 def test_the_published_limits_are_kept_to_the_request(name):
-    published = guard(AccessPolicy().with_limits())
+    published = guard(AccessPolicy(limits=LIMITS))
     limit = LIMITS[name]
     request = asked("x", *TARGETS[name])
     assert [published.refusal(request, SECOND * 7) for _ in range(limit.requests)] == [None] * limit.requests

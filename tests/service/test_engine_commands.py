@@ -61,7 +61,7 @@ def test_a_run_waits_for_the_result_of_an_application_tool(asking):
     run = asking.active
     assert run.status == "waiting_for_input"
     (waiting,) = run.waiting
-    assert (waiting.name, waiting.input) == ("w", {"city": "Lisbon"})
+    assert (waiting.call.name, waiting.call.input) == ("w", {"city": "Lisbon"})
     assert waiting.deadline_ns == 60 * SECOND + 150_000_000
     assert asking.due_ns() == waiting.deadline_ns
 
@@ -366,7 +366,7 @@ def test_parallel_calls_are_resumed_in_any_order(engine):
     played = engine('[[run]]\nsteps = [{ together = [{ ask = "a" }, { ask = "b" }, { wait-for-input = true }] }]')
     run = played.create_run({}, 0).id
     played.advance(SECOND)
-    calls = {waiting.name: waiting.tool_call_id for waiting in played.active.waiting}
+    calls = {waiting.call and waiting.call.name: waiting.tool_call_id for waiting in played.active.waiting}
     assert set(calls) == {"a", "b", None}
     assert played.resume(run, {"tool_call_id": calls["b"], "output": {}}, SECOND).status == "waiting_for_input"
     assert played.resume(run, {"input": {}}, SECOND).status == "waiting_for_input"

@@ -198,9 +198,10 @@ class PlayheadControl:
             clock.move(Playhead.seek, _find_position(log, request))
 
     @property
+    @_in_loop
     def breakpoints(self) -> list[Breakpoint]:
         """The breakpoints of the session."""
-        return self._list_breakpoints()
+        return list(self._playheads.latest(self._log()).playhead.breakpoints)
 
     @_in_loop
     def add_breakpoint(self, point: Breakpoint | None = None, **conditions: Unpack[BreakpointConditions]) -> Breakpoint:
@@ -308,10 +309,6 @@ class PlayheadControl:
 
     def _describe(self, log: SessionLog) -> SessionState:
         return describe_session(self._playheads.of_session(log), self._connected, time.monotonic_ns())
-
-    @_in_loop
-    def _list_breakpoints(self) -> list[Breakpoint]:
-        return list(self._playheads.latest(self._log()).playhead.breakpoints)
 
     def _clocks(self) -> list[PlayheadClock]:
         return [clock for log in self._selected_logs() for clock in self._playheads.of_session(log)]

@@ -82,22 +82,15 @@ class AccessPolicy:
     workspaces: Mapping[str, str] = field(default_factory=dict)
     """The workspace of each session id, for sessions whose events do not name it."""
 
-    def with_limits(self) -> "AccessPolicy":
-        """Return a copy with the published limits, unless limits are set."""
-        return self if self.limits else replace(self, limits=LIMITS)
-
-    def without_keys(self) -> "AccessPolicy":
-        """Return a copy that needs no key."""
-        return replace(self, authentication=False)
-
 
 def effective_policy(policy: AccessPolicy | None, mode: str, *, limits: bool, no_auth: bool) -> AccessPolicy | None:
     """Combine the policy of a settings file with options; None: verbatim mode without either checks nothing."""
     if mode == "verbatim" and policy is None and not limits:
         return None
     policy = policy if policy is not None else AccessPolicy(authentication=mode != "verbatim")
-    policy = policy.with_limits() if limits else policy
-    return policy.without_keys() if no_auth else policy
+    if limits and not policy.limits:
+        policy = replace(policy, limits=LIMITS)
+    return replace(policy, authentication=False) if no_auth else policy
 
 
 _Text = Annotated[str, Meta(min_length=1)]

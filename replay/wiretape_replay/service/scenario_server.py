@@ -8,30 +8,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND, STREAM, is_preflight
 from wiretape.errors import InputError
-from wiretape.safe_text import shorten
 from wiretape.toml_files import is_toml_text, read_toml_text
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import RequestSummary
 from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import HttpRequest, Response
-from wiretape_replay.http_server.response_writer import ResponseWriter
 from wiretape_replay.playback_server import Playback, PlaybackServer
-from wiretape_replay.responses.access_settings import ANY_KEY
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.responses.error_envelope import error_response
-from wiretape_replay.service.assumptions import Assumptions, ServiceSettings
-from wiretape_replay.service.engine.commands import Refusal
+from wiretape_replay.service.assumptions import ServiceSettings
 from wiretape_replay.service.live_sessions import LiveSessions
 from wiretape_replay.service.scenario.scenario_file import find_scenario_path, parse_scenario
 from wiretape_replay.service.scenario.scenario_steps import Scenario
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.service.service_clock import VIRTUAL_EPOCH, Clock, VirtualClock
 from wiretape_replay.service.service_data import ServiceData
-from wiretape_replay.service.service_operations import ServiceOperations, ServiceRequest, check_stream_parameters
-from wiretape_replay.service.service_routes import RouteMatch, find_route
+from wiretape_replay.service.service_operations import ServiceOperations
+from wiretape_replay.service.service_routes import find_route
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_streams import SessionStreams
 
@@ -91,20 +84,20 @@ async def serve_scenario(
         server = PlaybackServer(options.script, log=log, checker=checker, token=token, ids=ids)
         streams = SessionStreams(playheads, ids, server.faulty_sender)
         access = AccessControl(options.settings.access, ids.next)
-        handler = ScenarioHandler(sessions, streams, access, options.settings.assumed, ids)
+        operations = ServiceOperations(sessions, streams, access, options.settings.assumed, ids)
         control = _control(sessions, streams)
         if checker is not None:
             checker.use_clock(clock.checker_ns)
         try:
             sessions.restore(_stored_scenarios(data, sessions))
             async with server.listen(
-                handler.respond,
+                operations.respond,
                 control,
                 host,
                 port,
                 access=access,
                 clock_ns=clock.now_ns,
-                allowed_methods=lambda target: find_route(handler.routes, "", target).allowed_methods,
+                allowed_methods=lambda target: find_route(operations.routes, "", target).allowed_methods,
             ) as url:
                 yield Service(
                     url=url,
@@ -121,56 +114,6 @@ async def serve_scenario(
             sessions.stop()
             playheads.stop()
             clock.stop()
-
-
-class ScenarioHandler:
-    """Responds to requests that passed authentication: streams by playheads, the rest by operations."""
-
-    def __init__(
-        self,
-        sessions: LiveSessions,
-        streams: SessionStreams,
-        access: AccessControl,
-        assumptions: Assumptions,
-        ids: RequestIds,
-    ) -> None:
-        """`access` knows the tenants of keys."""
-        self.routes = assumptions.routes
-        self._operations = ServiceOperations(sessions, assumptions)
-        self._streams = streams
-        self._access = access
-        self._ids = ids
-
-    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
-        """Respond to a request."""
-        try:
-            match = find_route(self.routes, request.method, request.target)
-            if match.route is None:
-                response = self._no_route(request, match)
-            else:
-                routed = ServiceRequest(request, match, self._access.key(request) or ANY_KEY)
-                if match.route.name == STREAM.name:
-                    live = self._operations.find_session(routed)
-                    check_stream_parameters(request)
-                    await self._streams.serve(request, writer, live.session)
-                    return
-                response = self._operations.execute(routed)
-        except Refusal as refusal:
-            response = error_response(
-                refusal.code, refusal.message, self._ids.next(), active=refusal.active, reasons=refusal.reasons
-            )
-        writer.log_outcome(request, str(response.status))
-        await writer.respond(response)
-
-    def _no_route(self, request: HttpRequest, match: RouteMatch) -> Response:
-        allowed = ", ".join(match.allowed_methods)
-        if allowed and is_preflight(request.method, request.headers):
-            return Response(200, b"", (("Allow", allowed),))
-        path = shorten(request.target.partition("?")[0])
-        if not allowed:
-            return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
-        message = f"{path} allows {allowed}."
-        return error_response(INVALID_REQUEST, message, self._ids.next(), headers=(("Allow", allowed),))
 
 
 def _load_scenario(scenario: Scenario | Path | str) -> tuple[str, str, Scenario]:

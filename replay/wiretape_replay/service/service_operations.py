@@ -1,9 +1,10 @@
-"""The operations of the service, except streams."""
+"""The operations of the service: finds the operation of a request, reads its fields, and responds."""
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -17,19 +18,24 @@ from wiretape.contract import (
     INVALID_REQUEST,
     RESOURCE_NOT_FOUND,
     RESUME,
+    STREAM,
+    is_preflight,
 )
 from wiretape.safe_text import shorten
+from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, HttpRequest, Response, read_body
-from wiretape_replay.responses.access_settings import ApiKey
-from wiretape_replay.responses.auth_and_rate_limits import session_not_found
-from wiretape_replay.responses.error_envelope import ErrorDetail
+from wiretape_replay.http_server.response_writer import ResponseWriter
+from wiretape_replay.responses.access_settings import ANY_KEY, ApiKey
+from wiretape_replay.responses.auth_and_rate_limits import AccessControl, session_not_found
+from wiretape_replay.responses.error_envelope import ErrorDetail, error_response
 from wiretape_replay.service.assumptions import Assumptions
 from wiretape_replay.service.engine.commands import CommandKind, Refusal
 from wiretape_replay.service.engine.event_emitter import format_time
-from wiretape_replay.service.engine.run_interpreter import RunSnapshot, WaitSnapshot
+from wiretape_replay.service.engine.run_interpreter import RunSnapshot, Wait
 from wiretape_replay.service.live_sessions import LiveSession, LiveSessions
 from wiretape_replay.service.service_data import StoredResponse
-from wiretape_replay.service.service_routes import RouteMatch
+from wiretape_replay.service.service_routes import RouteMatch, find_route
+from wiretape_replay.session.session_streams import SessionStreams
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,28 +53,67 @@ class ServiceRequest:
 
 
 class ServiceOperations:
-    """Executes requests.  Every operation raises Refusal, and InputError if its result cannot be stored."""
+    """Responds to requests that passed authentication.
 
-    def __init__(self, sessions: LiveSessions, assumptions: Assumptions) -> None:
+    Every operation raises Refusal, and InputError if its result cannot be stored.
+    """
+
+    def __init__(
+        self,
+        sessions: LiveSessions,
+        streams: SessionStreams,
+        access: AccessControl,
+        assumptions: Assumptions,
+        ids: RequestIds,
+    ) -> None:
+        """`access` knows the tenants of keys."""
+        self.routes = assumptions.routes
         self._sessions = sessions
+        self._streams = streams
+        self._access = access
         self._assumptions = assumptions
+        self._ids = ids
         self._operations: Mapping[str, Callable[[ServiceRequest], Response]] = {
             "create_session": self._create_session,
             "read_session": self._read_session,
-            "create_run": self._create_run,
+            "create_run": partial(self._command, CommandKind.CREATE, assumptions.run_created),
             "read_run": self._read_run,
-            CANCEL.name: self._cancel,
-            RESUME.name: self._resume,
+            CANCEL.name: partial(self._command, CommandKind.CANCEL, assumptions.cancelled),
+            RESUME.name: partial(self._command, CommandKind.RESUME, assumptions.resumed),
         }
 
-    def execute(self, request: ServiceRequest) -> Response:
-        """Execute the operation of a request."""
-        route = request.match.route
-        if route is None:
-            raise ValueError("The request does not match a route.")
-        return self._operations[route.name](request)
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        """Respond to a request."""
+        try:
+            match = find_route(self.routes, request.method, request.target)
+            if match.route is None:
+                response = self._no_route(request, match)
+            else:
+                routed = ServiceRequest(request, match, self._access.key(request) or ANY_KEY)
+                if match.route.name == STREAM.name:
+                    live = self._find_session(routed)
+                    check_stream_parameters(request)
+                    await self._streams.serve(request, writer, live.session)
+                    return
+                response = self._operations[match.route.name](routed)
+        except Refusal as refusal:
+            response = error_response(
+                refusal.code, refusal.message, self._ids.next(), active=refusal.active, reasons=refusal.reasons
+            )
+        writer.log_outcome(request, str(response.status))
+        await writer.respond(response)
 
-    def find_session(self, request: ServiceRequest) -> LiveSession:
+    def _no_route(self, request: HttpRequest, match: RouteMatch) -> Response:
+        allowed = ", ".join(match.allowed_methods)
+        if allowed and is_preflight(request.method, request.headers):
+            return Response(200, b"", (("Allow", allowed),))
+        path = shorten(request.target.partition("?")[0])
+        if not allowed:
+            return error_response(RESOURCE_NOT_FOUND, f"There is no {path}.", self._ids.next())
+        message = f"{path} allows {allowed}."
+        return error_response(INVALID_REQUEST, message, self._ids.next(), headers=(("Allow", allowed),))
+
+    def _find_session(self, request: ServiceRequest) -> LiveSession:
         """The session in the path of a request.
 
         Raises Refusal, with the same message for a session that does not exist and for one that the key cannot access.
@@ -99,29 +144,20 @@ class ServiceOperations:
         return self._sessions.create(key.tenant, workspace, respond)
 
     def _read_session(self, request: ServiceRequest) -> Response:
-        live = self.find_session(request)
+        live = self._find_session(request)
         self._sessions.catch_up(live)
         return Response.from_json(200, self._session(live))
 
     def _read_run(self, request: ServiceRequest) -> Response:
-        live, run_id = self.find_session(request), request.match.ids["run_id"]
+        live, run_id = self._find_session(request), request.match.ids["run_id"]
         self._sessions.catch_up(live)
         run = live.engine.run(run_id)
         if run is None:
             raise _run_not_found(run_id, live)
         return Response.from_json(200, self._run(run, live))
 
-    def _create_run(self, request: ServiceRequest) -> Response:
-        return self._command(request, CommandKind.CREATE, self._assumptions.run_created, None)
-
-    def _cancel(self, request: ServiceRequest) -> Response:
-        return self._command(request, CommandKind.CANCEL, self._assumptions.cancelled, request.match.ids["run_id"])
-
-    def _resume(self, request: ServiceRequest) -> Response:
-        return self._command(request, CommandKind.RESUME, self._assumptions.resumed, request.match.ids["run_id"])
-
-    def _command(self, request: ServiceRequest, kind: CommandKind, status: int, run_id: str | None) -> Response:
-        live = self.find_session(request)
+    def _command(self, kind: CommandKind, status: int, request: ServiceRequest) -> Response:
+        live, run_id = self._find_session(request), request.match.ids.get("run_id")
         if run_id is not None and live.engine.run(run_id) is None:
             raise _run_not_found(run_id, live)
         idempotency = self._idempotency(request)
@@ -175,11 +211,12 @@ class ServiceOperations:
         }
         return {key: facts[fact] for key, fact in self._assumptions.run_body.items()}
 
-    def _wait(self, wait: WaitSnapshot) -> Mapping[str, Any]:
+    def _wait(self, wait: Wait) -> Mapping[str, Any]:
+        call = wait.call
         return {
             "tool_call_id": wait.tool_call_id,
-            "name": wait.name,
-            "input": wait.input,
+            "name": None if call is None else call.name,
+            "input": None if call is None else call.input,
             "deadline": self._time(wait.deadline_ns),
         }
 

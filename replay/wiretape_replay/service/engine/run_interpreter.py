@@ -73,29 +73,16 @@ class Wait:
     call: ToolCall | None
     """The call whose result it waits for; None if it waits for input."""
     deadline_ns: int | None
+    """On the engine's clock; None: no deadline."""
     unavailable: int
     """How many more times resuming is refused because the runtime is unavailable."""
     result: Mapping[str, Any] | None = None
     """What it was resumed with."""
 
-    def snapshot(self) -> "WaitSnapshot":
-        """The wait as it is now, for clients that read the run."""
-        call = self.call
-        if call is None:
-            return WaitSnapshot(None, None, None, self.deadline_ns)
-        return WaitSnapshot(call.id, call.name, call.input, self.deadline_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class WaitSnapshot:
-    """What a run waits for: the result of an application tool, or input."""
-
-    tool_call_id: str | None
-    """None for input."""
-    name: str | None
-    input: Mapping[str, Any] | None
-    deadline_ns: int | None
-    """On the engine's clock; None: no deadline."""
+    @property
+    def tool_call_id(self) -> str | None:
+        """The id of the call; None for input."""
+        return None if self.call is None else self.call.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +95,7 @@ class RunSnapshot:
     status: RunStatus
     created_ns: int
     ended_ns: int | None = None
-    waiting: tuple[WaitSnapshot, ...] = ()
+    waiting: tuple[Wait, ...] = ()
 
 
 _CONTINUE, _EXPIRE = 0, 1
@@ -173,8 +160,7 @@ class RunInterpreter:
 
     def snapshot(self) -> RunSnapshot:
         """The run as it is now."""
-        waiting = tuple(wait.snapshot() for wait in self.waits)
-        return RunSnapshot(self.id, self.number, self.status, self._created_ns, self._ended_ns, waiting)
+        return RunSnapshot(self.id, self.number, self.status, self._created_ns, self._ended_ns, tuple(self.waits))
 
     @property
     def waits(self) -> list[Wait]:

@@ -214,7 +214,7 @@ def _find_wait(run: RunInterpreter, body: ResumeBody) -> Wait:
     """Find the wait that a resume is for.  Raises Refusal."""
     call_id = body.tool_call_id
     for wait in run.waits:
-        if (wait.call.id if wait.call is not None else None) == call_id:
+        if wait.tool_call_id == call_id:
             return wait
     problem = (
         "the run waits for the result of a tool call, not for input"
