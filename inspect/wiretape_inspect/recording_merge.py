@@ -140,38 +140,25 @@ class _MergedExchange:
 
 def find_conflicts(merged: MergedRecording) -> Iterator[str]:
     """Each conflict as a sentence; contains file names and recorded text that are not escaped."""
-    yield from _unclosed(merged)
-    yield from _upstreams(merged)
-    yield from _years(merged)
-    yield from _fingerprints(merged)
+    yield from _metadata_conflicts(merged)
     yield from _clocks(merged)
     yield from _same_traffic(merged)
 
 
-def _unclosed(merged: MergedRecording) -> Iterator[str]:
+def _metadata_conflicts(merged: MergedRecording) -> Iterator[str]:
     for recording in merged.recordings:
         if recording.info.ended_ns is None:
             yield f"{recording.path} was never closed: it is still being recorded, or its end is missing."
-
-
-def _years(merged: MergedRecording) -> Iterator[str]:
-    """Probably a tape written by hand, with everything else decades later."""
-    ordered = sorted(merged.recordings, key=lambda recording: recording.info.started_unix_ns)
-    first, last = ordered[0], ordered[-1]
-    days = (last.info.started_unix_ns - first.info.started_unix_ns) // _DAY_NS
-    if days >= _MAX_DAYS_APART:
-        yield (f"{last.path} began {days:,} days after {first.path} (a tape without the key `started` begins in 1970).")
-
-
-def _upstreams(merged: MergedRecording) -> Iterator[str]:
     upstreams = dict.fromkeys(recording.info.upstream for recording in merged.recordings)
     if len(upstreams) > 1:
         kept = merged.metadata().upstream
         yield f"The recordings have different upstreams ({', '.join(upstreams)}); the merged recording has {kept}."
-
-
-def _fingerprints(merged: MergedRecording) -> Iterator[str]:
-    """Each recording has its own fingerprint key; parts of one recording share it."""
+    ordered = sorted(merged.recordings, key=lambda recording: recording.info.started_unix_ns)
+    first, last = ordered[0], ordered[-1]
+    days = (last.info.started_unix_ns - first.info.started_unix_ns) // _DAY_NS
+    if days >= _MAX_DAYS_APART:
+        yield f"{last.path} began {days:,} days after {first.path} (a tape without the key `started` begins in 1970)."
+    # Each recording has its own fingerprint key; parts of one recording share it.
     redacted = {each.info.started_unix_ns for each in merged.recordings if each.info.redacted}
     if len(redacted) > 1:
         yield (

@@ -160,11 +160,9 @@ def find_delays(times: Iterable[tuple[int, int]], tolerance_ns: int) -> Iterator
     settled = last = 0
     for index, (first, second) in enumerate(times):
         drift = second - first
-        if abs(drift - last) <= tolerance_ns:
-            # Two in a row: from here on this is the normal distance.
+        if min(abs(drift - last), abs(drift - settled)) <= tolerance_ns:
+            # As the one before, so this is the normal distance from here on, or back to the normal distance.
             settled = last = drift
-        elif abs(drift - settled) <= tolerance_ns:
-            last = settled = drift
         else:
             yield index, drift - last
             last = drift
@@ -204,26 +202,24 @@ def compare_texts(first: StreamItems, second: StreamItems, values: ValueComparis
     """Add the differences of the joined deltas of each type and run to `diff`; with `pieces` also how they are cut."""
     streams = (first, second)
     unpaired: tuple[list[_Text], list[_Text]] = ([], [])
-    pairs = pair_items(
-        _texts(0, first), _texts(1, second), _text_keys(values), lambda text: text.position, unpaired=unpaired
+    here, there = (
+        [_Text(side, index, text) for index, text in enumerate(stream.texts.values())]
+        for side, stream in enumerate(streams)
     )
-    for here, there in pairs:
-        one, other = here.delta_text, there.delta_text
+    pairs = pair_items(here, there, _text_keys(values), lambda text: text.position, unpaired=unpaired)
+    for first_text, second_text in pairs:
+        one, other = first_text.delta_text, second_text.delta_text
         is_same_run = values.is_same_id(one.run_id, other.run_id)
         run = () if is_same_run else (Difference("run_id", one.run_id, other.run_id),)
         offset, fields = _compare(values, one, other)
         if run or fields:
-            locations = (_location(streams, here, offset), _location(streams, there, offset))
+            locations = (_location(streams, first_text, offset), _location(streams, second_text, offset))
             diff.add(DiffEntry("changed", "text", locations, one.type, run_id=one.run_id, fields=(*run, *fields)))
     for text in (*unpaired[0], *unpaired[1]):
         one, location = text.delta_text, _location(streams, text, 0)
         kind: Kind = "added" if text.side else "missing"
         both = (None, location) if text.side else (location, None)
         diff.add(DiffEntry(kind, "text", both, one.type, run_id=one.run_id))
-
-
-def _texts(side: int, stream: StreamItems) -> Iterator[_Text]:
-    return (_Text(side, index, delta_text) for index, delta_text in enumerate(stream.texts.values()))
 
 
 def _text_keys(values: ValueComparison) -> list[Key[_Text]]:

@@ -112,12 +112,10 @@ def _cuts(page: PageContent, exchange: Exchange, cuts: Iterable[tuple[int, int]]
 
 def _bodies(page: PageContent, exchange: Exchange) -> dict[str, dict[str, Any] | None]:
     found = bodies(page.recording, exchange)
-    return found if page.radius is None else {side: _omit_large(body) for side, body in found.items()}
-
-
-def _omit_large(body: dict[str, Any] | None) -> dict[str, Any] | None:
-    is_large = body is not None and len(body.get("text") or body.get("base64") or "") > _LARGE
-    return {"omitted": f"more than {_LARGE} bytes"} if is_large else body
+    for side, body in found.items() if page.radius is not None else ():
+        if body is not None and len(body.get("text") or body.get("base64") or "") > _LARGE:
+            found[side] = {"omitted": f"more than {_LARGE} bytes"}
+    return found
 
 
 def _overview(page: PageContent, exchange: Exchange) -> Overview:
