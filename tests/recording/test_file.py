@@ -4,6 +4,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from itertools import groupby
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
-from wiretape.recording import Writer, open_recording
+from wiretape.recording import Writer, lock_for_writing, open_recording
+from wiretape.recording.recording_file import RecordingFile
 from wiretape.rules import Checker
 
 KILLED = """
@@ -140,6 +142,48 @@ def test_one_recording_has_one_writer(begin, path) -> None:
     begin()
     with pytest.raises(RecordingError, match="being recorded to by another process"):
         begin(append=True)
+
+
+@pytest.mark.parametrize("append", [False, True])
+def test_of_two_simultaneous_starts_one_records_and_the_other_leaves_its_file(path, new_talk, append) -> None:
+    """The loser found an empty file, which the winner had just created, and must not delete it."""
+    path.touch()
+    lock = lock_for_writing(path)
+    with pytest.raises(RecordingError, match="being recorded to by another process"):
+        Writer.create(path, upstream="http://service", append=append)
+    assert path.exists()
+    os.close(lock)
+
+
+def test_a_start_that_fails_leaves_neither_a_lock_nor_a_change(path) -> None:
+    """The file is locked before it is read, so a recording that ended a moment ago is refused, not overwritten."""
+    Writer.create(path, upstream="http://service").close(10**18)
+    before = path.read_bytes()
+    with pytest.raises(RecordingError, match="exists"):
+        RecordingFile.create(path, upstream="http://service", append=False)
+    assert path.read_bytes() == before
+    os.close(lock_for_writing(path))
+
+
+@pytest.mark.parametrize("attempt", range(8))
+def test_simultaneous_starts_leave_exactly_one_recording(path, attempt) -> None:
+    """Whatever the order of their steps, one start succeeds, and its file stays."""
+    writers, errors, barrier = [], [], threading.Barrier(4)
+
+    def start() -> None:
+        barrier.wait()
+        try:
+            writers.append(RecordingFile.create(path, upstream="http://service", append=False))
+        except RecordingError as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=start) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(writers), len(errors)) == (1, 3)
+    assert writers[0].is_in_place
 
 
 def _foreign(path: Path) -> None:

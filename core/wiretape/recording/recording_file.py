@@ -46,9 +46,11 @@ class RecordingFile:
     @classmethod
     def create(cls, path: Path, *, upstream: str, append: bool, started_unix_ns: int | None = None) -> "RecordingFile":
         """Create a file, or open one to append to it; see `Writer.create`."""
-        is_new = _claim(path, append=append)
+        _claim(path, append=append)
+        connection, lock, is_new = None, -1, False
         try:
             lock = lock_for_writing(path)
+            is_new = _is_new(path, lock, append=append)
             connection = sqlite3.connect(path, timeout=30, isolation_level=None)
             connection.row_factory = sqlite3.Row
             if not is_new:
@@ -60,8 +62,12 @@ class RecordingFile:
                 schema.create_schema(connection)
             return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns)
         except BaseException as error:
+            if connection is not None:
+                connection.close()
             if is_new:
                 delete_recording(path)
+            if lock >= 0:
+                os.close(lock)
             if isinstance(error, sqlite3.Error | OSError):
                 raise RecordingError(write_error(path, error)) from None
             raise
@@ -187,20 +193,31 @@ def check_not_recording(path: Path, option: str) -> None:
             raise InputError(f"{path} is a recording or another database: choose another name for {option}.")
 
 
-def _claim(path: Path, *, append: bool) -> bool:
-    """Create an empty file that only its owner can read.  Returns False if there is a file to append to."""
+def _claim(path: Path, *, append: bool) -> None:
+    """Create an empty file that only its owner can read.  Raises RecordingError if there is one not to append to."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     except FileExistsError:
         if _is_empty_file(path):
             path.chmod(0o600)
-            return True
-        if append:
-            return False
-        raise RecordingError(_exists_error(path)) from None
+        elif not append:
+            raise RecordingError(_exists_error(path)) from None
     except OSError as error:
         raise RecordingError(write_error(path, error)) from None
-    return True
+
+
+def _is_new(path: Path, lock: int, *, append: bool) -> bool:
+    """Return whether the file is empty, now that it is locked: another process may have used it a moment ago.
+
+    Raises RecordingError.
+    """
+    if not os.path.samestat(path.stat(), os.fstat(lock)):
+        raise RecordingError(f"{path} was deleted by another process: try again.")
+    if _is_empty_file(path):
+        return True
+    if not append:
+        raise RecordingError(_exists_error(path))
+    return False
 
 
 def _is_empty_file(path: Path) -> bool:
