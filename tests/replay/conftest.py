@@ -1,4 +1,4 @@
-"""Recordings to play, a server that plays them, and a client that sees every byte on the wire."""
+"""Builders of recordings, a server that replays them, and a client that sees every byte on the wire."""
 
 import asyncio
 import contextlib
@@ -36,8 +36,8 @@ STREAM = "/v1/sessions/s1/events/stream"
 CHUNKED = (("Content-Type", "text/event-stream"), ("Transfer-Encoding", "chunked"))
 
 
-class Reel:
-    """A recording in the making.  Every observation comes 1 ms after the one before, or as late as it is told."""
+class RecordingBuilder:
+    """Builds a recording.  Every observation is 1 ms after the previous one, unless a time is given."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -106,8 +106,8 @@ class Reel:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a client saw of a connection until it ended, or until it was patient no longer."""
+class Received:
+    """What a client received until the connection ended, or until its timeout."""
 
     data: bytes
     how: str
@@ -122,8 +122,8 @@ class Seen:
         return self.data.partition(b"\r\n\r\n")[2]
 
 
-class Caller:
-    """A client that knows sockets and nothing else."""
+class RawClient:
+    """A client on a raw socket."""
 
     def __init__(self, url: str, *, receive_buffer: int | None = None) -> None:
         where = urlsplit(url)
@@ -141,8 +141,8 @@ class Caller:
         if body:  # after the head alone the answer may be there already, and be a reset
             self.socket.sendall(body)
 
-    def read(self, staying: bytes | tuple[bytes, ...] | None = None) -> Seen:
-        """Everything until the connection ends, or until a silence after what ends in `staying`."""
+    def read(self, staying: bytes | tuple[bytes, ...] | None = None) -> Received:
+        """Everything until the connection ends, or until a pause after data that ends with `staying`."""
         data = bytearray()
         try:
             while True:
@@ -152,13 +152,13 @@ class Caller:
                     break
                 data += piece
         except ConnectionResetError:
-            return Seen(bytes(data), "reset")
+            return Received(bytes(data), "reset")
         except TimeoutError:
-            return Seen(bytes(data), "open")
-        return Seen(bytes(data), "closed")
+            return Received(bytes(data), "open")
+        return Received(bytes(data), "closed")
 
     def read_past(self, mark: bytes) -> bytes:
-        """Everything up to and including `mark`, byte by byte so that nothing more is taken."""
+        """Everything up to and including `mark`, read byte by byte."""
         data = bytearray()
         while not data.endswith(mark):
             piece = self.socket.recv(1)
@@ -172,7 +172,7 @@ class Caller:
 
 @pytest.fixture(scope="session")
 def staging():
-    """The module `staging.py` beside this file: tests are no package, so it is not found by its name."""
+    """The module `staging.py` next to this file, which cannot be imported because tests are not a package."""
     spec = importlib.util.spec_from_file_location("wiretape_test_staging", Path(__file__).with_name("staging.py"))
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
@@ -181,36 +181,36 @@ def staging():
 
 
 @pytest.fixture
-def reel(tmp_path: Path) -> Reel:
-    return Reel(tmp_path / "run.db")
+def builder(tmp_path: Path) -> RecordingBuilder:
+    return RecordingBuilder(tmp_path / "run.db")
 
 
 @pytest.fixture
-def new_reel(tmp_path: Path) -> Callable[[str], Reel]:
-    return lambda name: Reel(tmp_path / name)
+def new_builder(tmp_path: Path) -> Callable[[str], RecordingBuilder]:
+    return lambda name: RecordingBuilder(tmp_path / name)
 
 
 @pytest.fixture
 def serve() -> Iterator[Callable[..., Replay]]:
-    """Serve a recording from a thread of its own until the test ends: `serve(path, speed=..., mode=...)`."""
+    """Replay a recording in its own thread until the test ends: `serve(path, speed=..., mode=...)`."""
     with contextlib.ExitStack() as stack:
         yield lambda path, **options: stack.enter_context(_served(path, **options))
 
 
 @pytest.fixture
-def call(serve) -> Iterator[Callable[..., Caller]]:
+def call(serve) -> Iterator[Callable[..., RawClient]]:
     """Open a connection: `call(url)`.  Closed when the test ends, before the server stops."""
     with contextlib.ExitStack() as stack:
 
-        def _call(url: str, **options: int) -> Caller:
-            return stack.enter_context(contextlib.closing(Caller(url, **options)))
+        def _call(url: str, **options: int) -> RawClient:
+            return stack.enter_context(contextlib.closing(RawClient(url, **options)))
 
         yield _call
 
 
 @pytest.fixture(autouse=True)
 def _nothing_logged(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """A server that works logs no error of its own."""
+    """A server without errors logs none."""
     yield
     errors = [
         record.getMessage()
@@ -229,8 +229,8 @@ def _served(
 
     async def run() -> None:
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
-        async with serve_replay(path, ReplayOptions(mode=mode, speed=speed, **options), log=log) as tape:
-            ready.set_result((tape, lambda: loop.call_soon_threadsafe(stop.set)))
+        async with serve_replay(path, ReplayOptions(mode=mode, speed=speed, **options), log=log) as replay:
+            ready.set_result((replay, lambda: loop.call_soon_threadsafe(stop.set)))
             await stop.wait()
 
     def thread() -> None:
@@ -244,8 +244,8 @@ def _served(
     worker = threading.Thread(target=thread)
     worker.start()
     try:
-        tape, stop = ready.result(10)
-        yield tape
+        replay, stop = ready.result(10)
+        yield replay
         stop()
     finally:
         worker.join(10)

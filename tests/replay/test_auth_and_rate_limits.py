@@ -1,4 +1,4 @@
-"""The guard: who may ask, what for and how often."""
+"""Authentication and rate limits: which requests are refused."""
 
 from collections import Counter
 
@@ -36,7 +36,7 @@ def guard(service, workspace_of=lambda _: None):
 
 
 def outcome(answer):
-    """Status and code of a refusal; None when there is none."""
+    """The status and the code of a refusal; None if the request is not refused."""
     return answer and (answer.status, orjson.loads(answer.body)["error"]["code"])
 
 
@@ -46,20 +46,20 @@ ELSEWHERE = (404, "resource_not_found")
 TOO_OFTEN = (429, "RATE_LIMITED")
 
 
-def test_by_default_a_key_is_asked_for_and_any_is_good():
+def test_by_default_any_key_is_valid_but_one_is_required():
     default = guard(AccessPolicy())
     assert outcome(default.refusal(asked(None), 0)) == MISSING
     assert [outcome(default.refusal(asked("anything"), 0)) for _ in range(1000)] == [None] * 1000
 
 
 @pytest.mark.parametrize("value", ["a", "Basic a", "Bearer", "Bearer ", "Token a"])
-def test_what_is_no_bearer_key_is_none(value):
+def test_only_bearer_keys_count(value):
     request = asked(None, more=[("authorization", value)])
     assert outcome(guard(AccessPolicy()).refusal(request, 0)) == MISSING
     assert outcome(guard(AccessPolicy(keys=KEYS)).refusal(request, 0)) == MISSING
 
 
-def test_a_key_that_is_not_known_is_invalid():
+def test_an_unknown_key_is_invalid():
     known = guard(AccessPolicy(keys=KEYS))
     assert outcome(known.refusal(asked("c"), 0)) == MISSING
     assert outcome(known.refusal(asked("A"), 0)) == MISSING
@@ -68,17 +68,17 @@ def test_a_key_that_is_not_known_is_invalid():
     assert outcome(known.refusal(asked("a", more=[("Authorization", "Bearer b")]), 0)) == MISSING
 
 
-def test_no_key_is_asked_for_where_there_is_no_authentication():
+def test_without_authentication_no_key_is_required():
     assert guard(AccessPolicy(keys=KEYS, authentication=False)).refusal(asked(None), 0) is None
 
 
-def test_a_browser_may_ask_what_it_may_send_without_a_key():
+def test_a_preflight_request_needs_no_key():
     preflight = asked(None, "OPTIONS", more=[("Access-Control-Request-Method", "GET")])
     assert guard(AccessPolicy(keys=KEYS)).refusal(preflight, 0) is None
     assert outcome(guard(AccessPolicy(keys=KEYS)).refusal(asked(None, "OPTIONS"), 0)) == MISSING
 
 
-def test_a_key_without_the_scope_is_told_which_it_lacks():
+def test_a_missing_scope_is_named():
     scoped = guard(AccessPolicy(keys={"a": ApiKey(scopes=frozenset({"runs:write"}))}))
     answer = scoped.refusal(asked("a"), 0)
     assert outcome(answer) == DENIED
@@ -87,7 +87,7 @@ def test_a_key_without_the_scope_is_told_which_it_lacks():
     assert scoped.refusal(asked("a", "GET", "/v1/other"), 0) is None
 
 
-def test_a_session_of_another_workspace_is_not_found_and_one_of_ones_own_is():
+def test_sessions_of_other_workspaces_are_not_found():
     keys = {"one": ApiKey(workspace="ws_1"), "all": ApiKey()}
     theirs = {"s1": "ws_1", "s2": "ws_2", "s4": "ws_2"}
     guarded = guard(AccessPolicy(keys=keys, workspaces={"s4": "ws_1"}), theirs.get)
@@ -110,7 +110,7 @@ def test_refusals_come_in_the_order_of_their_status():
 
 
 @pytest.mark.parametrize("name", LIMITS)
-def test_the_published_limits_are_kept_to_the_request(name):
+def test_the_published_limits_are_exact(name):
     published = guard(AccessPolicy(limits=LIMITS))
     limit = LIMITS[name]
     request = asked("x", *TARGETS[name])
@@ -122,7 +122,7 @@ def test_the_published_limits_are_kept_to_the_request(name):
     assert name in error["message"]
 
 
-def test_a_tenant_can_have_limits_of_its_own():
+def test_a_tenant_can_have_its_own_limits():
     granted = guard(AccessPolicy(keys=KEYS, limits=SMALL, tenant_limits={"bold": {**SMALL, "sessions": Limit(2, 60)}}))
     assert [outcome(granted.refusal(asked("a", *TARGETS["sessions"]), 0)) for _ in range(2)] == [None, TOO_OFTEN]
     assert [outcome(granted.refusal(asked("b", *TARGETS["sessions"]), 0)) for _ in range(3)] == [None, None, TOO_OFTEN]
@@ -133,7 +133,7 @@ requests = st.lists(st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(list(
 
 
 def served(requests):
-    """The moments at which requests were served, by key and limit; requests come one after the other."""
+    """The times at which requests were served, by key and limit."""
     guarded, now, moments = guard(AccessPolicy(keys=KEYS, limits=SMALL)), 0, []
     for key, name, pause in requests:
         now += pause
@@ -156,7 +156,7 @@ def test_tenants_and_limits_do_not_influence_each_other(requests):
     together = served(requests)
     for key in KEYS:
         for name in SMALL:
-            # The same requests at the same times, with nobody else there.
+            # The same requests at the same times, without those of others.
             alone, last = [], 0
             for who, what, now, _ in together:
                 if (who, what) == (key, name):
@@ -167,7 +167,7 @@ def test_tenants_and_limits_do_not_influence_each_other(requests):
 
 @examples(max_examples=50)
 @given(requests, st.sampled_from(list(SMALL)))
-def test_who_waits_as_long_as_told_is_served_and_who_waits_a_second_less_is_not(requests, name):
+def test_a_client_is_served_after_retry_after_and_not_a_second_earlier(requests, name):
     guarded, now = guard(AccessPolicy(keys=KEYS, limits=SMALL)), 0
     for key, what, pause in requests:
         now += pause
@@ -192,14 +192,14 @@ def test_the_wait_is_rounded_up_to_whole_seconds(after_ns, wait):
     assert outcome(guarded.refusal(request, 5 + 60 * SECOND)) == TOO_OFTEN
 
 
-def test_refused_requests_count_towards_nothing():
+def test_refused_requests_do_not_count():
     guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])
     outcomes = [outcome(guarded.refusal(request, second * SECOND)) for second in range(121)]
     assert Counter(outcomes) == {None: 3, TOO_OFTEN: 118}
 
 
-def test_a_guard_that_is_rewound_counts_anew():
+def test_a_reset_forgets_all_counted_requests():
     guarded = guard(AccessPolicy(keys=KEYS, limits=SMALL))
     request = asked("a", *TARGETS["sessions"])
     assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
@@ -207,7 +207,7 @@ def test_a_guard_that_is_rewound_counts_anew():
     assert [outcome(guarded.refusal(request, 0)) for _ in range(2)] == [None, TOO_OFTEN]
 
 
-def test_ids_of_requests_are_counted_over_all_refusals():
+def test_request_ids_are_counted_across_refusals():
     guarded = guard(AccessPolicy(limits=SMALL))
     answers = [guarded.refusal(asked(key, *TARGETS["sessions"]), 0) for key in (None, "a", "a", None)]
     ids = [orjson.loads(answer.body)["error"]["request_id"] for answer in answers if answer]

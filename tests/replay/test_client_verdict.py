@@ -49,11 +49,11 @@ EVENTS = [event(number) for number in (1, 2, 3)]
 
 
 @pytest.fixture
-def run(reel):
+def run(builder):
     """A recording of one session without findings."""
-    reel.exchange(EVENTS, request_headers=tuple(KEY.items()))
-    reel.exchange([b"{}"], target="/v1/other", headers=JSON)
-    return reel.close()
+    builder.exchange(EVENTS, request_headers=tuple(KEY.items()))
+    builder.exchange([b"{}"], target="/v1/other", headers=JSON)
+    return builder.close()
 
 
 @contextlib.asynccontextmanager
@@ -144,10 +144,10 @@ async def test_a_request_without_a_match_is_attributed_to_nobody(run):
     ) == ({}, {}, {})
 
 
-async def test_findings_about_the_recorded_service_are_counted_separately(reel):
-    reel.exchange([event(1), event(1), event(3, data=[])])
+async def test_findings_about_the_recorded_service_are_counted_separately(builder):
+    builder.exchange([event(1), event(1), event(3, data=[])])
     checker = ClientChecker()
-    async with checked_client(reel.close(), checker, mode="verbatim") as client:
+    async with checked_client(builder.close(), checker, mode="verbatim") as client:
         await read(client)
     assert not checker.attribution.client
     assert set(checker.attribution.service.codes) >= {"SEQ001"}
@@ -169,12 +169,12 @@ async def test_findings_caused_by_a_fault_are_not_attributed_to_the_service(run,
     assert list(verdict(checker.attribution, "run.db"))[-1].startswith("Injected faults caused ")
 
 
-async def test_only_findings_after_a_fault_are_attributed_to_it(reel, tmp_path):
-    reel.exchange([event(1, data=[]), event(2), event(3)])
+async def test_only_findings_after_a_fault_are_attributed_to_it(builder, tmp_path):
+    builder.exchange([event(1, data=[]), event(2), event(3)])
     script = tmp_path / "faults.toml"
     script.write_text('[[fault]]\nname = "cut"\ndo = "corrupt"\nhow = "json"\nat = { sequence = 3 }\n')
     checker = ClientChecker()
-    async with checked_client(reel.close(), checker, faults=read_fault_script(script)) as client:
+    async with checked_client(builder.close(), checker, faults=read_fault_script(script)) as client:
         await read(client)
     assert codes(checker.attribution.service.kept) == ["EVT004"]
     assert [(finding.event, fault) for finding, fault in checker.attribution.faults] == [(3, "cut")]

@@ -35,9 +35,9 @@ FRAMES = [
 
 
 @pytest.fixture
-def recording(reel):
-    reel.exchange(FRAMES)
-    return reel.close()
+def recording(builder):
+    builder.exchange(FRAMES)
+    return builder.close()
 
 
 @contextlib.contextmanager
@@ -240,10 +240,10 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
     assert "is not a replay of wiretape" in output or "Cannot reach" in output
 
 
-def test_recorded_text_cannot_control_the_terminal(serve, new_reel):
-    reel = new_reel("odd.db")
-    reel.exchange([frame(1, "tool.started\x1b[2J".replace("\x1b", "\\u001b"), tool_call_id="\x1b[2J")])
-    replay = serve(reel.close(), mode="session", paused=True)
+def test_recorded_text_cannot_control_the_terminal(serve, new_builder):
+    builder = new_builder("odd.db")
+    builder.exchange([frame(1, "tool.started\x1b[2J".replace("\x1b", "\\u001b"), tool_call_id="\x1b[2J")])
+    replay = serve(builder.close(), mode="session", paused=True)
 
     output = run(replay.url, "step", token=replay.token)
     assert "\x1b" not in output

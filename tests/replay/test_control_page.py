@@ -20,13 +20,13 @@ COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) fo
 
 
 @pytest.fixture
-def recording(reel):
+def recording(builder):
     frames = [
         b'event: run.started\nid: e1\ndata: {"id":"e1","sequence":1,"type":"run.started","run_id":"r1"}\n\n',
         b'event: tool.started\nid: e2\ndata: {"id":"e2","sequence":2,"type":"tool.started","run_id":"r1"}\n\n',
     ]
-    reel.exchange(frames)
-    return reel.close()
+    builder.exchange(frames)
+    return builder.close()
 
 
 def test_every_shell_example_succeeds(recording):

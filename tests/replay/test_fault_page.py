@@ -28,11 +28,11 @@ def durable(sequence):
 
 
 @pytest.fixture
-def recording(reel):
-    reel.exchange([durable(sequence) for sequence in range(1, 15)], ending=Ending.SERVICE_CLOSED)
+def recording(builder):
+    builder.exchange([durable(sequence) for sequence in range(1, 15)], ending=Ending.SERVICE_CLOSED)
     for target in OTHERS:
-        reel.exchange([b"{}"], method="POST", target=target, headers=(("Content-Length", "2"),))
-    return reel.close()
+        builder.exchange([b"{}"], method="POST", target=target, headers=(("Content-Length", "2"),))
+    return builder.close()
 
 
 @pytest.mark.parametrize("text", SCRIPTS, ids=[str(number) for number in range(1, len(SCRIPTS) + 1)])

@@ -27,10 +27,10 @@ FRAMES = [durable(1, "run.started"), durable(2), durable(3, end=b"\r\n"), durabl
 
 
 @pytest.fixture
-def recording(reel):
-    reel.exchange(FRAMES, ending=Ending.SERVICE_CLOSED)
-    reel.exchange([b"{}"], method="POST", target=CANCEL, headers=(("Content-Length", "2"),))
-    return reel.close()
+def recording(builder):
+    builder.exchange(FRAMES, ending=Ending.SERVICE_CLOSED)
+    builder.exchange([b"{}"], method="POST", target=CANCEL, headers=(("Content-Length", "2"),))
+    return builder.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The HTTP front with sources of its own: what a source can rely on."""
+"""The HTTP server with handlers of the test: what a handler can rely on."""
 
 import asyncio
 import contextlib
@@ -18,68 +18,68 @@ HEAD = ResponseHead(200, "OK", (), Framing.CLOSE, keep_alive=False)
 
 
 class Endless:
-    """Writes until nobody takes it any more."""
+    """Writes until the client disconnects."""
 
     def __init__(self) -> None:
         self.sent = 0
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
         while True:
-            await line.write(bytes(65_536))
+            await writer.write(bytes(65_536))
             self.sent += 65_536
 
 
 class Silent:
-    """Answers with a head and holds the line."""
+    """Sends a head and keeps the connection open."""
 
     def __init__(self) -> None:
-        self.asked: list[HttpRequest] = []
+        self.requests: list[HttpRequest] = []
         self.left = asyncio.Event()
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
-        self.asked.append(asked)
-        await line.start(HEAD)
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        self.requests.append(request)
+        await writer.start(HEAD)
         try:
-            await line.hold_open()
+            await writer.hold_open()
         finally:
             self.left.set()
 
 
 class Talkative:
-    """Writes very many small pieces."""
+    """Writes very many small chunks."""
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
-        await line.start(HEAD)
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        await writer.start(HEAD)
         for _ in range(10_000):
-            await line.write(b"data: 1\n\n")
-        line.close()
+            await writer.write(b"data: 1\n\n")
+        writer.close()
 
 
 class Burst:
-    """Writes pieces that are all due."""
+    """Writes several chunks together."""
 
     def __init__(self, head: ResponseHead) -> None:
         self.head = head
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
-        await line.start(self.head)
-        await line.write_all([b"data: 1\n\n", b"", b"data: 10\n\n"])
-        await line.finish()
-        line.close()
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        await writer.start(self.head)
+        await writer.write_all([b"data: 1\n\n", b"", b"data: 10\n\n"])
+        await writer.finish()
+        writer.close()
 
 
 @contextlib.asynccontextmanager
-async def fronting(
-    source, *, with_route: bool = False, listener: TrafficListener | None = None
+async def serving(
+    handler, *, with_route: bool = False, listener: TrafficListener | None = None
 ) -> AsyncIterator[tuple[str, int]]:
-    front = HttpServer(source.respond, print, listener)
+    server = HttpServer(handler.respond, print, listener)
     if with_route:
-        front.app.router.add_get("/_wiretape/state", _state)
-    url = await front.start("127.0.0.1", 0)
+        server.app.router.add_get("/_wiretape/state", _state)
+    url = await server.start("127.0.0.1", 0)
     try:
         yield "127.0.0.1", int(url.rpartition(":")[2])
     finally:
-        await front.stop()
+        await server.stop()
 
 
 async def _state(request: web.Request) -> web.Response:
@@ -99,21 +99,21 @@ async def connect() -> AsyncIterator[Callable[..., object]]:
         yield _connect
 
 
-async def test_a_source_waits_for_a_client_that_does_not_read(connect):
-    source = Endless()
-    async with fronting(source) as where:
+async def test_a_handler_waits_for_a_client_that_does_not_read(connect):
+    handler = Endless()
+    async with serving(handler) as where:
         await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         quiet = 0
         while quiet < 200:
-            before = source.sent
+            before = handler.sent
             await asyncio.sleep(0)
-            quiet = quiet + 1 if source.sent == before and before else 0
+            quiet = quiet + 1 if handler.sent == before and before else 0
 
-            assert source.sent < 2**26
+            assert handler.sent < 2**26
 
 
-async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
-    """Counted in turns of the event loop, of which there is one after every few writes."""
+async def test_a_handler_that_writes_much_lets_other_tasks_run(connect):
+    """Counts turns of the event loop: there is one after every few writes."""
     turns = 0
 
     async def count() -> None:
@@ -122,7 +122,7 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
             turns += 1
             await asyncio.sleep(0)
 
-    async with fronting(Talkative()) as where:
+    async with serving(Talkative()) as where:
         counter = asyncio.ensure_future(count())
         reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert len(await reader.read(-1)) == len(HEAD.raw) + 90_000
@@ -138,9 +138,9 @@ async def test_a_source_that_writes_much_lets_others_have_their_turn(connect):
         (Framing.CLOSE, b"data: 1\n\ndata: 10\n\n"),
     ],
 )
-async def test_pieces_that_are_sent_together_stay_pieces(connect, framing, body):
+async def test_chunks_written_together_are_reported_one_by_one(connect, framing, body):
     head, parts = ResponseHead(200, "OK", (), framing, keep_alive=False), []
-    async with fronting(Burst(head), listener=lambda _: parts.append) as where:
+    async with serving(Burst(head), listener=lambda _: parts.append) as where:
         reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 
         assert await reader.read(-1) == head.raw + body
@@ -148,63 +148,63 @@ async def test_pieces_that_are_sent_together_stay_pieces(connect, framing, body)
     assert [part for part in parts if isinstance(part, bytes)] == [b"data: 1\n\n", b"data: 10\n\n"]
 
 
-async def test_a_source_is_cancelled_when_its_client_leaves(connect):
-    source = Silent()
-    async with fronting(source) as where:
+async def test_a_handler_is_cancelled_when_its_client_disconnects(connect):
+    handler = Silent()
+    async with serving(handler) as where:
         reader, writer = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         await reader.readuntil(HEAD.raw)
         writer.close()
 
-        await asyncio.wait_for(source.left.wait(), 10)
+        await asyncio.wait_for(handler.left.wait(), 10)
 
 
-async def test_a_source_is_told_the_request_as_it_crossed_the_wire(connect):
-    source = Silent()
-    async with fronting(source) as where:
+async def test_a_handler_gets_the_request_as_it_was_sent(connect):
+    handler = Silent()
+    async with serving(handler) as where:
         request = b"POST /a%2fb?x=%20&y HTTP/1.0\r\nX-One: 1\r\nx-one: \xe9\r\nContent-Length: 2\r\n\r\nhi"
         reader, _ = await connect(where, request)
         await reader.readuntil(HEAD.raw)
 
-    (asked,) = source.asked
-    assert (asked.method, asked.target, asked.http_version) == ("POST", "/a%2fb?x=%20&y", "HTTP/1.0")
-    assert asked.headers == (("X-One", "1"), ("x-one", "\xe9"), ("Content-Length", "2"))
-    assert asked.body.text == b"hi"
+    (request,) = handler.requests
+    assert (request.method, request.target, request.http_version) == ("POST", "/a%2fb?x=%20&y", "HTTP/1.0")
+    assert request.headers == (("X-One", "1"), ("x-one", "\xe9"), ("Content-Length", "2"))
+    assert request.body.text == b"hi"
 
 
-async def test_routes_of_the_front_come_before_the_source(connect):
-    """Room for the control interface."""
-    source = Silent()
-    async with fronting(source, with_route=True) as where:
+async def test_added_routes_come_before_the_handler(connect):
+    """Routes as the control API adds them."""
+    handler = Silent()
+    async with serving(handler, with_route=True) as where:
         reader, _ = await connect(where, b"GET /_wiretape/state HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
 
         assert (await reader.read(-1)).endswith(b"\r\n\r\nstanding")
-    assert source.asked == []
+    assert handler.requests == []
 
 
 class Broken:
-    """Has a fault, but for one path."""
+    """Raises an error, except for one path."""
 
-    async def respond(self, asked: HttpRequest, line: ResponseWriter) -> None:
-        if asked.target != "/well":
+    async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
+        if request.target != "/well":
             raise RuntimeError("nobody\nexpected it")
-        await line.start(HEAD)
-        line.close()
+        await writer.start(HEAD)
+        writer.close()
 
 
 @pytest.mark.parametrize("with_foreign", [True, False])
-async def test_a_fault_of_a_source_ends_one_connection_and_is_one_line(connect, caplog, with_foreign):
-    front = HttpServer(
+async def test_an_error_in_a_handler_ends_one_connection_and_logs_one_line(connect, caplog, with_foreign):
+    server = HttpServer(
         Broken().respond, print, malformed=malformed_request_handler(RequestIds("req")) if with_foreign else None
     )
-    url = await front.start("127.0.0.1", 0)
+    url = await server.start("127.0.0.1", 0)
     where = "127.0.0.1", int(url.rpartition(":")[2])
     reader, _ = await connect(where, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
-    answer = await reader.read(-1)
+    response = await reader.read(-1)
     reader, _ = await connect(where, b"GET /well HTTP/1.1\r\nHost: x\r\n\r\n")
     assert await reader.read(-1) == HEAD.raw
-    await front.stop()
+    await server.stop()
 
-    assert answer.startswith(b"HTTP/1.1 500") is not with_foreign, "no error of the service says it"
+    assert response.startswith(b"HTTP/1.1 500") is not with_foreign, "no error code of the service fits"
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.DEBUG] == [
         "Internal error while handling a request: RuntimeError: nobody expected it"
     ]

@@ -28,12 +28,12 @@ def lost(count):
 
 
 @pytest.fixture
-def build(reel):
+def build(builder):
     """End the recording and build its sessions: returns the log of `s1` and the warnings, without the prefix."""
 
     def _build():
         warnings = []
-        with open_recording(reel.close()) as recording:
+        with open_recording(builder.close()) as recording:
             sessions = build_sessions(recording, warnings.append)
         assert all(sentence.endswith(".") and "\n" not in sentence for sentence in warnings)
         prefix = "Session `s1`: "
@@ -57,9 +57,9 @@ def cursor(identity):
 # The session began before the recording.
 
 
-def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(reel, build):
-    reel.exchange([event(8), event(9)], request_headers=cursor("e7"), ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(10)], request_headers=cursor("e9"), ending=Ending.CLIENT_CLOSED)
+def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(builder, build):
+    builder.exchange([event(8), event(9)], request_headers=cursor("e7"), ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(10)], request_headers=cursor("e9"), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     for known, after in {"e7": [8, 9, 10], "e9": [10]}.items():
         reader = LogReader(log, len(log), cursor=known, deltas=False)
@@ -70,10 +70,10 @@ def test_a_cursor_from_before_the_recording_resumes_where_it_resumed_then(reel, 
     ]
 
 
-def test_a_cursor_without_an_event_resumes_where_it_resumed_then(reel, build):
-    reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(3)], request_headers=cursor("odd"), ending=Ending.CLIENT_CLOSED)
-    reel.exchange([], request_headers=cursor("odder"), ending=Ending.CLIENT_CLOSED)
+def test_a_cursor_without_an_event_resumes_where_it_resumed_then(builder, build):
+    builder.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(3)], request_headers=cursor("odd"), ending=Ending.CLIENT_CLOSED)
+    builder.exchange([], request_headers=cursor("odder"), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     for known, after in {"odd": [3], "odder": []}.items():
         reader = LogReader(log, len(log), cursor=known, deltas=False)
@@ -83,9 +83,9 @@ def test_a_cursor_without_an_event_resumes_where_it_resumed_then(reel, build):
 
 
 @pytest.mark.parametrize(("identity", "after"), [("é", "e2"), ("e0", "é")], ids=["not ASCII", "earlier"])
-def test_a_client_with_an_unusual_cursor_gets_a_stream(reel, serve, call, identity, after):
-    reel.exchange([event(1, "é"), event(2)], request_headers=cursor("e0"), ending=Ending.CLIENT_CLOSED)
-    url = serve(reel.close(), mode="session").url
+def test_a_client_with_an_unusual_cursor_gets_a_stream(builder, serve, call, identity, after):
+    builder.exchange([event(1, "é"), event(2)], request_headers=cursor("e0"), ending=Ending.CLIENT_CLOSED)
+    url = serve(builder.close(), mode="session").url
     first, then = call(url), call(url)
     key = "Authorization: Bearer k\r\n"
     first.ask(extra=key)
@@ -95,9 +95,9 @@ def test_a_client_with_an_unusual_cursor_gets_a_stream(reel, serve, call, identi
     assert f"\nid: {after}\n".encode() in then.read_past(b"\n\n")
 
 
-def test_a_cursor_that_is_not_ascii_names_its_event(reel, build):
-    reel.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)
+def test_a_cursor_that_is_not_ascii_names_its_event(builder, build):
+    builder.exchange([event(1, "é"), event(2)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(2)], request_headers=cursor("é".encode().decode("latin-1")), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert [entry.id for entry in log.entries] == ["é", "e2"]
     assert warnings == []
@@ -106,34 +106,34 @@ def test_a_cursor_that_is_not_ascii_names_its_event(reel, build):
 # The service misbehaves.
 
 
-def test_a_copy_with_a_different_content_is_not_replayed(reel, build):
-    reel.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
+def test_a_copy_with_a_different_content_is_not_replayed(builder, build):
+    builder.exchange([event(1), event(2)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(1), event(2, run_id="other")], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), event(2)]
     assert warnings == ["id `e2` arrived again with a different content; the first is replayed."]
 
 
-def test_a_copy_in_different_bytes_is_not_replayed(reel, build):
+def test_a_copy_in_different_bytes_is_not_replayed(builder, build):
     respelled = message("e1", {"sequence": 1, "type": "x"}, end="\r")
-    reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([respelled], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([respelled], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1)]
     assert warnings == ["1 replayed copy has the same JSON in different bytes; the first bytes are replayed."]
 
 
-def test_an_event_that_arrives_twice_on_one_connection_is_replayed_once(reel, build):
-    reel.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
+def test_an_event_that_arrives_twice_on_one_connection_is_replayed_once(builder, build):
+    builder.exchange([event(1), event(2), event(1)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), event(2)]
     assert warnings == ["id `e1` arrived twice on one connection; it is replayed once."]
 
 
-def test_different_events_with_the_same_id_are_all_replayed(reel, build):
+def test_different_events_with_the_same_id_are_all_replayed(builder, build):
     frames = [event(1, "same"), event(2, "same"), event(3, "same")]
-    reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
-    reel.exchange(frames[1:], request_headers=cursor("same"), ending=Ending.CLIENT_CLOSED)
+    builder.exchange(frames, ending=Ending.CLIENT_CLOSED)
+    builder.exchange(frames[1:], request_headers=cursor("same"), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == frames
     assert log.position_of("same") == 0
@@ -141,9 +141,9 @@ def test_different_events_with_the_same_id_are_all_replayed(reel, build):
     assert warnings == [f"{problem}; all are replayed, and as a cursor it names the first."]
 
 
-def test_copies_of_events_without_ids_are_recognised_by_their_sequences(reel, build):
-    reel.exchange([event(1, None), event(2, None)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(1, None), event(2, None), event(3)], ending=Ending.CLIENT_CLOSED)
+def test_copies_of_events_without_ids_are_recognised_by_their_sequences(builder, build):
+    builder.exchange([event(1, None), event(2, None)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(1, None), event(2, None), event(3)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1, None), event(2, None), event(3)]
     assert kinds(log) == ["durable"] * 3
@@ -159,17 +159,17 @@ def test_copies_of_events_without_ids_are_recognised_by_their_sequences(reel, bu
         ([1, 1.5, "2"], "2 of its 3 durable events have no sequence"),
     ],
 )
-def test_events_are_replayed_as_they_arrived_if_their_sequences_define_no_order(reel, build, sequences, why):
+def test_events_are_replayed_as_they_arrived_if_their_sequences_define_no_order(builder, build, sequences, why):
     frames = [event(sequence, f"e{place}") for place, sequence in enumerate(sequences)]
-    reel.exchange(frames, ending=Ending.CLIENT_CLOSED)
+    builder.exchange(frames, ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == frames
     assert warnings == [f"{why}; events are replayed in the order in which they first arrived."]
 
 
-def test_two_events_with_the_same_sequence_have_no_order(reel, build):
-    reel.exchange([event(1), event(2, "a")], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(2, "b"), event(3)], request_headers=cursor("a"), ending=Ending.CLIENT_CLOSED)
+def test_two_events_with_the_same_sequence_have_no_order(builder, build):
+    builder.exchange([event(1), event(2, "a")], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(2, "b"), event(3)], request_headers=cursor("a"), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert [entry.id for entry in log.entries] == ["e1", "a", "b", "e3"]
     assert warnings == [
@@ -177,26 +177,26 @@ def test_two_events_with_the_same_sequence_have_no_order(reel, build):
     ]
 
 
-def test_events_without_sequences_stay_before_the_events_that_they_were_replayed_before(reel, build):
+def test_events_without_sequences_stay_before_the_events_that_they_were_replayed_before(builder, build):
     bare = {name: message(name, {"type": "x"}) for name in "abcdefg"}
-    reel.exchange([bare["d"], bare["f"]], request_headers=cursor("c"), ending=Ending.CLIENT_CLOSED)
-    reel.exchange([bare[name] for name in "bdefg"], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([bare[name] for name in "abcdefg"], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([bare["d"], bare["f"]], request_headers=cursor("c"), ending=Ending.CLIENT_CLOSED)
+    builder.exchange([bare[name] for name in "bdefg"], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([bare[name] for name in "abcdefg"], ending=Ending.CLIENT_CLOSED)
     log, _ = build()
     assert [entry.id for entry in log.entries] == list("abcdefg")
 
 
-def test_a_delta_with_an_id_can_be_a_cursor(reel, build):
+def test_a_delta_with_an_id_can_be_a_cursor(builder, build):
     delta = b'event: message.delta\nid: d1\ndata: {"type":"message.delta"}\n\n'
-    reel.exchange([event(1), delta, event(2)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(1), delta, event(2)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), delta, event(2)]
     assert log.position_of("d1") == 1
     assert warnings[1:] == ["1 delta has an id; they are replayed like durable events."]
 
 
-def test_an_id_without_data_is_a_cursor_unless_it_repeats_an_earlier_one(reel, build):
-    reel.exchange([event(1), b"id: e1\n\n", b"id: checkpoint\n\n", event(2)], ending=Ending.CLIENT_CLOSED)
+def test_an_id_without_data_is_a_cursor_unless_it_repeats_an_earlier_one(builder, build):
+    builder.exchange([event(1), b"id: e1\n\n", b"id: checkpoint\n\n", event(2)], ending=Ending.CLIENT_CLOSED)
     log, _ = build()
     assert kinds(log) == ["durable", "ephemeral", "durable", "durable"]
     assert log.position_of("checkpoint") == 2
@@ -218,8 +218,8 @@ def test_an_id_without_data_is_a_cursor_unless_it_repeats_an_earlier_one(reel, b
         b"data: " + b"[" * 100_000 + b"\n\n",
     ],
 )
-def test_everything_but_durable_events_is_ephemeral(reel, build, frame):
-    reel.exchange([event(1), frame, event(2)], ending=Ending.CLIENT_CLOSED)
+def test_everything_but_durable_events_is_ephemeral(builder, build, frame):
+    builder.exchange([event(1), frame, event(2)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1), frame, event(2)]
     assert kinds(log) == ["durable", "ephemeral", "durable"]
@@ -229,24 +229,24 @@ def test_everything_but_durable_events_is_ephemeral(reel, build, frame):
 # The recording is incomplete.
 
 
-def test_lost_bytes_affect_only_the_events_that_contained_them(reel, build):
+def test_lost_bytes_affect_only_the_events_that_contained_them(builder, build):
     whole = event(2)
-    reel.exchange([event(1), whole[:10], lost(20), whole[30:] + event(3)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([lost(7)], ending=Ending.COMPLETE)
+    builder.exchange([event(1), whole[:10], lost(20), whole[30:] + event(3)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([lost(7)], ending=Ending.COMPLETE)
     log, warnings = build()
     assert data(log) == [event(1), event(3), b""]
     assert warnings == ["27 bytes of exchanges 1, 2 were not recorded; the events that contained them are missing."]
 
 
-def test_the_rest_of_an_event_after_a_gap_is_not_an_unfinished_event(reel, build):
-    reel.exchange([event(1), lost(5), b"not the beginning"], ending=Ending.SERVICE_CLOSED)
+def test_the_rest_of_an_event_after_a_gap_is_not_an_unfinished_event(builder, build):
+    builder.exchange([event(1), lost(5), b"not the beginning"], ending=Ending.SERVICE_CLOSED)
     log, _ = build()
     assert data(log) == [event(1), b""]
 
 
-def test_an_event_lost_on_one_connection_is_taken_from_another(reel, build):
-    reel.exchange([event(1), lost(len(event(2))), b"\n\n", event(3)], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([event(2), event(3)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
+def test_an_event_lost_on_one_connection_is_taken_from_another(builder, build):
+    builder.exchange([event(1), lost(len(event(2))), b"\n\n", event(3)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(2), event(3)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
     log, _ = build()
     assert data(log) == [event(1), event(2), event(3)]
 
@@ -254,19 +254,19 @@ def test_an_event_lost_on_one_connection_is_taken_from_another(reel, build):
 @pytest.mark.parametrize(
     ("coding", "kept"), [("gzip", [event(1)]), ("x-rot13", [])], ids=["broken gzip", "an unknown coding"]
 )
-def test_a_body_that_cannot_be_decoded_keeps_the_events_before(reel, build, coding, kept):
+def test_a_body_that_cannot_be_decoded_keeps_the_events_before(builder, build, coding, kept):
     headers = (("Content-Type", "text/event-stream"), ("Content-Encoding", coding))
     chunks = [gzip.compress(event(1)), b"\x1f\x8bbroken"]
-    reel.exchange(chunks, headers=headers, ending=Ending.CLIENT_CLOSED)
+    builder.exchange(chunks, headers=headers, ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == kept
     assert warnings[-1].startswith("exchange 1 cannot be decoded to its end (`")
 
 
 @pytest.mark.parametrize("ending", [Ending.SERVICE_CLOSED, Ending.CLIENT_CLOSED])
-def test_an_unfinished_event_is_replayed_if_the_service_ended_the_stream_in_it(reel, build, ending):
-    reel.exchange([event(1), b"id: e2\ndata: {"], ending=ending)
-    reel.exchange([event(2)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
+def test_an_unfinished_event_is_replayed_if_the_service_ended_the_stream_in_it(builder, build, ending):
+    builder.exchange([event(1), b"id: e2\ndata: {"], ending=ending)
+    builder.exchange([event(2)], request_headers=cursor("e1"), ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     if ending is Ending.CLIENT_CLOSED:
         assert data(log) == [event(1), event(2)]
@@ -278,9 +278,9 @@ def test_an_unfinished_event_is_replayed_if_the_service_ended_the_stream_in_it(r
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_an_event_over_the_size_limit_is_one_ephemeral_entry(reel, build, whole):
+def test_an_event_over_the_size_limit_is_one_ephemeral_entry(builder, build, whole):
     large = b"id: e2\ndata: " + b"x" * DEFAULT_LIMIT + (b"\n\n" if whole else b"")
-    reel.exchange([event(1), large, *([event(3)] if whole else [])], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([event(1), large, *([event(3)] if whole else [])], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     # Compare lengths: pytest would print sixteen million bytes.
     assert [len(entry.data) for entry in log.entries] == [
@@ -297,19 +297,19 @@ def test_an_event_over_the_size_limit_is_one_ephemeral_entry(reel, build, whole)
 # There is no complete stream.
 
 
-def test_a_recording_without_a_stream_has_no_sessions(reel, build):
-    reel.exchange([b"{}"], target="/v1/sessions/s1", headers=(("Content-Type", "application/json"),))
+def test_a_recording_without_a_stream_has_no_sessions(builder, build):
+    builder.exchange([b"{}"], target="/v1/sessions/s1", headers=(("Content-Type", "application/json"),))
     assert build() == (None, ["The recording contains no stream of any session."])
 
 
-def test_refused_requests_are_counted_and_otherwise_ignored(reel, build):
+def test_refused_requests_are_counted_and_otherwise_ignored(builder, build):
     plain = (("Content-Type", "text/plain"),)
-    reel.exchange([b"{}"], status=429)
-    reel.exchange([event(9)], status=429)
-    reel.exchange([event(9)], status=404)
-    reel.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
-    reel.exchange([event(9)], headers=plain)
-    reel.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([b"{}"], status=429)
+    builder.exchange([event(9)], status=429)
+    builder.exchange([event(9)], status=404)
+    builder.exchange(status=None, ending=Ending.SERVICE_UNREACHABLE)
+    builder.exchange([event(9)], headers=plain)
+    builder.exchange([event(1)], ending=Ending.CLIENT_CLOSED)
     log, warnings = build()
     assert data(log) == [event(1)]
     assert warnings == [
@@ -317,8 +317,8 @@ def test_refused_requests_are_counted_and_otherwise_ignored(reel, build):
     ]
 
 
-def test_a_session_whose_stream_was_only_refused_has_no_log(reel, build):
-    reel.exchange([b"{}"], status=429)
+def test_a_session_whose_stream_was_only_refused_has_no_log(builder, build):
+    builder.exchange([b"{}"], status=429)
     assert build() == (
         None,
         ["1 request for its stream got no stream (429: 1).", "The recording contains no stream of any session."],
@@ -326,8 +326,8 @@ def test_a_session_whose_stream_was_only_refused_has_no_log(reel, build):
 
 
 @pytest.mark.parametrize("chunks", [[], [b": hello\n\n"]])
-def test_a_stream_without_durable_events_is_replayed(reel, build, chunks):
-    reel.exchange(chunks, ending=Ending.SERVICE_RESET)
+def test_a_stream_without_durable_events_is_replayed(builder, build, chunks):
+    builder.exchange(chunks, ending=Ending.SERVICE_RESET)
     log, warnings = build()
     assert data(log) == [*chunks, b""]
     assert warnings == ["it has no durable event."]

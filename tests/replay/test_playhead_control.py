@@ -29,10 +29,12 @@ def frame(number: int, type_: str = "tool.started") -> bytes:
 
 
 @pytest.fixture
-def recording(reel):
-    reel.exchange([frame(1), frame(2), frame(3, "run.completed")])
-    reel.exchange([b"{}"], target="/v1/other", headers=(("Content-Type", "application/json"), ("Content-Length", "2")))
-    return reel.close()
+def recording(builder):
+    builder.exchange([frame(1), frame(2), frame(3, "run.completed")])
+    builder.exchange(
+        [b"{}"], target="/v1/other", headers=(("Content-Type", "application/json"), ("Content-Length", "2"))
+    )
+    return builder.close()
 
 
 def ids(response: httpx.Response) -> list[str]:
@@ -293,9 +295,9 @@ def test_a_breakpoint_is_removed_by_object_or_by_its_conditions(recording):
         assert control.breakpoints == []
 
 
-def test_a_breakpoint_may_have_a_type_that_only_the_recording_has(reel):
-    reel.exchange([frame(1), frame(2, "tool.vanished")])
-    with start_replay(reel.close(), PAUSED) as replay:
+def test_a_breakpoint_may_have_a_type_that_only_the_recording_has(builder):
+    builder.exchange([frame(1), frame(2, "tool.vanished")])
+    with start_replay(builder.close(), PAUSED) as replay:
         assert replay.control.add_breakpoint(type="tool.vanished") in replay.control.breakpoints
 
 

@@ -47,11 +47,11 @@ def refused(*args: object) -> str:
 
 
 @pytest.fixture
-def recording(reel) -> Path:
-    reel.exchange([b"data: 1\n\n"])
-    reel.exchange([b"{}"], method="POST", target="/v1/runs", headers=JSON, status=201)
-    reel.exchange([b"data: 2\n\n"], ending=Ending.CLIENT_CLOSED)
-    return reel.close()
+def recording(builder) -> Path:
+    builder.exchange([b"data: 1\n\n"])
+    builder.exchange([b"{}"], method="POST", target="/v1/runs", headers=JSON, status=201)
+    builder.exchange([b"data: 2\n\n"], ending=Ending.CLIENT_CLOSED)
+    return builder.close()
 
 
 KEY_IN_URL = "Expected credentials only in the header Authorization, got the parameter `api_key`."
@@ -92,9 +92,9 @@ def test_it_stops_with_streams_open(recording):
     assert (out, process.returncode) == ("", 0)
 
 
-def test_it_says_when_everything_was_asked_for(reel):
-    reel.exchange([b"{}"], target="/v1", headers=JSON)
-    with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, url):
+def test_it_says_when_everything_was_asked_for(builder):
+    builder.exchange([b"{}"], target="/v1", headers=JSON)
+    with replaying(builder.close(), "--listen", "127.0.0.1:0") as (process, _, url):
         httpx.get(url + "/v1")
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=45)[1]
@@ -106,19 +106,19 @@ def test_it_says_when_everything_was_asked_for(reel):
     ]
 
 
-def test_a_long_list_of_what_was_never_asked_for_is_cut(reel):
+def test_a_long_list_of_what_was_never_asked_for_is_cut(builder):
     for number in range(25):
-        reel.exchange([b"{}"], target=f"/v1/{number}", headers=JSON)
-    with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, _):
+        builder.exchange([b"{}"], target=f"/v1/{number}", headers=JSON)
+    with replaying(builder.close(), "--listen", "127.0.0.1:0") as (process, _, _):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=45)[1]
 
     assert err.splitlines()[-3:] == ["     20  GET /v1/19", "  and 5 more.", "The client broke no rule."]
 
 
-def test_recorded_text_cannot_steer_the_terminal(reel):
-    reel.exchange([b"{}"], target="/v1/\x1b[2J\u009b", headers=JSON)
-    with replaying(reel.close(), "--listen", "127.0.0.1:0") as (process, _, _):
+def test_recorded_text_cannot_steer_the_terminal(builder):
+    builder.exchange([b"{}"], target="/v1/\x1b[2J\u009b", headers=JSON)
+    with replaying(builder.close(), "--listen", "127.0.0.1:0") as (process, _, _):
         process.send_signal(signal.SIGINT)
         err = process.communicate(timeout=45)[1]
 

@@ -59,10 +59,10 @@ def run(*args: object) -> tuple[int, str]:
 
 
 @pytest.fixture
-def runs(reel) -> Path:
+def runs(builder) -> Path:
     """Two runs that were created, in JSON that differs; no streams."""
     for number in (1, 2):
-        reel.exchange(
+        builder.exchange(
             [b"%d" % number],
             method="POST",
             target=f"/v1/runs?t={number}",
@@ -70,7 +70,7 @@ def runs(reel) -> Path:
             body=b'{"n":%d,"at":%d}' % (number, number),
             headers=JSON,
         )
-    return reel.close()
+    return builder.close()
 
 
 @pytest.mark.parametrize("mode", ["verbatim", "session"])
@@ -94,31 +94,31 @@ def test_what_counts_is_chosen_by_options_in_both_modes(runs, mode):
     [(["/a", "/b"], 0), (["/a"], 1), (["/a", "/a", "/b"], 1)],
     ids=["all", "one was never asked for", "one had no match"],
 )
-def test_strict_makes_misses_and_what_was_never_asked_for_an_exit_status(reel, asked, status):
+def test_strict_makes_misses_and_what_was_never_asked_for_an_exit_status(builder, asked, status):
     for target in ("/a", "/b"):
-        reel.exchange([b"1"], target=target, headers=JSON)
-    with running(reel.close(), "--mode", "verbatim", "--strict", "--order", "strict") as it:
+        builder.exchange([b"1"], target=target, headers=JSON)
+    with running(builder.close(), "--mode", "verbatim", "--strict", "--order", "strict") as it:
         for target in asked:
             httpx.get(it.url + target)
 
         assert it.stop() == status
 
 
-def test_verify_says_that_all_is_as_recorded(reel):
-    reel.exchange([b"data: 1\n\n"])
-    reel.exchange([b"data: 2\n\n", b"data: 3\n\n"], ending=Ending.SERVICE_RESET)
+def test_verify_says_that_all_is_as_recorded(builder):
+    builder.exchange([b"data: 1\n\n"])
+    builder.exchange([b"data: 2\n\n", b"data: 3\n\n"], ending=Ending.SERVICE_RESET)
 
-    assert run(reel.close(), "--verify") == (
+    assert run(builder.close(), "--verify") == (
         0,
         "2 exchanges came back as recorded: 27 bytes of body in 3 chunks, with their heads and endings.\n",
     )
 
 
-def test_verify_says_what_cannot_be_compared_as_it_was(reel):
+def test_verify_says_what_cannot_be_compared_as_it_was(builder):
     gap = BytesLost(0, 0, Side.RESPONSE, 0, 7, "disk full")
-    reel.exchange([b"data: 1\n\n", gap], version="HTTP/2.0", headers=(("content-type", "text/event-stream"),))
+    builder.exchange([b"data: 1\n\n", gap], version="HTTP/2.0", headers=(("content-type", "text/event-stream"),))
 
-    status, said = run(reel.close(), "--verify")
+    status, said = run(builder.close(), "--verify")
 
     assert status == 0
     assert said.splitlines() == [
@@ -128,12 +128,12 @@ def test_verify_says_what_cannot_be_compared_as_it_was(reel):
     ]
 
 
-def test_verify_says_the_first_difference_in_one_sentence(reel):
-    reel.exchange(target="/a")
+def test_verify_says_the_first_difference_in_one_sentence(builder):
+    builder.exchange(target="/a")
     for _ in range(2):
-        reel.exchange(method="G\x00T", target="/b")
+        builder.exchange(method="G\x00T", target="/b")
 
-    status, said = run(reel.close(), "--verify")
+    status, said = run(builder.close(), "--verify")
 
     assert status == 1
     assert said.startswith("2 of 3 exchanges came back differently. The first is exchange 2, G\\x00T /b: the head has ")
@@ -185,5 +185,5 @@ def test_the_help_sorts_options_and_leaves_none_out():
         ("--ignore-query", "", "Error: Invalid ignore_query '': expected the name of a query parameter.\n"),
     ],
 )
-def test_a_name_that_nothing_can_have_is_refused(reel, option, value, said):
-    assert run(reel.close(), option, value) == (2, said)
+def test_a_name_that_nothing_can_have_is_refused(builder, option, value, said):
+    assert run(builder.close(), option, value) == (2, said)

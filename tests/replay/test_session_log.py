@@ -115,16 +115,16 @@ def summary(entries):
 # What is kept.
 
 
-def test_frames_keep_their_bytes_and_a_byte_order_mark_is_dropped(reel):
+def test_frames_keep_their_bytes_and_a_byte_order_mark_is_dropped(builder):
     frames = [
         b"data: {}\r\nid: a\r\nevent: x\r\n\r\n",
         b"id:b\rdata:{}\r\r",
         b"id: c\n: in\nretry: 5\ndata: 1\ndata: 2\n\n",
         b"event: x\ndata: \xff\n\n",
     ]
-    reel.exchange([b"\xef\xbb\xbf" + frames[0], b"".join(frames[1:])])
+    builder.exchange([b"\xef\xbb\xbf" + frames[0], b"".join(frames[1:])])
     warnings = []
-    with open_recording(reel.close()) as recording:
+    with open_recording(builder.close()) as recording:
         entries = build_sessions(recording, warnings.append)["s1"].log.entries
     assert [entry.data for entry in entries[:-1]] == frames
     assert [entry.id for entry in entries] == ["a", "b", "c", None, None]
@@ -338,9 +338,9 @@ def test_a_gap_of_years_gets_a_limited_number_of_keep_alives(stage):
 
 
 @pytest.mark.parametrize("ending", list(Ending))
-def test_only_endings_by_the_service_are_replayed(reel, ending):
-    reel.exchange([event(1)], ending=ending)
-    with open_recording(reel.close()) as recording:
+def test_only_endings_by_the_service_are_replayed(builder, ending):
+    builder.exchange([event(1)], ending=ending)
+    with open_recording(builder.close()) as recording:
         entries = build_sessions(recording, lambda _: None)["s1"].log.entries
     kept = {Ending.COMPLETE, Ending.SERVICE_CLOSED, Ending.SERVICE_RESET}
     if ending is Ending.SERVICE_INVALID:

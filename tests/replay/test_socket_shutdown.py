@@ -1,4 +1,4 @@
-"""The last answer on a connection reaches its client, whatever the client is still sending."""
+"""The last response of a connection reaches the client, even if the client is still sending."""
 
 import asyncio
 import contextlib
@@ -26,63 +26,63 @@ SENT = {
     "no HTTP": (400, b"hello\r\n\r\n" + _MORE),
     "no HTTP, over and over": (400, b"hello\r\n\r\n" * 100_000),
     "an expectation": (400, _EXPECT + _MORE),
-    # aiohttp reads no more while so many requests wait, and there is more than systems keep.
+    # aiohttp stops reading while so many requests wait, and the system cannot buffer the rest.
     "requests, of which the first is the last": (404, _LAST * 100 + bytes(48 * 1024 * 1024)),
 }
 
 
 class Brief:
-    """Answers every request in the same way, and ends the connection where it is asked to."""
+    """Sends the same response to every request, and ends the connection if the request says so."""
 
-    async def respond(self, asked, line):
-        await line.respond(Response(404, b"{}"))
-        if asked.target == "/last":
-            line.close()
+    async def respond(self, request, writer):
+        await writer.respond(Response(404, b"{}"))
+        if request.target == "/last":
+            writer.close()
 
 
 @pytest.fixture(autouse=True)
 def _no_end_in_sight(monkeypatch):
-    """Whatever does not end by itself would take an hour."""
+    """Anything that does not end by itself takes an hour."""
     for module, name in ((server, "LINGER_S"), (server, "_SHUTDOWN_S")):
         monkeypatch.setattr(module, name, 3600.0)
 
 
 @contextlib.asynccontextmanager
-async def fronting():
-    """A front; the port that it listens on."""
-    front = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIds("req")))
-    url = await front.start("127.0.0.1", 0)
+async def serving():
+    """A server; yields its port."""
+    server = HttpServer(Brief().respond, lambda _: None, malformed=malformed_request_handler(RequestIds("req")))
+    url = await server.start("127.0.0.1", 0)
     try:
         yield int(url.rpartition(":")[2])
     finally:
-        await front.stop()
+        await server.stop()
 
 
 def read_late(port, data):
-    """Send everything, and read only then; raises ConnectionError where the connection is reset."""
+    """Send everything, and then read.  Raises ConnectionError if the connection is reset."""
     with socket.create_connection(("127.0.0.1", port), timeout=_PATIENCE_S) as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.sendall(data)
-        answer = b""
+        response = b""
         while piece := client.recv(65_536):
-            answer += piece
-    return answer
+            response += piece
+    return response
 
 
 @pytest.mark.parametrize(("status", "data"), SENT.values(), ids=SENT)
-async def test_a_client_that_sends_much_before_it_reads_gets_its_answer_and_an_orderly_end(status, data):
-    async with fronting() as port:
-        answer = await asyncio.to_thread(read_late, port, data)
+async def test_a_client_that_sends_much_before_it_reads_gets_its_response_and_a_fin(status, data):
+    async with serving() as port:
+        response = await asyncio.to_thread(read_late, port, data)
 
-    head, _, body = answer.partition(b"\r\n\r\n")
+    head, _, body = response.partition(b"\r\n\r\n")
     assert int(head.split()[1]) == status
     assert f"content-length: {len(body)}".encode() in head.lower()
 
 
-async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypatch):
+async def test_waiting_for_a_client_to_disconnect_is_bounded(monkeypatch):
     monkeypatch.setattr(server, "LINGER_S", 0.0)
     monkeypatch.setattr(server, "_LINGER_BYTES", 2**62)
-    async with fronting() as port:
+    async with serving() as port:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
         await reader.read(-1)
@@ -90,9 +90,9 @@ async def test_a_client_that_does_not_leave_is_not_waited_for_for_ever(monkeypat
             await asyncio.wait_for(_send(writer), _PATIENCE_S)
 
 
-async def test_a_client_may_not_send_without_end(monkeypatch):
+async def test_the_bytes_that_a_client_sends_after_its_response_are_bounded(monkeypatch):
     monkeypatch.setattr(server, "_LINGER_BYTES", 2**20)
-    async with fronting() as port:
+    async with serving() as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"hello\r\n\r\n")
         with pytest.raises(ConnectionError):
@@ -100,25 +100,25 @@ async def test_a_client_may_not_send_without_end(monkeypatch):
 
 
 @pytest.mark.parametrize("data", [b"hello\r\n\r\n", _EXPECT, _CLOSE, _CLOSE + _MORE])
-async def test_a_front_that_stops_waits_for_no_client_that_has_its_answer(data):
+async def test_stopping_does_not_wait_for_clients_that_have_their_response(data):
     async with asyncio.timeout(_PATIENCE_S):
-        async with fronting() as port:
+        async with serving() as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(data)
             await reader.readuntil(b"\r\n\r\n")
         writer.close()
 
 
-async def test_a_front_that_stops_waits_for_no_body_that_nobody_wants():
-    """As the control interface wants none where it refuses the request by its head."""
+async def test_stopping_does_not_wait_for_an_unread_request_body():
+    """The control API does not read the body of a request that it refuses by its head."""
     async with asyncio.timeout(_PATIENCE_S):
-        front = HttpServer(Brief().respond, lambda _: None)
-        front.app.router.add_post("/known", _refuse)
-        url = await front.start("127.0.0.1", 0)
+        server = HttpServer(Brief().respond, lambda _: None)
+        server.app.router.add_post("/known", _refuse)
+        url = await server.start("127.0.0.1", 0)
         reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
         writer.write(b"POST /known HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
         await reader.readuntil(b"\r\n\r\n")
-        await front.stop()
+        await server.stop()
         writer.close()
 
 

@@ -1,4 +1,4 @@
-"""Clients that we did not write get what was recorded: httpx, curl, and the library's own handle in asyncio."""
+"""Other clients get what was recorded: httpx, curl, and replays in the caller's event loop."""
 
 import asyncio
 import contextlib
@@ -33,10 +33,10 @@ def curl(*args: str) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(["curl", "-sN", "--max-time", "20", *args], capture_output=True, check=False, timeout=30)
 
 
-def test_httpx_and_curl_get_the_same_body_as_was_recorded(reel, serve):
+def test_httpx_and_curl_get_the_recorded_body(builder, serve):
     for _ in range(2):
-        reel.exchange(PINGED)
-    url = serve(reel.close()).url + STREAM
+        builder.exchange(PINGED)
+    url = serve(builder.close()).url + STREAM
     with httpx.stream("GET", url) as response:
         pieces = list(response.iter_raw())
 
@@ -46,10 +46,10 @@ def test_httpx_and_curl_get_the_same_body_as_was_recorded(reel, serve):
     assert hashlib.sha256(curl(url).stdout).hexdigest() == expected
 
 
-def test_httpx_sees_the_recorded_chunks_one_by_one_as_they_come(reel, serve):
+def test_httpx_gets_the_recorded_chunks_one_by_one(builder, serve):
     """At the recorded speed, each chunk is there before the next one is sent."""
-    reel.exchange([(60, chunk) for chunk in PINGED])
-    with httpx.stream("GET", serve(reel.close(), speed=1).url + STREAM) as response:
+    builder.exchange([(60, chunk) for chunk in PINGED])
+    with httpx.stream("GET", serve(builder.close(), speed=1).url + STREAM) as response:
         assert list(response.iter_raw()) == PINGED
 
 
@@ -57,12 +57,12 @@ def test_httpx_sees_the_recorded_chunks_one_by_one_as_they_come(reel, serve):
     ("ending", "said"),
     [(Ending.SERVICE_CLOSED, "incomplete chunked read"), (Ending.SERVICE_RESET, "Connection reset by peer")],
 )
-def test_httpx_is_told_of_an_ending_that_is_none(reel, serve, ending, said):
-    reel.exchange(PINGED, ending=ending)
+def test_httpx_raises_an_error_for_an_incomplete_response(builder, serve, ending, said):
+    builder.exchange(PINGED, ending=ending)
     got = []
     with (
         pytest.raises((httpx.RemoteProtocolError, httpx.ReadError), match=said),
-        httpx.stream("GET", serve(reel.close()).url + STREAM) as response,
+        httpx.stream("GET", serve(builder.close()).url + STREAM) as response,
     ):
         got.extend(response.iter_raw())
 
@@ -70,20 +70,20 @@ def test_httpx_is_told_of_an_ending_that_is_none(reel, serve, ending, said):
 
 
 @pytest.mark.parametrize(("ending", "status"), [(Ending.SERVICE_CLOSED, 18), (Ending.SERVICE_RESET, 56)])
-def test_curl_is_told_of_an_ending_that_is_none(reel, serve, ending, status):
-    """18 is a partial file, 56 a failure in receiving."""
-    reel.exchange(PINGED, ending=ending)
+def test_curl_fails_for_an_incomplete_response(builder, serve, ending, status):
+    """Exit status 18 is a partial file, 56 a receive error."""
+    builder.exchange(PINGED, ending=ending)
 
-    done = curl(serve(reel.close()).url + STREAM)
+    done = curl(serve(builder.close()).url + STREAM)
 
     assert (done.returncode, done.stdout) == (status, b"".join(PINGED))
 
 
-def test_a_client_that_polls_gets_the_recorded_sequence_then_a_reason(reel, serve):
+def test_a_polling_client_gets_the_recorded_responses_and_then_a_501(builder, serve):
     for status in (b"queued", b"running", b"done"):
-        reel.exchange([b'{"status":"%b"}' % status], target="/v1/runs/r1", headers=JSON)
-    tape = serve(reel.close())
-    with httpx.Client(base_url=tape.url, headers={"Authorization": "Bearer anything"}) as client:
+        builder.exchange([b'{"status":"%b"}' % status], target="/v1/runs/r1", headers=JSON)
+    replay = serve(builder.close())
+    with httpx.Client(base_url=replay.url, headers={"Authorization": "Bearer anything"}) as client:
         seen = [client.get("/v1/runs/r1").json()["status"] for _ in range(3)]
         beyond = client.get("/v1/runs/r1")
 
@@ -91,38 +91,38 @@ def test_a_client_that_polls_gets_the_recorded_sequence_then_a_reason(reel, serv
     assert (beyond.status_code, beyond.headers["x-wiretape"]) == (501, "no-match")
     assert beyond.json()["error"]["code"] == "wiretape_no_match"
     assert beyond.json()["error"]["message"].startswith("All 3 recorded responses are used up")
-    assert [served.exchange for served in tape.served] == [1, 2, 3]
+    assert [served.exchange for served in replay.served] == [1, 2, 3]
 
 
-def test_a_head_request_is_answered_without_a_body(reel, serve):
-    reel.exchange(method="HEAD", target="/v1", headers=(("Content-Length", "12"),))
+def test_a_head_request_gets_no_body(builder, serve):
+    builder.exchange(method="HEAD", target="/v1", headers=(("Content-Length", "12"),))
 
-    response = httpx.head(serve(reel.close()).url + "/v1")
+    response = httpx.head(serve(builder.close()).url + "/v1")
 
     assert (response.status_code, response.headers["content-length"], response.content) == (200, "12", b"")
 
 
-async def test_the_handle_serves_in_the_callers_own_loop_and_stays_readable(reel):
-    reel.exchange(PINGED)
-    reel.exchange(target="/never", headers=JSON)
+async def test_the_replay_runs_in_the_callers_loop_and_stays_readable(builder):
+    builder.exchange(PINGED)
+    builder.exchange(target="/never", headers=JSON)
     lines = []
     async with (
-        serve_replay(reel.close(), TAPE, log=lines.append) as tape,
-        httpx.AsyncClient(base_url=tape.url) as client,
+        serve_replay(builder.close(), TAPE, log=lines.append) as replay,
+        httpx.AsyncClient(base_url=replay.url) as client,
     ):
         answers = await asyncio.gather(client.get(STREAM), client.get("/other"))
 
     assert sorted(answer.status_code for answer in answers) == [200, 501]
-    assert [(served.method, served.exchange, served.status) for served in tape.served] == [("GET", 1, 200)]
-    assert [miss.target for miss in tape.misses] == ["/other"]
-    assert [(entry.number, entry.target) for entry in tape.unconsumed] == [(2, "/never")]
+    assert [(served.method, served.exchange, served.status) for served in replay.served] == [("GET", 1, 200)]
+    assert [miss.target for miss in replay.misses] == ["/other"]
+    assert [(entry.number, entry.target) for entry in replay.unconsumed] == [(2, "/never")]
     assert sorted(lines) == ["GET /other → no match, 501", f"GET {STREAM} → exchange 1, 200"]
 
 
-async def test_leaving_the_handle_ends_streams_that_are_still_open(reel):
-    reel.exchange(PINGED, ending=Ending.CLIENT_CLOSED)
-    async with serve_replay(reel.close(), TAPE) as tape:
-        reader, writer = await asyncio.open_connection(*tape.url.removeprefix("http://").split(":"))
+async def test_leaving_the_block_ends_open_streams(builder):
+    builder.exchange(PINGED, ending=Ending.CLIENT_CLOSED)
+    async with serve_replay(builder.close(), TAPE) as replay:
+        reader, writer = await asyncio.open_connection(*replay.url.removeprefix("http://").split(":"))
         writer.write(f"GET {STREAM} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         await reader.readuntil(b'\xa9"}}\r\n\r\n\r\n')
         began = time.monotonic()
@@ -132,7 +132,7 @@ async def test_leaving_the_handle_ends_streams_that_are_still_open(reel):
     writer.close()
 
 
-async def test_a_file_that_is_no_recording_is_refused(tmp_path):
+async def test_a_file_that_is_not_a_recording_is_refused(tmp_path):
     (tmp_path / "notes.txt").write_text("no recording")
 
     with pytest.raises(RecordingError, match=r"notes\.txt is not a wiretape recording"):
@@ -140,25 +140,25 @@ async def test_a_file_that_is_no_recording_is_refused(tmp_path):
             pass
 
 
-async def test_a_port_in_use_is_refused_and_the_first_server_goes_on(reel):
-    reel.exchange(PINGED)
-    path = reel.close()
-    async with serve_replay(path, TAPE) as tape:
-        port = int(tape.url.rpartition(":")[2])
+async def test_a_port_in_use_is_refused_and_the_first_server_continues(builder):
+    builder.exchange(PINGED)
+    path = builder.close()
+    async with serve_replay(path, TAPE) as replay:
+        port = int(replay.url.rpartition(":")[2])
         with pytest.raises(InputError, match=f"Cannot listen on 127.0.0.1:{port}: the port is in use"):
             async with serve_replay(path, TAPE, port=port):
                 pass
-        async with httpx.AsyncClient(base_url=tape.url) as client:
+        async with httpx.AsyncClient(base_url=replay.url) as client:
             assert (await client.get(STREAM)).content == b"".join(PINGED)
 
 
-async def test_a_damaged_recording_ends_the_answer_and_is_said_in_the_log(reel):
-    reel.exchange(PINGED)
-    path = reel.close()
+async def test_a_damaged_recording_ends_the_response_and_is_logged(builder):
+    builder.exchange(PINGED)
+    path = builder.close()
     with contextlib.closing(sqlite3.connect(path)) as database, database:
         database.execute("UPDATE segment SET chunks = 'nonsense'")
     lines = []
-    async with serve_replay(path, TAPE, log=lines.append) as tape, httpx.AsyncClient(base_url=tape.url) as client:
+    async with serve_replay(path, TAPE, log=lines.append) as replay, httpx.AsyncClient(base_url=replay.url) as client:
         with pytest.raises(httpx.RemoteProtocolError, match="incomplete chunked read"):
             await client.get(STREAM)
 

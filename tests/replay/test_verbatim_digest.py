@@ -1,4 +1,4 @@
-"""The same requests give the same bytes on the wire, on every Python: one digest of all of it, written down here."""
+"""The same requests give the same bytes on the wire on every Python: this file contains their digest."""
 
 import hashlib
 
@@ -30,11 +30,11 @@ RECORDED = [
     {"status": None, "ending": Ending.SERVICE_RESET},
 ]
 DIGEST = "13b1ca8a0070850a5365b7c7b78078b7e2f6502d88ae8e7de353e41de296b53f"
-"""SHA-256 of everything that the client below receives.  It changes when a byte on the wire does, and only then."""
+"""SHA-256 of everything that the client below receives.  It changes only when a byte on the wire changes."""
 
 
 def everything(url, call) -> str:
-    """Ask for all that was recorded and for what was not; the digest of what comes, endings included."""
+    """Send every recorded request and others; return the digest of the responses and their endings."""
     digest = hashlib.sha256()
     for number, recorded in enumerate(RECORDED):
         for version in ("HTTP/1.1", "HTTP/1.0"):
@@ -52,13 +52,13 @@ def everything(url, call) -> str:
 
 
 @pytest.fixture
-def recording(reel):
+def recording(builder):
     for number, recorded in enumerate(RECORDED):
         for _ in range(2):
-            reel.exchange(EVENTS, target=f"{STREAM}?n={number}", **recorded)
-    return reel.close()
+            builder.exchange(EVENTS, target=f"{STREAM}?n={number}", **recorded)
+    return builder.close()
 
 
 @pytest.mark.parametrize("run", ["first", "second"])
-def test_everything_on_the_wire_is_the_same_in_every_run_and_on_every_python(recording, serve, call, run):
+def test_the_bytes_on_the_wire_are_the_same_in_every_run_and_on_every_python(recording, serve, call, run):
     assert everything(serve(recording).url, call) == DIGEST

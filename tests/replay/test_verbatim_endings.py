@@ -1,4 +1,4 @@
-"""Every recorded ending is played as it was: bytes first, then the end, seen on a raw socket."""
+"""Every response ends as recorded, seen on a raw socket."""
 
 import hashlib
 import sqlite3
@@ -22,7 +22,7 @@ ENDS = {
     Ending.PROXY_STOPPED: "closed",
     Ending.OPEN: "closed",
 }
-"""What a client sees of the connection when an answer is not whole."""
+"""What a client sees of the connection after an incomplete response."""
 
 
 @pytest.mark.parametrize(
@@ -38,10 +38,10 @@ ENDS = {
         (Ending.OPEN, "closed", b""),
     ],
 )
-def test_a_chunked_answer_ends_as_recorded(reel, serve, call, ending, how, tail):
-    reel.exchange(EVENTS, ending=ending)
-    tape = serve(reel.close())
-    caller = call(tape.url)
+def test_a_chunked_response_ends_as_recorded(builder, serve, call, ending, how, tail):
+    builder.exchange(EVENTS, ending=ending)
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask()
 
     seen = caller.read(BODY + tail if how == "open" else None)
@@ -52,10 +52,10 @@ def test_a_chunked_answer_ends_as_recorded(reel, serve, call, ending, how, tail)
 
 @pytest.mark.parametrize("headers", [LENGTH, NO_LENGTH], ids=["content-length", "close-delimited"])
 @pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "closed"), *ENDS.items()])
-def test_an_answer_without_chunks_ends_as_recorded(reel, serve, call, headers, ending, how):
-    reel.exchange(EVENTS, headers=headers, ending=ending)
-    tape = serve(reel.close())
-    caller = call(tape.url)
+def test_a_response_without_chunks_ends_as_recorded(builder, serve, call, headers, ending, how):
+    builder.exchange(EVENTS, headers=headers, ending=ending)
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask()
 
     seen = caller.read(b"".join(EVENTS) if how == "open" else None)
@@ -74,25 +74,25 @@ def test_an_answer_without_chunks_ends_as_recorded(reel, serve, call, headers, e
         (Ending.OPEN, "closed"),
     ],
 )
-def test_a_request_without_a_response_gets_not_one_byte(reel, serve, call, ending, how):
-    reel.exchange(status=None, ending=ending)
-    tape = serve(reel.close())
-    caller = call(tape.url)
+def test_a_request_without_a_recorded_response_gets_no_bytes(builder, serve, call, ending, how):
+    builder.exchange(status=None, ending=ending)
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask()
 
     seen = caller.read(b"" if how == "open" else None)
 
     assert (seen.data, seen.how) == (b"", how)
-    assert tape.served[0].status is None
+    assert replay.served[0].status is None
 
 
 WHOLE = (("Content-Type", "text/plain"), ("Content-Length", "28"))
 
 
 @pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "open"), *ENDS.items()])
-def test_an_answer_that_has_its_whole_length_ends_as_recorded(reel, serve, call, ending, how):
-    reel.exchange(EVENTS, headers=WHOLE, ending=ending)
-    caller = call(serve(reel.close()).url)
+def test_a_complete_response_ends_as_recorded(builder, serve, call, ending, how):
+    builder.exchange(EVENTS, headers=WHOLE, ending=ending)
+    caller = call(serve(builder.close()).url)
     caller.ask()
 
     seen = caller.read(b"".join(EVENTS) if how == "open" else None)
@@ -106,9 +106,9 @@ def test_an_answer_that_has_its_whole_length_ends_as_recorded(reel, serve, call,
     ids=["HEAD", "204", "304"],
 )
 @pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "open"), *ENDS.items()])
-def test_an_answer_without_a_body_ends_as_recorded(reel, serve, call, recorded, ending, how):
-    reel.exchange(**{"headers": LENGTH} | recorded, ending=ending)
-    caller = call(serve(reel.close()).url)
+def test_a_response_without_a_body_ends_as_recorded(builder, serve, call, recorded, ending, how):
+    builder.exchange(**{"headers": LENGTH} | recorded, ending=ending)
+    caller = call(serve(builder.close()).url)
     caller.ask(method=recorded.get("method", "GET"))
 
     seen = caller.read(b"\r\n\r\n" if how == "open" else None)
@@ -116,11 +116,11 @@ def test_an_answer_without_a_body_ends_as_recorded(reel, serve, call, recorded, 
     assert (seen.body, seen.how) == (b"", how)
 
 
-def test_a_switch_of_protocols_is_the_last_answer_on_its_connection(reel, serve, call):
-    """Nobody here speaks what was switched to, and what came after it is not in a recording."""
+def test_switching_protocols_is_the_last_response_of_a_connection(builder, serve, call):
+    """The new protocol is not implemented, and recordings do not contain it."""
     switch = (("Connection", "Upgrade"), ("Upgrade", "something"))
-    reel.exchange(status=101, reason="Switching Protocols", headers=switch)
-    caller = call(serve(reel.close()).url)
+    builder.exchange(status=101, reason="Switching Protocols", headers=switch)
+    caller = call(serve(builder.close()).url)
     caller.ask(extra="Connection: Upgrade\r\nUpgrade: something\r\n")
 
     seen = caller.read()
@@ -135,9 +135,9 @@ def test_a_switch_of_protocols_is_the_last_answer_on_its_connection(reel, serve,
     ids=["chunked", "content-length", "close-delimited"],
 )
 @pytest.mark.parametrize(("ending", "how"), [(Ending.COMPLETE, "closed"), *ENDS.items()])
-def test_a_client_of_http_1_0_gets_the_body_bare_and_the_ending_that_was(reel, serve, call, headers, sent, ending, how):
-    reel.exchange(EVENTS, headers=headers, ending=ending)
-    caller = call(serve(reel.close()).url)
+def test_an_http_1_0_client_gets_no_chunks_and_the_recorded_ending(builder, serve, call, headers, sent, ending, how):
+    builder.exchange(EVENTS, headers=headers, ending=ending)
+    caller = call(serve(builder.close()).url)
     caller.ask(version="HTTP/1.0")
 
     seen = caller.read(b"".join(EVENTS) if how == "open" else None)
@@ -152,9 +152,9 @@ def test_a_client_of_http_1_0_gets_the_body_bare_and_the_ending_that_was(reel, s
     [(WHOLE, "open"), (NO_LENGTH, "closed"), (CHUNKED, "closed")],
     ids=["length", "close", "chunked"],
 )
-def test_a_client_of_http_1_0_that_stays_can_stay_where_the_length_is_known(reel, serve, call, headers, how):
-    reel.exchange(EVENTS, headers=headers)
-    caller = call(serve(reel.close()).url)
+def test_an_http_1_0_client_can_keep_the_connection_if_the_length_is_known(builder, serve, call, headers, how):
+    builder.exchange(EVENTS, headers=headers)
+    caller = call(serve(builder.close()).url)
     caller.ask(version="HTTP/1.0", extra="Connection: keep-alive\r\n")
 
     seen = caller.read(b"".join(EVENTS) if how == "open" else None)
@@ -163,18 +163,18 @@ def test_a_client_of_http_1_0_that_stays_can_stay_where_the_length_is_known(reel
 
 
 @pytest.mark.parametrize("size", [16 * 1024 * 1024, 200_000], ids=["more than buffers hold", "less than buffers hold"])
-def test_no_byte_before_a_reset_is_lost_on_a_slow_client(reel, serve, call, size):
-    """The client begins to read late, and until then most is with the server, or with the server's system."""
+def test_a_slow_client_gets_every_byte_before_a_reset(builder, serve, call, size):
+    """The client begins to read late; until then, most bytes are buffered by the server or its system."""
     data = (bytes(range(256)) * (size // 256 + 1))[:size]
     chunks = [data[at : at + 50_000] for at in range(0, size, 50_000)]
-    reel.exchange(chunks, headers=NO_LENGTH, ending=Ending.SERVICE_RESET)
-    tape = serve(reel.close())
-    caller = call(tape.url, receive_buffer=4096)
+    builder.exchange(chunks, headers=NO_LENGTH, ending=Ending.SERVICE_RESET)
+    replay = serve(builder.close())
+    caller = call(replay.url, receive_buffer=4096)
     caller.ask()
     caller.read_past(b"\r\n\r\n")
 
-    # By the time these requests are answered, the first had its turn many times over.
-    second = call(tape.url)
+    # When these requests have their responses, the first request had many turns.
+    second = call(replay.url)
     for _ in range(20):
         second.ask("/nothing")
         second.read_past(b"}}\n")
@@ -184,12 +184,12 @@ def test_no_byte_before_a_reset_is_lost_on_a_slow_client(reel, serve, call, size
     assert hashlib.sha256(seen.data).digest() == hashlib.sha256(data).digest()
 
 
-def test_a_client_that_left_with_everything_can_use_its_connection_again(reel, serve, call):
-    """Recorded: the client closed before the end was seen, but no byte was missing."""
-    reel.exchange([b"x" * 100], headers=LENGTH, ending=Ending.CLIENT_CLOSED)
-    reel.exchange([b"y" * 100], headers=LENGTH)
-    tape = serve(reel.close())
-    caller = call(tape.url)
+def test_a_connection_is_reusable_if_the_client_had_received_everything(builder, serve, call):
+    """In the recording, the client disconnected before the end, but no byte was missing."""
+    builder.exchange([b"x" * 100], headers=LENGTH, ending=Ending.CLIENT_CLOSED)
+    builder.exchange([b"y" * 100], headers=LENGTH)
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask()
     caller.read_past(b"x" * 100)
 
@@ -198,12 +198,12 @@ def test_a_client_that_left_with_everything_can_use_its_connection_again(reel, s
     assert caller.read_past(b"y" * 100).startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_bytes_that_were_not_recorded_are_left_out_with_a_warning(reel, serve, call):
+def test_lost_bytes_are_left_out_with_a_warning(builder, serve, call):
     lines = []
     gap = BytesLost(0, 0, Side.RESPONSE, 0, 7, "disk full")
-    reel.exchange([b"data: 1\n\n", gap, b"data: 3\n\n"])
-    tape = serve(reel.close(), log=lines.append)
-    caller = call(tape.url)
+    builder.exchange([b"data: 1\n\n", gap, b"data: 3\n\n"])
+    replay = serve(builder.close(), log=lines.append)
+    caller = call(replay.url)
     caller.ask()
 
     assert caller.read(b"0\r\n\r\n").body == b"9\r\ndata: 1\n\n\r\n9\r\ndata: 3\n\n\r\n0\r\n\r\n"
@@ -212,11 +212,11 @@ def test_bytes_that_were_not_recorded_are_left_out_with_a_warning(reel, serve, c
     ]
 
 
-def test_an_answer_shorter_than_it_announces_is_closed_instead_of_left_hanging(reel, serve, call):
+def test_a_response_shorter_than_its_length_closes_the_connection(builder, serve, call):
     gap = BytesLost(0, 0, Side.RESPONSE, 0, 60, "disk full")
-    reel.exchange([b"x" * 40, gap], headers=LENGTH)
-    tape = serve(reel.close())
-    caller = call(tape.url)
+    builder.exchange([b"x" * 40, gap], headers=LENGTH)
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask()
 
     seen = caller.read()
@@ -225,9 +225,9 @@ def test_an_answer_shorter_than_it_announces_is_closed_instead_of_left_hanging(r
 
 
 @pytest.mark.parametrize("lie", ["[1, 0]", "[5, 0, 99999, 1]", "[-1, 0]", "no json", '["a", "b"]', "{}"])
-def test_a_body_that_the_recording_lies_about_ends_the_connection_with_one_sentence(reel, serve, call, lie):
-    reel.exchange([b"a", b"bc", b"d"])
-    path, lines = reel.close(), []
+def test_a_damaged_body_ends_the_connection_with_one_sentence(builder, serve, call, lie):
+    builder.exchange([b"a", b"bc", b"d"])
+    path, lines = builder.close(), []
     with sqlite3.connect(path) as connection:
         connection.execute("UPDATE segment SET chunks = ?", (lie,))
     caller = call(serve(path, log=lines.append).url)

@@ -1,4 +1,4 @@
-"""Which recorded exchange a request is given."""
+"""Which recorded exchange responds to a request."""
 
 import pytest
 
@@ -10,8 +10,8 @@ FINGERPRINT = "[redacted:0123456789abcdef]"
 OTHER_FINGERPRINT = "[redacted:fedcba9876543210]"
 
 
-def tape(*requests: tuple[str, str] | tuple[str, str, bytes | None]) -> ExchangeQueues:
-    """A tape of requests, numbered from 1: `(method, target)` or `(method, target, body)`."""
+def replay(*requests: tuple[str, str] | tuple[str, str, bytes | None]) -> ExchangeQueues:
+    """Recorded requests, numbered from 1: `(method, target)` or `(method, target, body)`."""
     return ExchangeQueues(
         RecordedRequest(number, *request[:2], _body(request)) for number, request in enumerate(requests, 1)
     )
@@ -22,18 +22,18 @@ def _body(request):
     return None if body is None else read_body([body])
 
 
-def taken(tape: ExchangeQueues, method: str, target: str, body: bytes = b"") -> int | None:
-    """The number of the exchange that the request is given."""
-    entry = tape.take(HttpRequest(method, target, read_body([body])))
+def taken(replay: ExchangeQueues, method: str, target: str, body: bytes = b"") -> int | None:
+    """The number of the exchange that responds to a request."""
+    entry = replay.take(HttpRequest(method, target, read_body([body])))
     return entry and entry.number
 
 
-def why_not(tape: ExchangeQueues, method: str, target: str, body: bytes = b"") -> str:
-    return explain_no_match(tape, HttpRequest(method, target, read_body([body])))
+def why_not(replay: ExchangeQueues, method: str, target: str, body: bytes = b"") -> str:
+    return explain_no_match(replay, HttpRequest(method, target, read_body([body])))
 
 
-def test_answers_come_in_recorded_order_once_each():
-    recorded = tape(("GET", "/a"), ("GET", "/b"), ("GET", "/a"))
+def test_responses_are_served_once_in_recorded_order():
+    recorded = replay(("GET", "/a"), ("GET", "/b"), ("GET", "/a"))
 
     assert [taken(recorded, "GET", "/a") for _ in range(3)] == [1, 3, None]
     assert taken(recorded, "GET", "/b") == 2
@@ -56,8 +56,8 @@ def test_answers_come_in_recorded_order_once_each():
         ("/v1/s", False),
     ],
 )
-def test_paths_and_queries_are_compared_by_what_they_mean(target, same):
-    assert taken(tape(("GET", "/v1/s?a=1&b=2")), "GET", target) == (1 if same else None)
+def test_equivalent_paths_and_queries_match(target, same):
+    assert taken(replay(("GET", "/v1/s?a=1&b=2")), "GET", target) == (1 if same else None)
 
 
 @pytest.mark.parametrize(
@@ -76,16 +76,16 @@ def test_paths_and_queries_are_compared_by_what_they_mean(target, same):
         ("http://one.test?q=1", "/?q=1", True),
     ],
 )
-def test_targets_are_read_as_servers_read_them(recorded, asked, same):
-    assert taken(tape(("GET", recorded)), "GET", asked) == (1 if same else None)
+def test_origin_and_absolute_targets_match(recorded, asked, same):
+    assert taken(replay(("GET", recorded)), "GET", asked) == (1 if same else None)
 
 
-def test_a_body_does_not_matter_while_all_recorded_ones_are_the_same():
-    assert taken(tape(("POST", "/runs", b"{}"), ("POST", "/runs", b"{}")), "POST", "/runs", b'{"other": 1}') == 1
+def test_the_body_is_ignored_if_all_recorded_bodies_are_equal():
+    assert taken(replay(("POST", "/runs", b"{}"), ("POST", "/runs", b"{}")), "POST", "/runs", b'{"other": 1}') == 1
 
 
-def test_a_body_decides_where_recorded_ones_differ():
-    recorded = tape(("POST", "/runs", b'{"n": 1}'), ("POST", "/runs", b'{"n": 2}'), ("POST", "/runs", b'{"n": 1}'))
+def test_the_body_selects_the_response_if_recorded_bodies_differ():
+    recorded = replay(("POST", "/runs", b'{"n": 1}'), ("POST", "/runs", b'{"n": 2}'), ("POST", "/runs", b'{"n": 1}'))
 
     assert taken(recorded, "POST", "/runs", b'{"n": 2}') == 2
     assert taken(recorded, "POST", "/runs", b'{"n": 1}') == 1
@@ -105,36 +105,36 @@ def test_a_body_decides_where_recorded_ones_differ():
     ],
 )
 def test_json_bodies_are_compared_as_values(asked, same):
-    recorded = tape(("POST", "/runs", '{"a": "é", "b": [1, {"c": null}]}'.encode()), ("POST", "/runs", b"else"))
+    recorded = replay(("POST", "/runs", '{"a": "é", "b": [1, {"c": null}]}'.encode()), ("POST", "/runs", b"else"))
 
     assert taken(recorded, "POST", "/runs", asked) == (1 if same else None)
 
 
 @pytest.mark.parametrize("body", [b"1", b"a=1&b=2", b"\xff\x00", b'{"cut": ', b"[" * 5000, b"[" * 300 + b"]" * 300])
 def test_other_bodies_are_compared_as_bytes(body):
-    recorded = tape(("POST", "/runs", body), ("POST", "/runs", b"else"))
+    recorded = replay(("POST", "/runs", body), ("POST", "/runs", b"else"))
 
     assert taken(recorded, "POST", "/runs", body + b" ") is None
     assert taken(recorded, "POST", "/runs", body) == 1
 
 
-def test_a_body_over_the_limit_is_compared_without_being_kept():
+def test_a_body_over_the_limit_is_compared_but_not_kept():
     large = b'{"a": "' + b"x" * LARGEST_BODY + b'"}'
-    recorded = tape(("POST", "/runs", large), ("POST", "/runs", b"else"))
+    recorded = replay(("POST", "/runs", large), ("POST", "/runs", b"else"))
 
     assert read_body([large]).text is None
     assert taken(recorded, "POST", "/runs", large[:-1] + b" }") is None
     assert taken(recorded, "POST", "/runs", large) == 1
 
 
-def test_a_request_that_was_cut_while_recorded_matches_any_body():
-    recorded = tape(("POST", "/runs", b"one"), ("POST", "/runs", None), ("POST", "/runs", b"two"))
+def test_an_incomplete_recorded_request_matches_any_body():
+    recorded = replay(("POST", "/runs", b"one"), ("POST", "/runs", None), ("POST", "/runs", b"two"))
 
     assert [taken(recorded, "POST", "/runs", body) for body in (b"two", b"three", b"four")] == [3, 2, None]
 
 
-def test_a_redacted_query_value_matches_any_and_keeps_the_recorded_order():
-    recorded = tape(
+def test_a_redacted_query_value_matches_any_value_in_recorded_order():
+    recorded = replay(
         ("GET", f"/s?token={FINGERPRINT}&n=1"),
         ("GET", f"/s?token={OTHER_FINGERPRINT}&n=1"),
         ("GET", f"/s?token={FINGERPRINT}&n=2"),
@@ -155,8 +155,8 @@ def test_a_redacted_query_value_matches_any_and_keeps_the_recorded_order():
         ("/s/runs?page=1", False),
     ],
 )
-def test_a_redacted_piece_of_a_path_matches_any(asked, same):
-    assert taken(tape(("GET", f"/s/{FINGERPRINT}/runs?page=1")), "GET", asked) == (1 if same else None)
+def test_a_redacted_part_of_a_path_matches_anything(asked, same):
+    assert taken(replay(("GET", f"/s/{FINGERPRINT}/runs?page=1")), "GET", asked) == (1 if same else None)
 
 
 @pytest.mark.parametrize(
@@ -169,35 +169,35 @@ def test_a_redacted_piece_of_a_path_matches_any(asked, same):
         ("/s?key=a-c", False),
     ],
 )
-def test_several_redacted_pieces_match_any_between_what_is_known(asked, same):
-    recorded = tape(("GET", f"/s?key=a-{FINGERPRINT}-b-{OTHER_FINGERPRINT}-c"))
+def test_several_redacted_parts_match_anything_between_known_text(asked, same):
+    recorded = replay(("GET", f"/s?key=a-{FINGERPRINT}-b-{OTHER_FINGERPRINT}-c"))
 
     assert taken(recorded, "GET", asked) == (1 if same else None)
 
 
-def test_a_masked_credential_in_a_body_matches_any():
+def test_a_redacted_credential_in_a_body_matches_anything():
     masked = b'{"note": "use ********************, please", "n": 1}'
-    recorded = tape(("POST", "/runs", masked), ("POST", "/runs", b"else"))
+    recorded = replay(("POST", "/runs", masked), ("POST", "/runs", b"else"))
 
     assert taken(recorded, "POST", "/runs", b'{"n": 2, "note": "use sk-abc, please"}') is None
     assert taken(recorded, "POST", "/runs", b'{"n": 1, "note": "use sk-abc, please"}') == 1
 
 
 def test_an_exact_match_is_preferred_to_a_redacted_one():
-    recorded = tape(("GET", f"/s?token={FINGERPRINT}"), ("GET", "/s?token=none"))
+    recorded = replay(("GET", f"/s?token={FINGERPRINT}"), ("GET", "/s?token=none"))
 
     assert taken(recorded, "GET", "/s?token=none") == 2
 
 
-def test_what_was_never_asked_for_is_listed_in_recorded_order():
-    recorded = tape(("GET", "/a"), ("GET", "/b"), ("GET", "/a"), ("GET", "/c"))
+def test_unconsumed_requests_are_listed_in_recorded_order():
+    recorded = replay(("GET", "/a"), ("GET", "/b"), ("GET", "/a"), ("GET", "/c"))
     taken(recorded, "GET", "/a")
 
     assert [entry.number for entry in recorded.unconsumed] == [2, 3, 4]
 
 
-def test_a_miss_says_that_all_answers_were_given():
-    recorded = tape(("GET", "/a"), ("GET", "/a"), ("GET", "/b"))
+def test_a_miss_reports_that_all_responses_are_used_up():
+    recorded = replay(("GET", "/a"), ("GET", "/a"), ("GET", "/b"))
     for target in ("/a", "/a", "/b"):
         taken(recorded, "GET", target)
 
@@ -222,8 +222,8 @@ def test_a_miss_says_that_all_answers_were_given():
         (("GET", "/o?x=2&x=1"), "exchange 5, GET /o?x=1&x=2 (differs in query: the same values in another order)"),
     ],
 )
-def test_a_miss_names_what_comes_nearest_and_what_differs(asked, nearest):
-    recorded = tape(
+def test_a_miss_names_the_closest_requests_and_their_differences(asked, nearest):
+    recorded = replay(
         ("GET", "/v1/s/1/runs?a=1"),
         ("POST", "/v1/s/1/run", b"1"),
         ("POST", "/v1/s/1/run", b"2"),
@@ -235,12 +235,12 @@ def test_a_miss_names_what_comes_nearest_and_what_differs(asked, nearest):
 
 
 def test_a_miss_is_safe_to_print_and_short():
-    message = why_not(tape(("GET", "/" + "é" * 1000)), "GET", "/\x1b[31m" + "x" * 1000)
+    message = why_not(replay(("GET", "/" + "é" * 1000)), "GET", "/\x1b[31m" + "x" * 1000)
 
     assert "\x1b" not in message
     assert len(message) < 700
 
 
-def test_a_tape_of_nothing_says_so():
-    assert why_not(tape(), "GET", "/a") == "GET /a was not recorded: the recording contains no exchanges."
+def test_a_miss_in_an_empty_recording_is_explained():
+    assert why_not(replay(), "GET", "/a") == "GET /a was not recorded: the recording contains no exchanges."
     assert ExchangeQueues([]).take(HttpRequest("GET", "/a", NO_BODY)) is None

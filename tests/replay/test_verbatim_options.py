@@ -1,4 +1,4 @@
-"""What counts in a comparison, in which order answers are given, and what comes after the last: by choice."""
+"""Options of matching: ignored parts, headers, order, and repetition after the last response."""
 
 import pytest
 
@@ -14,12 +14,12 @@ FINGERPRINT = "[redacted:0123456789abcdef]"
 
 
 class World:
-    """A tape, and requests to it: `(method, target, body, headers)`, of which the end may be left out."""
+    """Recorded requests, and requests to match: `(method, target, body, headers)`; the last items are optional."""
 
     def __init__(self, *requests, **options):
         recorded = [self._complete(*request) for request in requests]
         self._bodies = [read_body([body]) for _, _, body, _ in recorded]
-        self.tape = ExchangeQueues(
+        self.replay = ExchangeQueues(
             [
                 RecordedRequest(number, method, target, self._bodies[number - 1], headers)
                 for number, (method, target, _, headers) in enumerate(recorded, 1)
@@ -28,12 +28,12 @@ class World:
         )
 
     def take(self, *request):
-        """The number of the exchange that a request is given."""
-        entry = self.tape.take(self._asked(*request))
+        """The number of the exchange that responds to a request."""
+        entry = self.replay.take(self._asked(*request))
         return entry and entry.number
 
     def why_not(self, *request):
-        return explain_no_match(self.tape, self._asked(*request), lambda number: self._bodies[number - 1])
+        return explain_no_match(self.replay, self._asked(*request), lambda number: self._bodies[number - 1])
 
     def _asked(self, *request):
         method, target, body, headers = self._complete(*request)
@@ -44,7 +44,7 @@ class World:
         return method, target, body, headers
 
 
-def test_ignored_query_parameters_do_not_count_wherever_they_come():
+def test_ignored_query_parameters_are_ignored_everywhere():
     world = World(("GET", "/s?a=1&t=5"), ("GET", "/s?a=2&t=6&t=7"), ignore_query=["t"])
 
     assert world.take("GET", "/s?t=9&a=2") == 2
@@ -83,26 +83,26 @@ IGNORED = [
 
 
 @pytest.mark.parametrize(("path", "recorded", "asked", "same"), IGNORED)
-def test_what_a_path_names_in_a_body_does_not_count(path, recorded, asked, same):
+def test_ignored_json_paths_are_not_compared(path, recorded, asked, same):
     world = World(("POST", "/runs", recorded), ("POST", "/runs", b"else"), ignore_body=[path])
 
     assert world.take("POST", "/runs", asked) == (1 if same else None)
 
 
-def test_several_paths_can_be_ignored_and_other_bodies_still_decide():
+def test_several_json_paths_can_be_ignored():
     one, two = b'{"at":1,"id":"x","n":1}', b'{"at":2,"id":"y","n":2}'
     world = World(("POST", "/runs", one), ("POST", "/runs", two), ignore_body=["$.at", "$.id"])
 
     assert [world.take("POST", "/runs", b'{"n":%d}' % n) for n in (2, 1, 3)] == [2, 1, None]
 
 
-def test_bodies_that_differ_only_where_it_does_not_count_are_of_one_kind():
+def test_bodies_that_differ_only_in_ignored_paths_are_of_one_kind():
     world = World(("POST", "/runs", b'{"at":1}'), ("POST", "/runs", b'{"at":2}'), ignore_body=["$.at"])
 
     assert [world.take("POST", "/runs", b"what ever") for _ in range(3)] == [1, 2, None]
 
 
-def test_a_secret_beside_an_ignored_place_matches_any():
+def test_a_redacted_value_next_to_an_ignored_path_matches_anything():
     recorded = b'{"at":1,"note":"use ********************"}'
     world = World(("POST", "/runs", recorded), ("POST", "/runs", b"else"), ignore_body=["$.at"])
 
@@ -111,14 +111,14 @@ def test_a_secret_beside_an_ignored_place_matches_any():
 
 
 @pytest.mark.parametrize("body", [b"[" * 200 + b"1" + b"]" * 200, b'{"n":"' + b"x" * LARGEST_BODY + b'"}'])
-def test_bodies_too_deep_or_too_large_to_look_into_are_compared_as_they_are(body):
+def test_bodies_that_are_too_deep_or_too_large_are_compared_as_bytes(body):
     assert without_paths(read_body([body]), (JsonPath.of("$.at"),)).digest == read_body([body]).digest
 
 
 @pytest.mark.parametrize(
     "path", ["", "at", ".at", "$at", "$.", "$..", "$.a b", "$[", "$[a]", "$['a]", "$.[0]", "$...a", "$.a."]
 )
-def test_what_is_no_path_is_refused_in_one_sentence(path):
+def test_an_invalid_json_path_is_refused_in_one_sentence(path):
     with pytest.raises(InputError, match=r"Invalid JSON path"):
         ReplayOptions(ignore_body=[path])
 
@@ -129,7 +129,7 @@ def test_an_unknown_choice_is_refused_in_one_sentence(name):
         ReplayOptions(**{name: "some"})
 
 
-def test_headers_count_where_they_were_chosen():
+def test_selected_headers_are_compared():
     world = World(
         ("GET", "/s", b"", (("Accept", "text/plain"), ("X-Trace", "1"))),
         ("GET", "/s", b"", (("accept", "text/html"),)),
@@ -143,7 +143,7 @@ def test_headers_count_where_they_were_chosen():
     assert world.take("GET", "/s", b"", (("Accept", "image/png"),)) is None
 
 
-def test_values_of_one_header_count_in_their_order():
+def test_the_order_of_values_of_one_header_matters():
     world = World(("GET", "/s", b"", (("Accept", "a, b"),)), match_header=["accept"])
 
     assert world.take("GET", "/s", b"", (("Accept", "b"), ("Accept", "a"))) is None
@@ -162,16 +162,16 @@ def test_a_redacted_header_is_matched_by_its_presence_and_scheme():
     ("repeat", "expected"),
     [("refuse", [1, 3, 4, None, None]), ("last", [1, 3, 4, 4, 4]), ("cycle", [1, 3, 4, 1, 3])],
 )
-def test_what_comes_when_every_answer_of_a_kind_was_given(repeat, expected):
+def test_repeating_responses_after_the_last_of_a_kind(repeat, expected):
     world = World(("GET", "/a"), ("GET", "/b"), ("GET", "/a"), ("GET", "/a"), repeat=repeat)
 
     assert [world.take("GET", "/a") for _ in range(5)] == expected
     assert world.take("GET", "/none") is None
-    assert [entry.number for entry in world.tape.unconsumed] == [2]
+    assert [entry.number for entry in world.replay.unconsumed] == [2]
 
 
 @pytest.mark.parametrize(("repeat", "expected"), [("last", [2, 1, 3, 3]), ("cycle", [2, 1, 3, 2])])
-def test_the_answers_to_redacted_and_to_plain_requests_are_repeated_together(repeat, expected):
+def test_responses_to_redacted_and_plain_requests_are_repeated_together(repeat, expected):
     world = World(
         ("GET", f"/s?key={FINGERPRINT}"), ("GET", "/s?key=x"), ("GET", f"/s?key=x{FINGERPRINT}"), repeat=repeat
     )
@@ -179,7 +179,7 @@ def test_the_answers_to_redacted_and_to_plain_requests_are_repeated_together(rep
     assert [world.take("GET", "/s?key=x") for _ in range(4)] == expected
 
 
-def test_in_strict_order_every_request_has_to_wait_its_turn():
+def test_strict_order_refuses_requests_out_of_order():
     world = World(("GET", "/a"), ("POST", "/b", b"1"), ("GET", "/a"), ("POST", "/b", b"2"), order="strict")
 
     assert world.take("POST", "/b", b"1") is None
@@ -189,7 +189,7 @@ def test_in_strict_order_every_request_has_to_wait_its_turn():
     assert world.take("GET", "/a") is None
 
 
-def test_in_strict_order_a_request_that_fits_several_recorded_ones_gets_the_one_whose_turn_it_is():
+def test_strict_order_selects_the_expected_one_of_several_matches():
     world = World(
         ("GET", f"/s?key={FINGERPRINT}"), ("GET", "/s?key=x"), ("GET", f"/s?key={FINGERPRINT}"), order="strict"
     )
@@ -198,24 +198,24 @@ def test_in_strict_order_a_request_that_fits_several_recorded_ones_gets_the_one_
 
 
 @pytest.mark.parametrize(("repeat", "expected"), [("refuse", [None, None]), ("last", [3, None]), ("cycle", [1, 2])])
-def test_in_strict_order_answers_are_repeated_once_all_were_given(repeat, expected):
+def test_strict_order_repeats_responses_after_the_last(repeat, expected):
     world = World(("GET", "/a"), ("GET", "/b"), ("GET", "/a"), order="strict", repeat=repeat)
 
     assert [world.take("GET", target) for target in ("/a", "/a", "/b", "/a")] == [1, None, 2, 3]
     assert [world.take("GET", "/a"), world.take("GET", "/b" if repeat == "cycle" else "/c")] == expected
 
 
-def test_a_rewound_tape_begins_again():
+def test_a_reset_starts_again_from_the_first_response():
     world = World(("GET", "/a"), ("GET", "/b"), order="strict")
     world.take("GET", "/a")
 
-    world.tape.reset()
+    world.replay.reset()
 
-    assert [entry.number for entry in world.tape.unconsumed] == [1, 2]
+    assert [entry.number for entry in world.replay.unconsumed] == [1, 2]
     assert [world.take("GET", "/a"), world.take("GET", "/b")] == [1, 2]
 
 
-def test_a_request_out_of_order_is_told_which_is_expected_next():
+def test_a_request_out_of_order_is_told_the_expected_one():
     world = World(("GET", "/a"), ("POST", "/b", b'{"n":1}'), ("POST", "/b", b'{"n":2}'), order="strict")
     world.take("GET", "/a")
 
@@ -244,13 +244,13 @@ RECORDED = b'{"n":1,"who":{"name":"a","key":"use ********************"},"list":[
         (RECORDED[:-1] + b',"\\u009b":"' + b"y" * 100 + b'"}', '$["\\x9b"]: not recorded'),
     ],
 )  # fmt: skip
-def test_a_miss_names_the_places_at_which_json_bodies_differ(asked, said):
+def test_a_miss_names_the_json_paths_that_differ(asked, said):
     world = World(("POST", "/runs", RECORDED), ("POST", "/runs", b"else"))
 
     assert world.why_not("POST", "/runs", asked).partition("; ")[0].endswith(f"(differs in body: {said})")
 
 
-def test_what_is_ignored_is_not_named_as_a_difference():
+def test_ignored_parts_are_not_named_as_differences():
     world = World(
         ("POST", "/runs", b'{"at":1,"n":1}'), ("POST", "/runs", b"else"), ignore_body=["$.at"], ignore_query=["t"]
     )
@@ -260,7 +260,7 @@ def test_what_is_ignored_is_not_named_as_a_difference():
     )
 
 
-def test_a_miss_says_which_headers_differ_but_no_secrets():
+def test_a_miss_names_the_headers_that_differ_without_secrets():
     recorded = (("Accept", "a"), ("Authorization", f"Bearer {FINGERPRINT}"), ("X-One", "1"))
     asked = (("Accept", "b"), ("Authorization", "Basic my-secret"), ("X-Two", "2"))
     world = World(("GET", "/s", b"", recorded), match_header=["accept", "authorization", "x-one", "x-two"])

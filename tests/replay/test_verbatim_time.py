@@ -1,4 +1,4 @@
-"""When bytes are sent: the plan's delays exactly, the clock's by order and lower bounds."""
+"""When bytes are sent: planned delays are tested exactly, real ones by their order and lower bounds."""
 
 import math
 import time
@@ -14,10 +14,10 @@ from wiretape_replay.verbatim.response_plan import plan_response
 MS = 1_000_000
 
 
-def test_delays_count_from_the_moment_the_request_was_whole(reel):
-    """A client that uploads faster than the recorded one is not kept waiting for it."""
-    reel.exchange([(5, b"a"), (20, b"b")], body=b"upload", method="POST", wait_ms=7)
-    with open_recording(reel.close()) as recording:
+def test_delays_count_from_the_end_of_the_request(builder):
+    """A client that uploads faster than the recorded one does not wait."""
+    builder.exchange([(5, b"a"), (20, b"b")], body=b"upload", method="POST", wait_ms=7)
+    with open_recording(builder.close()) as recording:
         plan = plan_response(recording.exchange(1))
         chunks = list(plan.chunks(recording.body(1, Side.RESPONSE)))
 
@@ -26,22 +26,22 @@ def test_delays_count_from_the_moment_the_request_was_whole(reel):
     assert plan.end_ns == 33 * MS
 
 
-def test_an_answer_to_a_request_that_never_became_whole_counts_from_its_head(reel):
-    reel.exchange([b"a"], body=None, ending=Ending.SERVICE_CLOSED)
-    with open_recording(reel.close()) as recording:
+def test_delays_after_an_incomplete_request_count_from_its_head(builder):
+    builder.exchange([b"a"], body=None, ending=Ending.SERVICE_CLOSED)
+    with open_recording(builder.close()) as recording:
         assert plan_response(recording.exchange(1)).head_ns == 1 * MS
 
 
-def test_runs_of_chunks_are_cut_into_chunks():
+def test_runs_of_chunks_are_split_into_chunks():
     run = BytesArrived(1, Side.RESPONSE, 10, b"abcdef", (12, 16), (5 * MS, 9 * MS))
 
     assert list(run.chunks()) == [(5 * MS, b"ab"), (9 * MS, b"cdef")]
 
 
-def test_as_recorded_nothing_comes_early_and_the_order_of_two_streams_is_kept(reel, serve, call):
-    reel.exchange([(10, b"1"), (140, b"3")], target="/a", wait_ms=60)
-    reel.exchange([(80, b"2"), (110, b"4")], target="/b", wait_ms=60)
-    url = serve(reel.close(), speed=1).url
+def test_at_recorded_speed_nothing_is_early_and_two_streams_keep_their_order(builder, serve, call):
+    builder.exchange([(10, b"1"), (140, b"3")], target="/a", wait_ms=60)
+    builder.exchange([(80, b"2"), (110, b"4")], target="/b", wait_ms=60)
+    url = serve(builder.close(), speed=1).url
     one, other = call(url), call(url)
     began = time.monotonic()
     one.ask("/a", extra="Connection: close\r\n")
@@ -57,9 +57,9 @@ def test_as_recorded_nothing_comes_early_and_the_order_of_two_streams_is_kept(re
     assert ended >= 0.211
 
 
-def test_ten_times_as_fast_takes_a_tenth(reel, serve, call):
-    reel.exchange([(1000, b"1"), (1000, b"2")])
-    caller = call(serve(reel.close(), speed=10).url)
+def test_at_ten_times_the_speed_it_takes_a_tenth_of_the_time(builder, serve, call):
+    builder.exchange([(1000, b"1"), (1000, b"2")])
+    caller = call(serve(builder.close(), speed=10).url)
     began = time.monotonic()
     caller.ask(extra="Connection: close\r\n")
     caller.read()
@@ -68,10 +68,10 @@ def test_ten_times_as_fast_takes_a_tenth(reel, serve, call):
 
 
 @pytest.mark.parametrize("ending", [Ending.COMPLETE, Ending.SERVICE_RESET])
-def test_at_once_waits_for_nothing(reel, serve, call, ending):
-    """Recorded: an hour between two chunks, and another before the end."""
-    reel.exchange([b"1", (3_600_000, b"2")], ending=ending, wait_ms=3_600_000)
-    caller = call(serve(reel.close(), speed="max").url)
+def test_at_speed_max_nothing_is_delayed(builder, serve, call, ending):
+    """The recording has an hour between two chunks, and another before the end."""
+    builder.exchange([b"1", (3_600_000, b"2")], ending=ending, wait_ms=3_600_000)
+    caller = call(serve(builder.close(), speed="max").url)
     caller.ask(extra="Connection: close\r\n")
 
     assert b"\r\n2\r\n" in caller.read().body
@@ -83,6 +83,6 @@ def test_a_speed_is_a_number_or_max(speed, number):
 
 
 @pytest.mark.parametrize("speed", ["0", "-1", "fast", "", "nan", "inf", "1x", 0, -2.0, math.nan])
-def test_anything_else_is_no_speed(speed):
+def test_an_invalid_speed_is_refused(speed):
     with pytest.raises(InputError, match="expected max or a number greater than 0"):
         parse_speed(speed)

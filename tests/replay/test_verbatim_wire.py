@@ -1,4 +1,4 @@
-"""What is on the wire, byte for byte, and what happens on connections that are shared, slow or cut."""
+"""The exact bytes on the wire, and connections that are shared, slow or interrupted."""
 
 import asyncio
 import hashlib
@@ -25,10 +25,10 @@ HEADERS = (
 )
 
 
-def test_the_head_is_the_recorded_one_and_nothing_more(reel, serve, call):
-    """Order, case, repetition and bytes over 127 as they were; no Date and no Server of our own."""
-    reel.exchange([b"data: 1\n\n", b"data: 2\n\n"], headers=HEADERS, reason="Fine By Me", status=203)
-    caller = call(serve(reel.close()).url)
+def test_the_head_is_exactly_the_recorded_one(builder, serve, call):
+    """Order, case, repetition and bytes over 127 are kept; no Date and Server are added."""
+    builder.exchange([b"data: 1\n\n", b"data: 2\n\n"], headers=HEADERS, reason="Fine By Me", status=203)
+    caller = call(serve(builder.close()).url)
     caller.ask(extra="Connection: close\r\n")
 
     assert caller.read().data == (
@@ -76,9 +76,9 @@ def test_the_head_is_the_recorded_one_and_nothing_more(reel, serve, call):
     ],
     ids=["length", "close-delimited", "empty", "204", "304", "HEAD", "HTTP/1.0", "HTTP/2", "HTTP/2-length", "no-data"],
 )  # fmt: skip
-def test_each_framing_is_kept(reel, serve, call, recorded, wire):
-    reel.exchange(**recorded)
-    caller = call(serve(reel.close()).url)
+def test_each_framing_is_kept(builder, serve, call, recorded, wire):
+    builder.exchange(**recorded)
+    caller = call(serve(builder.close()).url)
     caller.ask(method=recorded.get("method", "GET"), extra="Connection: close\r\n")
 
     seen = caller.read()
@@ -97,17 +97,17 @@ def test_each_framing_is_kept(reel, serve, call, recorded, wire):
         ((), "HTTP/1.1", "closed"),
     ],
 )
-def test_the_connection_stays_open_if_the_recorded_one_could(reel, serve, call, headers, version, how):
-    reel.exchange([b"x"], headers=headers, version=version)
-    caller = call(serve(reel.close()).url)
+def test_the_connection_stays_open_if_the_recorded_one_could_be_reused(builder, serve, call, headers, version, how):
+    builder.exchange([b"x"], headers=headers, version=version)
+    caller = call(serve(builder.close()).url)
     caller.ask()
 
     assert caller.read((b"\r\n\r\nx", b"\r\n0\r\n\r\n") if how == "open" else None).how == how
 
 
-def test_a_client_that_knows_no_chunks_gets_none(reel, serve, call):
-    reel.exchange([b"data: 1\n\n"])
-    caller = call(serve(reel.close()).url)
+def test_an_http_1_0_client_gets_no_chunks(builder, serve, call):
+    builder.exchange([b"data: 1\n\n"])
+    caller = call(serve(builder.close()).url)
     caller.ask(version="HTTP/1.0")
 
     seen = caller.read()
@@ -116,9 +116,9 @@ def test_a_client_that_knows_no_chunks_gets_none(reel, serve, call):
     assert seen.how == "closed"
 
 
-def test_what_would_split_a_head_cannot(reel, serve, call):
-    """A recording from somebody else may hold any text; a folded line, which a service may send, stays."""
-    reel.exchange(
+def test_line_breaks_in_headers_become_spaces(builder, serve, call):
+    """An imported recording can contain any text; a folded line, which a service may send, is kept."""
+    builder.exchange(
         reason="OK\r\nX: 1",
         headers=(
             ("A", "1\r\n\r\nboo"),
@@ -128,7 +128,7 @@ def test_what_would_split_a_head_cannot(reel, serve, call):
             ("Connection", "close"),
         ),
     )
-    caller = call(serve(reel.close()).url)
+    caller = call(serve(builder.close()).url)
     caller.ask(extra="Connection: close\r\n")
 
     assert caller.read().data == (
@@ -136,10 +136,10 @@ def test_what_would_split_a_head_cannot(reel, serve, call):
     )
 
 
-def test_one_connection_serves_many_requests_pipelined_or_not(reel, serve, call):
+def test_a_connection_serves_many_requests_with_and_without_pipelining(builder, serve, call):
     for number in range(5):
-        reel.exchange([b"%d" % number], headers=(("Content-Length", "1"),))
-    caller = call(serve(reel.close()).url)
+        builder.exchange([b"%d" % number], headers=(("Content-Length", "1"),))
+    caller = call(serve(builder.close()).url)
     for _ in range(4):
         caller.ask()
     caller.ask(extra="Connection: close\r\n")
@@ -149,12 +149,12 @@ def test_one_connection_serves_many_requests_pipelined_or_not(reel, serve, call)
     assert caller.read().data == b"".join(one % number for number in range(5))
 
 
-def test_the_same_requests_give_the_same_bytes(new_reel, serve, call):
-    """Everything on the wire, misses included, in two runs."""
-    reel = new_reel("same.db")
-    reel.exchange([b"data: 1\n\n"])
-    reel.exchange([b"no"], status=404, reason="Not Found", headers=(("Content-Length", "2"),), target="/no")
-    path = reel.close()
+def test_the_same_requests_give_the_same_bytes(new_builder, serve, call):
+    """All bytes on the wire, including misses, in two runs."""
+    builder = new_builder("same.db")
+    builder.exchange([b"data: 1\n\n"])
+    builder.exchange([b"no"], status=404, reason="Not Found", headers=(("Content-Length", "2"),), target="/no")
+    path = builder.close()
     seen = []
     for _ in range(2):
         caller = call(serve(path).url)
@@ -166,10 +166,10 @@ def test_the_same_requests_give_the_same_bytes(new_reel, serve, call):
     assert seen[0] == seen[1]
 
 
-def test_a_miss_is_a_501_in_the_services_envelope(reel, serve, call):
-    reel.exchange([b"data: 1\n\n"], target="/v1/sessions/s1/events/stream")
-    tape = serve(reel.close())
-    caller = call(tape.url)
+def test_a_miss_is_a_501_in_the_error_envelope(builder, serve, call):
+    builder.exchange([b"data: 1\n\n"], target="/v1/sessions/s1/events/stream")
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.ask("/v1/sessions/s2/events/stream", extra="Connection: close\r\n")
 
     seen = caller.read()
@@ -182,17 +182,17 @@ def test_a_miss_is_a_501_in_the_services_envelope(reel, serve, call):
         b"HTTP/1.1 501 Not Implemented\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\nX-Wiretape: no-match\r\n\r\n" % len(seen.body)
     )
-    assert [miss.target for miss in tape.misses] == ["/v1/sessions/s2/events/stream"]
-    assert [entry.number for entry in tape.unconsumed] == [1]
+    assert [miss.target for miss in replay.misses] == ["/v1/sessions/s2/events/stream"]
+    assert [entry.number for entry in replay.unconsumed] == [1]
 
 
 @pytest.mark.parametrize("target", ["*", "/%0a", "//x:80/", "/%zz", "/?" + "q" * 100_000, "http://x/y?z", "/v1"])
 @pytest.mark.parametrize("method", ["GET", "OPTIONS", "HEAD", "PROPFIND"])
-def test_no_request_however_odd_gets_an_empty_200(reel, serve, call, method, target):
+def test_unusual_requests_never_get_an_empty_200(builder, serve, call, method, target):
     if target == "*":
         method = "OPTIONS"  # it is no target for any other method
-    reel.exchange([b"data: 1\n\n"])
-    caller = call(serve(reel.close()).url)
+    builder.exchange([b"data: 1\n\n"])
+    caller = call(serve(builder.close()).url)
     caller.ask(target, method=method, extra="Connection: close\r\n")
 
     seen = caller.read()
@@ -204,9 +204,9 @@ def test_no_request_however_odd_gets_an_empty_200(reel, serve, call, method, tar
 @pytest.mark.parametrize(
     "nonsense", [b"\x16\x03\x01\x02\x00\r\n\r\n", b"GET / b HTTP/1.1\r\n\r\n", b"GET /\xff HTTP/1.1\r\n\r\n"]
 )
-def test_what_is_not_http_gets_a_400_and_a_line_in_the_log(reel, serve, call, nonsense):
+def test_malformed_requests_get_a_400_and_are_logged(builder, serve, call, nonsense):
     lines = []
-    caller = call(serve(reel.close(), log=lines.append).url)
+    caller = call(serve(builder.close(), log=lines.append).url)
     caller.socket.sendall(nonsense)
 
     seen = caller.read()
@@ -224,9 +224,9 @@ def test_what_is_not_http_gets_a_400_and_a_line_in_the_log(reel, serve, call, no
 
 
 @pytest.mark.parametrize("head", [b"Authorization: Bearer hush\xff\x1b\r\n\r\n", b"a: b\nX-API-KEY:hush\n\n"])
-def test_the_line_about_what_is_not_http_has_no_secret(reel, serve, call, head):
+def test_the_log_line_of_a_malformed_request_contains_no_secret(builder, serve, call, head):
     lines = []
-    caller = call(serve(reel.close(), log=lines.append).url)
+    caller = call(serve(builder.close(), log=lines.append).url)
     caller.socket.sendall(b"GET / HTTP/1.1" + (b"\n" if b"\r" not in head else b"\r\n") + head)
 
     caller.read()
@@ -236,17 +236,17 @@ def test_the_line_about_what_is_not_http_has_no_secret(reel, serve, call, head):
     assert "hush" not in line
 
 
-def test_a_post_is_matched_by_its_body_however_it_is_framed(reel, serve, call):
-    """Also with `Expect: 100-continue`, which asks for an answer before the answer."""
+def test_a_post_is_matched_by_its_body_with_any_framing(builder, serve, call):
+    """Also with `Expect: 100-continue`, which requests an interim response."""
     for number in (1, 2):
-        reel.exchange(
+        builder.exchange(
             [b"%d" % number],
             method="POST",
             target="/runs",
             body=b'{"n": %d}' % number,
             headers=(("Content-Length", "1"),),
         )
-    caller = call(serve(reel.close()).url)
+    caller = call(serve(builder.close()).url)
     caller.ask("/runs", method="POST", extra="Transfer-Encoding: chunked\r\n")
     caller.socket.sendall(b'4\r\n{"n"\r\n3\r\n:2}\r\n0\r\n\r\n')
     assert caller.read_past(b"\r\n\r\n2").startswith(b"HTTP/1.1 200 OK\r\n")
@@ -258,28 +258,28 @@ def test_a_post_is_matched_by_its_body_however_it_is_framed(reel, serve, call):
 
 
 @pytest.mark.parametrize("body", [None, BytesLost(0, 0, Side.REQUEST, 0, 9, "disk full")], ids=["cut", "lost"])
-def test_a_request_body_that_is_not_recorded_whole_matches_any(reel, serve, call, body):
+def test_an_incomplete_recorded_request_body_matches_any_body(builder, serve, call, body):
     for recorded in (b"one", body, b"two"):
-        reel.exchange(method="POST", target="/runs", body=recorded, headers=(("Content-Length", "0"),))
-    tape = serve(reel.close())
-    caller = call(tape.url)
+        builder.exchange(method="POST", target="/runs", body=recorded, headers=(("Content-Length", "0"),))
+    replay = serve(builder.close())
+    caller = call(replay.url)
     for asked in (b"two", b"other"):
         caller.post("/runs", asked)
         caller.read_past(b"\r\n\r\n")
 
-    assert [served.exchange for served in tape.served] == [3, 2]
+    assert [served.exchange for served in replay.served] == [3, 2]
 
 
-def test_an_encoded_request_body_is_compared_as_it_came(reel, serve, call):
-    """What the recording holds is what crossed the wire: nothing is decoded on the way."""
+def test_an_encoded_request_body_is_compared_without_decoding(builder, serve, call):
+    """The recording contains the bytes on the wire: nothing is decoded."""
     for body in (b"\x1f\x8bnot really gzip", b"\x1f\x8bnor this"):
-        reel.exchange(method="POST", target="/runs", body=body, headers=(("Content-Length", "0"),))
-    tape = serve(reel.close())
-    caller = call(tape.url)
+        builder.exchange(method="POST", target="/runs", body=body, headers=(("Content-Length", "0"),))
+    replay = serve(builder.close())
+    caller = call(replay.url)
     caller.post("/runs", b"\x1f\x8bnor this", "Content-Encoding: gzip\r\nConnection: close\r\n")
     caller.read()
 
-    assert [served.exchange for served in tape.served] == [2]
+    assert [served.exchange for served in replay.served] == [2]
 
 
 @pytest.mark.parametrize(
@@ -287,11 +287,11 @@ def test_an_encoded_request_body_is_compared_as_it_came(reel, serve, call):
     [(("Transfer-Encoding", "chunked"),), (("Content-Length", "6"),), ()],
     ids=["chunked", "content-length", "close-delimited"],
 )
-async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers):
-    """Where no frame shows it, a client sees the boundaries in time only: each piece is written by itself."""
-    reel.exchange([b"a", b"bcd", b"ef"], headers=headers)
+async def test_each_recorded_chunk_is_written_separately_with_any_framing(builder, headers):
+    """Without chunked framing, a client sees the boundaries only by their time."""
+    builder.exchange([b"a", b"bcd", b"ef"], headers=headers)
     parts = []
-    with open_recording(reel.close()) as recording:
+    with open_recording(builder.close()) as recording:
         front = HttpServer(
             VerbatimPlayer(recording, math.inf).respond,
             lambda _: None,
@@ -308,21 +308,21 @@ async def test_a_recorded_chunk_is_one_piece_whatever_the_framing(reel, headers)
 
 
 @pytest.mark.parametrize("lines", [("gzip", "chunked"), ("gzip, Chunked",), ("chunked ",)])
-def test_the_last_transfer_coding_tells_the_framing(reel, serve, call, lines):
-    reel.exchange([b"a"], headers=tuple(("Transfer-Encoding", line) for line in lines))
-    caller = call(serve(reel.close()).url)
+def test_the_last_transfer_coding_decides_the_framing(builder, serve, call, lines):
+    builder.exchange([b"a"], headers=tuple(("Transfer-Encoding", line) for line in lines))
+    caller = call(serve(builder.close()).url)
     caller.ask(extra="Connection: close\r\n")
 
     assert caller.read().body == b"1\r\na\r\n0\r\n\r\n"
 
 
-def test_a_large_body_arrives_whole_while_another_client_does_not_read(reel, serve, call):
-    """40 MB in chunks of 64 KB; the first client takes its head only, and reads on when the second is done."""
+def test_a_large_body_arrives_completely_while_another_client_does_not_read(builder, serve, call):
+    """40 MB in chunks of 64 KB; the first client reads only the head until the second is done."""
     chunks = [bytes([number % 251]) * 65_536 for number in range(640)]
     for _ in range(2):
-        reel.exchange(chunks, headers=(("Content-Type", "application/octet-stream"),))
+        builder.exchange(chunks, headers=(("Content-Type", "application/octet-stream"),))
     expected = hashlib.sha256(b"".join(chunks)).hexdigest()
-    url = serve(reel.close()).url
+    url = serve(builder.close()).url
     lazy, eager = call(url), call(url)
     lazy.ask()
     lazy.read_past(b"\r\n\r\n")
@@ -333,12 +333,12 @@ def test_a_large_body_arrives_whole_while_another_client_does_not_read(reel, ser
     assert hashlib.sha256(lazy.read().data).hexdigest() == expected
 
 
-def test_streams_do_not_wait_for_each_other(reel, serve, call):
-    """Twenty clients hold a stream open that has gone silent; one more is answered."""
+def test_streams_do_not_wait_for_each_other(builder, serve, call):
+    """Twenty clients keep a silent stream open; another client gets its response."""
     for _ in range(20):
-        reel.exchange([b"data: 1\n\n"], ending=Ending.CLIENT_CLOSED)
-    reel.exchange([b"data: 2\n\n"])
-    url = serve(reel.close()).url
+        builder.exchange([b"data: 1\n\n"], ending=Ending.CLIENT_CLOSED)
+    builder.exchange([b"data: 2\n\n"])
+    url = serve(builder.close()).url
     waiting = [call(url) for _ in range(20)]
     for caller in waiting:
         caller.ask()
@@ -350,11 +350,11 @@ def test_streams_do_not_wait_for_each_other(reel, serve, call):
     assert last.read().body == b"9\r\ndata: 2\n\n\r\n0\r\n\r\n"
 
 
-def test_a_client_that_leaves_ends_its_own_answer_only(reel, serve, call):
-    """The one leaves in the middle of a wait; the other gets everything."""
+def test_a_disconnecting_client_ends_only_its_own_response(builder, serve, call):
+    """One client disconnects during a wait; the other gets everything."""
     for _ in range(2):
-        reel.exchange([b"data: 1\n\n", (300, b"data: 2\n\n")])
-    url = serve(reel.close(), speed=1).url
+        builder.exchange([b"data: 1\n\n", (300, b"data: 2\n\n")])
+    url = serve(builder.close(), speed=1).url
     stays = call(url)
     stays.ask(extra="Connection: close\r\n")
     stays.read_past(b"data: 1\n\n\r\n")
@@ -365,27 +365,27 @@ def test_a_client_that_leaves_ends_its_own_answer_only(reel, serve, call):
     assert stays.read().data == b"9\r\ndata: 2\n\n\r\n0\r\n\r\n"
 
 
-def test_a_client_that_leaves_during_its_upload_is_given_nothing(reel, serve, call):
-    reel.exchange(method="POST", target="/runs", body=b"x" * 10, headers=(("Content-Length", "0"),))
-    tape = serve(reel.close())
-    with closing(call(tape.url)) as leaves:
+def test_a_client_that_disconnects_during_its_upload_consumes_no_response(builder, serve, call):
+    builder.exchange(method="POST", target="/runs", body=b"x" * 10, headers=(("Content-Length", "0"),))
+    replay = serve(builder.close())
+    with closing(call(replay.url)) as leaves:
         leaves.ask("/runs", method="POST", extra="Content-Length: 10\r\n")
         leaves.socket.sendall(b"xxx")
-    caller = call(tape.url)
+    caller = call(replay.url)
     caller.ask("/other", extra="Connection: close\r\n")
     caller.read()
 
-    assert [entry.number for entry in tape.unconsumed] == [1]
+    assert [entry.number for entry in replay.unconsumed] == [1]
 
 
-def test_many_clients_at_once_share_the_recorded_answers(reel, serve, call):
+def test_concurrent_clients_share_the_recorded_responses(builder, serve, call):
     for number in range(50):
-        reel.exchange([b"%02d" % number], headers=(("Content-Length", "2"),))
-    tape = serve(reel.close())
+        builder.exchange([b"%02d" % number], headers=(("Content-Length", "2"),))
+    replay = serve(builder.close())
     answers = []
 
     def client() -> None:
-        with closing(call(tape.url)) as caller:
+        with closing(call(replay.url)) as caller:
             for _ in range(5):
                 caller.ask()
                 answers.append(caller.read_past(b"\r\n\r\n") and caller.socket.recv(2))
@@ -397,4 +397,4 @@ def test_many_clients_at_once_share_the_recorded_answers(reel, serve, call):
         thread.join()
 
     assert sorted(answers) == [b"%02d" % number for number in range(50)]
-    assert tape.unconsumed == []
+    assert replay.unconsumed == []

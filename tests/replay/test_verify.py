@@ -74,42 +74,42 @@ REQUESTS = [
 ]  # fmt: skip
 
 
-async def test_every_framing_with_every_ending_comes_back_as_recorded(reel):
+async def test_every_framing_with_every_ending_comes_back_as_recorded(builder):
     for recorded in EVERY_ENDING:
-        reel.exchange(**recorded)
+        builder.exchange(**recorded)
 
-    found = await verify(reel.close())
+    found = await verify(builder.close())
 
     assert found.first is None
     assert (found.exchanges, found.same) == (len(EVERY_ENDING), True)
 
 
 @pytest.mark.parametrize("recorded", UNUSUAL)
-async def test_unusual_exchanges_come_back_as_recorded_between_ordinary_ones(reel, recorded):
+async def test_unusual_exchanges_come_back_as_recorded_between_ordinary_ones(builder, recorded):
     for each in (recorded, {"headers": LENGTH, "chunks": EVENTS}, recorded):
-        reel.exchange(**each)
+        builder.exchange(**each)
 
-    found = await verify(reel.close())
+    found = await verify(builder.close())
 
     assert found.first is None
 
 
-async def test_every_kind_of_request_gets_its_own_response(reel):
+async def test_every_kind_of_request_gets_its_own_response(builder):
     for number, recorded in enumerate(REQUESTS):
-        reel.exchange([b"%02d" % number], **recorded)
+        builder.exchange([b"%02d" % number], **recorded)
 
-    found = await verify(reel.close())
+    found = await verify(builder.close())
 
     assert found.first is None
     assert (found.exchanges, found.size) == (len(REQUESTS), 2 * len(REQUESTS))
 
 
-async def test_exchanges_bytes_chunks_and_gaps_are_counted(reel):
-    reel.exchange(EVENTS)
-    reel.exchange(EVENTS, headers=UNFRAMED, **HTTP2)
-    reel.exchange([b"data: 1\n\n", GAP])
+async def test_exchanges_bytes_chunks_and_gaps_are_counted(builder):
+    builder.exchange(EVENTS)
+    builder.exchange(EVENTS, headers=UNFRAMED, **HTTP2)
+    builder.exchange([b"data: 1\n\n", GAP])
 
-    found = await verify(reel.close())
+    found = await verify(builder.close())
 
     assert found.first is None
     assert (found.exchanges, found.size, found.chunks, found.http2, found.gaps) == (3, 2 * SIZE + 9, 7, 1, 7)
@@ -180,12 +180,12 @@ DIFFERENT = {
 
 
 @pytest.mark.parametrize("what", DIFFERENT)
-async def test_a_difference_is_found_and_described(new_reel, what):
+async def test_a_difference_is_found_and_described(new_builder, what):
     change, difference = DIFFERENT[what]
-    recorded, served = new_reel("recorded.db"), new_reel("served.db")
-    for reel, changed in ((recorded, {}), (served, change)):
-        reel.exchange(**{"chunks": EVENTS, "headers": CHUNKED} | changed)
-        reel.exchange(EVENTS)
+    recorded, served = new_builder("recorded.db"), new_builder("served.db")
+    for builder, changed in ((recorded, {}), (served, change)):
+        builder.exchange(**{"chunks": EVENTS, "headers": CHUNKED} | changed)
+        builder.exchange(EVENTS)
 
     found = await verify_against(recorded.close(), served.close())
 
@@ -208,12 +208,12 @@ EXPECTED = {
 
 @pytest.mark.parametrize(("recorded", "served"), list(itertools.permutations(ENDS, 2)))
 @pytest.mark.parametrize("headers", [CHUNKED, SHORT, UNFRAMED], ids=["chunked", "length", "close"])
-async def test_endings_are_distinguished(new_reel, headers, recorded, served):
+async def test_endings_are_distinguished(new_builder, headers, recorded, served):
     paths = []
     for name, ending in (("recorded.db", recorded), ("served.db", served)):
-        reel = new_reel(name)
-        reel.exchange(EVENTS, headers=headers, ending=ending)
-        paths.append(reel.close())
+        builder = new_builder(name)
+        builder.exchange(EVENTS, headers=headers, ending=ending)
+        paths.append(builder.close())
 
     found = await verify_against(*paths)
 
@@ -224,23 +224,23 @@ async def test_endings_are_distinguished(new_reel, headers, recorded, served):
 
 
 @pytest.mark.parametrize("served", [Ending.COMPLETE, Ending.SERVICE_CLOSED])
-async def test_bytes_after_the_recorded_ones_are_found_without_framing(new_reel, served):
+async def test_bytes_after_the_recorded_ones_are_found_without_framing(new_builder, served):
     paths = []
     for name, chunks in (("recorded.db", EVENTS), ("served.db", [*EVENTS, b"more"])):
-        reel = new_reel(name)
-        reel.exchange(chunks, headers=UNFRAMED, ending=served)
-        paths.append(reel.close())
+        builder = new_builder(name)
+        builder.exchange(chunks, headers=UNFRAMED, ending=served)
+        paths.append(builder.close())
 
     found = await verify_against(*paths)
 
     assert found.first.endswith(f": more comes after the recorded {SIZE} bytes of body: 'more'.")
 
 
-async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(new_reel):
-    recorded, served = new_reel("recorded.db"), new_reel("served.db")
-    for reel, target in ((recorded, "/a"), (served, "/b")):
-        reel.exchange(EVENTS, target=target)
-        reel.exchange(EVENTS)
+async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_rest_is_compared(new_builder):
+    recorded, served = new_builder("recorded.db"), new_builder("served.db")
+    for builder, target in ((recorded, "/a"), (served, "/b")):
+        builder.exchange(EVENTS, target=target)
+        builder.exchange(EVENTS)
 
     found = await verify_against(recorded.close(), served.close())
 
@@ -251,16 +251,16 @@ async def test_a_request_without_a_match_is_reported_with_its_reason_and_the_res
     assert found.different == 1
 
 
-async def test_a_request_that_cannot_be_sent_is_a_difference(reel):
+async def test_a_request_that_cannot_be_sent_is_a_difference(builder):
     """An invalid method, from an imported recording."""
-    reel.exchange(EVENTS, method="G\x00T")
-    reel.exchange(EVENTS)
+    builder.exchange(EVENTS, method="G\x00T")
+    builder.exchange(EVENTS)
 
-    found = await verify(reel.close())
+    found = await verify(builder.close())
 
     assert (found.exchanges, found.different) == (2, 1)
     assert found.first.startswith("exchange 1, G\\x00T /v1/sessions/s1/events/stream: the head has 'HTTP/1.0 400 ")
 
 
-async def test_an_empty_recording_is_the_same(reel):
-    assert (await verify(reel.close())).same
+async def test_an_empty_recording_is_the_same(builder):
+    assert (await verify(builder.close())).same
