@@ -25,13 +25,13 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording.earlier_part import EarlierPart
-from wiretape.recording.finding_table import FindingTable
 from wiretape.recording.frame_index import FrameIndex
 from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, Bounds, interleave, read_observations, take_slice
 from wiretape.recording.recording_file import RecordingFile
 from wiretape.recording.redactor import BodyMasker, Redactor
 from wiretape.recording.table_rows import (
     Capture,
+    FindingTable,
     OpenExchange,
     pack_run,
     write_exchanges,
@@ -232,7 +232,7 @@ class Writer:
         self._masker = BodyMasker(file.redactor)
         self._index = FrameIndex(self._connection)
         self._backlog = IndexingBacklog(self._connection)
-        self._findings = FindingTable(file)
+        self._findings = FindingTable(file.connection, file.write)
         self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
         self._closed = False
