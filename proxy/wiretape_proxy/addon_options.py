@@ -8,6 +8,9 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from wiretape.errors import InputError
+from wiretape.json_path import JsonPath
+
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 NEVER = "never"
@@ -15,6 +18,7 @@ NO_CONFIG = "none"
 SEVERITIES = ("error", "warning", "note")
 """Severities of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -104,6 +108,31 @@ def parse_overload(text: str) -> str:
     return text
 
 
+def parse_lines(text: str) -> tuple[str, ...]:
+    """Parse lines that are not empty."""
+    return tuple(line.strip() for line in text.splitlines() if line.strip())
+
+
+def parse_headers(text: str) -> tuple[str, ...]:
+    """Parse names of headers, one per line.  Raises ValueError."""
+    names = parse_lines(text)
+    for name in names:
+        if not _HEADER_NAME.fullmatch(name):
+            raise ValueError(f"expected the name of a header such as X-Tenant, got {name!r}")
+    return names
+
+
+def parse_paths(text: str) -> tuple[str, ...]:
+    """Parse JSON paths, one per line.  Raises ValueError."""
+    paths = parse_lines(text)
+    try:
+        for path in paths:
+            JsonPath.of(path)
+    except InputError as error:
+        raise ValueError(error.message.rstrip(".")) from None
+    return paths
+
+
 def reaches(severities: Mapping[str, int], threshold: str) -> bool:
     """Whether there is a finding of severity `threshold` or worse, given the number of findings by severity."""
     return any(severities.get(severity) for severity in SEVERITIES[: SEVERITIES.index(threshold) + 1])
@@ -132,6 +161,9 @@ class Settings:
     on_overload: str = "slow"
     memory: int = 256 << 20
     """Bytes that may wait to be recorded; beyond, recording is overloaded."""
+    redact_header: tuple[str, ...] = ()
+    redact_query: tuple[str, ...] = ()
+    redact_body: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +196,9 @@ OPTIONS = (
     Option("idle_timeout", "", "Close an exchange after this many seconds without data.", parse_seconds),
     Option("on_overload", "slow", "If recording cannot keep up: slow streams down, or drop bytes.", parse_overload),
     Option("memory", "256M", "Bytes that may wait to be recorded.", parse_size),
+    Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
+    Option("redact_query", "", "More parameters of URLs to redact, one per line.", parse_lines),
+    Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
 )
 
 

@@ -65,6 +65,21 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     show_default=True,
     help="Stand in for the service, or be the proxy configured in clients.",
 )
+@click.option(
+    "--redact-header",
+    metavar="NAME",
+    multiple=True,
+    type=_ValidText("name", addon_options.parse_headers),
+    help="Also redact this header. Repeatable.",
+)
+@click.option("--redact-query", metavar="NAME", multiple=True, help="Also redact this parameter of URLs. Repeatable.")
+@click.option(
+    "--redact-body",
+    metavar="PATH",
+    multiple=True,
+    type=_ValidText("path", addon_options.parse_paths),
+    help="Overwrite what this JSON path selects in bodies and events. Repeatable.",
+)
 @click.option("--identity", is_flag=True, help="Ask the service not to compress responses.")
 @click.option(
     "--idle-timeout",
@@ -175,6 +190,9 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
                 "idle_timeout": given["idle_timeout"],
                 "on_overload": given["on_overload"],
                 "memory": given["memory"],
+                "redact_header": "\n".join(given["redact_header"]),
+                "redact_query": "\n".join(given["redact_query"]),
+                "redact_body": "\n".join(given["redact_body"]),
             },
             allow_hosts=(f"^{re.escape(service.authority)}$",) if service is not None and is_regular else (),
             insecure=given["insecure"],

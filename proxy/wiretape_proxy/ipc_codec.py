@@ -42,7 +42,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     for kind in (RequestStarted, RequestEnded, ResponseStarted, BytesLost, ExchangeEnded)
 }
 _MESSAGE_DECODER = msgspec.json.Decoder(tuple[str, msgspec.Raw])
-_ROOM_NS = 2
+_ROOM_NS = 4
 """What the writer needs before an end or a loss, for the bytes that it held back (see `Writer.feed`)."""
 
 
@@ -169,7 +169,7 @@ class ObservationDecoder:
             self.stopped = True
             return
         sent: _Sent = _DECODERS[name].decode(fields)
-        if isinstance(sent, BytesLost | ExchangeEnded):
+        if isinstance(sent, BytesLost | RequestEnded | ExchangeEnded):
             self.last_ns += _ROOM_NS
         if isinstance(sent, BytesLost):
             sent = replace(sent, start=self._skip(body_key(sent.exchange, sent.side), sent.count))

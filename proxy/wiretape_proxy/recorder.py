@@ -20,7 +20,7 @@ from pathlib import Path
 from wiretape.config import find_config, load_config
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import BytesArrived, ExchangeEnded, Observation
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer, redaction_policy
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.addon_options import NO_CONFIG
 from wiretape_proxy.ipc_codec import BatchReader, ObservationDecoder
@@ -118,7 +118,8 @@ def main() -> None:
         return
     try:
         settings = _rule_settings(config.config)
-        writer = Writer.create(config.output, upstream=config.upstream, append=config.append)
+        policy = redaction_policy(config.redacted_headers, config.redacted_parameters, config.redacted_paths)
+        writer = Writer.create(config.output, upstream=config.upstream, append=config.append, policy=policy)
     except InputError as error:
         _send(RecordingRefused(error.message))
     else:

@@ -188,7 +188,14 @@ class RecorderClient:
         if not self._is_alive:
             await self.spawn()
         config = RecorderConfig(
-            settings.output, upstream, settings.append, settings.config, wants_status=bool(self._watchers)
+            settings.output,
+            upstream,
+            settings.append,
+            settings.config,
+            wants_status=bool(self._watchers),
+            redacted_headers=settings.redact_header,
+            redacted_parameters=settings.redact_query,
+            redacted_paths=settings.redact_body,
         )
         self._send(encode_line(config))
         await self._replied.wait()

@@ -24,6 +24,12 @@ class RecorderConfig(Struct, frozen=True):
     """Configuration of the rules: a file, `none`, or empty for the nearest one."""
     wants_status: bool = False
     """Whether to send `RecorderStatus` regularly."""
+    redacted_headers: Sequence[str] = ()
+    """Headers that are redacted in addition to the usual ones."""
+    redacted_parameters: Sequence[str] = ()
+    """Parameters of URLs that are redacted in addition to the usual ones."""
+    redacted_paths: Sequence[str] = ()
+    """JSON paths of values in bodies that are overwritten."""
 
 
 class RecordingOpened(Struct, frozen=True, tag=True):

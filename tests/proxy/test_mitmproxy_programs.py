@@ -147,6 +147,7 @@ def test_a_flow_file_of_mitmweb_contains_the_streams(program, service, tmp_path)
     ("option", "part"),
     [
         ("wiretape_memory=much", "wiretape_memory: expected a size such as 64M or 1G, got 'much'."),
+        ("wiretape_redact_header=a b", "wiretape_redact_header: expected the name of a header such as X-Tenant, "),
         ("wiretape_ouptut=run.db", "Unknown option wiretape_ouptut: choose one of wiretape_output, "),
         ("wiretape_config=none.toml", "There is no file none.toml."),
         ("wiretape_output=none/run.db", "none/run.db cannot be written: there is no folder none."),

@@ -392,7 +392,15 @@ def test_an_invalid_address_is_reported(address):
 
 @pytest.mark.parametrize(
     "option",
-    [("--idle-timeout", "soon"), ("--memory", "much"), ("--memory", "0"), ("--on-overload", "crash"), ("--mode", "x")],
+    [
+        ("--redact-body", "pin"),
+        ("--redact-header", "a b"),
+        ("--idle-timeout", "soon"),
+        ("--memory", "much"),
+        ("--memory", "0"),
+        ("--on-overload", "crash"),
+        ("--mode", "x"),
+    ],
 )
 def test_an_invalid_option_is_reported(option):
     assert f"Invalid value for '{option[0]}'" in refused("http://service.test", *option)

@@ -74,7 +74,8 @@ def test_after_a_kill_all_but_the_last_moment_is_recorded(start_proxy, service, 
 
 def test_keys_are_not_in_the_recording_its_journal_or_the_log(start_proxy, service, eventually):
     """Keys in headers, in truncated headers and bodies, in invalid HTTP, in a query and in log lines."""
-    proxy = start_proxy(service.url)
+    options = ("--redact-header", "X-Tenant", "--redact-query", "ticket", "--redact-body", "$..pin")
+    proxy = start_proxy(service.url, *options)
     key = "sk-" + "q7" * 16
     echo = b"HTTP/1.1 200 OK\r\nSet-Cookie: session=%s\r\nTransfer-Encoding: chunked\r\n\r\n" % key.encode()
     service.on("/held", lambda peer: (peer.send(echo + b"7\r\ndata: 1\r\n"), peer.rest()))
@@ -88,6 +89,14 @@ def test_keys_are_not_in_the_recording_its_journal_or_the_log(start_proxy, servi
     half = proxy.connect()
     half.send(f"GET /never HTTP/1.1\r\n{header}\r\n".encode())
     half.close()
+    added = f"GET /added?ticket=1{key[:20]} HTTP/1.1\r\nHost: service\r\nX-Tenant: 2{key[:20]}\r\n"
+    json = f'{{"pin": "3{key[:20]}", "kept": 1}}'
+    reply = f"HTTP/1.1 200 OK\r\nContent-Length: {len(json)}\r\n\r\n{json}".encode()
+    service.on(f"/added?ticket=1{key[:20]}", lambda peer: (peer.send(reply), peer.rest()))
+    client = proxy.connect()
+    client.send(f"{added}Content-Length: {len(json)}\r\n\r\n{json}".encode())
+    client.until(b'"kept": 1}')
+    client.close()
     spaced = proxy.connect()
     spaced.send(f"GET /spaced HTTP/1.1\r\nHost: service\r\nX-Auth-Token : {key}\r\n\r\n".encode())
     spaced.rest()
@@ -108,6 +117,11 @@ def test_keys_are_not_in_the_recording_its_journal_or_the_log(start_proxy, servi
     proxy.stop()
     assert key[:12].encode() not in b"".join(path.read_bytes() for path in proxy.file.parent.iterdir())
     assert key[:12] not in "".join(proxy.lines)
+    with open_recording(proxy.file) as recording:
+        (number,) = [seen.number for seen in recording.exchanges() if seen.request.target.startswith("/added")]
+        for side in Side:
+            (run,) = recording.body(number, side)
+            assert run.data == json.replace(f"3{key[:20]}", "*" * 21).encode()
 
 
 def test_if_the_recorder_dies_traffic_continues_with_a_warning(start_proxy, service):

@@ -26,7 +26,7 @@ from wiretape.observations import (
     ResponseStarted,
     Side,
 )
-from wiretape.recording import Writer, open_recording
+from wiretape.recording import RedactionPolicy, Writer, open_recording, redaction_policy
 from wiretape.rules import Settings
 from wiretape_proxy.live_checker import LiveChecker
 
@@ -205,6 +205,34 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
     "a repeated secret that is escaped as in JSON, or percent-encoded": escaped,
     "the beginning of a secret where a body ends or breaks off, from 4 characters on": cut,
 }
+IN_JSON = '{"user": {"pin": "%s", "pins": [1, true]}, "kept": "%s"}'
+
+
+def json_bodies(key: str) -> list[Plant]:
+    text = (IN_JSON % (key, "kept-in-json")).encode()
+    stream = b"id: 1\nevent: x\ndata: %b\n\n: comment\n\ndata: [DONE]\n\n" % text.replace(b", ", b",\ndata: ")
+    return [
+        Plant(sent=(text[:30], text[30:]), received=tuple(text[at : at + 1] for at in range(len(text)))),
+        Plant(response=STREAM, received=(stream[:50], stream[50:70], stream[70:])),
+    ]
+
+
+def broken_json(key: str) -> list[Plant]:
+    text = (IN_JSON % (key, "")).encode()
+    unreadable = text.replace(b"true", b"NaN")
+    return [
+        Plant(sent=(text[:-20],), received=(unreadable,)),
+        Plant(response=STREAM, received=(b"data: %b\n\ndata: %b" % (unreadable, text[:-20]),)),
+        Plant(response=(*JSON, ("Content-Encoding", "rot13")), received=(text,)),
+    ]
+
+
+WITH_OPTIONS: dict[str, Callable[[str], list[Plant]]] = {
+    "a header of `--redact-header NAME`": lambda key: in_headers(["X-Tenant-Key"], key),
+    "a parameter of `--redact-query NAME`": lambda key: parameters(["ticket", "Tic-Ket"], key),
+    "a value that `--redact-body PATH` selects": json_bodies,
+    "a value that `--redact-body PATH` might select in a body that is compressed, cut off or unreadable": broken_json,
+}
 KEPT: dict[str, Callable[[str], list[Plant]]] = {
     "a secret of fewer than 8 characters, repeated in a body": lambda key: [
         Plant(headers=bearer(key[:7]), received=echo(key[:7]))
@@ -244,25 +272,33 @@ def lines_of(checker: LiveChecker, writer: Writer) -> Iterator[str]:
                 yield checker.end(read.observation).line()
 
 
+def record(path: Path, places: dict[str, Callable[[str], list[Plant]]], policy: RedactionPolicy) -> dict[str, bytes]:
+    """Record the places; return the log, and what is in the folder before the recording is closed."""
+    password = key_of("user name and password of a URL, in the target, the authority, the upstream or a header")
+    writer = Writer.create(path, upstream=f"http://user:{password}@service", policy=policy)
+    exchange = 0
+    for place, plant in places.items():
+        for each in plant(key_of(place)):
+            exchange += 1
+            writer.feed(each.observations(exchange, writer.last_ns + 10))
+            writer.commit()
+    files = {f"during {name.name}": name.read_bytes() for name in path.parent.iterdir()}
+    log = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers), writer)).encode()
+    writer.close(writer.last_ns + 1)
+    assert f"during {path.name}-wal" in files
+    return {**files, f"log of {path.name}": log}
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Everything that recording all places, exporting and reporting has written."""
     folder, temporary = tmp_path_factory.mktemp("run"), tmp_path_factory.mktemp("temporary")
-    path = folder / "run.db"
-    password = key_of("user name and password of a URL, in the target, the authority, the upstream or a header")
+    path, other = folder / "run.db", folder / "options.db"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(temporary))
         patch.setenv("TMPDIR", str(temporary))
-        writer = Writer.create(path, upstream=f"http://user:{password}@service")
-        exchange = 0
-        for place, plant in {**REMOVED, **KEPT}.items():
-            for each in plant(key_of(place)):
-                exchange += 1
-                writer.feed(each.observations(exchange, writer.last_ns + 10))
-                writer.commit()
-        everything = {f"during {name.name}": name.read_bytes() for name in folder.iterdir()}
-        everything["log"] = "\n".join(lines_of(LiveChecker(Settings(), writer.stream_readers), writer)).encode()
-        writer.close(writer.last_ns + 1)
+        everything = record(path, {**REMOVED, **KEPT}, RedactionPolicy())
+        everything |= record(other, WITH_OPTIONS, redaction_policy(["X-Tenant-Key"], ["ticket"], ["$..pin", "$..pins"]))
         commands = [
             *(("report", path, "--format", name) for name in REPORTS),
             *(("export", path, "--format", name) for name in ("jsonl", "tape", "har", "events", "html")),
@@ -273,17 +309,17 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             ("trim", path, "--until", "1h", "--output", folder / "trimmed.db"),
             ("export", path, "--format", "har", "--output", folder / "run.har"),
             ("import", folder / "run.har", "--output", folder / "imported.db"),
+            ("report", other, "--format", "json"),
+            *(("export", other, "--format", name) for name in ("jsonl", "har", "html")),
         ]
         for command in commands:
             done = CliRunner().invoke(wiretape, [str(argument) for argument in command])
             assert done.exit_code < 2, done.output
             everything[f"wiretape {' '.join(map(str, command))}"] = done.output.encode()
-        everything |= {name.name: name.read_bytes() for name in (*folder.iterdir(), *temporary.iterdir())}
-    assert b"-wal" in " ".join(everything).encode()
-    return everything
+        return everything | {name.name: name.read_bytes() for name in (*folder.iterdir(), *temporary.iterdir())}
 
 
-@pytest.mark.parametrize("place", REMOVED)
+@pytest.mark.parametrize("place", [*REMOVED, *WITH_OPTIONS])
 def test_a_removed_secret_is_in_nothing_that_is_written(place: str, written: dict[str, bytes]) -> None:
     """Neither half of it is, and no text that percent-decodes to it."""
     key = key_of(place).encode()
@@ -313,7 +349,7 @@ def test_the_page_lists_the_places_tested_here() -> None:
     """Each row has a test."""
     rows = re.findall(r"^\| (.+?) \|", PAGE.read_text(), re.MULTILINE)
     rows = [row.partition(", `Ocp-Apim")[0] for row in rows if row != "Where a secret is"]
-    assert rows == [*REMOVED, *KEPT]
+    assert rows == [*REMOVED, *WITH_OPTIONS, *KEPT]
 
 
 def test_the_page_lists_every_name() -> None:
@@ -342,3 +378,20 @@ def test_other_parts_of_heads_are_kept(written: dict[str, bytes], tmp_path: Path
     ):
         assert re.search(expected, heads), expected
     assert upstream == "http://********@service"
+
+
+def test_redact_body_keeps_the_rest_of_a_text(written: dict[str, bytes], tmp_path: Path) -> None:
+    """Length and form of JSON and events stay."""
+    (tmp_path / "run.db").write_bytes(written["options.db"])
+    key = key_of("a value that `--redact-body PATH` selects")
+    expected = (IN_JSON % ("*" * len(key), "kept-in-json")).encode().replace(b"[1, true]", b"[0, null]")
+    with open_recording(tmp_path / "run.db") as recording:
+        bodies = {
+            b"".join(run.data for run in recording.body(exchange.number, side))
+            for exchange in recording.exchanges()
+            for side in Side
+        }
+    assert expected in bodies
+    events = b"".join(body for body in bodies if b"comment" in body)
+    assert events.endswith(b"\n\n: comment\n\ndata: [DONE]\n\n")
+    assert b'data: "kept": "kept-in-json"}' in events

@@ -36,15 +36,30 @@ class RecordingFile:
     """A recording that is open for writing: its connection, its lock, and the last numbers and times in it."""
 
     def __init__(
-        self, connection: sqlite3.Connection, path: Path, lock: int, *, upstream: str, started_unix_ns: int | None
+        self,
+        connection: sqlite3.Connection,
+        path: Path,
+        lock: int,
+        *,
+        upstream: str,
+        started_unix_ns: int | None,
+        policy: RedactionPolicy,
     ) -> None:
         self.connection = connection
         self.path = path
         self._lock = lock
-        self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns)
+        self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns, policy)
 
     @classmethod
-    def create(cls, path: Path, *, upstream: str, append: bool, started_unix_ns: int | None = None) -> "RecordingFile":
+    def create(
+        cls,
+        path: Path,
+        *,
+        upstream: str,
+        append: bool,
+        started_unix_ns: int | None = None,
+        policy: RedactionPolicy | None = None,
+    ) -> "RecordingFile":
         """Create a file, or open one to append to it; see `Writer.create`."""
         _claim(path, append=append)
         connection, lock, is_new = None, -1, False
@@ -60,7 +75,8 @@ class RecordingFile:
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
                 schema.create_schema(connection)
-            return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns)
+            policy = policy or RedactionPolicy()
+            return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns, policy=policy)
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -126,11 +142,11 @@ class RecordingFile:
             row = {"tool": each.tool, "began": _iso(started + each.began_ns), "indexed_ns": indexed_ns}
             self._insert("capture", {**row, "began_ns": each.began_ns, "ended_ns": each.ended_ns})
 
-    def _begin_capture(self, upstream: str, now_ns: int) -> None:
+    def _begin_capture(self, upstream: str, now_ns: int, policy: RedactionPolicy) -> None:
         if not self._last_id("recording"):
-            self._insert("recording", _recording_row(upstream, now_ns))
+            self._insert("recording", _recording_row(upstream, now_ns, policy))
         recording = self.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone()
-        self.redactor = Redactor(recording["salt"])
+        self.redactor = Redactor(recording["salt"], policy)
         self.last_ns: int = self.connection.execute(_LAST_TIMES).fetchone()[0] or 0
         self._end_open_exchanges()
         self.last_exchange = self._last_id("exchange")
@@ -161,7 +177,7 @@ class RecordingFile:
         return int(number)
 
 
-def _recording_row(upstream: str, now_ns: int) -> dict[str, object]:
+def _recording_row(upstream: str, now_ns: int, policy: RedactionPolicy) -> dict[str, object]:
     salt = secrets.token_bytes(32)
     return {
         "id": 1,
@@ -170,7 +186,7 @@ def _recording_row(upstream: str, now_ns: int) -> dict[str, object]:
         "started": _iso(now_ns),
         "started_unix_ns": now_ns,
         "salt": salt,
-        "redaction": orjson.dumps(asdict(RedactionPolicy())).decode(),
+        "redaction": orjson.dumps(asdict(policy)).decode(),
         "redacted": 0,
     }
 

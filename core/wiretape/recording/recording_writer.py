@@ -27,8 +27,9 @@ from wiretape.observations import (
 from wiretape.recording.earlier_part import EarlierPart
 from wiretape.recording.frame_index import FrameIndex
 from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, Bounds, interleave, read_observations, take_slice
+from wiretape.recording.json_redaction import JsonRedactor
 from wiretape.recording.recording_file import RecordingFile
-from wiretape.recording.redactor import BodyMasker, Redactor
+from wiretape.recording.redactor import BodyMasker, RedactionPolicy, Redactor
 from wiretape.recording.table_rows import (
     Capture,
     FindingTable,
@@ -230,6 +231,7 @@ class Writer:
         self._connection = file.connection
         self._batch = WriteBatch(file.redactor)
         self._masker = BodyMasker(file.redactor)
+        self._json = JsonRedactor(file.redactor)
         self._index = FrameIndex(self._connection)
         self._backlog = IndexingBacklog(self._connection)
         self._findings = FindingTable(file.connection, file.write)
@@ -249,15 +251,23 @@ class Writer:
 
     @classmethod
     def create(
-        cls, path: Path | str, *, upstream: str, append: bool = False, started_unix_ns: int | None = None
+        cls,
+        path: Path | str,
+        *,
+        upstream: str,
+        append: bool = False,
+        started_unix_ns: int | None = None,
+        policy: RedactionPolicy | None = None,
     ) -> "Writer":
         """Begin a recording in a new file, or with `append` continue an existing one.
 
-        `started_unix_ns` is the wall clock at time 0 (default: now).  Raises RecordingError if the file cannot be
-        written, exists (without `append`), is not a recording, has a newer format, or is being recorded to by another
-        process.  The file stays unchanged then.
+        `started_unix_ns` is the wall clock at time 0 (default: now); `policy` is what to redact.  Raises RecordingError
+        if the file cannot be written, exists (without `append`), is not a recording, has a newer format, or is being
+        recorded to by another process.  The file stays unchanged then.
         """
-        file = RecordingFile.create(Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns)
+        file = RecordingFile.create(
+            Path(path), upstream=upstream, append=append, started_unix_ns=started_unix_ns, policy=policy
+        )
         return cls(file)
 
     @property
@@ -274,15 +284,24 @@ class Writer:
         """Add observations, with their secrets redacted, to the next `commit`.
 
         Raises ValueError unless times increase: they define the order of a recording.  Leave 3 ns before the end of an
-        exchange and before a loss, for bytes that were held back because they could have been a credential.
+        exchange and before a loss, for bytes that were held back because they could have been a credential; with JSON
+        paths in the policy 5 ns, and also before the end of a request.
         """
         for seen in observations:
             if isinstance(seen, BytesArrived):
                 self._advance(seen)
-                run = self._masker.mask(seen)
-                if run is not None:
-                    self._batch.add_bytes(run)
+                self._mask(self._json.redact(seen))
                 continue
+            if isinstance(seen, RequestStarted | ResponseStarted):
+                self._json.begin(seen)
+            elif isinstance(seen, RequestEnded):
+                self._end_json(seen.exchange, Side.REQUEST)
+            elif isinstance(seen, BytesLost):
+                self._mask_held(self._json.flush(seen.exchange, seen.side, self.last_ns + 1))
+                self._json.skip(seen)
+            elif isinstance(seen, ExchangeEnded):
+                for side in Side:
+                    self._end_json(seen.exchange, side)
             if isinstance(seen, ExchangeEnded | BytesLost):
                 self._add_held(self._masker.release(seen.exchange, self.last_ns))
             self._advance(seen)
@@ -356,6 +375,8 @@ class Writer:
         if self._closed:
             return
         self._closed = True
+        for exchange, side in self._json.bodies:
+            self._end_json(exchange, side)
         self._add_held(self._masker.release_all(self.last_ns))
         self.commit()
         while self.has_backlog:
@@ -373,6 +394,19 @@ class Writer:
         if first <= self.last_ns:
             raise ValueError(f"time {first} is not later than {self.last_ns}")
         self.last_ns = last
+
+    def _end_json(self, exchange: int, side: Side) -> None:
+        self._mask_held(self._json.end(exchange, side, self.last_ns + 1))
+
+    def _mask_held(self, run: BytesArrived | None) -> None:
+        if run is not None:
+            self._advance(run)
+            self._mask(run)
+
+    def _mask(self, run: BytesArrived | None) -> None:
+        masked = self._masker.mask(run) if run is not None else None
+        if masked is not None:
+            self._batch.add_bytes(masked)
 
     def _add_held(self, runs: Iterable[BytesArrived]) -> None:
         for run in runs:

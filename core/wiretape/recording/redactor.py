@@ -54,6 +54,17 @@ class RedactionPolicy:
     """Headers with cookies, whose whole value is redacted."""
     query_parameters: tuple[str, ...] = CREDENTIAL_PARAMETERS
     """Parameters of URLs whose value is redacted."""
+    body_paths: tuple[str, ...] = ()
+    """JSON paths of values in bodies and events that are overwritten."""
+
+
+def redaction_policy(headers: Iterable[str], parameters: Iterable[str], paths: Iterable[str]) -> RedactionPolicy:
+    """Return a policy with more headers and parameters, and with JSON paths."""
+    return RedactionPolicy(
+        credential_headers=(*CREDENTIAL_HEADERS, *(name.lower() for name in headers)),
+        query_parameters=(*CREDENTIAL_PARAMETERS, *parameters),
+        body_paths=tuple(paths),
+    )
 
 
 class Redactor:

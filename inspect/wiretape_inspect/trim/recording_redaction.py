@@ -1,14 +1,11 @@
 """Find secrets in the heads and bodies of exchanges, and overwrite them; only compressed bodies change their length."""
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from secrets import token_bytes
-from typing import NamedTuple
-
-import orjson
 
 from wiretape.content_encoding import Decoder, DecodingError, decoder, is_identity
 from wiretape.frame_reader import read_frames
@@ -25,6 +22,7 @@ from wiretape.observations import (
     Side,
 )
 from wiretape.recording import REDACTED_PATTERN, Exchange, Recording, Redactor
+from wiretape.recording.json_redaction import WHOLE, Offsets, event_data, find_selected
 from wiretape.safe_text import printable
 from wiretape_inspect.trim.redaction_targets import Literals, RedactionTargets, excerpt
 
@@ -33,16 +31,8 @@ _REDACTED = re.compile(rf"(?:[A-Za-z]+ )?(?:{REDACTED_PATTERN})")
 """A header value that is redacted already, with the scheme of a credential before it."""
 _FRAMING_HEADERS = {"content-encoding", "content-length"}
 UNDECODABLE = "redacted: the body could not be decoded"
-_LINE = re.compile(rb"[^\r\n]+")
-_DATA = re.compile(rb"data(?:: ?)?")
 _FIELD = re.compile(rb"(?:data|event|id|retry):? ?")
-_JSON_TOKEN = re.compile(
-    rb'[ \t\r\n]*(?:(?P<string>"(?:[^"\\]|\\.)*")|(?P<other>-?[0-9][0-9.eE+-]*|true|false|null)|(?P<mark>[{}\[\],:]))',
-    re.DOTALL,
-)
 _MAX_FIELD_LENGTH = len(b"event: ")
-Offsets = list[tuple[int, int]]
-"""For the pieces of a text, in order: the offset in the text and the offset in the frame."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -194,24 +184,11 @@ def _json_texts(
     if side is Side.RESPONSE and exchange.is_stream:
         for seen in read_frames(None, parts):
             if seen.event is not None and seen.frame.data:
-                yield (seen.frame.start, *_event_data(seen.frame.raw))
+                yield (seen.frame.start, *event_data(seen.frame.raw))
         return
     for start, data in _contiguous(parts):
         if data[:64].lstrip()[:1] in {b"{", b"["}:
-            yield start, data, [(0, 0)]
-
-
-def _event_data(raw: bytes) -> tuple[bytes, Offsets]:
-    """The data of an event, and the offsets of its lines."""
-    values, offsets, at = [], [], 0
-    for line in _LINE.finditer(raw):
-        name = _DATA.match(line.group())
-        if name is None or (name.end() == 4 and len(line.group()) > 4):
-            continue
-        values.append(line.group()[name.end() :])
-        offsets.append((at, line.start() + name.end()))
-        at += len(values[-1]) + 1
-    return b"\n".join(values), offsets
+            yield start, data, WHOLE
 
 
 def _redact_paths(
@@ -219,64 +196,14 @@ def _redact_paths(
 ) -> None:
     """Add replacements for the values that the JSON paths select."""
     try:
-        scalars = list(find_scalars(text))
-        value = orjson.loads(text)
-        selected = {path: path.locations(value) for path in targets.paths}
+        selected = list(find_selected(text, offsets, targets.paths))
     except (ValueError, RecursionError):
         redaction.unreadable += 1
         return
-    for scalar in scalars:
-        outer = {scalar.keys[:length] for length in range(len(scalar.keys) + 1)}
-        if matched := [path for path, locations in selected.items() if not outer.isdisjoint(locations)]:
-            redaction.matched_paths.update(matched)
-            before = text[scalar.start : scalar.end]
-            begin, frame_offset = offsets[bisect_right(offsets, scalar.start, key=itemgetter(0)) - 1]
-            if (blank := blank_scalar(before)) != before:
-                redaction.replacements.append(Replacement(start + frame_offset + scalar.start - begin, blank))
-
-
-class Scalar(NamedTuple):
-    """A JSON string, number, boolean or null in a text."""
-
-    keys: tuple[str | int, ...]
-    """Member names and indexes that lead to it, from the outside in."""
-    start: int
-    """Offset in the text."""
-    end: int
-
-
-def find_scalars(text: bytes) -> Iterator[Scalar]:
-    """The scalars of a JSON text, in order.  Raises ValueError if it is not readable JSON."""
-    orjson.loads(text)
-    keys: list[str | int] = []
-    expects_name = False
-    at = 0
-    while match := _JSON_TOKEN.match(text, at):
-        at = match.end()
-        mark = match["mark"]
-        if mark is None:
-            string = match["string"]
-            if expects_name and string is not None:
-                keys[-1], expects_name = orjson.loads(string), False
-            else:
-                yield Scalar(tuple(keys), match.end() - len(string or match["other"]), match.end())
-        elif mark in b"{[":
-            keys.append("" if mark == b"{" else 0)
-            expects_name = mark == b"{"
-        elif mark in b"}]":
-            keys.pop()
-            expects_name = False
-        elif mark == b",":
-            last = keys[-1]
-            expects_name = isinstance(last, str)
-            keys[-1] = last if isinstance(last, str) else last + 1
-
-
-def blank_scalar(scalar: bytes) -> bytes:
-    """A scalar of the same type and length without content."""
-    if scalar[:1] == b'"':
-        return b'"' + b"*" * (len(scalar) - 2) + b'"'
-    return (b"null" if scalar[:1] in b"tfn" else b"0").ljust(len(scalar))
+    for each in selected:
+        redaction.matched_paths.update(each.paths)
+        if each.blank != each.before:
+            redaction.replacements.append(Replacement(start + each.start, each.blank))
 
 
 @dataclass(slots=True)
