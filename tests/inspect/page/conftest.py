@@ -2,8 +2,8 @@
 
 import re
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,6 +15,7 @@ from playwright.async_api import Browser, Page, async_playwright, expect
 from wiretape_inspect.debugger.debugger_server import serve_debugger
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
+VIEWPORT = {"width": 1280, "height": 800}
 TIMEOUT_MS = 45_000
 expect.set_options(timeout=TIMEOUT_MS)
 
@@ -24,21 +25,31 @@ class Window:
     """A page in the browser, with its errors and its requests to other sites."""
 
     page: Page
+    site: str
     problems: list[str] = field(default_factory=list)
 
-    def watch(self, site: str) -> None:
-        """Collect errors, and requests to other sites than `site`."""
-        self.page.on("console", self._on_console)
-        self.page.on("pageerror", lambda error: self.problems.append(f"error: {error}"))
-        self.page.on("request", lambda request: self._on_request(request.url, site))
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Collect errors, and requests to other sites."""
+        handlers = {"console": self._on_console, "pageerror": self._on_error, "request": self._on_request}
+        for event, handler in handlers.items():
+            self.page.on(event, handler)
+        try:
+            yield
+        finally:
+            for event, handler in handlers.items():
+                self.page.remove_listener(event, handler)
 
     def _on_console(self, message) -> None:
         if message.type in {"error", "warning"}:
             self.problems.append(f"{message.type}: {message.text}")
 
-    def _on_request(self, url: str, site: str) -> None:
-        if not url.startswith(("data:", "blob:")) and urlsplit(url).netloc != site:
-            self.problems.append(f"request: {url}")
+    def _on_error(self, error) -> None:
+        self.problems.append(f"error: {error}")
+
+    def _on_request(self, request) -> None:
+        if not request.url.startswith(("about:", "data:", "blob:")) and urlsplit(request.url).netloc != self.site:
+            self.problems.append(f"request: {request.url}")
 
     async def keys(self, *keys: str) -> None:
         """Press keys, one after the other."""
@@ -82,24 +93,32 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def page(browser: Browser) -> Page:
+    """The page of all tests: a new one takes the browser longer than most tests.  It has no cookies or storage."""
+    context = await browser.new_context(viewport=VIEWPORT, reduced_motion="reduce")
+    return await context.new_page()
+
+
 Opening = Callable[..., AbstractAsyncContextManager[Window]]
 
 
 @pytest.fixture
-def window(browser: Browser) -> Opening:
+def window(page: Page) -> Opening:
     """Open a URL: `async with window(url) as shown`.  Fails if the page has errors or makes requests to other sites."""
 
     @asynccontextmanager
-    async def opening(address: str, **options: object) -> AsyncIterator[Window]:
-        context = await browser.new_context(viewport={"width": 1280, "height": 800}, reduced_motion="reduce", **options)
-        try:
-            shown = Window(await context.new_page())
-            shown.watch(urlsplit(address).netloc)
-            await shown.page.goto(address)
-            yield shown
-            assert shown.problems == []
-        finally:
-            await context.close()
+    async def opening(address: str) -> AsyncIterator[Window]:
+        shown = Window(page, urlsplit(address).netloc)
+        with shown.watched():
+            try:
+                await page.goto(address)
+                yield shown
+            finally:
+                # The browser closes its event streams, so that a server need not wait for them.
+                await page.goto("about:blank")
+                await page.set_viewport_size(VIEWPORT)
+        assert shown.problems == []
 
     return opening
 
@@ -109,14 +128,12 @@ def debugging(window: Opening) -> Opening:
     """Debug a recording: `async with debugging(path, "#x=2&e=57") as shown`."""
 
     @asynccontextmanager
-    async def opening(path: Path, hash_: str = "", replay=None, **options: object) -> AsyncIterator[Window]:
+    async def opening(path: Path, hash_: str = "", replay=None) -> AsyncIterator[Window]:
         async with (
             serve_debugger(path, replay=replay) as debugger,
-            window(debugger.address + hash_, **options) as shown,
+            window(debugger.address + hash_) as shown,
         ):
             await expect(shown.page.locator("#file")).to_have_text(path.name)
             yield shown
-            # The browser closes its event streams, so that the server need not wait for them.
-            await shown.page.goto("about:blank")
 
     return opening
