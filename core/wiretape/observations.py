@@ -65,6 +65,8 @@ class RequestStarted:
     """Path and query as they crossed the wire."""
     http_version: str
     headers: Headers
+    is_invented: bool = False
+    """Whether an import invented the request, or its headers, which are then empty: rules do not judge it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ class Played:
     """Exchanges, judged."""
 
     def __init__(self, *exchanges, settings=None):
-        self.checker = Checker(settings)
+        self.checker = Checker(settings, known_bases=[""])
         seen = observations_of({"exchange": list(exchanges)})
         self.live = [finding for observation in seen for finding in self.checker.feed(observation)]
         self.findings = self.live + self.checker.finish()

@@ -112,7 +112,7 @@ def test_a_body_that_is_cut_off_is_inconclusive(wire, ending):
 
 
 def test_a_body_with_lost_bytes_is_inconclusive(wire):
-    wire.begin(request="GET /", status=500)
+    wire.begin(request="GET /v1/x", status=500)
     wire.body('{"err')
     wire.lose(10)
     wire.body("}}")
@@ -122,7 +122,7 @@ def test_a_body_with_lost_bytes_is_inconclusive(wire):
 
 
 def test_a_body_over_the_limit_is_inconclusive_and_not_kept(wire):
-    wire.begin(request="GET /", status=500)
+    wire.begin(request="GET /v1/x", status=500)
     for _ in range(5):
         wire.body(b"x" * 500_000)
     assert not wire.checker._open[1].body._body
@@ -171,7 +171,7 @@ def test_other_responses_are_not_checked(wire, status):
 
 
 def test_an_unreachable_service_has_no_response(wire):
-    wire.ask(request="GET /")
+    wire.ask(request="GET /v1/x")
     wire.end(ending=Ending.SERVICE_UNREACHABLE)
     assert wire.codes == []
     assert wire.verdict("ERR001") is Verdict.NOT_EXERCISED
@@ -184,7 +184,7 @@ def test_an_error_response_to_a_stream_request_is_not_a_stream(wire):
 
 
 def test_an_exchange_still_open_at_the_end_of_the_recording_is_inconclusive(wire):
-    wire.begin(request="GET /", status=500)
+    wire.begin(request="GET /v1/x", status=500)
     wire.body("oops")
     assert wire.checker.finish() == []
     assert wire.verdict("ERR001") is Verdict.INCONCLUSIVE

@@ -9,12 +9,14 @@ from wiretape.contract.endpoints import CANCEL as CANCEL
 from wiretape.contract.endpoints import CURSOR_HEADER as CURSOR_HEADER
 from wiretape.contract.endpoints import EVENT_DELTAS as EVENT_DELTAS
 from wiretape.contract.endpoints import EVENT_STREAM as EVENT_STREAM
+from wiretape.contract.endpoints import INTERFACE as INTERFACE
 from wiretape.contract.endpoints import KEEP_ALIVE_SECONDS as KEEP_ALIVE_SECONDS
 from wiretape.contract.endpoints import OPERATIONS as OPERATIONS
 from wiretape.contract.endpoints import RESUME as RESUME
 from wiretape.contract.endpoints import STREAM as STREAM
 from wiretape.contract.endpoints import Match as Match
 from wiretape.contract.endpoints import Operation as Operation
+from wiretape.contract.endpoints import bases_of as bases_of
 from wiretape.contract.endpoints import bearer_key as bearer_key
 from wiretape.contract.endpoints import bearer_keys as bearer_keys
 from wiretape.contract.endpoints import cursor_in as cursor_in

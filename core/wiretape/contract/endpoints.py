@@ -20,6 +20,9 @@ EVENT_DELTAS = "event_deltas"
 EVENT_STREAM = "text/event-stream"
 """The media type of server-sent events."""
 
+INTERFACE = "/v1"
+"""The path prefix of the interface version: every path of the service begins with it, after the base path."""
+
 KEEP_ALIVE_SECONDS = 15
 """The interval of keep-alive comments on an open stream (stream rule 3)."""
 
@@ -68,6 +71,21 @@ def operation_of(method: str, target: str) -> Match | None:
     return None
 
 
+def bases_of(target: str) -> tuple[str, ...]:
+    """Return the base paths that the service may have if a request is for it: what precedes a segment `v1`.
+
+    A base path has no slash at its end.  There is none for a path without such a segment, and normally one.
+    """
+    if _VERSION not in target and "%" not in target:
+        return ()
+    segments = _path(target).split("/")
+    return tuple(
+        "/".join(segments[:at]).rstrip("/")
+        for at, segment in enumerate(segments)
+        if at and _decode_segment(segment) == _VERSION
+    )
+
+
 def session_in(target: str) -> str | None:
     """Return the session id in a path, whether or not the path belongs to an operation above."""
     segments = [_decode_segment(segment) for segment in _path(target).split("/")]
@@ -109,6 +127,8 @@ def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
     """Whether a request is a CORS preflight, which browsers send without credentials."""
     return method == "OPTIONS" and any(name.lower() == "access-control-request-method" for name, _ in headers)
 
+
+_VERSION = INTERFACE.removeprefix("/")
 
 _SESSIONS = tuple(STREAM.path.split("/")[1:3])
 """The path segments before a session id."""

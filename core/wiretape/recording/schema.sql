@@ -31,7 +31,7 @@ CREATE TABLE exchange (
   authority TEXT NOT NULL,
   target TEXT NOT NULL,
   request_version TEXT NOT NULL,
-  request_headers TEXT NOT NULL,      -- JSON: [[name, value], ...]
+  request_headers TEXT NOT NULL,      -- JSON: [[name, value], ...]; null: invented by an import
   started_ns INTEGER NOT NULL,
   request_ended_ns INTEGER,
   status INTEGER,

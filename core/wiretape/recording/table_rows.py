@@ -23,6 +23,8 @@ from wiretape.observations import (
 from wiretape.rules import Finding, Party, Severity
 
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
+_INVENTED = "null"
+"""The request headers of a request that an import invented."""
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
 _FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
 _INSERT_FINDING = f"INSERT INTO finding (id, {_FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
@@ -130,7 +132,7 @@ class OpenExchange:
             "authority": request.authority,
             "target": request.target,
             "request_version": request.http_version,
-            "request_headers": orjson.dumps(request.headers).decode(),
+            "request_headers": orjson.dumps(None if request.is_invented else request.headers).decode(),
             "started_ns": request.time_ns,
             "request_ended_ns": self.request_ended_ns,
             "status": response.status if response else None,
@@ -202,7 +204,8 @@ def read_request(row: sqlite3.Row) -> RequestStarted:
         authority=row["authority"],
         target=row["target"],
         http_version=row["request_version"],
-        headers=_read_headers(row["request_headers"]),
+        headers=() if row["request_headers"] == _INVENTED else _read_headers(row["request_headers"]),
+        is_invented=row["request_headers"] == _INVENTED,
     )
 
 

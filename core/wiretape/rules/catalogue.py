@@ -149,13 +149,13 @@ class Trigger(Generic[P]):
 
 
 EVENT: Trigger[[ParsedEvent, StreamState]] = Trigger("event")
-"""An event arrived on a stream of the service."""
+"""An event arrived on a stream of the service (or of another, for rules that apply everywhere)."""
 REQUEST: Trigger[[ExchangeState]] = Trigger("request")
-"""The headers of any request arrived."""
+"""The headers of a request arrived, unless an import invented it."""
 RESPONSE: Trigger[[ExchangeState]] = Trigger("response")
-"""The headers of any response arrived."""
+"""The headers of a response arrived."""
 STREAM_RESPONSE: Trigger[[ExchangeState]] = Trigger("stream response")
-"""The headers of a response with status 200 to a stream request arrived."""
+"""The headers of a response with status 200 to a stream request arrived, or of another event stream."""
 ERROR_RESPONSE: Trigger[[ErrorBody, ExchangeState]] = Trigger("error response")
 """A response with a status of 400 or above ended."""
 SUCCESS_RESPONSE: Trigger[[SuccessBody, ExchangeState]] = Trigger("success response")
@@ -167,7 +167,7 @@ SILENCE: Trigger[[Silence]] = Trigger("silence")
 REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end")
 """The replay on a stream with a cursor is over, or the stream ended."""
 STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end")
-"""A stream of the service ended."""
+"""An event stream ended."""
 EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end")
 """An exchange ended, and all other rules about its response have run."""
 
@@ -220,6 +220,8 @@ class Rule:
     checks: tuple[Check[Any], ...]
     explanation: Explanation | None = None
     """For rules of other packages; those of built-in rules are in `families/explanations.toml`."""
+    everywhere: bool = False
+    """Whether it also applies to traffic that is not the service's (see `state.service_traffic`)."""
 
     @property
     def check(self) -> Callable[..., Outcome]:
@@ -242,11 +244,13 @@ def rule(
     fast_path: bool = False,
     also: Sequence[Check[Any]] = (),
     explanation: Explanation | None = None,
+    everywhere: bool = False,
 ) -> Callable[[Callable[P, Outcome]], Rule]:
     """Make the decorated function a rule; its docstring describes what breaks the rule.
 
-    `also` are further functions of the rule that run on other triggers.  Raises ValueError for an invalid code or
-    name, and for a function without a docstring.
+    `also` are further functions of the rule that run on other triggers.  A rule that applies `everywhere` is not only
+    about the service's own traffic; on other event streams it gets a `FramedEvent` and an `EventStream`, whatever the
+    shapes and types.  Raises ValueError for an invalid code or name, and for a function without a docstring.
     """
     if not _CODE.fullmatch(code):
         raise ValueError(f"Invalid code {code!r}: expected a family and three digits, for example ACME001.")
@@ -258,7 +262,7 @@ def rule(
         if not about:
             raise ValueError(f"Rule {code} has no docstring: describe there what breaks it.")
         checks = (Check(on, function, shapes, types, fast_path), *also)
-        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation)
+        return Rule(code, name, severity, side, scope, basis, clause, about, checks, explanation, everywhere)
 
     return decorate
 

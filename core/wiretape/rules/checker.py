@@ -1,9 +1,10 @@
 """The checker: observations in, findings out, the same for live traffic and recordings."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream, operation_of
+from wiretape.bounded_dict import put_bounded
+from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream
 from wiretape.frame_reader import ReadObservation, SeenFrame, StreamReaders
 from wiretape.observations import (
     BytesArrived,
@@ -31,20 +32,24 @@ from wiretape.rules.catalogue import (
 )
 from wiretape.rules.families import BUILT_IN
 from wiretape.rules.finding import Finding, Location, Tally, Verdict
-from wiretape.rules.parsed_event import ParsedEvent
+from wiretape.rules.parsed_event import FramedEvent, ParsedEvent
 from wiretape.rules.rule_runner import RuleRunner
 from wiretape.rules.selection import Settings
 from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.service_traffic import PathGroup, ScopeCount, ServiceTraffic
 from wiretape.rules.state.session_state import SessionRegistry
-from wiretape.rules.state.stream_state import Silence, SilenceMonitor, StreamEnd, StreamState
-from wiretape.sse import Frame, FrameKind
+from wiretape.rules.state.stream_state import EventStream, Silence, SilenceMonitor, StreamEnd, StreamState
+from wiretape.sse import FrameKind
 
 # Python 3.11 takes 50 ns to look up a member of an enumeration.
 _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
 _DEFAULT = Settings()
+_OTHER = PathGroup("", ())
+"""For what is not the service's."""
+_MOST_ORIGINS = 10_000
 
 
 class Checker:
@@ -60,23 +65,26 @@ class Checker:
         *,
         rules: Iterable[Rule] = BUILT_IN,
         readers: StreamReaders | None = None,
+        known_bases: Collection[str] = (),
     ) -> None:
         """`rules` are the rules to run, for example `[*BUILT_IN, my_rule]`.
 
-        `readers` are those that read the observations for `feed_read`.  Raises ValueError if two rules have the same
-        code or name.
+        `readers` are those that read the observations for `feed_read`.  `known_bases` are base paths under which
+        everything is the service's, even without an operation.  Raises ValueError if two rules have the same code or
+        name.
         """
         self.settings = settings or _DEFAULT
         self.exchanges = 0
         """The number of exchanges seen."""
         self.events = 0
-        """The number of events seen on streams of the service."""
+        """The number of events seen on all event streams."""
         self._readers = readers or StreamReaders()
         self._runner = RuleRunner(rules, self.settings)
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
-        self._request_ids = RequestIds()
+        self._traffic = ServiceTraffic(self.settings.base, known_bases)
+        self._request_ids: dict[str, RequestIds] = {}
         self._silence_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
 
@@ -128,18 +136,26 @@ class Checker:
         """Return for each rule what the observations so far show about it."""
         return {code: tally.verdict for code, tally in self._runner.tallies.items()}
 
+    def scopes(self) -> list[ScopeCount]:
+        """Return how many exchanges were judged by which rules, and why."""
+        return self._traffic.counts(self.exchanges)
+
     def _start_request(self, request: RequestStarted) -> None:
         self.exchanges += 1
-        match = operation_of(request.method, request.target)
+        match, group = self._traffic.operation_of(request), self._traffic.add(request)
+        if match is not None:
+            self._runner.release(self._traffic.recognize(request.authority, match))
         client = self._clients.client_of(request)
         session = reader = None
         if match is not None:
             session = self._sessions.open((request.authority, match.base, match.session_id))
             reader = session.reader(client.key)
         key = header(request.headers, self.settings.idempotency_header)
-        state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, key)
+        ids = self._request_ids_of(request.authority)
+        state = ExchangeState(request, match, session, ids, self._sessions, client, reader, group, key)
         self._open[request.exchange] = state
-        self._runner.run(REQUEST, (state,), Location(request.exchange, request.time_ns))
+        if not request.is_invented:
+            self._runner.run(REQUEST, (state,), Location(request.exchange, request.time_ns), group)
         state.after_request()
 
     def _start_response(self, response: ResponseStarted) -> None:
@@ -148,14 +164,20 @@ class Checker:
             return
         state.response = response
         location = Location(response.exchange, response.time_ns)
-        self._runner.run(RESPONSE, (state,), location)
-        if response.status >= 400 and state.request.method != "HEAD":
-            state.body = ErrorBody(response)
-        elif response.status == 200 and state.is_stream_request:
+        is_success = response.status // 100 == 2
+        is_stream = is_event_stream(state.response_header("content-type"))
+        self._runner.run(RESPONSE, (state,), location, state.group)
+        if response.status == 200 and state.is_stream_request:
             self._runner.run(STREAM_RESPONSE, (state,), location)
             state.open_stream(SilenceMonitor(response.time_ns, self._silence_ns))
-        if response.status // 100 == 2 and state.stream is None and _may_have_envelope(state):
-            state.body = SuccessBody(response)
+        elif is_success and is_stream:
+            self._runner.run(STREAM_RESPONSE, (state,), location, _OTHER)
+            state.other_stream = EventStream(state.number)
+        if state.group.may_be_service and state.request.method != "HEAD":
+            if response.status >= 400:
+                state.body = ErrorBody(response)
+            elif is_success and not is_stream:
+                state.body = SuccessBody(response)
         state.after_response_started()
 
     def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:
@@ -168,8 +190,12 @@ class Checker:
             self._add_frames_and_silences(state.stream, state.stream.silence.feed(run), read.frames)
             if read.undecodable and not state.stream.has_unknown_end:
                 self._lose_events(state.stream)
-        elif state.body is not None:
-            state.body.feed(run)
+        elif state.other_stream is not None:
+            self._add_other_frames(state.other_stream, read)
+        else:
+            self._count_events(read)
+            if state.body is not None:
+                state.body.feed(run)
 
     def _lose_bytes(self, lost: BytesLost, read: ReadObservation) -> None:
         state = self._open.get(lost.exchange)
@@ -182,8 +208,13 @@ class Checker:
             state.stream.silence.lose()
             self._add_frames(state.stream, read.frames)
             self._lose_events(state.stream)
-        elif state.body is not None:
-            state.body.give_up()
+        elif state.other_stream is not None:
+            self._add_other_frames(state.other_stream, read)
+            state.other_stream.has_unknown_end = True
+        else:
+            self._count_events(read)
+            if state.body is not None:
+                state.body.give_up()
 
     def _end_exchange(self, ended: ExchangeEnded, read: ReadObservation) -> None:
         state = self._open.pop(ended.exchange, None)
@@ -193,25 +224,22 @@ class Checker:
         location = Location(ended.exchange, ended.time_ns)
         if state.stream is not None:
             self._end_stream(state.stream, ended, read.frames)
+        elif state.other_stream is not None:
+            self._add_other_frames(state.other_stream, read)
+            self._runner.run(STREAM_END, (_stream_end(state.other_stream, ended, read.frames),), location, _OTHER)
         elif state.body is not None:
             state.body.close(ended.ending)
             trigger = SUCCESS_RESPONSE if isinstance(state.body, SuccessBody) else ERROR_RESPONSE
-            self._runner.run(trigger, (state.body, state), location)
+            self._runner.run(trigger, (state.body, state), location, state.group)
             state.after_body(state.body)
-        self._runner.run(EXCHANGE_END, (state, ended.ending), location)
+        self._runner.run(EXCHANGE_END, (state, ended.ending), location, state.group)
         state.after_end(ended.ending)
 
-    def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> None:
-        tail: Frame | None = None
-        for seen in frames:
-            if seen.frame.kind is FrameKind.TAIL:
-                tail = seen.frame if seen.frame.fields else None
-            else:
-                self._add_frames(stream, [seen])
+    def _end_stream(self, stream: StreamState, ended: ExchangeEnded, frames: Sequence[SeenFrame]) -> None:
+        self._add_frames(stream, [seen for seen in frames if seen.frame.kind is not FrameKind.TAIL])
         self._add_silence(stream, stream.silence.end(ended.time_ns))
-        end = StreamEnd(stream, ended.ending, ended.time_ns, tail)
         location = Location(ended.exchange, ended.time_ns)
-        self._runner.run(STREAM_END, (end,), location)
+        self._runner.run(STREAM_END, (_stream_end(stream, ended, frames),), location)
         if stream.resume is not None and not stream.resume.is_checked:
             self._end_replay(stream.resume, location)
 
@@ -254,6 +282,16 @@ class Checker:
             location = Location(stream.exchange, 0) if last is None else last.location(stream.exchange)
             self._runner.run(SILENCE, (silence,), replace(location, time_ns=silence.ended_ns))
 
+    def _add_other_frames(self, stream: EventStream, read: ReadObservation) -> None:
+        """Add frames of a stream that is not the service's."""
+        for seen in read.frames:
+            if seen.event is not None:
+                self.events += 1
+                self._runner.run_other_event(FramedEvent(seen), stream)
+            if seen.frame.kind is not FrameKind.TAIL:
+                stream.has_unknown_end = seen.frame.kind is _OVERSIZED
+        stream.has_unknown_end |= read.undecodable
+
     def _add_event(self, stream: StreamState, seen: SeenFrame) -> None:
         self.events += 1
         event = ParsedEvent(seen)
@@ -270,11 +308,22 @@ class Checker:
         resume.is_checked = True
         self._runner.run(REPLAY_END, (resume,), resume.location or location)
 
+    def _count_events(self, read: ReadObservation) -> None:
+        """Count the events of a response that is not a success, but has the media type of event streams."""
+        self.events += sum(seen.event is not None for seen in read.frames)
+
+    def _request_ids_of(self, authority: str) -> RequestIds:
+        ids = self._request_ids.get(authority)
+        if ids is None:
+            ids = RequestIds()
+            put_bounded(self._request_ids, authority, ids, _MOST_ORIGINS)
+        return ids
+
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()
         self._runner.count_lost_events()
 
 
-def _may_have_envelope(state: ExchangeState) -> bool:
-    """Whether the response has a body that is not an event stream."""
-    return state.request.method != "HEAD" and not is_event_stream(state.response_header("content-type"))
+def _stream_end(stream: EventStream, ended: ExchangeEnded, frames: Iterable[SeenFrame]) -> StreamEnd:
+    tails = [seen.frame for seen in frames if seen.frame.kind is FrameKind.TAIL and seen.frame.fields]
+    return StreamEnd(stream, ended.ending, ended.time_ns, tails[0] if tails else None)

@@ -54,8 +54,8 @@ class SchemaErrors:
 NO_SCHEMA_ERRORS = SchemaErrors()
 
 
-class ParsedEvent:
-    """An event with its fields and its JSON parsed.  Immutable once it is made."""
+class FramedEvent:
+    """An event with its fields parsed, on a stream of the service or of another.  Immutable once it is made."""
 
     # Most events have none of these.
     repeated_fields: tuple[str, ...] = ()
@@ -64,17 +64,10 @@ class ParsedEvent:
     """The values of the `retry` lines."""
     unknown_fields: tuple[bytes, ...] = ()
     """The names of all other fields, each once."""
-    non_object: Any = None
-    """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
-    has_unusual_json = False
-    """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
-    _created_at: datetime | None = None
-    _has_parsed_created_at = False
 
     def __init__(self, seen: SeenFrame) -> None:
         self.frame: Frame
         self.frame, self.time_ns, self.number = seen
-        self._schema_errors: SchemaErrors | None = None
         self._read_fields(self.frame.fields)
         self._read_data()
 
@@ -131,6 +124,47 @@ class ParsedEvent:
             return None
 
     def _read_data(self) -> None:
+        """A subclass parses the data."""
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether the whole event is UTF-8."""
+        return self.frame.raw.isascii() or self.invalid_utf8_at is None
+
+    @property
+    def invalid_utf8_at(self) -> int | None:
+        """Offset in the event, comments included, of the first byte that is not UTF-8."""
+        raw = self.frame.raw
+        if raw.isascii():
+            return None
+        try:
+            raw.decode()
+        except UnicodeDecodeError as error:
+            return error.start
+        return None
+
+    def is_damaged(self, text: str) -> bool:
+        """Whether `text`, a part of the event, may have been damaged by invalid UTF-8, which SSE001 reports."""
+        return "\ufffd" in text and self.invalid_utf8_at is not None
+
+    def location(self, exchange: int) -> Location:
+        """The location of the event, which arrived on `exchange`."""
+        return Location(exchange, self.time_ns, self.number, None, self.frame.start)
+
+
+class ParsedEvent(FramedEvent):
+    """An event of the service, with its JSON parsed as well."""
+
+    # Most events have none of these.
+    non_object: Any = None
+    """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
+    has_unusual_json = False
+    """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
+    _created_at: datetime | None = None
+    _has_parsed_created_at = False
+    _schema_errors: SchemaErrors | None = None
+
+    def _read_data(self) -> None:
         self.document: dict[str, Any] = _EMPTY
         """The JSON object; empty for the shapes NO_DATA and NO_OBJECT."""
         self.type: str | None = None
@@ -174,27 +208,6 @@ class ParsedEvent:
             self.shape, self.is_durable = _DURABLE, True
         else:
             self.shape = Shape.EPHEMERAL
-
-    @property
-    def is_utf8(self) -> bool:
-        """Whether the whole event is UTF-8."""
-        return self.frame.raw.isascii() or self.invalid_utf8_at is None
-
-    @property
-    def invalid_utf8_at(self) -> int | None:
-        """Offset in the event, comments included, of the first byte that is not UTF-8."""
-        raw = self.frame.raw
-        if raw.isascii():
-            return None
-        try:
-            raw.decode()
-        except UnicodeDecodeError as error:
-            return error.start
-        return None
-
-    def is_damaged(self, text: str) -> bool:
-        """Whether `text`, a part of the event, may have been damaged by invalid UTF-8, which SSE001 reports."""
-        return "\ufffd" in text and self.invalid_utf8_at is not None
 
     @property
     def event_name(self) -> str | None:

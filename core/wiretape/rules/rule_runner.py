@@ -17,6 +17,7 @@ from wiretape.contract import EVENT_TYPES
 from wiretape.json_codec import find_repeated_keys
 from wiretape.rules.catalogue import (
     ANY_SHAPE,
+    DROPPED_STATE,
     EVENT,
     HELD,
     LOST_EVENTS,
@@ -28,11 +29,14 @@ from wiretape.rules.catalogue import (
     catalogue_of,
 )
 from wiretape.rules.finding import Finding, Location, Severity, Tally
-from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, ParsedEvent, Shape, is_header_safe
+from wiretape.rules.parsed_event import NO_SCHEMA_ERRORS, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.selection import Settings
-from wiretape.rules.state.stream_state import StreamState
+from wiretape.rules.state.service_traffic import PathGroup
+from wiretape.rules.state.stream_state import EventStream, StreamState
 
 _NEVER = 1 << 63
+_MOST_HELD = 50_000
+"""Outcomes that are held for exchanges that may be the service's."""
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -100,6 +104,7 @@ class RuleRunner:
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
+        self._held = 0
         checks = [
             (check, _Entry(rule, check.function, self._tallies[code], settings.severities.get(code)))
             for code, rule in self.catalogue.items()
@@ -116,10 +121,12 @@ class RuleRunner:
         self._of_shape = [[entry for types, entry in entries if types is None] for entries in of_shape]
         self._fast = {id(entry) for check, entry in on_event if check.fast_path}
         self._ordinary: dict[str, _OrdinaryEvents] = {}
+        self._on_other_event = [entry for _, entry in on_event if entry.rule.everywhere]
         self._of_all = [e for check, e in on_event if check.shapes == ANY_SHAPE and check.types is None]
         self._on: dict[str, list[_Entry]] = {}
         for check, entry in checks:
             self._on.setdefault(check.trigger.name, []).append(entry)
+        self._on_other = {name: [e for e in entries if e.rule.everywhere] for name, entries in self._on.items()}
 
     @property
     def tallies(self) -> dict[str, Tally]:
@@ -141,6 +148,13 @@ class RuleRunner:
             ordinary = self._ordinary[name] = self._run_first_ordinary(event, stream)
         ordinary.count += 1
         self._run(event, stream, ordinary.run)
+
+    def run_other_event(self, event: FramedEvent, stream: EventStream) -> None:
+        """Run the rules that apply everywhere on an event of a stream that is not the service's."""
+        for entry in self._on_other_event:
+            outcome = entry.function(event, stream)
+            if outcome is not None:
+                self._settle(entry, outcome, event.location(stream.exchange))
 
     def _entries(self, event: ParsedEvent) -> list[_Entry]:
         shape = event.shape
@@ -170,12 +184,47 @@ class RuleRunner:
         for entry in self._of_all:
             entry.tally.add_inconclusive(LOST_EVENTS.reason)
 
-    def run(self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location) -> None:
-        """Run the rules of a trigger."""
-        for entry in self._on.get(trigger.name, ()):
+    def run(
+        self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, group: PathGroup | None = None
+    ) -> None:
+        """Run the rules of a trigger.
+
+        The group of the exchange decides which rules apply: all of them if it is the service's (or None), only those
+        that apply everywhere if it cannot be; and if that is unknown, the outcomes of the others are held.
+        """
+        entries = self._on if group is None or group.may_be_service else self._on_other
+        for entry in entries.get(trigger.name, ()):
             outcome = entry.function(*arguments)
-            if outcome is not None:
+            if outcome is None:
+                continue
+            if group is None or group.is_service or entry.rule.everywhere:
                 self._settle(entry, outcome, location)
+            else:
+                self._hold(group, entry, outcome, location)
+
+    def release(self, groups: Iterable[PathGroup]) -> None:
+        """Settle what was held for groups that are now known to be the service's."""
+        held: list[tuple[_Entry, Outcome, Location]] = []
+        for group in groups:
+            held += group.held
+            for code, number in group.passed.items():
+                self._tallies[code].held += number
+            for code in group.dropped.elements():
+                self._tallies[code].add_inconclusive(DROPPED_STATE.reason)
+            self._held -= len(group.held)
+            group.forget()
+        for entry, outcome, location in sorted(held, key=lambda each: each[2].time_ns):
+            self._settle(entry, outcome, location)
+
+    def _hold(self, group: PathGroup, entry: _Entry, outcome: Outcome, location: Location) -> None:
+        """Hold an outcome until it is known whether the exchange is the service's."""
+        if not outcome:
+            group.passed[entry.rule.code] += 1
+        elif self._held < _MOST_HELD:
+            self._held += 1
+            group.held.append((entry, outcome, location))
+        else:
+            group.dropped[entry.rule.code] += 1
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from wiretape.rules.catalogue import Rule
 from wiretape.rules.families import CATALOGUE
 from wiretape.rules.finding import Severity
+from wiretape.rules.state.service_traffic import ServiceBase
 from wiretape.safe_text import closest_match
 
 EVERY = "ALL"
@@ -23,6 +24,8 @@ class Settings:
     """The header with the idempotency key; the specification does not name it."""
     keep_alive_tolerance_s: float = 2.0
     """Seconds by which a keep-alive may be late."""
+    base: ServiceBase | None = None
+    """Where the paths of the service begin; None to detect it."""
     severities: Mapping[str, Severity] = field(default_factory=dict)
     """Severities by rule code, if they are not those of the catalogue."""
     off: frozenset[str] = frozenset()

@@ -82,7 +82,8 @@ class _RequestLine(_ExchangeLine, tag="request", kw_only=True):
     authority: str
     target: str
     http_version: str
-    headers: Headers
+    headers: Headers | None
+    """None if an import invented the request."""
 
 
 class _RequestEndedLine(_ExchangeLine, tag="request-ended"):
@@ -240,8 +241,10 @@ class _Reader:
             case _ChunkLine():
                 return self._observe_chunk(line)
             case _RequestLine():
-                self._check_headers(line.headers)
-                return RequestStarted(**msgspec.structs.asdict(line))
+                headers = line.headers or ()
+                self._check_headers(headers)
+                is_invented = line.headers is None
+                return RequestStarted(**msgspec.structs.asdict(line) | {"headers": headers, "is_invented": is_invented})
             case _RequestEndedLine():
                 return RequestEnded(line.exchange, line.time_ns)
             case _ResponseLine():
@@ -314,7 +317,10 @@ def _encode(line: _Line | dict[str, Any]) -> bytes:
 
 def _lines_of(seen: Observation) -> Iterator[_Line | dict[str, Any]]:
     if not isinstance(seen, BytesArrived):
-        yield {"kind": _KINDS[type(seen)], **_fields(seen)}
+        values = _fields(seen)
+        if values.pop("is_invented", False):
+            values["headers"] = None
+        yield {"kind": _KINDS[type(seen)], **values}
         return
     start = seen.start
     for time_ns, data in seen.chunks():

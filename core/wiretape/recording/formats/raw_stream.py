@@ -60,7 +60,9 @@ def read(path: Path, url: str = DEFAULT_URL) -> RecordingSource:
     except OSError as error:
         raise InputError(read_error(path, error)) from None
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-    request = RequestStarted(1, written_ns, "", "GET", parts.scheme, parts.netloc, target, "HTTP/1.1", ())
+    request = RequestStarted(
+        1, written_ns, "", "GET", parts.scheme, parts.netloc, target, "HTTP/1.1", (), is_invented=True
+    )
     metadata = RecordingMetadata(f"{parts.scheme}://{parts.netloc}", written_ns)
     observations = order_observations([_observations(path, request)], written_ns)
     return RecordingSource(metadata, observations, notes=[_NOTE.format(printable(url))])

@@ -1,4 +1,4 @@
-"""AUTH: responses to requests without a bearer key, whatever their path."""
+"""AUTH: responses of the service to requests without a bearer key."""
 
 from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, bearer_keys, is_preflight
 from wiretape.observations import RequestStarted
@@ -48,7 +48,7 @@ def keyless_request_misanswered(body: ErrorBody, exchange: ExchangeState) -> Out
 
 
 def lacks_key(request: RequestStarted) -> bool:
-    """Whether a request to the service lacks the bearer key that it needs."""
-    if request.method == "CONNECT" or is_preflight(request.method, request.headers):
+    """Whether a request to the service lacks the bearer key that it needs; False for one that an import invented."""
+    if request.is_invented or is_preflight(request.method, request.headers):
         return False
     return not bearer_keys(request.headers)

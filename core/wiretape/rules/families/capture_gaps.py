@@ -29,6 +29,7 @@ from wiretape.safe_text import printable
     side=Party.RECORDING,
     scope=Scope.RECORDING,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='About the recording: "bytes passed that were not recorded"',
 )
 def capture_incomplete(exchange: ExchangeState, ending: Ending) -> Outcome:

@@ -7,11 +7,9 @@ from urllib.parse import unquote_plus
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
-    AUTHENTICATION_REQUIRED,
     AUTHORIZATION,
     CANCEL,
     CURSOR_HEADER,
-    ERROR_CODES,
     EVENT_ALREADY_RESOLVED,
     INVALID_CURSOR,
     RETRY_AFTER,
@@ -22,7 +20,6 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
-    EXCHANGE_END,
     HELD,
     NO_RECONNECT,
     OTHER_CALL,
@@ -49,32 +46,23 @@ from wiretape.rules.state.session_state import SessionState
 from wiretape.rules.state.stream_state import StreamState
 
 _TOLERANCE_NS = 500_000_000
-_NO_KEY = ERROR_CODES[AUTHENTICATION_REQUIRED]
 
 
 @rule(
     "CLI001",
     "missing-bearer-key",
-    on=EXCHANGE_END,
+    on=REQUEST,
     side=Party.CLIENT,
     scope=Scope.EXCHANGE,
     clause='Authentication 1: "Every request carries the header `Authorization: Bearer <API_KEY>`."',
 )
-def missing_bearer_key(exchange: ExchangeState, _ending: Ending) -> Outcome:
-    """A request has no bearer key, and the service refuses it as it has to.
+def missing_bearer_key(exchange: ExchangeState) -> Outcome:
+    """A request to the service has no bearer key, whatever the response.
 
-    If the service does not, AUTH001 or AUTH002 reports it.
+    If the service does not refuse it as it has to, AUTH001 or AUTH002 reports that as well.
     """
-    if exchange.request.method == "CONNECT":
-        return None
     if not lacks_key(exchange.request):
         return HELD
-    if exchange.response is not None:
-        body = exchange.body
-        if exchange.response.status != _NO_KEY.status:
-            return None
-        if body is not None and body.is_whole and body.code not in {None, _NO_KEY.code}:
-            return None
     return problem(f"Expected the header `{AUTHORIZATION}: Bearer …`, got none.")
 
 

@@ -114,6 +114,8 @@ def stored_event_without_id(event: ParsedEvent, _stream: StreamState) -> Outcome
 )
 def unrequested_delta(event: ParsedEvent, stream: StreamState) -> Outcome:
     """Deltas arrive although the request does not ask for them.  One finding per stream."""
+    if stream.deltas_requested is None:
+        return None
     if stream.deltas_requested:
         return HELD if event.is_delta else None
     if not event.is_delta:

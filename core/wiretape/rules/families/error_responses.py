@@ -1,4 +1,4 @@
-"""ERR: the error envelope, in every response with a status of 400 or above, whatever the path."""
+"""ERR: the error envelope, in every response of the service with a status of 400 or above."""
 
 from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.contract.schemas import ERROR_ENVELOPE, error_fields, has_own_details, is_closed
@@ -249,9 +249,8 @@ def error_with_success_status(body: SuccessBody, _exchange: ExchangeState) -> Ou
         return COMPLEX_JSON
     if body.is_empty:
         return None
-    envelope = body.envelope or {}
-    code = body.code or ""
-    is_known = code in ERROR_CODES or code_in_other_case(code) is not None
-    if is_known or all(type(envelope.get(name)) is str for name in ENVELOPE_FIELDS):
-        return problem(f"Expected a status of 400 or above for the error {quote(code)}, got {body.response.status}.")
-    return HELD
+    if not body.is_error:
+        return HELD
+    return problem(
+        f"Expected a status of 400 or above for the error {quote(body.code or '')}, got {body.response.status}."
+    )

@@ -1,5 +1,6 @@
 """BUSY: the fields of a `SESSION_BUSY` error, with which a client can recover."""
 
+import re
 from urllib.parse import quote as percent_encode
 
 from wiretape.contract import CANCEL, ENVELOPE_KEY, RESUME, SESSION_BUSY, Operation, session_in
@@ -118,12 +119,16 @@ def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     names = {noun: name for noun, name in wanted.items() if type(name) is str}
     if not names:
         return None
-    missing = [f"{noun} {quote(name)}" for noun, name in names.items() if _normalize(name) not in _normalize(text)]
+    missing = [f"{noun} {quote(name)}" for noun, name in names.items() if not _names(text, name)]
     if not missing:
         return HELD
     return problem(f"Expected `{ENVELOPE_KEY}.message` to name {' and '.join(missing)}, got {quote(text)}.")
 
 
-def _normalize(text: str) -> str:
-    """Ignore case, underscores and hyphens, because a sentence may say `waiting for input`."""
-    return text.casefold().replace("_", " ").replace("-", " ")
+def _names(text: str, name: str) -> bool:
+    """Whether a text contains a name that is not a part of a longer one.
+
+    Case, underscores and hyphens make no difference, because a sentence may say `waiting for input`.
+    """
+    words = r"[ _-]".join(re.escape(word) for word in re.split(r"[ _-]", name.casefold()))
+    return re.search(rf"(?<![\w-]){words}(?![\w-])", text.casefold()) is not None

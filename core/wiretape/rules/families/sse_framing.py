@@ -1,4 +1,11 @@
-"""SSE: framing of the stream.  "WHATWG" is the HTML standard, part "Server-sent events"."""
+"""SSE: framing of event streams.  "WHATWG" is the HTML standard, part "Server-sent events".
+
+The rules that follow from that standard, or hold for any client of it, apply to every event stream.  Those that only
+the specification states apply to streams of the service: one `event:` line and one `data:` line per event (SSE005,
+SSE006), and the media type (SSE007).
+"""
+
+from http import HTTPStatus
 
 from wiretape.contract import EVENT_STREAM, is_event_stream
 from wiretape.observations import Ending
@@ -8,7 +15,9 @@ from wiretape.rules.catalogue import (
     LOST_EVENTS,
     STREAM_END,
     STREAM_RESPONSE,
+    SUCCESS_RESPONSE,
     Basis,
+    Check,
     Outcome,
     Problem,
     Scope,
@@ -16,10 +25,11 @@ from wiretape.rules.catalogue import (
     rule,
 )
 from wiretape.rules.finding import Severity
-from wiretape.rules.parsed_event import LONGEST_ID, ParsedEvent, Shape, is_header_safe
+from wiretape.rules.parsed_event import LONGEST_ID, FramedEvent, ParsedEvent, Shape, is_header_safe
 from wiretape.rules.quoting import quote, quote_bytes, quote_or_none
 from wiretape.rules.state.exchange_state import ExchangeState
-from wiretape.rules.state.stream_state import StreamEnd, StreamState
+from wiretape.rules.state.response_body import SuccessBody
+from wiretape.rules.state.stream_state import EventStream, StreamEnd, StreamState
 
 _STREAM_RESPONSE = "Endpoints, stream response"
 _WITH_DATA = frozenset(Shape) - {Shape.NO_DATA}
@@ -37,9 +47,10 @@ _RETRY_LIMIT = 2**31
     "invalid-utf8",
     on=EVENT,
     fast_path=True,
+    everywhere=True,
     clause='WHATWG: "Event streams in this format must always be encoded as UTF-8."',
 )
-def invalid_utf8(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def invalid_utf8(event: FramedEvent, _stream: EventStream) -> Outcome:
     """The bytes of an event are not UTF-8."""
     at = event.invalid_utf8_at
     if at is None:
@@ -54,6 +65,7 @@ def invalid_utf8(event: ParsedEvent, _stream: StreamState) -> Outcome:
     severity=Severity.WARNING,
     scope=Scope.STREAM,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='WHATWG: "If the file ends in the middle of an event, before the final empty line, the incomplete '
     'event is not dispatched."',
 )
@@ -78,9 +90,10 @@ def message_cut_off(end: StreamEnd) -> Outcome:
     on=EVENT,
     fast_path=True,
     severity=Severity.NOTE,
+    everywhere=True,
     clause=f'{_STREAM_RESPONSE}: "an `event:` line …, an `id:` line …, and a `data:` line"',
 )
-def unknown_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def unknown_field(event: FramedEvent, _stream: EventStream) -> Outcome:
     """An event has a field other than `event`, `id`, `data` and `retry`."""
     if not event.unknown_fields:
         return HELD
@@ -98,10 +111,11 @@ def unknown_field(event: ParsedEvent, _stream: StreamState) -> Outcome:
     "nul-in-id",
     on=EVENT,
     fast_path=True,
+    everywhere=True,
     clause='WHATWG: "If the field value does not contain U+0000 NULL, then set the last event ID buffer to the '
     'field value. Otherwise, ignore the field."',
 )
-def nul_in_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def nul_in_id(event: FramedEvent, _stream: EventStream) -> Outcome:
     """An `id` line contains U+0000, so clients ignore it."""
     if event.id_line is None:
         return None
@@ -143,18 +157,24 @@ def missing_event_line(event: ParsedEvent, _stream: StreamState) -> Outcome:
     return problem(f"Expected {wanted}, got none.")
 
 
+def _hold_for_event_stream(exchange: ExchangeState) -> Outcome:
+    return HELD if is_event_stream(exchange.response_header("content-type")) else None
+
+
 @rule(
     "SSE007",
     "wrong-content-type",
-    on=STREAM_RESPONSE,
+    on=SUCCESS_RESPONSE,
     scope=Scope.EXCHANGE,
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
+    also=[Check(STREAM_RESPONSE, _hold_for_event_stream)],
 )
-def wrong_content_type(exchange: ExchangeState) -> Outcome:
+def wrong_content_type(body: SuccessBody, exchange: ExchangeState) -> Outcome:
     """The response to a stream request has status 200, but is not an event stream."""
+    # ERR010 reports an error envelope.
+    if not exchange.is_stream_request or body.response.status != HTTPStatus.OK or (body.is_whole and body.is_error):
+        return None
     content_type = exchange.response_header("content-type")
-    if is_event_stream(content_type):
-        return HELD
     return problem(f"Expected the Content-Type `{EVENT_STREAM}`, got {quote_or_none(content_type)}.")
 
 
@@ -165,19 +185,23 @@ def wrong_content_type(exchange: ExchangeState) -> Outcome:
     fast_path=True,
     severity=Severity.NOTE,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='WHATWG: "If the data buffer is an empty string, set the data buffer and the event type buffer to the '
     'empty string and return."',
 )
-def message_without_data(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def message_without_data(event: FramedEvent, _stream: EventStream) -> Outcome:
     """A block of lines has no `data` line, so clients do not dispatch an event for it.
 
-    Its `id` and `retry` lines take effect nevertheless.
+    Its `id` and `retry` lines take effect nevertheless.  A block with only `retry` is meant as one, and does not
+    break the rule.
     """
     if event.data is not None:
         return HELD
-    lines = {"event": event.event_line is not None, "id": event.id_line is not None, "retry": event.retries}
-    present = " and ".join(f"`{name}`" for name, is_present in lines.items() if is_present)
-    got = f"only {present}" if present else "none"
+    lines = {"event": event.event_line is not None, "id": event.id_line is not None, "retry": bool(event.retries)}
+    present = [name for name, is_present in lines.items() if is_present]
+    if present == ["retry"]:
+        return HELD
+    got = f"only {' and '.join(f'`{name}`' for name in present)}" if present else "none"
     return problem(f"Expected a `data` line, got {got}: clients do not dispatch this event.")
 
 
@@ -188,6 +212,7 @@ def message_without_data(event: ParsedEvent, _stream: StreamState) -> Outcome:
     severity=Severity.NOTE,
     scope=Scope.EXCHANGE,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='Endpoints: "Opens an SSE stream of the session\'s events."',
 )
 def compressed_stream(exchange: ExchangeState) -> Outcome:
@@ -207,10 +232,11 @@ def compressed_stream(exchange: ExchangeState) -> Outcome:
     fast_path=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='WHATWG: "If the field value consists of only ASCII digits, then interpret the field value as an '
     'integer in base ten"',
 )
-def unusable_retry(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def unusable_retry(event: FramedEvent, _stream: EventStream) -> Outcome:
     """A `retry` value is not ASCII digits, is 0, or is 2^31 or more, which makes clients reconnect in a hot loop."""
     if not event.retries:
         return None
@@ -232,9 +258,10 @@ def _is_usable_retry(value: bytes) -> bool:
     fast_path=True,
     severity=Severity.WARNING,
     basis=Basis.INFERRED,
+    everywhere=True,
     clause='Events 1: "The client saves the latest durable SSE `id` as its replay cursor."',
 )
-def id_unfit_for_header(event: ParsedEvent, _stream: StreamState) -> Outcome:
+def id_unfit_for_header(event: FramedEvent, _stream: EventStream) -> Outcome:
     """An id does not survive a `Last-Event-ID` header unchanged."""
     identity = event.id
     if identity is None:

@@ -28,8 +28,9 @@ from wiretape.rules.state.client_state import (
 )
 from wiretape.rules.state.response_body import ErrorBody
 from wiretape.rules.state.runs import Run
+from wiretape.rules.state.service_traffic import PathGroup
 from wiretape.rules.state.session_state import SessionRegistry, SessionState
-from wiretape.rules.state.stream_state import SilenceMonitor, StreamState
+from wiretape.rules.state.stream_state import EventStream, SilenceMonitor, StreamState
 
 _SECOND = 1_000_000_000
 _TOO_MANY_REQUESTS = ERROR_CODES[RATE_LIMITED].status
@@ -38,7 +39,7 @@ _LONGEST_REQUEST_ID = 64
 
 
 class RequestIds:
-    """The request ids of a recording, each with its first exchange; if there are very many, the oldest are dropped."""
+    """The request ids of one origin, each with its first exchange; if there are very many, the oldest are dropped."""
 
     def __init__(self, most: int = _MOST_REQUEST_IDS) -> None:
         self.dropped = False
@@ -77,12 +78,14 @@ class ExchangeState:
     """Its operation, if it is one of the specification."""
     session: SessionState | None
     request_ids: RequestIds
-    """Those of the whole recording."""
+    """Those of the service."""
     sessions: SessionRegistry
     """Those of the whole recording."""
     client: ClientState
     reader: SessionReader | None
     """The client as a reader of the session."""
+    group: PathGroup
+    """The exchanges that are the service's if this one is."""
     idempotency_key: str | None = None
     must_resume: bool = False
     """Whether it requested a stream and had to resume where the client stopped reading."""
@@ -94,6 +97,8 @@ class ExchangeState:
     response: ResponseStarted | None = None
     stream: StreamState | None = None
     """The state of its stream, if it is a stream of the service."""
+    other_stream: EventStream | None = None
+    """Its event stream, if that is not a stream of the service."""
     body: ErrorBody | None = None
     """The body of its response, if that may contain an error envelope."""
     _request_hash: blake2b | None = field(init=False, default=None)

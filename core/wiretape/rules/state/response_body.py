@@ -4,7 +4,7 @@ from functools import cached_property
 from typing import Any
 
 from wiretape.content_encoding import DecodingError, decoder
-from wiretape.contract import ENVELOPE_KEY
+from wiretape.contract import ENVELOPE_FIELDS, ENVELOPE_KEY, ERROR_CODES, code_in_other_case
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import BytesArrived, Ending, ResponseStarted, header
 
@@ -117,3 +117,11 @@ class SuccessBody(ErrorBody):
         """The object under the key `error`, if that is the only key."""
         document = self.document
         return super().envelope if type(document) is dict and len(document) == 1 else None
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it is an error envelope: with a code of the specification, or all fields of an error."""
+        envelope, code = self.envelope or {}, self.code or ""
+        if code in ERROR_CODES or code_in_other_case(code) is not None:
+            return True
+        return all(type(envelope.get(name)) is str for name in ENVELOPE_FIELDS)

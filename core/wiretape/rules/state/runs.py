@@ -80,14 +80,14 @@ class Run:
         self.end_delivered_to: set[ClientKey] = set()
         """The clients that received a terminal event."""
 
-    def start_call(self, call_id: str, call: "ToolCall", *, custom: bool) -> None:
+    def start_call(self, call: "ToolCall", *, custom: bool) -> None:
         """It calls a tool."""
         self.called_tools = True
         if len(self.open_calls) >= MOST_CALLS:
             self.open_calls.clear()
             self.has_unclear_call = True
         if not call.ended:
-            self.open_calls[call_id] = call
+            self.open_calls[call.id] = call
         if custom and not call.custom:
             call.custom = True
             self.custom_tool_uses += 1
@@ -106,9 +106,10 @@ class Run:
 class ToolCall:
     """One tool call."""
 
-    __slots__ = ("custom", "ended", "exchange", "has_changed", "name", "outcome_id", "run_id", "started")
+    __slots__ = ("custom", "ended", "exchange", "has_changed", "id", "name", "outcome_id", "run_id", "started")
 
-    def __init__(self) -> None:
+    def __init__(self, call_id: str) -> None:
+        self.id = call_id
         self.name: str | None = None
         self.run_id: str | None = None
         self.started = False
@@ -151,28 +152,40 @@ class SessionRuns:
 
     def call(self, call_id: str) -> ToolCall:
         """Return the tool call with that id, which is added if it is new."""
-        call = self.calls.get(call_id)
-        if call is None:
-            self.dropped_calls |= make_room(self.calls, MOST_CALLS, lambda old: old.ended)
-            call = self.calls[call_id] = ToolCall()
+        return self.calls.get(call_id) or self._add_call(call_id)
+
+    def _add_call(self, call_id: str) -> ToolCall:
+        self.dropped_calls |= make_room(self.calls, MOST_CALLS, lambda old: old.ended)
+        call = self.calls[call_id] = ToolCall(call_id)
         return call
+
+    def _calls_of(self, event: ParsedEvent) -> list[ToolCall]:
+        """Return the tool calls that an event is about, which are added if they are new."""
+        ids = event.tool_call_ids
+        if event.type not in _START_TYPES or not ids:
+            return [self.call(call_id) for call_id in ids]
+        call = self.call(ids[0])
+        if call.id != ids[0]:
+            call = self._add_call(ids[0])
+        # One call has started, whichever of two ids is right (EVT008).
+        self.calls.setdefault(ids[-1], call)
+        return [call]
 
     def add_tool_event(self, event: ParsedEvent, run_id: str | None, live: int | None) -> None:
         """Add a tool lifecycle event; `live` is the exchange on which it is known to be live output."""
-        ids = event.tool_call_ids
+        calls = self._calls_of(event)
         run = self.run(run_id) if run_id is not None else None
-        if run is not None and not ids:
+        if run is not None and not calls:
             run.has_unclear_call = True
-        for call_id in ids:
-            call = self.call(call_id)
+        for call in calls:
             if event.type in _START_TYPES:
                 call.start(live)
                 if run is not None:
-                    run.start_call(call_id, call, custom=event.type == AGENT_CUSTOM_TOOL_USE)
+                    run.start_call(call, custom=event.type == AGENT_CUSTOM_TOOL_USE)
             elif not call.ended:
                 call.ended, call.outcome_id = True, event.id
                 if run is not None:
-                    run.open_calls.pop(call_id, None)
+                    run.open_calls.pop(call.id, None)
             if call.name is None and call.run_id is None:
                 call.name, call.run_id = event.tool_name, run_id
             else:

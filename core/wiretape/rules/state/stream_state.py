@@ -99,7 +99,18 @@ class SilenceMonitor:
         return silence
 
 
-class StreamState:
+class EventStream:
+    """A connection with an event stream, of the service or of another."""
+
+    __slots__ = ("exchange", "has_unknown_end")
+
+    def __init__(self, exchange: int) -> None:
+        self.exchange = exchange
+        self.has_unknown_end = False
+        """Whether it is unknown if the last bytes seen end an event."""
+
+
+class StreamState(EventStream):
     """One connection on which the service streams the events of a session."""
 
     __slots__ = (
@@ -109,12 +120,10 @@ class StreamState:
         "deltas_requested",
         "dropped_ids",
         "event_numbers",
-        "exchange",
         "gone_ns",
         "has_blank_after_comment",
         "has_gap",
         "has_losses",
-        "has_unknown_end",
         "has_unreadable_event",
         "has_unrequested_delta",
         "is_out_of_step",
@@ -138,15 +147,16 @@ class StreamState:
         cursor: str | None,
         silence: SilenceMonitor,
     ) -> None:
+        super().__init__(request.exchange)
         self.session = session
         self.reader = reader
-        self.exchange = request.exchange
         self.opened_ns = request.time_ns
         """When it was requested."""
         self.gone_ns: int | None = None
         """When it ended, or when bytes of it were first lost."""
         self.cursor = cursor
-        self.deltas_requested = deltas_requested(request.target)
+        self.deltas_requested = None if request.is_invented else deltas_requested(request.target)
+        """Whether the request asks for deltas; None if an import invented it."""
         self.silence = silence
 
         self.last_event: ParsedEvent | None = None
@@ -163,8 +173,6 @@ class StreamState:
         """Whether the sequence of the last event was unreadable, out of order, or not above that of the cursor."""
         self.has_gap = False
         """Whether events may have been lost since the last sequence."""
-        self.has_unknown_end = False
-        """Whether it is unknown if the last bytes seen end an event."""
         self.has_blank_after_comment = False
         """Whether a comment was followed by a blank line."""
         self.has_unrequested_delta = False
@@ -391,7 +399,7 @@ class StreamState:
 class StreamEnd:
     """The end of a stream."""
 
-    stream: StreamState
+    stream: EventStream
     ending: Ending
     time_ns: int
     tail: Frame | None

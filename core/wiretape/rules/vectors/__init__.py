@@ -11,6 +11,7 @@ finding, of that rule; one that keeps it exercises the rule and gives none.
     request = "GET /v1/sessions/ses_1/events/stream?event_deltas=true"
     headers = ["Authorization: Bearer key_1"]                  # the default
     client = "127.0.0.1"                                       # the default
+    authority = "service.test"                                 # the default
     request_body = ""                                          # the default
     at = 0.0                               # seconds; by default one second after the end of the previous exchange
     status = 200                           # the default; 0 for no response
@@ -74,6 +75,7 @@ class _Exchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     request: str
     headers: tuple[str, ...] = ("Authorization: Bearer key_1",)
     client: str = "127.0.0.1"
+    authority: str = "service.test"
     request_body: str = ""
     at: float | None = None
     status: int = 200
@@ -184,7 +186,8 @@ def _observe(document: _Document, piece: int | None) -> list[Observation]:
 def _observe_exchange(number: int, now: int, exchange: _Exchange, piece: int | None) -> Iterator[Observation]:
     method, _, target = exchange.request.partition(" ")
     headers = _headers(exchange.headers)
-    yield RequestStarted(number, now, exchange.client, method, "http", "service.test", target, "HTTP/1.1", headers)
+    authority = exchange.authority
+    yield RequestStarted(number, now, exchange.client, method, "http", authority, target, "HTTP/1.1", headers)
     if exchange.request_body:
         now += _STEP
         data = exchange.request_body.encode()

@@ -340,6 +340,7 @@ class _EntryReader:
             target=self._target,
             http_version=_version(request.http_version),
             headers=headers,
+            is_invented=not headers,
         )
         body = self._request_body(request.post_data, number)
         yield from observe_body(number, Side.REQUEST, [(sent_ns, body)] if body else [])

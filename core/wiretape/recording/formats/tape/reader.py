@@ -222,7 +222,8 @@ class _ExchangeReader:
             authority=authority if isinstance(record.authority, UnsetType) else record.authority,
             target=target,
             http_version=record.http,
-            headers=self._headers("headers", record.headers, ()),
+            headers=self._headers("headers", record.headers or (), ()),
+            is_invented=record.headers is None,
         )
 
     def _request_line(self) -> tuple[str, str]:

@@ -154,7 +154,8 @@ class TapeExchange(msgspec.Struct, rename="kebab", forbid_unknown_fields=True, k
     scheme: str | UnsetType = UNSET
     authority: str | UnsetType = UNSET
     http: str = DEFAULT_HTTP
-    headers: list[_HeaderTable] | _HeaderTable | UnsetType = UNSET
+    headers: list[_HeaderTable] | _HeaderTable | UnsetType | None = UNSET
+    """None if an import invented the request."""
     body: str | dict[str, Any] | list[Any] | UnsetType = UNSET
     request_ended: Seconds | None = UNSET
     response: int | str | None = 200

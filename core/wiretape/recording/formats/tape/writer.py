@@ -135,7 +135,10 @@ class _ExchangeWriter:
         ):
             if value != default:
                 out.write(key, value)
-        self._write_headers("headers", request.headers, ())
+        if request.is_invented:
+            out.write("headers", None)
+        else:
+            self._write_headers("headers", request.headers, ())
 
     def _write_headers(self, key: str, headers: Headers, default: Headers) -> None:
         if headers == default:
