@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,7 +11,15 @@ from msgspec import Meta, Struct
 
 from wiretape.decode import KeyPath, Source, decode
 from wiretape.errors import InputError
-from wiretape.rules import Settings, Severity, UnknownCodeError, codes_of, selected, weight
+from wiretape.rules import (
+    Settings,
+    Severity,
+    UnknownCodeError,
+    codes_of,
+    parse_service_base,
+    selected,
+    weight,
+)
 from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import read_toml
 
@@ -82,6 +90,7 @@ class ConfigTable(Struct, forbid_unknown_fields=True, rename="kebab"):
     fail_on: Literal["error", "warning", "note", "never"] | None = None
     baseline: _Text | None = None
     docs_url: _Text | None = None
+    base: str | None = None
     idempotency_header: str = _DEFAULT.idempotency_header
     keep_alive_tolerance: Annotated[float, Meta(ge=0, le=1_000_000_000)] = _DEFAULT.keep_alive_tolerance_s
     severity: dict[str, Literal["error", "warning", "note", "off"]] = {}
@@ -103,6 +112,11 @@ def _read(path: Path) -> Config | None:
     if not _HEADER_NAME.fullmatch(table.idempotency_header):
         got = shorten(repr(table.idempotency_header), 60)
         raise source.error((*keys, "idempotency-header"), f"expected a header name such as Idempotency-Key, got {got}")
+    if table.base is not None:
+        try:
+            parse_service_base(table.base)
+        except ValueError as error:
+            raise source.error((*keys, "base"), str(error)) from None
     return Config(
         file=path,
         settings=_settings(table, source, keys),
@@ -115,6 +129,16 @@ def _read(path: Path) -> Config | None:
     )
 
 
+def override_base(settings: Settings, base: str | None) -> Settings:
+    """Return the settings with the base that the option `--base` gives, if it is given.  Raises InputError."""
+    if base is None:
+        return settings
+    try:
+        return replace(settings, base=parse_service_base(base))
+    except ValueError as error:
+        raise InputError(f"--base: {error}.") from None
+
+
 def _settings(table: ConfigTable, source: Source, keys: KeyPath) -> Settings:
     levels: dict[str, str] = {}
     # The most specific prefix wins, so it comes last.
@@ -123,6 +147,7 @@ def _settings(table: ConfigTable, source: Source, keys: KeyPath) -> Settings:
     return Settings(
         idempotency_header=table.idempotency_header,
         keep_alive_tolerance_s=table.keep_alive_tolerance,
+        base=parse_service_base(table.base) if table.base is not None else None,
         severities={code: Severity(level) for code, level in levels.items() if level != OFF},
         off=frozenset(code for code, level in levels.items() if level == OFF),
     )

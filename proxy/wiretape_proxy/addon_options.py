@@ -70,6 +70,16 @@ def parse_upstream(text: str) -> Upstream:
     return Upstream(scheme, host, port or _PORTS[scheme], base)
 
 
+def parse_base(text: str) -> str:
+    """Check the base path or base URL of the service; empty to detect it.  Raises ValueError."""
+    # The rules take long to import, and usually no base is given.
+    if text:
+        from wiretape.rules import parse_service_base  # noqa: PLC0415
+
+        parse_service_base(text)
+    return text
+
+
 def parse_flag(text: str) -> bool:
     """Parse true or false.  Raises ValueError."""
     lower = text.strip().lower()
@@ -154,6 +164,8 @@ class Settings:
     """Record only traffic to this address; None: all traffic."""
     config: str = ""
     """Configuration of the rules: a file, `none`, or empty for the nearest one."""
+    base: str = ""
+    """Base path or base URL of the service for the rules; empty to detect it."""
     identity: bool = False
     """Ask the service not to compress responses."""
     idle_timeout: float | None = None
@@ -191,6 +203,12 @@ OPTIONS = (
         "",
         "Configuration of the rules, or none; by default the nearest wiretape.toml or pyproject.toml.",
         str,
+    ),
+    Option(
+        "base",
+        "",
+        "Base path or base URL of the service, before /v1; by default detected from its operations.",
+        parse_base,
     ),
     Option("identity", "false", "Ask the service not to compress responses (true or false).", parse_flag),
     Option("idle_timeout", "", "Close an exchange after this many seconds without data.", parse_seconds),

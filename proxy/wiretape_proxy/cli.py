@@ -130,6 +130,13 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=PATH,
     help="Configuration file, instead of the nearest wiretape.toml or pyproject.toml.",
 )
+@click.option(
+    "--base",
+    metavar="PATH_OR_URL",
+    type=_ValidText("base", addon_options.parse_base),
+    default="",
+    help="Base path or base URL of the service, before /v1.  [default: detected from its operations]",
+)
 @click.option("--no-config", is_flag=True, help="Read no configuration file.")
 @click.option("--debug", is_flag=True, help="Also show the recording in a browser while it is being made.")
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
@@ -186,6 +193,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
                 "append": str(given["append"]).lower(),
                 "upstream": service.url if service is not None else "",
                 "config": NO_CONFIG if given["no_config"] else str(given["config"] or ""),
+                "base": given["base"],
                 "identity": str(given["identity"]).lower(),
                 "idle_timeout": given["idle_timeout"],
                 "on_overload": given["on_overload"],

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from wiretape.config import find_config, load_config
+from wiretape.config import find_config, load_config, override_base
 from wiretape.errors import InputError, RecordingError
 from wiretape.observations import BytesArrived, ExchangeEnded, Observation
 from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer, redaction_policy
@@ -117,7 +117,7 @@ def main() -> None:
     if config is None:
         return
     try:
-        settings = _rule_settings(config.config)
+        settings = override_base(_rule_settings(config.config), config.base or None)
         policy = redaction_policy(config.redacted_headers, config.redacted_parameters, config.redacted_paths)
         writer = Writer.create(config.output, upstream=config.upstream, append=config.append, policy=policy)
     except InputError as error:

@@ -192,6 +192,7 @@ class RecorderClient:
             upstream,
             settings.append,
             settings.config,
+            settings.base,
             wants_status=bool(self._watchers),
             redacted_headers=settings.redact_header,
             redacted_parameters=settings.redact_query,

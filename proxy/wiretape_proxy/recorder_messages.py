@@ -22,6 +22,8 @@ class RecorderConfig(Struct, frozen=True):
     append: bool
     config: str = ""
     """Configuration of the rules: a file, `none`, or empty for the nearest one."""
+    base: str = ""
+    """Base path or base URL of the service; empty to detect it."""
     wants_status: bool = False
     """Whether to send `RecorderStatus` regularly."""
     redacted_headers: Sequence[str] = ()

@@ -35,7 +35,7 @@ data: \\u00ff\\u001b[0m\\u0000
 """
 
 [[exchange]]
-request = "GET /\\u001b[1A|#1"
+request = "GET /v1/\\u001b[1A|#1"
 status = 500
 response_headers = ["Content-Type: \\u001b[1A"]
 body = "{\\"error\\":{\\"code\\":\\"\\\\u001b[1A]]>%0A::stop-commands::x\\"}}"

@@ -82,7 +82,7 @@ def test_the_command_in_a_block_runs(record, run):
 def test_an_error_response_is_shown_with_headers_and_body(record, run):
     (vector,) = [v for v in vectors_of("ERR001") if v.name == "breaks-no-json"]
     text = run("report", record(vector.observations())).stdout
-    assert "      GET /v1/models\n       < | 502 Bad Gateway\n" in text
+    assert "      GET /v1/sessions/ses_1/events/stream\n       < | 502 Bad Gateway\n" in text
     assert "       < | Content-Type: application/json\n         | <h1>Bad Gateway</h1>\n" in text
     assert ", exchange 1, 1.004s\n" in text
 
@@ -104,7 +104,7 @@ def test_compressed_evidence_is_shown_decoded(record, run):
         body = "data: x\\n\\n"
 
         [[exchange]]
-        request = "GET /"
+        request = "GET /v1/"
         status = 500
         response_headers = ["Content-Encoding: gzip"]
         body = "so sorry"
@@ -144,7 +144,7 @@ def test_undecodable_or_long_evidence_is_harmless(record, run):
         body = "no brotli"
 
         [[exchange]]
-        request = "GET /{"x" * 500}"
+        request = "GET /v1/{"x" * 500}"
         status = 500
         part = [{{ text = "{"y" * 200}" }}, {{ text = "{"z" * 5000}" }}]
 
@@ -228,7 +228,7 @@ def test_rules_that_never_came_up_are_not_exercised(record, run):
 def test_incomplete_responses_make_rules_inconclusive(record, run):
     path = record("""
     [[exchange]]
-    request = "GET /"
+    request = "GET /v1/sessions/s/events/stream"
     status = 500
     headers = ["Authorization: Bearer key_1"]
     ending = "client-closed"
@@ -318,7 +318,7 @@ def test_a_recording_is_never_replaced_by_a_report(record, run):
         (("a.db", "--format", "xml"), "'xml' is not one of 'text', 'concise', 'json'"),
         (("a.db", "--fail-on", "worst"), "'worst' is not one of"),
         (("a.db", "--format", "json", "--all"), "--all needs --format text"),
-        (("a.db", "--slect", "SEQ"), "Did you mean '--select'?"),
+        (("a.db", "--slect", "SEQ"), "No such option '--slect'. (Did you mean"),
         (("nowhere.db",), "There is no file nowhere.db"),
         ((".",), "is a directory"),
     ],

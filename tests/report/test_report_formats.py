@@ -113,7 +113,9 @@ def test_junit_skips_what_was_not_exercised_and_passes_what_held(run, record):
 
 def test_junit_contains_inconclusive_reasons(run, record):
     body = '{"error":' + "[" * 2000 + "]" * 2000 + "}"
-    path = record(observations_of({"exchange": [{"request": "GET /", "status": 500, "body": body}]}))
+    path = record(
+        observations_of({"exchange": [{"request": "GET /v1/sessions/s/events/stream", "status": 500, "body": body}]})
+    )
     (skipped,) = parsed(shown(run, path, "junit")).findall(".//testcase[@name='ERR001 not-an-envelope']/skipped")
     assert skipped.get("message").startswith("inconclusive: JSON is nested more than 1,024 levels deep")
 

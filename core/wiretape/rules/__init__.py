@@ -30,15 +30,16 @@ from wiretape.rules.catalogue import (
     rules_in,
 )
 from wiretape.rules.checker import Checker
-from wiretape.rules.families import BUILT_IN, CATALOGUE, explanation_of
+from wiretape.rules.families import BUILT_IN, CATALOGUE, EVERYWHERE, explanation_of
 from wiretape.rules.finding import Finding, Location, Party, Severity, Tally, Verdict
-from wiretape.rules.parsed_event import ParsedEvent, Shape
+from wiretape.rules.parsed_event import FramedEvent, ParsedEvent, Shape
 from wiretape.rules.quoting import describe, format_number, quote
-from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, selected, weight
+from wiretape.rules.selection import EVERY, Settings, UnknownCodeError, codes_of, family_names, selected, weight
 from wiretape.rules.state.event_log import json_hash
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
-from wiretape.rules.state.stream_state import StreamState
+from wiretape.rules.state.service_traffic import ScopeCount, ScopeReason, ServiceBase, parse_service_base
+from wiretape.rules.state.stream_state import EventStream, StreamState
 
 __all__ = [
     "AFTER_COMMENT",
@@ -48,6 +49,7 @@ __all__ = [
     "ERROR_RESPONSE",
     "EVENT",
     "EVERY",
+    "EVERYWHERE",
     "EXCHANGE_END",
     "HELD",
     "REPLAY_END",
@@ -61,9 +63,11 @@ __all__ = [
     "Check",
     "Checker",
     "ErrorBody",
+    "EventStream",
     "ExchangeState",
     "Explanation",
     "Finding",
+    "FramedEvent",
     "Inconclusive",
     "Later",
     "Location",
@@ -73,6 +77,9 @@ __all__ = [
     "Problem",
     "Rule",
     "Scope",
+    "ScopeCount",
+    "ScopeReason",
+    "ServiceBase",
     "Settings",
     "Severity",
     "Shape",
@@ -86,8 +93,10 @@ __all__ = [
     "codes_of",
     "describe",
     "explanation_of",
+    "family_names",
     "format_number",
     "json_hash",
+    "parse_service_base",
     "problem",
     "quote",
     "rule",

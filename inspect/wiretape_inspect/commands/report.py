@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.config import NEVER, Config, find_config, load_config
+from wiretape.config import NEVER, Config, find_config, load_config, override_base
 from wiretape.errors import InputError
 from wiretape.files import (
     PATH,
@@ -197,6 +197,11 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
     "--ignore", multiple=True, metavar="CODES", help="Skip these rules; if --select matches too, the longer code wins."
 )
 @click.option(
+    "--base",
+    metavar="PATH_OR_URL",
+    help="Base path or base URL of the service, before /v1.  [default: detected from its operations]",
+)
+@click.option(
     "--fail-on",
     type=click.Choice([*(severity.value for severity in Severity), NEVER]),
     help="Exit with status 1 if any finding is at least this severe.  [default: error]",
@@ -226,6 +231,7 @@ def report(
     outputs: tuple[Path, ...],
     select: tuple[str, ...],
     ignore: tuple[str, ...],
+    base: str | None,
     fail_on: str | None,
     exit_zero: bool,
     all_findings: bool,
@@ -254,6 +260,7 @@ def report(
     paired = _pair_outputs(ctx, formats, outputs, "text")
     _check_formats(paired, all_findings=all_findings, statistics=statistics)
     config = _read_config(config_file, no_config=no_config)
+    settings = override_base(config.settings, base)
     codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
     known = _BaselineOptions.of(
         baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
@@ -274,9 +281,7 @@ def report(
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
         reports = [
-            check_recording(
-                recording, str(file), partial(_show_progress, recording), settings=config.settings, selected=codes
-            )
+            check_recording(recording, str(file), partial(_show_progress, recording), settings=settings, selected=codes)
             for file, recording in zip(files, recordings, strict=True)
         ]
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])

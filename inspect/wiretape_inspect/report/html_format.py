@@ -16,7 +16,7 @@ from wiretape_inspect.report.evidence import LocatedFinding, evidence, locate, r
 from wiretape_inspect.report.fingerprint import split_message
 from wiretape_inspect.report.json_format import rule_document
 from wiretape_inspect.report.recording_report import Report, ReportOptions
-from wiretape_inspect.report.text_format import inconclusive_lines, show_command, summary_text
+from wiretape_inspect.report.text_format import inconclusive_lines, scope_lines, show_command, summary_text
 
 MAX_FINDINGS_OF_RULE, MAX_FINDINGS = 50, 10_000
 """Findings of one rule that are shown unless all are requested, and findings of a recording in any case."""
@@ -98,7 +98,7 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
         "summary": summary_text(report),
         "severities": _numbers(report),
         "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
-        "inconclusive_reasons": [str(line) for line in inconclusive_lines(report)],
+        "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report))],
         "suppressed": len(report.suppressed),
         "selected": len(report.selected),
         "events": report.events,

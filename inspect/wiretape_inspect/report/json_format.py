@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from wiretape import __version__
-from wiretape.rules import CATALOGUE, Rule, Severity, Tally
+from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
 from wiretape_inspect.report.evidence import LocatedFinding, LocatedFrame, bytes_at, locate
 from wiretape_inspect.report.fingerprint import split_message
@@ -189,6 +189,15 @@ def _summary(report: Report) -> dict[str, Any]:
         },
         "exchanges": report.exchanges,
         "events": report.events,
+        "scope": [_scope(scope) for scope in report.scopes],
+    }
+
+
+def _scope(scope: ScopeCount) -> dict[str, Any]:
+    return {
+        "families": family_names() if scope.reason.is_service else list(EVERYWHERE),
+        "exchanges": scope.exchanges,
+        "reason": printable(scope.text),
     }
 
 

@@ -7,7 +7,7 @@ from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.recording_report import Report, ReportOptions
-from wiretape_inspect.report.text_format import show_command, summary_text
+from wiretape_inspect.report.text_format import scope_lines, show_command, summary_text
 
 MAX_SIZE = 60_000
 """Characters of a report; GitHub accepts 65,536 in a comment."""
@@ -44,6 +44,7 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield f"### {code_span(report.file)}"
     yield ""
     yield f"{summary_text(report)}  "
+    yield from (f"{code_span(str(line))}  " for line in scope_lines(report))
     counts = report.broken
     if not counts:
         return

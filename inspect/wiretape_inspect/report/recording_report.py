@@ -1,12 +1,12 @@
 """Check a whole recording, and hold what it shows about each rule."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Observation
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Checker, Finding, Settings, Severity, Tally, Verdict
+from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.finding_store import FindingStore
 
 _SEVERITIES = list(Severity)
@@ -42,6 +42,8 @@ class Report:
     """For every rule of the catalogue, how often it came up and with what result."""
     exchanges: int
     events: int
+    scopes: Sequence[ScopeCount]
+    """How many exchanges were judged by which rules, and why."""
     selected: frozenset[str] = _ALL_RULES
     """Codes of the rules that were checked."""
     settings: Settings = field(default_factory=Settings)
@@ -140,7 +142,15 @@ def check_recording(
     findings = FindingStore(_check(checker, watch(recording.observations())))
     tallies = checker.tallies()
     return Report(
-        file, recording, findings, tallies, checker.exchanges, checker.events, selected=selected, settings=settings
+        file,
+        recording,
+        findings,
+        tallies,
+        checker.exchanges,
+        checker.events,
+        checker.scopes(),
+        selected=selected,
+        settings=settings,
     )
 
 

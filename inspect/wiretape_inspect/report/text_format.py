@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, Finding, Party, Severity, Verdict
+from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.evidence import (
     EVIDENCE_WIDTH,
@@ -32,7 +32,7 @@ def text_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[Li
             yield ""
         body: Iterator[Line | str] = _statistics(report) if options.statistics else _blocks(report, options)
         yield from body
-        if reasons := list(inconclusive_lines(report)):
+        if reasons := [*inconclusive_lines(report), *scope_lines(report)]:
             yield from reasons
             yield ""
         yield summary_line(report)
@@ -71,6 +71,16 @@ def inconclusive_lines(report: Report) -> Iterator[Line]:
         more = len(codes) - _MAX_NAMED_RULES
         named = ", ".join(counts[:_MAX_NAMED_RULES]) + (f" and {count_of(more, 'more rule')}" if more > 0 else "")
         yield labelled(("inconclusive: ", "dim"), (f"{named}, because {reason}", "dim"))
+
+
+def scope_lines(report: Report) -> Iterator[Line]:
+    """Yield which exchanges were judged by which rules, and why; nothing if all are the service's."""
+    if all(scope.reason.is_service for scope in report.scopes):
+        return
+    for scope in report.scopes:
+        rules = "all rules" if scope.reason.is_service else f"{' and '.join(EVERYWHERE)} only"
+        judged = f"{count_of(scope.exchanges, 'exchange')} judged by {rules}"
+        yield labelled(("scope: ", "dim"), (f"{judged}, because {scope.text}", "dim"))
 
 
 def summary_line(report: Report) -> Line:

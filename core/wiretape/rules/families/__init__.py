@@ -44,6 +44,8 @@ CATALOGUE: Final = catalogue_of(rule for family in _FAMILIES for rule in rules_i
 """Every built-in rule by its code, in the order of the codes."""
 BUILT_IN: Final = tuple(CATALOGUE.values())
 """Every built-in rule, in the order of the codes."""
+EVERYWHERE: Final = tuple(dict.fromkeys(rule.code[:-3] for rule in BUILT_IN if rule.everywhere))
+"""The families with rules that also apply to traffic that is not the service's."""
 
 
 def explanation_of(rule: Rule) -> Explanation:
