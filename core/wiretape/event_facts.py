@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import orjson
 
-from wiretape.contract import DELTA_TYPES, TOOL_TYPES
+from wiretape.contract import DELTA_TYPES, EVENT_TYPES, TOOL_TYPES
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import UnreadableJson, read_json, sequence_in
 from wiretape.sse import Frame
@@ -16,7 +16,8 @@ PREVIEW = 400
 """Characters in a preview: enough for a wide screen, few enough for a million rows."""
 
 EventKind = Literal["durable", "delta", "ephemeral"]
-"""durable: has an id or a sequence.  delta: has one of the delta types.  ephemeral: any other event."""
+"""durable: an event type of the specification, with an id or a sequence.  delta: has one of the delta types.
+ephemeral: any other event, for example those of other APIs, with or without an id."""
 
 _ENVELOPE = frozenset({"id", "sequence", "type", "workspace_id", "session_id", "run_id", "created_at"})
 
@@ -85,7 +86,8 @@ def classify(frame: Frame, fields: dict[str, Any] | None) -> tuple[str, EventKin
         sequence = None
     if type_ in DELTA_TYPES:
         return type_, "delta", sequence
-    return type_, "durable" if frame.id or sequence is not None else "ephemeral", sequence
+    is_durable = type_ in EVENT_TYPES and (frame.id or sequence is not None)
+    return type_, "durable" if is_durable else "ephemeral", sequence
 
 
 def delta_text(fields: dict[str, Any]) -> str | None:

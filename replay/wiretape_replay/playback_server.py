@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -50,8 +50,11 @@ class PlaybackServer:
         checker: ClientChecker | None,
         token: str | None,
         ids: RequestIds | None = None,
+        bases: Collection[str] = ("",),
     ) -> None:
         """`log` receives a line for each request; `token` is the control token, None generates one.
+
+        `bases` are the base paths of the service, under which every request is judged.
 
         Raises InputError for a token that cannot be sent in a header.
         """
@@ -64,6 +67,7 @@ class PlaybackServer:
         self.token = secrets.token_hex(16) if token is None else check_token(token)
         self._log = log
         self._checker = checker
+        self._bases = bases
 
     @asynccontextmanager
     async def listen(
@@ -96,7 +100,7 @@ class PlaybackServer:
             url = await server.start(host, port)
             try:
                 if self._checker is not None:
-                    self._checker.open(url)
+                    self._checker.open(url, self._bases)
                 yield url
             finally:
                 await server.stop()

@@ -17,7 +17,7 @@ from wiretape_replay.control.playhead_control import PlayheadControl
 from wiretape_replay.playback_server import Playback, PlaybackServer
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.responses.auth_and_rate_limits import AccessControl
-from wiretape_replay.session.log_builder import build_sessions, find_session_ids
+from wiretape_replay.session.log_builder import build_sessions, find_service_bases, find_session_ids
 from wiretape_replay.session.playheads import Playheads
 from wiretape_replay.session.session_log import EntryKind, LogEntry, SessionLog
 from wiretape_replay.session.session_streams import SessionPlayer, SessionStreams
@@ -79,8 +79,9 @@ async def serve_replay(
     Raises RecordingError for a file that cannot be replayed, and InputError for an address that cannot be used.
     """
     options = options or ReplayOptions()
-    server = PlaybackServer(options.script, log=log, checker=checker, token=token)
     with open_recording(recording_path) as recording:
+        bases = find_service_bases(recording)
+        server = PlaybackServer(options.script, log=log, checker=checker, token=token, bases=bases)
         warnings: list[str] = []
         playheads = Playheads(
             speed=options.speed_factor, paused=options.paused, per_connection=options.playhead == "connection"

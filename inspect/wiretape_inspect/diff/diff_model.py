@@ -93,8 +93,8 @@ class ExchangeDiff:
     """How many differences of each kind to keep; 0: all."""
     counts: Counter[Kind] = field(default_factory=Counter)
     entries: list[DiffEntry] = field(default_factory=list)
-    events: int = 0
-    """How many events of both streams were compared."""
+    events: tuple[int, int] = (0, 0)
+    """How many events of each stream were compared."""
 
     def add(self, entry: DiffEntry) -> None:
         """Count a difference, and keep it unless the limit is reached."""
@@ -128,8 +128,8 @@ class DiffTotal:
 
     exchanges: int = 0
     """Pairs of exchanges that were compared."""
-    events: int = 0
-    """Events of their streams, of both recordings."""
+    events: tuple[int, int] = (0, 0)
+    """Events of their streams, of each recording."""
     counts: Counter[Kind] = field(default_factory=Counter)
     omitted: int = 0
     unpaired: Counter[Kind] = field(default_factory=Counter)
@@ -143,7 +143,7 @@ class DiffTotal:
     def add(self, diff: ExchangeDiff) -> None:
         """Add the result of one pair of exchanges."""
         self.exchanges += diff.first is not None and diff.second is not None
-        self.events += diff.events
+        self.events = (self.events[0] + diff.events[0], self.events[1] + diff.events[1])
         self.counts += diff.counts
         self.omitted += diff.omitted
         self.unpaired.update(

@@ -83,7 +83,8 @@ def total_lines(total: DiffTotal, *, ids: bool) -> Iterator[Line]:
     """The last lines."""
     kinds = " · ".join(f"{total.counts[kind]:,} {kind}" for kind in KINDS if total.counts[kind])
     headline = f"{count_of(total.counts.total(), 'difference')}: {kinds}" if kinds else "No difference"
-    compared = f"{count_of(total.exchanges, 'pair')} of exchanges, {count_of(total.events, 'event')} of both"
+    first, second = total.events
+    compared = f"{count_of(total.exchanges, 'pair')} of exchanges, {count_of(first, 'event')} of A, {second:,} of B"
     yield labelled((headline, "head"), f"  (compared: {compared})")
     if not ids and total.unpaired["missing"] and total.unpaired["added"]:
         yield wrapped("--normalize ids pairs exchanges whose session and run ids differ.")
@@ -122,7 +123,7 @@ def total_document(total: DiffTotal) -> dict[str, Any]:
         "row": "summary",
         "equal": total.is_equal,
         "exchanges": total.exchanges,
-        "events": total.events,
+        "events": {"a": total.events[0], "b": total.events[1]},
         "differences": {kind: total.counts[kind] for kind in KINDS},
         "omitted": total.omitted,
     }

@@ -55,7 +55,7 @@ def compare_events(first: StreamItems, second: StreamItems, values: ValueCompari
     for item in unpaired[1]:
         diff.add(_entry("added", exchanges, (None, item)))
     _add_moved_and_delayed(first, second, pairs, options, diff)
-    diff.events += first.event_count + second.event_count
+    diff.events = (first.event_count, second.event_count)
 
 
 def _event_keys(options: DiffOptions) -> list[Key[EventItem]]:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -73,7 +73,8 @@ class ClientChecker:
         self._on_finding = on_finding
         self._writer: Writer | DeferredWriter | None = None
         settings = settings or Settings()
-        self._checker = Checker(replace(settings, off=settings.off | _OFF_RULES))
+        self._settings = replace(settings, off=settings.off | _OFF_RULES)
+        self._checker = Checker(self._settings, known_bases=[""])
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
         self.use_clock(clock)
@@ -85,8 +86,12 @@ class ClientChecker:
         """Measure time by another clock (ns).  Call this before any traffic."""
         self._clock, self._began_ns = clock, clock()
 
-    def open(self, url: str) -> None:
-        """Start; `url` is the address of the replay.  Raises RecordingError if the recording cannot be written."""
+    def open(self, url: str, bases: Collection[str] = ("",)) -> None:
+        """Start; `url` is the address of the replay, and `bases` are the base paths of the service that it replays.
+
+        Raises RecordingError if the recording cannot be written.
+        """
+        self._checker = Checker(self._settings, known_bases=bases)
         self._observer = ObservationBuilder(urlsplit(url).netloc)
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create

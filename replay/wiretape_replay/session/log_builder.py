@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, pairwise
 from operator import attrgetter
 
-from wiretape.contract import DELTA_TYPES, STREAM, session_in
+from wiretape.contract import DELTA_TYPES, STREAM, operation_of, session_in
 from wiretape.observations import ResponseStarted, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import format_number, quote
@@ -60,6 +60,13 @@ def find_session_ids(recording: Recording) -> frozenset[str]:
     """The ids of all sessions that requests of the recording name.  Raises RecordingError."""
     ids = (exchange.session_id or session_in(exchange.request.target) for exchange in recording.exchanges())
     return frozenset(session_id for session_id in ids if session_id is not None)
+
+
+def find_service_bases(recording: Recording) -> frozenset[str]:
+    """The base paths under which operations were requested.  Raises RecordingError."""
+    requests = (exchange.request for exchange in recording.exchanges() if exchange.operation is not None)
+    matches = (operation_of(request.method, request.target) for request in requests)
+    return frozenset(match.base.rstrip("/") for match in matches if match is not None)
 
 
 def _build_session(
