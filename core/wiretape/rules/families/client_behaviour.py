@@ -20,6 +20,7 @@ from wiretape.observations import Ending
 from wiretape.rules.catalogue import (
     ERROR_RESPONSE,
     EVENT,
+    EXCHANGE_END,
     HELD,
     NO_RECONNECT,
     OTHER_CALL,
