@@ -100,7 +100,8 @@ class PlaybackServer:
             url = await server.start(host, port)
             try:
                 if self._checker is not None:
-                    self._checker.open(url, self._bases)
+                    needs_key = access is not None and access.policy.authentication
+                    self._checker.open(url, self._bases, needs_key=needs_key)
                 yield url
             finally:
                 await server.stop()

@@ -14,7 +14,7 @@ from wiretape.files import exists_error, path_exists
 from wiretape.frame_reader import ReadObservation
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, Settings, codes_of
+from wiretape.rules import Checker, Finding, Party, ScopeReason, Settings, codes_of
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
@@ -34,6 +34,7 @@ _BATCH = 16
 """Entries that are checked between two readings of the clock."""
 _OFF_RULES = codes_of("AUTH")
 """Rules that are turned off: the options of the replay decide whether keys are needed."""
+_KEY_RULE = "CLI001"
 _MOST_HELD = 16 * 1024 * 1024
 """Bytes of a deferred recording that are held in memory; with more, the file is created."""
 _OBSERVATION_BYTES = 512
@@ -75,6 +76,8 @@ class ClientChecker:
         settings = settings or Settings()
         self._settings = replace(settings, off=settings.off | _OFF_RULES)
         self._checker = Checker(self._settings, known_bases=[""])
+        self._base_url = ""
+        self._needs_key = True
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
         self.use_clock(clock)
@@ -86,12 +89,25 @@ class ClientChecker:
         """Measure time by another clock (ns).  Call this before any traffic."""
         self._clock, self._began_ns = clock, clock()
 
-    def open(self, url: str, bases: Collection[str] = ("",)) -> None:
+    @property
+    def report_options(self) -> list[str]:
+        """The options with which `wiretape report` judges the recorded traffic as this checker does."""
+        options = [] if self._needs_key else ["--ignore", _KEY_RULE]
+        reasons = {count.reason for count in self._checker.scopes()}
+        if ScopeReason.CONFIGURED in reasons and ScopeReason.DETECTED not in reasons and self._settings.base is None:
+            options += ["--base", self._base_url]
+        return options
+
+    def open(self, url: str, bases: Collection[str] = ("",), *, needs_key: bool = True) -> None:
         """Start; `url` is the address of the replay, and `bases` are the base paths of the service that it replays.
 
-        Raises RecordingError if the recording cannot be written.
+        `needs_key` says whether requests need a key.  Raises RecordingError if the recording cannot be written.
         """
-        self._checker = Checker(self._settings, known_bases=bases)
+        self._base_url, self._needs_key = f"{url}{min(bases, default='')}", needs_key
+        settings = self._settings
+        if not needs_key:
+            settings = replace(settings, off=settings.off | {_KEY_RULE})
+        self._checker = Checker(settings, known_bases=bases)
         self._observer = ObservationBuilder(urlsplit(url).netloc)
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create

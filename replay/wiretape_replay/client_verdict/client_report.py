@@ -65,16 +65,16 @@ def check_apart(reports: Sequence[ReportRequest], record: Path | None) -> None:
 def write(
     reports: Sequence[ReportRequest],
     recording: Path,
-    config: Sequence[str],
+    options: Sequence[str],
     *,
     rules: Collection[str] = CLIENT_RULES,
     fail_on: str = NEVER,
 ) -> bool:
-    """Write the reports about these client rules; `config` are the options that name a configuration.
+    """Write the reports about these client rules; `options` are further options of `wiretape report`.
 
     Returns whether a finding is at least as severe as `fail_on`.  Raises InputError if a report cannot be written.
     """
-    arguments = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *config]
+    arguments = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *options]
     for report in reports:
         arguments += ["--format", report.form]
         arguments += ["--output", report.file] if report.file != _STDOUT else []
@@ -163,7 +163,7 @@ class ClientVerdict:
         if self._recording is not None and self._reports:
             config = ["--no-config"] if options.no_config else []
             config += ["--config", str(options.config)] if options.config is not None else []
-            write(self._reports, self._recording, config, fail_on=options.fail_on)
+            write(self._reports, self._recording, config + self.checker.report_options, fail_on=options.fail_on)
 
 
 @contextmanager

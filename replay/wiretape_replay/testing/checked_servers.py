@@ -181,9 +181,14 @@ class CheckedServer:
 
         If it fails, the traffic is recorded.
         """
-        checks_failed = self._collector.failed
         return failure_message(
-            self.findings, self.misses, self._criteria, self.record, self.keep, checks_failed=checks_failed
+            self.findings,
+            self.misses,
+            self._criteria,
+            self.record,
+            self.keep,
+            report_options=self._collector.report_options,
+            checks_failed=self._collector.failed,
         )
 
 

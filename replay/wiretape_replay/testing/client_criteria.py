@@ -89,12 +89,13 @@ def failure_message(
     record: Path,
     keep: Callable[[], None],
     *,
+    report_options: Sequence[str] = (),
     checks_failed: str | None = None,
 ) -> str | None:
     """Why a test fails, with the report on the client; None if it does not fail.
 
     If it fails, `keep` is called to write the recording `record`, from which the report is made.
-    `checks_failed` is the error that stopped the checks.
+    `report_options` are further options of `wiretape report`; `checks_failed` is the error that stopped the checks.
     """
     findings = [finding for finding in findings if _is_failure(finding, criteria)]
     misses = [] if criteria.allow_misses else misses
@@ -102,7 +103,7 @@ def failure_message(
     if not findings and not misses and not checks:
         return None
     recording = keep_recording(record, keep)
-    report = _report(findings, criteria, record) if findings else []
+    report = _report(findings, criteria, record, report_options) if findings else []
     if not report and not misses and not checks:
         return None  # all findings are in the baseline
     headline = [_headline(findings if report else [], misses)] if report or misses else []
@@ -125,7 +126,7 @@ def _is_failure(finding: Finding, criteria: ClientCriteria) -> bool:
     return most_severe_first.index(finding.severity) <= most_severe_first.index(Severity(criteria.fail_on))
 
 
-def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path) -> list[str]:
+def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path, options: Sequence[str]) -> list[str]:
     """The lines of the report, none if the baseline has all findings; without a recording, a line for each finding."""
     if not record.exists():
         lines = [
@@ -137,7 +138,11 @@ def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path)
     with tempfile.TemporaryDirectory(prefix="wiretape-") as folder:
         path = Path(folder) / "report.txt"
         failed = write(
-            [ReportRequest("text", str(path))], record, config, rules=criteria.rules, fail_on=criteria.fail_on
+            [ReportRequest("text", str(path))],
+            record,
+            [*config, *options],
+            rules=criteria.rules,
+            fail_on=criteria.fail_on,
         )
         return path.read_text("utf-8").splitlines() if failed else []
 
