@@ -115,7 +115,11 @@ def repeated_in_heads(key: str) -> list[Plant]:
 def encoded_in_heads(key: str) -> list[Plant]:
     encoded = "".join(f"%{ord(letter):02x}" for letter in key)
     target = f"/v1/a{encoded}/x?page=1&other={encoded[:30]}{key[10:]};c"
-    return [Plant(target=target, headers=(*bearer(key), ("Referer", f"http://service/x?y={encoded}")))]
+    padded = f"?other=1{encoded}==&page={key[:3]}%{ord(key[3]):02x}{key[4:]}/=x y"
+    return [
+        Plant(target=target, headers=(*bearer(key), ("Referer", f"http://service/x?y={encoded}"))),
+        Plant(target=f"/v1/x{padded}", headers=(*bearer(f"1{key}=="), ("X-API-Key", f"{key}/=x y"))),
+    ]
 
 
 def in_streams(key: str) -> list[Plant]:

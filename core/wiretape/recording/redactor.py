@@ -13,9 +13,10 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, quote_plus, unquote_to_bytes
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
 from wiretape.observations import BytesArrived, Headers, RequestStarted, ResponseStarted, Side
 from wiretape.recording.remembered_secrets import SHORTEST, RememberedSecrets, Span
@@ -25,6 +26,9 @@ _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
 REDACTED_PATTERN = rf"{_FINGERPRINT}|\*{{8,}}"
 """Pattern of what replaces a secret in a recording: a fingerprint, or asterisks in a body."""
 _IS_REDACTED = re.compile(REDACTED_PATTERN)
+_MOST_HEADERS = 1000
+_MOST_LENGTH = 1000
+"""Longer headers are not kept."""
 _CUT_LENGTH = SHORTEST // 2
 """If a body ends within a secret, this many characters of it are overwritten."""
 
@@ -38,7 +42,8 @@ _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]|[;#](?![^=&;#]+=))*)")
-_URL_PART = re.compile(r"[^/?&;=#\s]+")
+_URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
+"""Parts that a percent-encoded secret can be in, the smallest first."""
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
 _NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.~-]*")
 _PERCENT_CODE = re.compile("%..")
@@ -67,6 +72,12 @@ def redaction_policy(headers: Iterable[str], parameters: Iterable[str], paths: I
     )
 
 
+class _RedactedText(NamedTuple):
+    text: str
+    secrets: list[bytes]
+    replaced: int
+
+
 class Redactor:
     """Redacts requests, responses and bodies, and counts the secrets it replaced.
 
@@ -79,6 +90,10 @@ class Redactor:
         self.count = 0
         self._salt = salt
         self._secrets = RememberedSecrets()
+        self._found: list[bytes] = []
+        """Secrets in the text that is redacted at this moment."""
+        self._headers: dict[tuple[str, str], _RedactedText] = {}
+        """Headers seen before, as most requests have the same ones."""
 
     @property
     def has_secrets(self) -> bool:
@@ -88,20 +103,20 @@ class Redactor:
     def redact_request(self, seen: RequestStarted) -> RequestStarted:
         """Return the request without its secrets."""
         headers = self._redact_headers(seen.headers)
-        target = self._redact_url(seen.target)
-        authority = self.redact_upstream(f"//{seen.authority}")[2:]
+        target = self._redact_header("", seen.target)
+        authority = self._redact_header("", f"//{seen.authority}")[2:]
         # Now all secrets of the request are known, wherever it repeats them.
-        return replace(
-            seen,
-            headers=self._mask_headers(headers),
-            target=self.mask_text(target),
-            authority=self._overwrite_text(authority),
-        )
+        if self._contains_secret("\n".join((target, authority, *(value for _, value in headers)))):
+            headers, target = self._mask_headers(headers), self.mask_text(target)
+            authority = self._overwrite_text(authority)
+        return replace(seen, headers=headers, target=target, authority=authority)
 
     def redact_response(self, seen: ResponseStarted) -> ResponseStarted:
         """Return the response without its secrets."""
-        headers = self._redact_headers(seen.headers)
-        return replace(seen, headers=self._mask_headers(headers), reason=self.mask_text(seen.reason))
+        headers, reason = self._redact_headers(seen.headers), seen.reason
+        if self._contains_secret("\n".join((reason, *(value for _, value in headers)))):
+            headers, reason = self._mask_headers(headers), self.mask_text(reason)
+        return replace(seen, headers=headers, reason=reason)
 
     def redact_upstream(self, url: str) -> str:
         """Return the address that is proxied, without user name and password."""
@@ -109,16 +124,19 @@ class Redactor:
 
     def mask_text(self, text: str) -> str:
         """Replace remembered secrets in a text by their fingerprints, also if they are percent-encoded."""
-        if not self._contains_secret(text):
-            return text
-        parts = _FINGERPRINTS.split(text)
-        parts[::2] = [self._mask_part(_URL_PART.sub(self._mask_encoded, part)) for part in parts[::2]]
-        return "".join(parts)
+        for url_part in _URL_PARTS:
+            if not self._contains_secret(text):
+                break
+            parts = _FINGERPRINTS.split(text)
+            parts[::2] = [self._mask_part(url_part.sub(self._mask_encoded, part)) for part in parts[::2]]
+            text = "".join(parts)
+        return text
 
     def find_secrets(self, data: bytes) -> list[Span]:
         """Return where remembered secrets are in `data`, and count them."""
         spans = self._secrets.find(data)
-        self.count += len(spans)
+        if spans:
+            self.count += len(spans)
         return spans
 
     def partial_secret(self, data: bytes) -> int:
@@ -131,7 +149,21 @@ class Redactor:
         return f"[redacted:{digest[:16]}]"
 
     def _redact_headers(self, headers: Headers) -> Headers:
-        return tuple((name, self._redact_value(name.strip().lower(), value)) for name, value in headers)
+        return tuple((name, self._redact_header(name, value)) for name, value in headers)
+
+    def _redact_header(self, name: str, value: str) -> str:
+        """Redact the value of a header, or a URL without a name, and remember its secrets."""
+        known = self._headers.get((name, value))
+        if known is None:
+            count, self._found = self.count, []
+            known = _RedactedText(self._redact_value(name.strip().lower(), value), self._found, self.count - count)
+            self.count = count
+            if len(value) <= _MOST_LENGTH:
+                put_bounded(self._headers, (name, value), known, _MOST_HEADERS)
+        self.count += known.replaced
+        for secret in known.secrets:
+            self._secrets.add(secret)
+        return known.text
 
     def _redact_value(self, name: str, value: str) -> str:
         if name in self.policy.credential_headers:
@@ -189,8 +221,7 @@ class Redactor:
 
     def _remember(self, secret: str) -> None:
         if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
-            for spelling in _spellings_in_heads(secret):
-                self._secrets.add(spelling)
+            self._found += spellings(_encode(secret)) | spellings(_decode_percent(secret))
 
     def _contains_secret(self, text: str) -> bool:
         if not self._secrets:
@@ -198,8 +229,6 @@ class Redactor:
         return bool(self._secrets.find(_encode(text)) or ("%" in text and self._secrets.find(_decode_percent(text))))
 
     def _mask_headers(self, headers: Headers) -> Headers:
-        if not self._contains_secret("\n".join(value for _, value in headers)):
-            return headers
         return tuple((name, self.mask_text(value)) for name, value in headers)
 
     def _mask_part(self, text: str) -> str:
@@ -224,12 +253,6 @@ def _encode(text: str) -> bytes:
 
 def _decode_percent(text: str) -> bytes:
     return unquote_to_bytes(_encode(text))
-
-
-@lru_cache(maxsize=1024)
-def _spellings_in_heads(secret: str) -> set[bytes]:
-    """Return the spellings of a secret that is percent-encoded, or not, in a head."""
-    return spellings(_encode(secret)) | spellings(_decode_percent(secret))
 
 
 def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:
@@ -268,11 +291,11 @@ class BodyMasker:
         if not self._redactor.has_secrets:
             return run
         body = (run.exchange, run.side)
-        held = self._held.pop(body, None)
+        held = self._held.pop(body, None) if self._held else None
         start, data = (held.start, held.data + run.data) if held else (run.start, run.data)
         spans = self._redactor.find_secrets(data)
         partial = self._redactor.partial_secret(data)
-        if not (held or partial or spans):
+        if not (spans or partial or held):
             return run
         masked = overwrite((held.masked if held else b"") + run.data, spans)
         end = start + len(data) - partial

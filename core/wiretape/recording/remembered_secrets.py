@@ -29,9 +29,11 @@ class RememberedSecrets:
     def __init__(self) -> None:
         self._newer = _Generation()
         self._older = _Generation()
+        self._newest: list[bytes] = []
+        """Secrets that are in no automaton."""
         self._automatons: list[BytesAhoCorasick] = []
         self._is_current = True
-        """Whether `_automatons` and `_bytes` are those of the generations."""
+        """Whether `_newest`, `_automatons` and `_bytes` are those of the generations."""
         self._bytes = b""
         """The bytes that occur in secrets."""
 
@@ -57,7 +59,10 @@ class RememberedSecrets:
         """Return where secrets are in `data`, in order; those that overlap or touch as one span."""
         if not self._is_current:
             self._update()
-        found = [span for secret in self._newer.newest if secret in data for span in _find_one(secret, data)]
+        found: list[Span] = []
+        for secret in self._newest:
+            if secret in data:
+                found += _find_one(secret, data)
         for automaton in self._automatons:
             if matches := automaton.find_matches_as_indexes(data):
                 found += _with_overlapping(automaton, data, matches)
@@ -77,6 +82,7 @@ class RememberedSecrets:
         return 0
 
     def _update(self) -> None:
+        self._newest = self._newer.newest
         self._automatons = [*self._newer.automatons(), *self._older.automatons()]
         self._bytes = bytes(self._newer.bytes | self._older.bytes)
         self._is_current = True
