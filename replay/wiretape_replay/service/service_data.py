@@ -4,7 +4,7 @@ import fcntl
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
@@ -105,19 +105,15 @@ class ServiceData:
             raise InputError(f"Invalid seed {seed}: expected a whole number from -2^63 to 2^63 - 1.")
         is_new = _create_file(path)
         lock = _lock(path)
-        try:
-            connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+        with ExitStack() as on_error:
+            on_error.callback(os.close, lock)
             try:
+                connection = sqlite3.connect(path, timeout=30, isolation_level=None)
+                on_error.callback(connection.close)
                 _prepare(connection, path, is_new=is_new, seed=seed, epoch_unix_us=epoch_unix_us)
-            except BaseException:
-                connection.close()
-                raise
-        except sqlite3.Error as error:
-            os.close(lock)
-            raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: {error}.") from None
-        except BaseException:
-            os.close(lock)
-            raise
+            except sqlite3.Error as error:
+                raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: {error}.") from None
+            on_error.pop_all()
         return cls(connection, path, lock)
 
     def last_ns(self) -> int:
