@@ -13,7 +13,7 @@ project = "wiretape"
 author = "The wiretape authors"
 extensions = ["myst_parser"]
 root_doc = "docs/README"
-include_patterns = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md", "docs/**.md"]
+include_patterns = ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "benchmarks/README.md", "docs/**.md"]
 exclude_patterns = [".*", "build", "**/node_modules"]
 
 # The same anchors of headings as on git hosts.

@@ -44,6 +44,7 @@ _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]|[;#](?![^=&;#]+=))*)")
 _URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
 """Parts that a percent-encoded secret can be in, the smallest first."""
+_SEPARATOR = re.compile(r"[\s,]+")
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
 _NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.~-]*")
 _PERCENT_CODE = re.compile("%..")
@@ -175,8 +176,8 @@ class Redactor:
     def _redact_credential(self, value: str) -> str:
         scheme, credential = found.groups() if (found := _SCHEME.fullmatch(value)) else ("", value)
         credential = credential.strip()
-        for each in credential.split(","):
-            self._remember(each.strip())
+        for each in _SEPARATOR.split(credential):
+            self._remember(each)
         for name, each in _IN_CREDENTIAL.findall(credential):
             if name == "response" or is_credential_parameter(name):  # `response` of Digest
                 self._remember(each)
