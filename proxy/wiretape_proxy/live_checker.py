@@ -64,7 +64,8 @@ class _Exchange:
 class LiveChecker:
     """Feeds the checker, and survives a failing rule.  Its counts are those of this capture."""
 
-    def __init__(self, settings: Settings, readers: StreamReaders) -> None:
+    def __init__(self, settings: Settings, readers: StreamReaders, *, wants_status: bool = False) -> None:
+        """`wants_status`: whether `status` is called regularly, which resets the new findings."""
         self.exchanges = 0
         self.streams = 0
         self.severities: Counter[str] = Counter()
@@ -74,6 +75,7 @@ class LiveChecker:
         self._checker = Checker(settings, readers=readers)
         self._earlier_events = 0
         self._open: dict[int, _Exchange] = {}
+        self._wants_status = wants_status
         self._new_findings: Counter[tuple[int, str, str]] = Counter()
 
     @property
@@ -170,7 +172,8 @@ class LiveChecker:
     def _count_findings(self, found: list[Finding]) -> list[Finding]:
         for finding in found:
             self.severities[finding.severity.value] += 1
-            self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1
+            if self._wants_status:
+                self._new_findings[finding.exchange, finding.code, finding.severity.value] += 1
         return found
 
     def _count(self, exchange: _Exchange, seen: Observation, events: int) -> None:

@@ -167,7 +167,7 @@ class Recorder:
         """`send` is called with each message for the proxy."""
         self._writer = writer
         self._send = send
-        self._checker = LiveChecker(settings, writer.stream_readers)
+        self._checker = LiveChecker(settings, writer.stream_readers, wants_status=wants_status)
         self._earlier = self._open_earlier_part()
         self._batches = BatchReader()
         # The monotonic clock is the same in all processes of a machine.

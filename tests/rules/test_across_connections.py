@@ -537,6 +537,9 @@ def test_open_sessions_share_the_event_budget(event, checker):
             checker.feed(at(seen, number))
     assert len(checker._sessions) == 20
     assert checker._sessions.events < 20 * 2 * LEAST_EVENTS
+    assert 20 * LEAST_EVENTS / 2 < checker._sessions.ids < 20 * 2 * LEAST_EVENTS
+    checker.finish()
+    assert checker._sessions.ids == 0
 
 
 def test_a_dropped_session_is_not_treated_as_new(event, checker):

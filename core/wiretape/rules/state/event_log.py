@@ -39,21 +39,27 @@ class KnownEvent(NamedTuple):
 
 @dataclass(slots=True)
 class EventBudget:
-    """The number of events kept in all sessions together."""
+    """The number of events kept in all sessions together, and of ids kept for all open streams."""
 
     most: int = 200_000
     events: int = 0
+    ids: int = 0
 
     @property
     def is_spent(self) -> bool:
         """Whether events have to be dropped."""
         return self.events > self.most
 
+    @property
+    def has_spent_ids(self) -> bool:
+        """Whether ids of streams have to be dropped."""
+        return self.ids > self.most
+
 
 class EventLog:
     """The durable events of one session by id, in the order in which they were first seen."""
 
-    __slots__ = ("_ascending", "_budget", "_highest", "dropped", "dropped_up_to", "events", "first_ids", "other_ids")
+    __slots__ = ("_ascending", "_highest", "budget", "dropped", "dropped_up_to", "events", "first_ids", "other_ids")
 
     def __init__(self, budget: EventBudget) -> None:
         self.events: dict[str, KnownEvent] = {}
@@ -65,7 +71,7 @@ class EventLog:
         """Whether events were dropped."""
         self.dropped_up_to: int | None = None
         """The highest sequence of the dropped events."""
-        self._budget = budget
+        self.budget = budget
         self._highest: int | None = None
         self._ascending = True
 
@@ -97,8 +103,8 @@ class EventLog:
         self.events[identity] = KnownEvent(sequence, event.time_ns, json_hash(event))
         if sequence is not None and self.first_ids.setdefault(sequence, identity) != identity:
             self.other_ids.setdefault(sequence, set()).add(identity)
-        self._budget.events += 1
-        if len(self.events) > MOST_EVENTS or (self._budget.is_spent and len(self.events) > LEAST_EVENTS):
+        self.budget.events += 1
+        if len(self.events) > MOST_EVENTS or (self.budget.is_spent and len(self.events) > LEAST_EVENTS):
             self._drop(len(self.events) // 2)
 
     def after(self, sequence: int, before_ns: int) -> dict[str, int]:
@@ -107,7 +113,7 @@ class EventLog:
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
-        self._budget.events -= len(self.events)
+        self.budget.events -= len(self.events)
 
     def _after(self, sequence: int, before_ns: int) -> Iterator[tuple[str, int]]:
         for identity, known in reversed(self.events.items()):
@@ -124,7 +130,7 @@ class EventLog:
                 self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
                 self.first_ids.pop(sequence, None)
                 self.other_ids.pop(sequence, None)
-        self._budget.events -= count
+        self.budget.events -= count
         self.dropped = True
 
 

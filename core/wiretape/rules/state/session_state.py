@@ -110,6 +110,11 @@ class SessionRegistry:
         """How many durable events are kept in all sessions."""
         return self._budget.events
 
+    @property
+    def ids(self) -> int:
+        """How many event ids are kept for all open streams."""
+        return self._budget.ids
+
     def open(self, key: SessionKey) -> SessionState:
         """Return the session with that key, to which one more exchange belongs."""
         session = self._sessions.pop(key, None)

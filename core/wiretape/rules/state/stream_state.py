@@ -21,13 +21,14 @@ from wiretape.observations import BytesArrived, Ending, RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
+from wiretape.rules.state.event_log import LEAST_EVENTS
 from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import StreamRuns
 from wiretape.rules.state.session_state import SessionState
 from wiretape.sse import Frame
 
 _MOST_IDS = 50_000
-"""Ids kept for each connection."""
+"""Ids kept for each connection, if there are not too many in all."""
 _LIVE_TYPES = frozenset(EVENT_TYPES) - STORED_TYPES - {STREAM_RESYNC}
 """Types whose ephemeral events are live output of the session."""
 _TOOL_TYPES = frozenset(TOOL_TYPES)
@@ -286,6 +287,7 @@ class StreamState(EventStream):
     def end(self, ending: Ending, time_ns: int) -> None:
         """End the stream, after the rules have run."""
         self.gone_ns = time_ns
+        self.session.log.budget.ids -= len(self.event_numbers)
         self.reader.close_stream(self.delivered, self.cursor, ending, time_ns)
         if self.resync is not None:
             self.resync.end(ending, time_ns)
@@ -341,10 +343,7 @@ class StreamState(EventStream):
 
     def _add_to_order(self, event: ParsedEvent) -> None:
         if event.id is not None:
-            self.event_numbers.setdefault(event.id, event.number)
-            if len(self.event_numbers) > _MOST_IDS:
-                self.event_numbers = dict(islice(self.event_numbers.items(), _MOST_IDS // 2, None))
-                self.dropped_ids = True
+            self._add_id(event.id, event.number)
         if event.sequence is None:
             self.is_out_of_step = True
         else:
@@ -354,6 +353,17 @@ class StreamState(EventStream):
             self.sequence = event.sequence
             self.has_gap = False
         self.created_at = event.created_at or self.created_at
+
+    def _add_id(self, identity: str, number: int | None) -> None:
+        if identity in self.event_numbers:
+            return
+        self.event_numbers[identity] = number
+        budget, count = self.session.log.budget, len(self.event_numbers)
+        budget.ids += 1
+        if count > _MOST_IDS or (budget.has_spent_ids and count > LEAST_EVENTS):
+            self.event_numbers = dict(islice(self.event_numbers.items(), count // 2, None))
+            budget.ids -= count // 2
+            self.dropped_ids = True
 
     def _add_unreadable(self, event: ParsedEvent) -> None:
         """Add an event without data, or with data that is not a JSON object."""
