@@ -25,7 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from wiretape_process import WiretapeProcess
+from wiretape_process import ForkedProgram
 
 from wiretape.observations import Ending, Side
 from wiretape.recording import Exchange, open_recording
@@ -247,7 +247,7 @@ class Proxy:
         command = ["proxy", "--listen", "127.0.0.1:0", "--output", str(self.file), *arguments]
         options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
         if file_limit is None:
-            self.process = start_wiretape(command, env=env or {}, **options)
+            self.process = _start_forked("wiretape", command, env=env or {}, **options)
         else:
             limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", sys.executable, "-m", "wiretape"]
             self.process = _start([*limited, *command], **options)
@@ -342,9 +342,12 @@ def _start(command: Sequence[str], *, env: Mapping[str, str] = MappingProxyType(
     return _STARTED[-1]
 
 
-def start_wiretape(arguments: Sequence[str], *, env: Mapping[str, str], **options) -> subprocess.Popen:
-    """Start a `wiretape` command."""
-    _STARTED.append(WiretapeProcess(*arguments, env=os.environ | env, stdin=subprocess.DEVNULL, **options))
+def _start_forked(
+    name: str, arguments: Sequence[object], *, env: Mapping[str, str] = MappingProxyType({}), **options
+) -> subprocess.Popen:
+    """Start `wiretape` or one of mitmproxy's programs, without importing it again."""
+    options = {"stdin": subprocess.DEVNULL, **options}
+    _STARTED.append(ForkedProgram(name, *arguments, env=os.environ | env, **options))
     return _STARTED[-1]
 
 
@@ -381,10 +384,10 @@ def start() -> Callable[..., subprocess.Popen]:
     return _start
 
 
-@pytest.fixture(scope="session", name="start_wiretape")
-def start_wiretape_fixture() -> Callable[..., subprocess.Popen]:
-    """Start a `wiretape` command."""
-    return start_wiretape
+@pytest.fixture(scope="session")
+def start_forked() -> Callable[..., subprocess.Popen]:
+    """Start `wiretape` or one of mitmproxy's programs, without importing it again."""
+    return _start_forked
 
 
 @pytest.fixture(scope="session")

@@ -55,14 +55,14 @@ def error(flow):
 class Program:
     """One of mitmproxy's programs on a pseudo-terminal."""
 
-    def __init__(self, start, folder, name, *options, has_own_comment=False):
+    def __init__(self, start_forked, folder, name, *options, has_own_comment=False):
         self.folder = folder
         (folder / "logger.py").write_text(LOGGER.replace("HAS_OWN_COMMENT", str(has_own_comment)))
         main, side = pty.openpty()
         fcntl.ioctl(main, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
-        command = [BIN / name, "-s", SCRIPT, "-s", "logger.py", "--set", f"confdir={folder / 'conf'}", *options]
+        command = ["-s", SCRIPT, "-s", "logger.py", "--set", f"confdir={folder / 'conf'}", *options]
         streams = dict.fromkeys(("stdin", "stdout", "stderr"), side)
-        self.process = start([str(part) for part in command], cwd=folder, env={"TERM": "xterm"}, **streams)
+        self.process = start_forked(name, command, cwd=folder, env={"TERM": "xterm"}, **streams)
         os.close(side)
         self._drain = threading.Thread(target=_drain, args=(main,))
         self._drain.start()
@@ -98,11 +98,11 @@ def _drain(terminal):
 
 
 @pytest.fixture
-def program(start, tmp_path):
+def program(start_forked, tmp_path):
     programs = []
 
     def start_one(*arguments, **options):
-        programs.append(Program(start, tmp_path, *arguments, **options))
+        programs.append(Program(start_forked, tmp_path, *arguments, **options))
         return programs[-1]
 
     yield start_one

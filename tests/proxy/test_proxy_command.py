@@ -421,13 +421,13 @@ def test_the_base_path_of_the_upstream_is_prepended_to_requests(start_proxy, ser
 # Standard error
 
 
-def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_wiretape, service, tmp_path):
+def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_forked, service, tmp_path):
     path = service.on("/deaf", lambda peer: peer.send(OK))
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
     listen = ["--listen", f"127.0.0.1:{port}", "--output", "run.db"]
     with Path("/dev/full").open("w") as full:
-        process = start_wiretape(["proxy", service.url, *listen], env={}, cwd=tmp_path, stderr=full)
+        process = start_forked("wiretape", ["proxy", service.url, *listen], cwd=tmp_path, stderr=full)
     for _ in range(500):
         with contextlib.suppress(ConnectionRefusedError), socket.create_connection(("127.0.0.1", port)) as client:
             client.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())

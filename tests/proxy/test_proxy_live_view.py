@@ -28,14 +28,14 @@ def event(number: int) -> bytes:
 class Terminal:
     """`wiretape proxy` on a pseudo-terminal."""
 
-    def __init__(self, start_wiretape, folder, url, *arguments, columns=100, env=None):
+    def __init__(self, start_forked, folder, url, *arguments, columns=100, env=None):
         self.master, slave = pty.openpty()
         self.columns(columns)
         self.file = folder / "run.db"
         command = ["proxy", url, "--listen", "127.0.0.1:0", "--output", "run.db"]
         plain = {"TERM": "xterm", "NO_COLOR": "", "COLUMNS": "", "LINES": ""}
         streams = {"stdout": slave, "stderr": slave}
-        self.process = start_wiretape([*command, *arguments], cwd=folder, env=plain | (env or {}), **streams)
+        self.process = start_forked("wiretape", [*command, *arguments], cwd=folder, env=plain | (env or {}), **streams)
         os.close(slave)
         self.raw = ""
         self.until("Ctrl-C to stop.")
@@ -79,11 +79,11 @@ class Terminal:
 
 
 @pytest.fixture
-def terminal(start_wiretape, tmp_path):
+def terminal(start_forked, tmp_path):
     terminals = []
 
     def start_one(*arguments, **keywords):
-        terminals.append(Terminal(start_wiretape, tmp_path, *arguments, **keywords))
+        terminals.append(Terminal(start_forked, tmp_path, *arguments, **keywords))
         return terminals[-1]
 
     yield start_one

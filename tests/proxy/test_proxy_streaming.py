@@ -200,7 +200,7 @@ def test_only_the_host_of_a_request_is_changed(proxy, service):
     assert [f"{name}: {value}" for name, value in request.headers] == expected.split("\r\n")[1:-2]
 
 
-SIZE = 20_000_000
+SIZE = 8_000_000
 
 
 def test_large_bodies_in_both_directions_are_recorded_completely(proxy, service):

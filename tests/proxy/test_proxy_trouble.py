@@ -140,7 +140,7 @@ def test_if_the_recorder_dies_traffic_continues_with_a_warning(start_proxy, serv
 
 def test_if_the_recorder_cannot_keep_up_streams_slow_down_and_nothing_is_lost(start_proxy, service):
     """The recorder is stopped for a while, as by a busy machine."""
-    count = 800
+    count = 200
     proxy = start_proxy(service.url, "--memory", "1M")
     recorder = recorder_of(proxy)
     path = service.on("/slow", blocks(count))
@@ -173,7 +173,7 @@ def test_a_stream_pauses_while_the_recorder_is_stopped(start_proxy, service):
 
 
 def test_with_the_option_drop_streams_continue_and_lost_bytes_are_counted(start_proxy, service):
-    count = 800
+    count = 200
     proxy = start_proxy(service.url, "--memory", "1M", "--on-overload", "drop")
     recorder = recorder_of(proxy)
     paths = [service.on(f"/drop-{number}", blocks(count)) for number in range(2)]

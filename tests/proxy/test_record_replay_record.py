@@ -117,22 +117,22 @@ class Script:
             peer.rest()
 
 
-def exported(start_wiretape, path: Path) -> list[dict]:
+def exported(start_forked, path: Path) -> list[dict]:
     """Return the output of `wiretape export --format events` without times."""
-    process = start_wiretape(["export", str(path), "--format", "events"], env={}, stdout=subprocess.PIPE)
+    process = start_forked("wiretape", ["export", str(path), "--format", "events"], stdout=subprocess.PIPE)
     lines, _ = process.communicate(timeout=30)
     assert process.returncode == 0
     return [{key: value for key, value in json.loads(line).items() if key not in TIMES} for line in lines.splitlines()]
 
 
 @pytest.fixture
-def replay(start_wiretape):
+def replay(start_forked):
     """Start `wiretape replay` in verbatim mode at an address."""
     processes = []
 
     def start_it(path: Path, address: str) -> None:
         command = ["replay", str(path), "--mode", "verbatim", "--speed", "max", "--strict", "--listen", address]
-        process = start_wiretape(command, env={}, stderr=subprocess.PIPE, text=True)
+        process = start_forked("wiretape", command, stderr=subprocess.PIPE, text=True)
         processes.append(process)
         line = process.stderr.readline()
         assert line.startswith("Replaying "), line + process.stderr.read()
@@ -145,7 +145,7 @@ def replay(start_wiretape):
 
 
 def test_a_recording_of_the_replay_equals_that_of_the_service_except_for_times(
-    service, start_module_proxy, start_wiretape, replay
+    service, start_module_proxy, start_forked, replay
 ):
     """The replay listens at the address of the service, and the client sends the recorded key.
 
@@ -167,7 +167,7 @@ def test_a_recording_of_the_replay_equals_that_of_the_service_except_for_times(
     script.play(second, key)
     assert second.stop() == 0
 
-    assert exported(start_wiretape, second.file) == exported(start_wiretape, first.file)
+    assert exported(start_forked, second.file) == exported(start_forked, first.file)
     with open_recording(second.file) as recording:
         again = list(recording.body(1, Side.RESPONSE))
     assert [data for run in again for _, data in run.chunks()] == [data for run in chunks for _, data in run.chunks()]

@@ -1,4 +1,4 @@
-"""Start `wiretape` commands in milliseconds.
+"""Start `wiretape` commands, and mitmproxy's programs, in milliseconds.
 
 Importing a command takes up to a second of processor time, and the tests start hundreds.  Here, each command runs in a
 process of its own, with its own arguments, environment, folder and streams, that is forked from one in which
@@ -16,6 +16,8 @@ _FORKED.set_forkserver_preload(
     [
         "wiretape_proxy.cli",
         "wiretape_proxy.proxy_runner",
+        "mitmproxy.tools.main",
+        "mitmproxy.tools.web.master",
         "wiretape_replay.cli",
         "wiretape_replay.service.cli",
         "wiretape_inspect.commands.debug",
@@ -24,27 +26,32 @@ _FORKED.set_forkserver_preload(
         "wiretape_inspect.terminal",
     ]
 )
+_MAIN = {
+    "wiretape": "wiretape.__main__:main",
+    **{name: f"mitmproxy.tools.main:{name}" for name in ("mitmdump", "mitmproxy", "mitmweb")},
+}
 _RUN = """
 import os, sys
+from importlib import import_module
 for number, stream in enumerate(streams):
     os.dup2(stream.fileno(), number)
     stream.close()
-sys.stdin, sys.stdout = open(0), open(1, "w")
+sys.stdin, sys.stdout = open(0), open(1, "w", 1 if environment.get("PYTHONUNBUFFERED") else -1)
 sys.stderr = open(2, "w", 1, errors="backslashreplace")
 os.chdir(folder)
 os.environ.clear()
 os.environ.update(environment)
-sys.argv = ["wiretape", *arguments]
-from wiretape.__main__ import main
-main()
+sys.argv = arguments
+module, function = main.split(":")
+getattr(import_module(module), function)()
 """
 
 
-class WiretapeProcess(subprocess.Popen):
-    """A running `wiretape` command: `WiretapeProcess("show", path, stdout=subprocess.PIPE, text=True)`."""
+class ForkedProgram(subprocess.Popen):
+    """A running program: `ForkedProgram("mitmdump", "-n")`."""
 
-    def __init__(self, *arguments: object, **options) -> None:
-        super().__init__(["wiretape", *map(str, arguments)], **options)
+    def __init__(self, name: str, *arguments: object, **options) -> None:
+        super().__init__([name, *map(str, arguments)], **options)
 
     def _execute_child(
         self, args, _executable, _preexec, _close, _pass, cwd, env, _info, _flags, _shell, *pipes_and_more
@@ -57,7 +64,8 @@ class WiretapeProcess(subprocess.Popen):
             "streams": streams,
             "folder": os.fspath(cwd or os.getcwd()),  # noqa: PTH109
             "environment": dict(os.environ if env is None else env),
-            "arguments": args[1:],
+            "arguments": args,
+            "main": _MAIN[args[0]],
         }
         self._process = _FORKED.Process(target=exec, args=(_RUN, variables))
         self._process.start()
@@ -77,6 +85,13 @@ class WiretapeProcess(subprocess.Popen):
         if self._internal_poll() is None:
             raise subprocess.TimeoutExpired(self.args, timeout)
         return self.returncode
+
+
+class WiretapeProcess(ForkedProgram):
+    """A running `wiretape` command: `WiretapeProcess("show", path, stdout=subprocess.PIPE, text=True)`."""
+
+    def __init__(self, *arguments: object, **options) -> None:
+        super().__init__("wiretape", *arguments, **options)
 
 
 def run_wiretape(*arguments: object, **options) -> subprocess.CompletedProcess[str]:
