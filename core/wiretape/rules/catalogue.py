@@ -26,6 +26,7 @@ from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.runs import Overlap
 from wiretape.rules.state.stream_state import Silence, StreamEnd, StreamState
 from wiretape.sse import FrameKind
 
@@ -166,6 +167,8 @@ SILENCE: Trigger[[Silence]] = Trigger("silence")
 """A stream of the service was silent for too long, or ended without being so."""
 REPLAY_END: Trigger[[ResumeState]] = Trigger("replay end")
 """The replay on a stream with a cursor is over, or the stream ended."""
+OVERLAP: Trigger[[Overlap]] = Trigger("overlap")
+"""Another event proves that a run was active when another one started, or when the session was announced as idle."""
 STREAM_END: Trigger[[StreamEnd]] = Trigger("stream end")
 """An event stream ended."""
 EXCHANGE_END: Trigger[[ExchangeState, Ending]] = Trigger("exchange end")

@@ -21,6 +21,7 @@ from wiretape.rules.catalogue import (
     AFTER_COMMENT,
     ERROR_RESPONSE,
     EXCHANGE_END,
+    OVERLAP,
     REPLAY_END,
     REQUEST,
     RESPONSE,
@@ -39,6 +40,7 @@ from wiretape.rules.state.client_state import ClientRegistry
 from wiretape.rules.state.exchange_state import ExchangeState, RequestIds
 from wiretape.rules.state.response_body import ErrorBody, SuccessBody
 from wiretape.rules.state.resume_state import ResumeState
+from wiretape.rules.state.runs import SessionRuns
 from wiretape.rules.state.service_traffic import PathGroup, ScopeCount, ServiceTraffic
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.state.stream_state import EventStream, Silence, SilenceMonitor, StreamEnd, StreamState
@@ -300,9 +302,16 @@ class Checker:
             session.begin(event)
         self._runner.run_event(event, stream)
         stream.add(event)
+        if session.runs.overlaps:
+            self._report_overlaps(session.runs)
         resume = stream.resume
         if resume is not None and resume.is_over and not resume.is_checked:
             self._end_replay(resume, event.location(stream.exchange))
+
+    def _report_overlaps(self, runs: SessionRuns) -> None:
+        overlaps, runs.overlaps = runs.overlaps, []
+        for overlap in overlaps:
+            self._runner.run(OVERLAP, (overlap,), overlap.location)
 
     def _end_replay(self, resume: ResumeState, location: Location) -> None:
         resume.is_checked = True

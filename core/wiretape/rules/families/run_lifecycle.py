@@ -10,9 +10,11 @@ from wiretape.rules.catalogue import (
     EVENT,
     HELD,
     INCOMPLETE_BODY,
+    OVERLAP,
     UNKNOWN_ORDER,
     UNKNOWN_RUN,
     Basis,
+    Check,
     Later,
     Outcome,
     Scope,
@@ -24,7 +26,7 @@ from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.quoting import quote
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
-from wiretape.rules.state.runs import RUN_EVENT_TYPES, Run
+from wiretape.rules.state.runs import RUN_EVENT_TYPES, Overlap, Run
 from wiretape.rules.state.stream_state import StreamState
 
 GRACE_NS = 2_000_000_000
@@ -32,6 +34,15 @@ GRACE_NS = 2_000_000_000
 
 _WITH_OBJECT = frozenset({Shape.EPHEMERAL, Shape.DELTA, Shape.DURABLE})
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
+
+
+def _find_proven_start(overlap: Overlap) -> Outcome:
+    """A later event shows that a run was active when another one started."""
+    return None if overlap.started is None else _two_runs(overlap.active, overlap.started)
+
+
+def _two_runs(active: str, started: str) -> Outcome:
+    return problem(f"Expected the end of run {quote(active)} first, got the start of run {quote(started)}.")
 
 
 @rule(
@@ -42,15 +53,22 @@ _ONE_RUN = 'What the service does: "Only one run per session may be active at a 
     types=frozenset({RUN_STARTED}),
     scope=Scope.SESSION,
     clause=_ONE_RUN,
+    also=[Check(OVERLAP, _find_proven_start)],
 )
 def two_active_runs(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """A run starts while another run of the session has started and not ended."""
-    runs, run_id = stream.session.runs.runs, event.run_id
-    if run_id is None or not stream.is_new(event) or ((run := runs.get(run_id)) and run.started_ns is not None):
+    """A run starts while another run of the session has started and not ended.
+
+    If only a later event of the other run shows that it was still active, the finding follows then.
+    """
+    run_id = event.run_id
+    if run_id is None or not stream.is_new_since_opened(event):
         return None
-    active = [other for other, run in stream.runs.active.items() if run.ended_ns is None]
-    if active:
-        return problem(f"Expected the end of run {quote(active[0])} first, got the start of run {quote(run_id)}.")
+    run = stream.session.runs.runs.get(run_id)
+    active = stream.runs.find_overlapping(event, run_id)
+    if active is not None:
+        return None if run is not None and run.is_overlap_reported else _two_runs(active, run_id)
+    if not stream.is_new(event) or (run is not None and run.started_ns is not None):
+        return None
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
 
@@ -83,7 +101,7 @@ def event_after_run_ended(event: ParsedEvent, stream: StreamState) -> Outcome:
     if not event.is_durable:
         if run_id not in stream.runs.ended:
             return HELD
-    elif not stream.is_new(event):
+    elif not stream.is_new(event) and not (run_id in stream.runs.ended and stream.is_new_since_opened(event)):
         return None
     is_after_end = stream.runs.is_after_end(event, run_id)
     if not is_after_end:
@@ -118,6 +136,15 @@ def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     return problem(f"Expected no end of run {quote(run_id)} after {first}, got {event.type} {quote(event.id)}.")
 
 
+def _find_proven_idle(overlap: Overlap) -> Outcome:
+    """A later event shows that a run was active when the session was announced as idle."""
+    return _active_when_idle(overlap.active) if overlap.started is None else None
+
+
+def _active_when_idle(active: str) -> Outcome:
+    return problem(f"Expected the end of run {quote(active)} before {STATUS_IDLE}, got none.")
+
+
 @rule(
     "RUN004",
     "idle-with-active-run",
@@ -126,14 +153,20 @@ def run_ended_twice(event: ParsedEvent, stream: StreamState) -> Outcome:
     types=frozenset({STATUS_IDLE}),
     scope=Scope.SESSION,
     clause='States: "Session | idle | No active run; announced by event `session.status_idle`."',
+    also=[Check(OVERLAP, _find_proven_idle)],
 )
 def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """`session.status_idle` arrives while a run that started has not ended."""
+    """`session.status_idle` arrives while a run that started has not ended.  One finding per run.
+
+    If only a later event of the run shows that it was still active, the finding follows then.
+    """
+    if not stream.is_new_since_opened(event):
+        return None
+    if stream.runs.active:
+        active = [run_id for run_id, run in stream.runs.active.items() if not run.was_idle]
+        return _active_when_idle(active[0]) if active else None
     if not stream.is_new(event):
         return None
-    active = [run_id for run_id, run in stream.runs.active.items() if run.ended_ns is None and not run.was_idle]
-    if active:
-        return problem(f"Expected the end of run {quote(active[0])} before {STATUS_IDLE}, got none.")
     return UNKNOWN_RUN if _may_have_active_run(stream) else HELD
 
 
@@ -150,26 +183,17 @@ def idle_with_active_run(event: ParsedEvent, stream: StreamState) -> Outcome:
 )
 def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome:
     """An event of a run arrives before its `run.started`, in a session recorded from its first event."""
-    run_id = event.run_id
-    if run_id is None or not stream.session.is_from_start or not stream.is_new(event):
+    run_id, session = event.run_id, stream.session
+    if run_id is None or not session.is_from_start or not stream.is_new_since_opened(event):
         return None
-    run = stream.session.runs.runs.get(run_id)
-    if run is None or run.early_location is None:
-        return HELD if run is None or run.started_ns is None else None
-    if run.started_ns is not None:
+    run, is_whole = session.runs.runs.get(run_id), stream.shows_whole_session
+    early = stream.runs.find_early_event(event, run_id, whole=is_whole)
+    if run is not None and early is not None:
+        wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
+        return None if run.is_early_reported else problem(f"Expected {wanted}, got this event.", early)
+    if not stream.is_new(event) or (run is not None and run.started_ns is not None):
         return None
-    if not _is_early_event_before(event, run, stream):
-        return UNKNOWN_ORDER
-    return problem(
-        f"Expected {RUN_STARTED} as the first event of run {quote(run_id)}, got this event.", run.early_location
-    )
-
-
-def _is_early_event_before(event: ParsedEvent, run: Run, stream: StreamState) -> bool:
-    """Whether the early event of a run certainly precedes `event`."""
-    if run.early_sequence is not None and event.sequence is not None:
-        return run.early_sequence < event.sequence
-    return run.early_location is not None and run.early_location.exchange == stream.exchange
+    return HELD if run is None or run.early_location is None or is_whole else UNKNOWN_ORDER
 
 
 @rule(

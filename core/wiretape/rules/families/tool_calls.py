@@ -48,20 +48,20 @@ def missing_tool_call_id(event: ParsedEvent, _stream: StreamState) -> Outcome:
     clause=_SHARED_ID,
 )
 def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
-    """A tool call ends that never started, in a session recorded from its first event."""
+    """A tool call ends that never started, in a session recorded from its first event, or in a run that started live."""
     session, ids = stream.session, event.tool_call_ids
-    if not ids or not stream.is_new(event) or not session.is_from_start:
+    if not ids or not stream.is_new_since_opened(event):
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
+    if stream.runs.lacks_start(event, whole=stream.shows_whole_session):
+        if any(call.lacks_start for call in calls):
+            return None
+        return problem(f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}.")
+    if not stream.is_new(event) or not session.is_from_start:
+        return None
     if any(call.started for call in calls):
         return HELD
-    if any(call.ended for call in calls):
-        return None
-    run = session.runs.runs.get(event.run_id or "")
-    has_unclear_call = run is not None and run.has_unclear_call
-    if not stream.shows_whole_session or session.runs.dropped_calls or has_unclear_call:
-        return UNKNOWN_CALL
-    return problem(f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}.")
+    return None if any(call.ended for call in calls) else UNKNOWN_CALL
 
 
 @rule(
@@ -127,16 +127,18 @@ def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
 def call_left_open(event: ParsedEvent, stream: StreamState) -> Outcome:
     """A run completes while one of its tool calls has no outcome."""
     run_id = event.run_id
-    run = stream.session.runs.runs.get(run_id or "")
+    if run_id is None or not stream.is_new_since_opened(event) or run_id in stream.runs.ended:
+        return None
+    runs = stream.session.runs
+    left_open = stream.runs.open_calls(run_id)
+    if left_open:
+        unreported = [call_id for call_id in left_open if (call := runs.calls.get(call_id)) and not call.is_left_open]
+        end = f"before {RUN_COMPLETED} of run {quote(run_id)}"
+        problems = [
+            Problem(f"Expected an outcome of tool call {quote(call_id)} {end}, got none.") for call_id in unreported
+        ]
+        return limit_problems(problems, "tool calls") if problems else None
+    run = runs.runs.get(run_id)
     if run is None or not run.called_tools or run.ended_ns is not None or not stream.is_new(event):
         return None
-    if not run.open_calls:
-        return HELD
-    started_here = all(call.exchange == stream.exchange for call in run.open_calls.values())
-    if run.has_unclear_call or not started_here or not stream.runs.is_live or not stream.is_clear:
-        return UNKNOWN_CALL
-    end = f"before {RUN_COMPLETED} of run {quote(run_id or '')}"
-    return limit_problems(
-        [Problem(f"Expected an outcome of tool call {quote(call)} {end}, got none.") for call in run.open_calls],
-        "tool calls",
-    )
+    return UNKNOWN_CALL if run.open_calls else HELD

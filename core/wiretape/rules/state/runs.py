@@ -1,23 +1,35 @@
 """Runs and tool calls: those seen in a session, and those that one of its streams shows to be active.
 
 The specification does not define for most event types whether they are stored.  One that is not stored may have been
-sent while nobody listened, so a run may have ended unseen.  That something has *not* happened is therefore proven only
-on one connection, from the moment at which it carried live output: on the first connection of a session from the
-beginning, on others from the first ephemeral event, because the replay precedes that.
+sent while nobody listened, so a run may have ended unseen.  There are two proofs that it had not:
+
+- One connection shows it, from the moment at which it carries live output: on the first connection of a session from
+  the beginning, on others from the first ephemeral event, because the replay precedes that.  Such a proof depends only
+  on the order of events on that connection, never on what other connections carried before.
+- A later event of the run shows it, whatever was sent unseen.  This proof depends only on the order of the session,
+  and may arrive long afterwards, on another connection (`Overlap`).
 """
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 from wiretape.bounded_dict import make_room
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
     EVENT_TYPES,
     RUN_CANCELLED,
+    RUN_COMPLETED,
     RUN_STARTED,
     SANDBOX_RECREATED,
+    STATUS_IDLE,
     TERMINAL_RUN_TYPES,
     TOOL_COMPLETED,
     TOOL_FAILED,
     TOOL_STARTED,
 )
+from wiretape.observations import RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.client_state import MOST_CLIENTS, ClientKey
@@ -35,6 +47,36 @@ _TYPES_AFTER_START = RUN_EVENT_TYPES | {SANDBOX_RECREATED}
 """Types whose events do not precede the start of the run that they name."""
 _START_TYPES = frozenset({TOOL_STARTED, AGENT_CUSTOM_TOOL_USE})
 
+Position = int
+"""A position in the order of a session: twice the sequence of a durable event, and one more for what follows it."""
+
+
+class Overlap(NamedTuple):
+    """A run was active when another one started, or when the session was announced as idle."""
+
+    active: str
+    """The id of the run."""
+    started: str | None
+    """The id of the other run; None for an idle session."""
+    location: Location
+    """The location of that start or announcement."""
+
+
+@dataclass(slots=True)
+class _Claim:
+    """An event that claims that no run, or no other run, is active."""
+
+    at: Position
+    started: str
+    """The id of the run that starts; empty for an idle session."""
+    location: Location
+    is_refuted: bool
+
+    @property
+    def order(self) -> tuple[Position, str]:
+        """Sort key, which identifies the event."""
+        return self.at, self.started
+
 
 class Run:
     """One run."""
@@ -45,13 +87,21 @@ class Run:
         "early_location",
         "early_sequence",
         "end_delivered_to",
+        "ended_at",
         "ended_id",
         "ended_ns",
         "ended_sequence",
         "ended_type",
+        "first_at",
         "has_event_after_end",
         "has_unclear_call",
+        "is_disputed",
+        "is_early_reported",
+        "is_overlap_reported",
+        "last_at",
         "open_calls",
+        "started_at",
+        "started_id",
         "started_ns",
         "was_idle",
     )
@@ -59,17 +109,31 @@ class Run:
     def __init__(self) -> None:
         self.started_ns: int | None = None
         """When `run.started` was first seen."""
+        self.started_id: str | None = None
         self.ended_ns: int | None = None
         """When its first terminal event was first seen."""
         self.ended_id: str | None = None
         self.ended_sequence: int | None = None
         self.ended_type: str | None = None
+        self.started_at: Position | None = None
+        self.first_at: Position | None = None
+        """Its start, or the first of its events that were seen, as long as the start was not."""
+        self.last_at: Position | None = None
+        """The last of its events that shows that it was active until then."""
+        self.ended_at: Position | None = None
+        """Its first terminal event."""
         self.early_location: Location | None = None
         """The first event of the run, if it was before `run.started`."""
         self.early_sequence: int | None = None
+        self.is_early_reported = False
+        """Whether RUN005 has reported it."""
         self.has_event_after_end = False
         self.was_idle = False
-        """Whether `session.status_idle` arrived before its end."""
+        """Whether RUN004 has reported it: `session.status_idle` arrived before its end."""
+        self.is_overlap_reported = False
+        """Whether RUN001 has reported its start."""
+        self.is_disputed = False
+        """Whether RUN001 or RUN004 has reported it: it proves nothing more, because it may be what is wrong."""
         self.has_unclear_call = False
         """Whether a tool event of the run could not be attributed to a call."""
         self.called_tools = False
@@ -106,7 +170,18 @@ class Run:
 class ToolCall:
     """One tool call."""
 
-    __slots__ = ("custom", "ended", "exchange", "has_changed", "id", "name", "outcome_id", "run_id", "started")
+    __slots__ = (
+        "custom",
+        "ended",
+        "has_changed",
+        "id",
+        "is_left_open",
+        "lacks_start",
+        "name",
+        "outcome_id",
+        "run_id",
+        "started",
+    )
 
     def __init__(self, call_id: str) -> None:
         self.id = call_id
@@ -115,25 +190,21 @@ class ToolCall:
         self.started = False
         self.custom = False
         """Whether the application has to execute it."""
-        self.exchange: int | None = None
-        """The exchange on which its start was live output."""
         self.ended = False
         self.outcome_id: str | None = None
         """The id of the event that ended it."""
         self.has_changed = False
         """Whether its events disagreed."""
-
-    def start(self, live: int | None) -> None:
-        """It starts."""
-        if not self.started:
-            self.exchange = live
-        self.started = True
+        self.lacks_start = False
+        """Whether TOOL002 has reported it."""
+        self.is_left_open = False
+        """Whether TOOL005 has reported it."""
 
 
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
 
-    __slots__ = ("calls", "dropped_calls", "dropped_runs", "runs")
+    __slots__ = ("_claims", "_last_at", "calls", "dropped_calls", "dropped_runs", "overlaps", "runs")
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
@@ -141,6 +212,12 @@ class SessionRuns:
         self.dropped_runs = False
         """Whether runs were dropped because there were too many."""
         self.dropped_calls = False
+        self.overlaps: list[Overlap] = []
+        """The overlaps that were proven since the list was last emptied."""
+        self._claims: list[_Claim] = []
+        """The claims, in the order of the session; if there are very many, the oldest are dropped."""
+        self._last_at: Position = 0
+        """The last event of any run."""
 
     def run(self, run_id: str) -> Run:
         """Return the run with that id, which is added if it is new."""
@@ -171,15 +248,15 @@ class SessionRuns:
         self.calls.setdefault(ids[-1], call)
         return [call]
 
-    def add_tool_event(self, event: ParsedEvent, run_id: str | None, live: int | None) -> None:
-        """Add a tool lifecycle event; `live` is the exchange on which it is known to be live output."""
+    def add_tool_event(self, event: ParsedEvent, run_id: str | None) -> list[ToolCall]:
+        """Add a tool lifecycle event, and return the calls that it is about."""
         calls = self._calls_of(event)
         run = self.run(run_id) if run_id is not None else None
         if run is not None and not calls:
             run.has_unclear_call = True
         for call in calls:
             if event.type in _START_TYPES:
-                call.start(live)
+                call.started = True
                 if run is not None:
                     run.start_call(call, custom=event.type == AGENT_CUSTOM_TOOL_USE)
             elif not call.ended:
@@ -191,6 +268,51 @@ class SessionRuns:
             else:
                 call.has_changed |= find_disagreement(call, event) is not None
                 call.name, call.run_id = call.name or event.tool_name, call.run_id or run_id
+        return calls
+
+    def add_claim(self, started: str | None, at: Position, location: Location) -> None:
+        """A run starts, or the session is announced as idle; runs that are known may refute that."""
+        claims = self._claims
+        run = self.runs.get(started or "")
+        claim = _Claim(at, started or "", location, is_refuted=run is not None and run.is_overlap_reported)
+        index = bisect_left(claims, claim.order, key=_order)
+        if index < len(claims) and claims[index].order == claim.order:
+            # Another connection carried it before.
+            return
+        claims.insert(index, claim)
+        if len(claims) > 2 * MOST_RUNS:
+            del claims[:MOST_RUNS]
+        if at < self._last_at:
+            for run_id, other in list(self.runs.items()):
+                self.refute_claims(run_id, other)
+
+    def refute_claims(self, run_id: str, run: Run) -> None:
+        """Find the first claim between the first and the last event of a run, which shows that the claim is wrong."""
+        claims, first, last = self._claims, run.first_at, run.last_at
+        if first is None or last is None:
+            return
+        self._last_at = max(self._last_at, last)
+        if run.is_disputed or not claims or claims[-1].at <= first:
+            return
+        begin, end = bisect_right(claims, first, key=_position), bisect_left(claims, last, key=_position)
+        claim = next((claim for claim in claims[begin:end] if claim.started != run_id and not claim.is_refuted), None)
+        if claim is None:
+            return
+        claim.is_refuted = run.is_disputed = True
+        self.overlaps.append(Overlap(run_id, claim.started or None, claim.location))
+        if claim.started:
+            self.dispute_start(claim.started)
+        else:
+            run.was_idle = True
+
+    def dispute_start(self, run_id: str) -> None:
+        """RUN001 reports the start of a run."""
+        run = self.run(run_id)
+        run.is_overlap_reported = run.is_disputed = True
+
+
+_position = attrgetter("at")
+_order = attrgetter("order")
 
 
 def find_disagreement(call: ToolCall, event: ParsedEvent) -> tuple[str, str, str] | None:
@@ -203,14 +325,33 @@ def find_disagreement(call: ToolCall, event: ParsedEvent) -> tuple[str, str, str
 
 
 class StreamRuns:
-    """The runs of a session as one of its streams shows them."""
+    """The runs and tool calls of a session as one of its streams shows them."""
 
-    __slots__ = ("_all", "_client", "_exchange", "_noted_run_id", "active", "ended", "is_live", "started")
+    __slots__ = (
+        "_all",
+        "_calls",
+        "_client",
+        "_complete",
+        "_covered_from",
+        "_early",
+        "_exchange",
+        "_has_dropped_calls",
+        "_idle",
+        "_is_after_gap",
+        "_noted_run_id",
+        "_open_calls",
+        "_opened_ns",
+        "_unclear",
+        "active",
+        "ended",
+        "is_live",
+        "started",
+    )
 
-    def __init__(self, all_runs: SessionRuns, client: ClientKey, exchange: int, *, live: bool) -> None:
+    def __init__(self, all_runs: SessionRuns, client: ClientKey, request: RequestStarted, *, live: bool) -> None:
         self._all = all_runs
         self._client = client
-        self._exchange = exchange
+        self._exchange, self._opened_ns = request.exchange, request.time_ns
         self._noted_run_id: object = None
         self.is_live = live
         """Whether events on the stream are known to be live output."""
@@ -220,6 +361,62 @@ class StreamRuns:
         """The runs that ended while it was live."""
         self.started: set[str] = set()
         """The runs that started while it was live."""
+        self._complete: set[str] = set()
+        """Those of which it has carried every event."""
+        self._idle: set[str] = set()
+        """The runs during which it announced that the session is idle."""
+        self._early: dict[str, Location] = {}
+        """The first event of each run that has not started on it, while it was live."""
+        self._calls: dict[str, bool] = {}
+        """The tool calls that it showed while it was live: whether each has ended."""
+        self._has_dropped_calls = False
+        self._open_calls: dict[str, str | None] = {}
+        """Those that started while it was live and did not end on it, with their runs."""
+        self._unclear: set[str] = set()
+        """The runs with a tool event that could not be attributed to a call."""
+        self._covered_from: Position | None = None
+        """Where its unbroken part begins in the order of the session; None if that joins what is known."""
+        self._is_after_gap = False
+        """Whether the next event begins an unbroken part."""
+
+    def find_overlapping(self, event: ParsedEvent, run_id: str) -> str | None:
+        """Return a run that the stream shows as active when another run starts; None if there is none."""
+        run = self._all.runs.get(run_id)
+        if run is not None and not self._is_first_start(run, run_id, event):
+            return None
+        return next((other for other in self.active if other != run_id), None)
+
+    def find_early_event(self, event: ParsedEvent, run_id: str, *, whole: bool) -> Location | None:
+        """Return the location of the first event of a run if that precedes its start; `whole` as for `lacks_start`."""
+        run = self._all.runs.get(run_id)
+        if run is None or not self._is_first_start(run, run_id, event):
+            return None
+        if whole and run_id in self._early:
+            return self._early[run_id]
+        if run.started_ns is not None or run.early_location is None:
+            return None
+        if run.early_sequence is not None and event.sequence is not None:
+            return run.early_location if run.early_sequence < event.sequence else None
+        return run.early_location if run.early_location.exchange == self._exchange else None
+
+    def lacks_start(self, event: ParsedEvent, *, whole: bool) -> bool:
+        """Whether a tool call ends that, as the stream shows, never started.
+
+        `whole` is whether the stream has carried the whole session; else the run must have started on it.
+        """
+        ids = event.tool_call_ids
+        if event.type not in OUTCOME_TYPES or not ids or not self.is_live or self._has_dropped_calls:
+            return False
+        run_id = event.run_id
+        if run_id in self._unclear or not (whole or run_id in self._complete):
+            return False
+        return not any(call_id in self._calls for call_id in ids)
+
+    def open_calls(self, run_id: str) -> list[str]:
+        """Return the tool calls of a run that the stream shows as open."""
+        if run_id in self._unclear:
+            return []
+        return [call_id for call_id, of_run in self._open_calls.items() if of_run == run_id]
 
     def is_after_end(self, event: ParsedEvent, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
@@ -247,23 +444,72 @@ class StreamRuns:
         if self.ended and type(run_id) is str and self.is_after_end(event, run_id):
             self._all.run(run_id).has_event_after_end = True
 
-    def add(self, event: ParsedEvent, run_id: str, *, new: bool) -> None:
-        """Add another event of a run that is not replayed; `new` if it was never seen before."""
-        if event.type == RUN_STARTED:
-            self._start(self._all.run(run_id), run_id, event)
-        elif event.type in RUN_EVENT_TYPES:
+    def add(self, event: ParsedEvent, run_id: str, *, whole: bool) -> None:
+        """Add another event of a run that is not replayed; `whole` as for `lacks_start`."""
+        name = event.type
+        if name == RUN_STARTED:
+            self._start(self._all.run(run_id), run_id, event, whole=whole)
+        elif name in RUN_EVENT_TYPES:
             after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
             run = self._all.run(run_id)
-            if event.type in TERMINAL_RUN_TYPES:
+            if name in TERMINAL_RUN_TYPES:
                 self._end(run, run_id, event)
                 self.deliver_end(event)
                 return
             run.has_event_after_end |= bool(after_end)
-            if new and self.is_live and event.is_durable:
+            if self.is_live and event.is_durable and name not in OUTCOME_TYPES:
                 self._set_active(run, run_id)
         else:
             self._note_early_event(event)
+
+    def add_tool_event(self, event: ParsedEvent, run_id: str | None, *, whole: bool) -> None:
+        """Add a tool lifecycle event that is not replayed; `whole` as for `lacks_start`."""
+        lacks_start = self.lacks_start(event, whole=whole)
+        calls = self._all.add_tool_event(event, run_id)
+        for call in calls if lacks_start else ():
+            call.lacks_start = True
+        if not self.is_live:
+            return
+        if run_id is not None and not calls:
+            _add_bounded(self._unclear, run_id)
+        if len(self._calls) >= MOST_CALLS:
+            self._calls.clear()
+            self._open_calls.clear()
+            self._has_dropped_calls = True
+        has_ended = event.type in OUTCOME_TYPES
+        for call in calls:
+            for call_id in (call.id, *event.tool_call_ids):
+                self._calls[call_id] = has_ended or self._calls.get(call_id, False)
+            if has_ended:
+                self._open_calls.pop(call.id, None)
+            elif not self._calls[call.id]:
+                self._open_calls[call.id] = run_id
+
+    def place(self, event: ParsedEvent, at: Position, *, alone: bool) -> None:
+        """Add an event, replayed or not, at a position in the order of the session.
+
+        `alone` is whether no other stream of the session is open, which could carry earlier events later.
+        """
+        if self._is_after_gap:
+            self._covered_from, self._is_after_gap = at, False
+        name, run_id = event.type, event.run_id
+        if name == STATUS_IDLE:
+            self._all.add_claim(None, at, event.location(self._exchange))
+        elif run_id is not None and name in RUN_EVENT_TYPES and name not in OUTCOME_TYPES:
+            # Outcomes of tool calls can follow the end of a run that was cancelled.
+            run = self._all.run(run_id)
+            if name == RUN_STARTED:
+                self._place_start(run, run_id, at, event)
+            else:
+                self._place_progress(run, run_id, at, is_end=name in TERMINAL_RUN_TYPES, alone=alone)
+
+    def doubt(self) -> None:
+        """Events may have been lost, or were not understood."""
+        self.active.clear()
+        self._complete.clear()
+        self._open_calls.clear()
+        self._is_after_gap = True
 
     def deliver_end(self, event: ParsedEvent) -> None:
         """The client received the terminal event of a run."""
@@ -273,9 +519,17 @@ class StreamRuns:
 
     def set_idle(self) -> None:
         """The session is idle."""
-        for run in self.active.values():
-            run.was_idle = True
+        for run_id, run in self.active.items():
+            run.was_idle = run.is_disputed = True
+            _add_bounded(self._idle, run_id)
         self.active.clear()
+
+    def _is_first_start(self, run: Run, run_id: str, event: ParsedEvent) -> bool:
+        """Whether a `run.started` is the first of its run, possibly seen on another stream before."""
+        if run.started_ns is None:
+            return True
+        is_same = run.started_id == event.id and run.started_ns >= self._opened_ns
+        return is_same and run_id not in self.started
 
     def _note_early_event(self, event: ParsedEvent) -> None:
         """Keep the location of the first event of a run that has not started."""
@@ -283,35 +537,73 @@ class StreamRuns:
         self._noted_run_id = run_id
         if run_id is None or event.type not in _TYPES_AFTER_START:
             return
+        if self.is_live and run_id not in self.started and run_id not in self._early:
+            if len(self._early) >= MOST_RUNS:
+                self._early.clear()
+            self._early[run_id] = event.location(self._exchange)
         run = self._all.run(run_id)
         if run.started_ns is None and run.early_location is None:
             run.early_location, run.early_sequence = event.location(self._exchange), event.sequence
 
-    def _start(self, run: Run, run_id: str, event: ParsedEvent) -> None:
-        others = any(other is not run and other.ended_ns is None for other in self.active.values())
+    def _start(self, run: Run, run_id: str, event: ParsedEvent, *, whole: bool) -> None:
+        overlapping = self.find_overlapping(event, run_id)
+        if overlapping is not None:
+            self.active[overlapping].is_disputed = True
+            self._all.dispute_start(run_id)
+        run.is_early_reported |= self.find_early_event(event, run_id, whole=whole) is not None
+        others = any(other != run_id for other in self.active)
         if others:
             # One of two runs is wrong, but it is unknown which (RUN001).
             self.active.clear()
         if run.started_ns is None:
-            run.started_ns = event.time_ns
+            run.started_ns, run.started_id = event.time_ns, event.id
         if self.is_live:
             _add_bounded(self.started, run_id)
+            _add_bounded(self._complete, run_id)
             if not others:
                 self._set_active(run, run_id)
 
     def _set_active(self, run: Run, run_id: str) -> None:
-        if run.is_active and not run.was_idle:
+        if run.started_ns is not None and run_id not in self.ended and run_id not in self._idle:
             if len(self.active) >= MOST_RUNS:
                 self.active.clear()
             self.active[run_id] = run
 
     def _end(self, run: Run, run_id: str, event: ParsedEvent) -> None:
+        if event.type == RUN_COMPLETED and run_id not in self.ended:
+            for call_id in self.open_calls(run_id):
+                self._all.call(call_id).is_left_open = True
+        self._open_calls = {call_id: of_run for call_id, of_run in self._open_calls.items() if of_run != run_id}
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
             run.ended_id, run.ended_sequence = event.id, event.sequence
         self.active.pop(run_id, None)
         if self.is_live:
             _add_bounded(self.ended, run_id)
+
+    def _place_start(self, run: Run, run_id: str, at: Position, event: ParsedEvent) -> None:
+        if run.started_at is None or at < run.started_at:
+            run.started_at = run.first_at = at
+            run.last_at = at if run.last_at is None else max(at, run.last_at)
+        elif at > run.started_at:
+            # A worker started it again.
+            return
+        self._all.add_claim(run_id, at, event.location(self._exchange))
+        self._all.refute_claims(run_id, run)
+
+    def _place_progress(self, run: Run, run_id: str, at: Position, *, is_end: bool, alone: bool) -> None:
+        if run.ended_at is not None and at > run.ended_at:
+            # RUN002 or RUN003 reports it.
+            return
+        if run.started_at is None and (run.first_at is None or at < run.first_at):
+            run.first_at = at
+        if is_end:
+            run.ended_at = at
+        start, last = self._covered_from, run.last_at
+        if last is None or start is None or last >= start or (is_end and alone):
+            # No earlier end of the run can be hidden between its last event and this one.
+            run.last_at = at if last is None else max(at, last)
+        self._all.refute_claims(run_id, run)
 
 
 def _add_bounded(runs: set[str], run_id: str) -> None:

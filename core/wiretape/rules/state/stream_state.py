@@ -23,7 +23,7 @@ from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
 from wiretape.rules.state.event_log import LEAST_EVENTS
 from wiretape.rules.state.resume_state import ResumeState
-from wiretape.rules.state.runs import StreamRuns
+from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
 from wiretape.sse import Frame
 
@@ -183,8 +183,10 @@ class StreamState(EventStream):
         """Whether an event was not understood, so that its type is unknown."""
 
         is_live = cursor is None and session.first_stream == request.exchange and not session.was_dropped
-        self.runs = StreamRuns(session.runs, reader.key, request.exchange, live=is_live)
+        self.runs = StreamRuns(session.runs, reader.key, request, live=is_live)
         self.resume = None if cursor is None else ResumeState(cursor, request.time_ns, session.log)
+        if self.resume is not None and self.resume.sequence is None:
+            self.runs.doubt()
         self.delivered = DeliveredIds()
         self.resync: PendingResync | None = None
         """The first `stream.resync` that was live output."""
@@ -197,16 +199,19 @@ class StreamState(EventStream):
     @property
     def shows_whole_session(self) -> bool:
         """Whether it has carried the whole session, from the first event on."""
-        return self.session.first_stream == self.exchange and self.session.is_from_start and self.is_clear
+        is_first = self.session.first_stream == self.exchange and self.session.is_from_start
+        return is_first and self.is_clear and self.resync is None
 
     def is_new(self, event: ParsedEvent) -> bool:
         """Whether the event is not known from before; copies of ephemeral events cannot be recognized."""
         return not event.is_durable or self.session.log.is_new(event)
 
     def is_new_since_opened(self, event: ParsedEvent) -> bool:
-        """Whether the event was, as far as known, first seen after this stream was requested."""
+        """Whether the event was, as far as known, first seen after this stream was requested, and is not repeated."""
         if self.is_new(event):
             return True
+        if event.id in self.event_numbers:
+            return False
         known = self.session.log.find(event)
         return known is not None and known.first_ns >= self.opened_ns
 
@@ -276,7 +281,7 @@ class StreamState(EventStream):
         self.last_comment = None
         self.gone_ns = self.gone_ns or self.opened_ns
         self.session.is_understood = False
-        self.runs.active.clear()
+        self.runs.doubt()
         self.delivered.is_unsure = True
         self.reader.losses += 1
         if self.resume is not None:
@@ -314,13 +319,17 @@ class StreamState(EventStream):
             self.runs.is_live = True
             if self.resume is not None:
                 self.resume.has_live_output = True
-        self._add_to_session(event, new=True)
+        self._add_to_session(event)
+        last = self.sequence if self.resume is None or self.sequence is not None else self.resume.sequence
+        if last is not None and not self.is_out_of_step:
+            self._place(event, 2 * last + 1)
 
     def _add_durable(self, event: ParsedEvent) -> None:
         if self.resume is not None:
             # These are reported only once for each stream.
             self.resume.has_repetition |= self.is_repeated_on_resume(event)
             self.resume.has_late_replay |= self.is_replayed_late(event)
+        is_repeated, is_live = event.id in self.event_numbers, self.is_new_since_opened(event)
         self._add_to_order(event)
         self.session.add_workspace(event)
         log = self.session.log
@@ -329,10 +338,12 @@ class StreamState(EventStream):
             self.resume.add(event, known, self.exchange)
         if event.type not in EVENT_TYPES:
             self._add_unknown()
-        elif new or (known is not None and known.first_ns >= self.opened_ns):
-            self._add_to_session(event, new=new)
+        elif is_live:
+            self._add_to_session(event)
         elif event.type in TERMINAL_RUN_TYPES:
             self.runs.deliver_end(event)
+        if event.sequence is not None and not (is_repeated or self.is_out_of_step):
+            self._place(event, 2 * event.sequence)
         if new:
             log.add(event)
         if event.id is not None:
@@ -340,6 +351,10 @@ class StreamState(EventStream):
             self.reader.deliver(event.id)
             if self.resync is not None:
                 self.resync.deliver(event.id, event.time_ns)
+
+    def _place(self, event: ParsedEvent, at: Position) -> None:
+        alone = event.type in TERMINAL_RUN_TYPES and len(self.session.streams) == 1
+        self.runs.place(event, at, alone=alone)
 
     def _add_to_order(self, event: ParsedEvent) -> None:
         if event.id is not None:
@@ -381,23 +396,25 @@ class StreamState(EventStream):
     def _add_unknown(self) -> None:
         self.has_unreadable_event = True
         self.session.is_understood = False
-        self.runs.active.clear()
+        self.runs.doubt()
 
-    def _add_to_session(self, event: ParsedEvent, *, new: bool) -> None:
+    def _add_to_session(self, event: ParsedEvent) -> None:
         """Add an event that is not replayed to the state of the session."""
-        name, run_id = event.type or "", event.run_id
+        name, run_id, runs = event.type or "", event.run_id, self.runs
         if name == STREAM_RESYNC:
             self._add_resync(event)
         elif name == STATUS_IDLE:
-            self.runs.set_idle()
+            runs.set_idle()
         elif run_id is not None:
-            self.runs.add(event, run_id, new=new)
+            runs.add(event, run_id, whole=name == RUN_STARTED and self.shows_whole_session)
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
         if name in _TOOL_TYPES:
-            self.session.runs.add_tool_event(event, run_id, self.exchange if self.runs.is_live else None)
+            runs.add_tool_event(event, run_id, whole=self.shows_whole_session)
 
     def _add_resync(self, event: ParsedEvent) -> None:
+        # It is sent when the service could not deliver every event.
+        self.runs.doubt()
         if self.resync is not None:
             return
         last = self.delivered.last or self.cursor
