@@ -93,6 +93,17 @@ def session_in(target: str) -> str | None:
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
 
 
+def session_creation_base(method: str, target: str) -> str | None:
+    """Return the part of the path before `/v1/` if a request may create a session, or None.
+
+    The operation is not shown; this is a POST to any path below `/v1/` that ends with the collection `sessions`.
+    """
+    segments = _path(target).split("/")
+    if method != "POST" or segments[-1] != _SESSIONS[1] or _SESSIONS[0] not in segments[:-1]:
+        return None
+    return "/".join(segments[: segments.index(_SESSIONS[0])])
+
+
 def deltas_requested(target: str) -> bool:
     """Whether the query of a stream request asks for deltas."""
     query = target.partition("#")[0].partition("?")[2]
@@ -131,7 +142,7 @@ def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
 _VERSION = INTERFACE.removeprefix("/")
 
 _SESSIONS = tuple(STREAM.path.split("/")[1:3])
-"""The path segments before a session id."""
+"""The path segments before a session id: the version, and the collection of sessions."""
 
 _PATTERNS = tuple((operation, operation.path.removeprefix("/").split("/")) for operation in OPERATIONS.values())
 

@@ -179,7 +179,7 @@ class Checker:
             if response.status >= 400:
                 state.body = ErrorBody(response)
             elif is_success and not is_stream:
-                state.body = SuccessBody(response)
+                state.body = SuccessBody(response, may_name_session=state.creation_base is not None)
         state.after_response_started()
 
     def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:
@@ -299,7 +299,7 @@ class Checker:
         event = ParsedEvent(seen)
         session = stream.session
         if session.first_event is None and event.is_durable:
-            session.begin(event)
+            session.begin(event, stream.exchange)
         self._runner.run_event(event, stream)
         stream.add(event)
         if session.runs.overlaps:

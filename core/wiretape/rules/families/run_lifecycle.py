@@ -186,14 +186,13 @@ def event_before_run_started(event: ParsedEvent, stream: StreamState) -> Outcome
     run_id, session = event.run_id, stream.session
     if run_id is None or not session.is_from_start or not stream.is_new_since_opened(event):
         return None
-    run, is_whole = session.runs.runs.get(run_id), stream.shows_whole_session
-    early = stream.runs.find_early_event(event, run_id, whole=is_whole)
+    run, early = session.runs.runs.get(run_id), stream.find_early_event(event, run_id)
     if run is not None and early is not None:
         wanted = f"{RUN_STARTED} as the first event of run {quote(run_id)}"
         return None if run.is_early_reported else problem(f"Expected {wanted}, got this event.", early)
     if not stream.is_new(event) or (run is not None and run.started_ns is not None):
         return None
-    return HELD if run is None or run.early_location is None or is_whole else UNKNOWN_ORDER
+    return HELD if run is None or run.early_location is None or stream.shows_whole_session else UNKNOWN_ORDER
 
 
 @rule(

@@ -12,6 +12,7 @@ _LARGEST_BODY = 1 << 20
 # A body is decoded in small steps, so that a small one that decompresses to a huge one does no harm.
 _STEP = 1 << 10
 _OPENING = b"{"
+_ID_KEYS = ("id", "session_id")
 _FIRST_KEY = f'"{ENVELOPE_KEY}"'.encode()
 
 
@@ -90,10 +91,11 @@ class ErrorBody:
 
 
 class SuccessBody(ErrorBody):
-    """The body of a 2xx response, kept only as long as it may be an error envelope."""
+    """The body of a 2xx response, kept only as long as it may be an error envelope, or may name a new session."""
 
-    def __init__(self, response: ResponseStarted) -> None:
+    def __init__(self, response: ResponseStarted, *, may_name_session: bool = False) -> None:
         super().__init__(response)
+        self._may_name_session = may_name_session
         self.is_ruled_out = False
         """Whether the beginning of the body shows that it is not an error envelope."""
 
@@ -106,11 +108,23 @@ class SuccessBody(ErrorBody):
         if self.is_ruled_out:
             return
         super()._add(data)
+        if self._may_name_session:
+            return
         first = bytes(self._body).lstrip()
         key = first.removeprefix(_OPENING).lstrip()[: len(_FIRST_KEY)]
         if first and not (first.startswith(_OPENING) and _FIRST_KEY.startswith(key)):
             self.is_ruled_out = True
             self._body.clear()
+
+    @property
+    def session_ids(self) -> list[str]:
+        """The ids in a whole body that may be that of a session: in its object, or in an object directly in that."""
+        document = self.document if self.is_whole and self._may_name_session else None
+        if type(document) is not dict:
+            return []
+        objects = [document, *(value for value in document.values() if type(value) is dict)]
+        values = [item.get(name) for item in objects for name in _ID_KEYS]
+        return [value for value in values if type(value) is str]
 
     @property
     def envelope(self) -> dict[str, Any] | None:

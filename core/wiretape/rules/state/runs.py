@@ -387,7 +387,10 @@ class StreamRuns:
         return next((other for other in self.active if other != run_id), None)
 
     def find_early_event(self, event: ParsedEvent, run_id: str, *, whole: bool) -> Location | None:
-        """Return the location of the first event of a run if that precedes its start; `whole` as for `lacks_start`."""
+        """Return the location of the first event of a run if that precedes its start; `whole` as for `lacks_start`.
+
+        The session has to be recorded from its first event.
+        """
         run = self._all.runs.get(run_id)
         if run is None or not self._is_first_start(run, run_id, event):
             return None
@@ -444,11 +447,11 @@ class StreamRuns:
         if self.ended and type(run_id) is str and self.is_after_end(event, run_id):
             self._all.run(run_id).has_event_after_end = True
 
-    def add(self, event: ParsedEvent, run_id: str, *, whole: bool) -> None:
-        """Add another event of a run that is not replayed; `whole` as for `lacks_start`."""
+    def add(self, event: ParsedEvent, run_id: str) -> None:
+        """Add another event of a run that is not replayed."""
         name = event.type
         if name == RUN_STARTED:
-            self._start(self._all.run(run_id), run_id, event, whole=whole)
+            self._start(self._all.run(run_id), run_id, event)
         elif name in RUN_EVENT_TYPES:
             after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
@@ -458,7 +461,7 @@ class StreamRuns:
                 self.deliver_end(event)
                 return
             run.has_event_after_end |= bool(after_end)
-            if self.is_live and event.is_durable and name not in OUTCOME_TYPES:
+            if self.is_live and event.is_durable and not after_end and name not in OUTCOME_TYPES:
                 self._set_active(run, run_id)
         else:
             self._note_early_event(event)
@@ -545,12 +548,11 @@ class StreamRuns:
         if run.started_ns is None and run.early_location is None:
             run.early_location, run.early_sequence = event.location(self._exchange), event.sequence
 
-    def _start(self, run: Run, run_id: str, event: ParsedEvent, *, whole: bool) -> None:
+    def _start(self, run: Run, run_id: str, event: ParsedEvent) -> None:
         overlapping = self.find_overlapping(event, run_id)
         if overlapping is not None:
             self.active[overlapping].is_disputed = True
             self._all.dispute_start(run_id)
-        run.is_early_reported |= self.find_early_event(event, run_id, whole=whole) is not None
         others = any(other != run_id for other in self.active)
         if others:
             # One of two runs is wrong, but it is unknown which (RUN001).

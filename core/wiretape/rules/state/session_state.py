@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import session_in
 from wiretape.rules.parsed_event import ParsedEvent
 from wiretape.rules.state.client_state import ClientKey, SessionReader
@@ -31,6 +32,8 @@ class SessionState:
     log: EventLog
     was_dropped: bool = False
     """Whether an earlier state of this session was dropped."""
+    was_created: bool = False
+    """Whether the recording shows the response that created it."""
     runs: SessionRuns = field(default_factory=SessionRuns)
     open_exchanges: int = 0
     streams: "list[StreamState]" = field(default_factory=list)
@@ -70,11 +73,16 @@ class SessionState:
             self.first_stream = exchange
             self.began_earlier |= cursor is not None
 
-    def begin(self, event: ParsedEvent) -> None:
-        """Its first durable event arrived; the rules have not run yet."""
+    def begin(self, event: ParsedEvent, exchange: int) -> None:
+        """A durable event arrived before any other is known to be the first; the rules have not run yet."""
+        # Sequences start at 0 or at 1, or anywhere if all sessions share them.
+        is_late = event.sequence is not None and event.sequence > 1
+        is_ahead = any(stream.exchange == self.first_stream != exchange for stream in self.streams)
+        if is_late and is_ahead and not self.began_earlier:
+            # The first stream shows where the session begins.
+            return
         self.first_event = event
-        # Sequences start at 0 or at 1.
-        self.began_earlier |= event.sequence is not None and event.sequence > 1
+        self.began_earlier |= is_late and not (self.was_created and exchange == self.first_stream)
 
     def reader(self, key: ClientKey) -> SessionReader:
         """Return the client as a reader of this session."""
@@ -101,6 +109,7 @@ class SessionRegistry:
         self._budget = EventBudget() if most_events is None else EventBudget(most_events)
         self._sessions: dict[SessionKey, SessionState] = {}
         self._dropped: dict[int, None] = {}
+        self._created: dict[SessionKey, None] = {}
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -121,10 +130,16 @@ class SessionRegistry:
         if session is None:
             self._make_room()
             was_dropped = self._dropped.pop(hash(key), 0) is None
-            session = SessionState(key[2], EventLog(self._budget), was_dropped)
+            was_created = self._created.pop(key, 0) is None
+            session = SessionState(key[2], EventLog(self._budget), was_dropped, was_created)
         self._sessions[key] = session
         session.open_exchanges += 1
         return session
+
+    def create(self, key: SessionKey) -> None:
+        """A response showed that the session with that key was created."""
+        if key not in self._sessions:
+            put_bounded(self._created, key, None, self._most)
 
     def find_by_run(self, run_id: str, authority: str, target: str) -> SessionState | None:
         """Return the session of a run: the one in the path of a request, or the only one with such a run."""

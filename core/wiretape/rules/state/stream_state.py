@@ -263,6 +263,12 @@ class StreamState(EventStream):
         sequence = event.sequence
         return sequence is not None and self.session.log.first_ids.get(sequence, event.id) != event.id
 
+    def find_early_event(self, event: ParsedEvent, run_id: str) -> Location | None:
+        """Return the location of the first event of a run if that precedes its start (RUN005)."""
+        if not self.session.is_from_start:
+            return None
+        return self.runs.find_early_event(event, run_id, whole=self.shows_whole_session)
+
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
         self.last_event = event
@@ -321,7 +327,7 @@ class StreamState(EventStream):
                 self.resume.has_live_output = True
         self._add_to_session(event)
         last = self.sequence if self.resume is None or self.sequence is not None else self.resume.sequence
-        if last is not None and not self.is_out_of_step:
+        if last is not None and not (self.is_out_of_step or self.has_gap):
             self._place(event, 2 * last + 1)
 
     def _add_durable(self, event: ParsedEvent) -> None:
@@ -406,7 +412,9 @@ class StreamState(EventStream):
         elif name == STATUS_IDLE:
             runs.set_idle()
         elif run_id is not None:
-            runs.add(event, run_id, whole=name == RUN_STARTED and self.shows_whole_session)
+            if name == RUN_STARTED and self.find_early_event(event, run_id) is not None:
+                self.session.runs.run(run_id).is_early_reported = True
+            runs.add(event, run_id)
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
         if name in _TOOL_TYPES:
