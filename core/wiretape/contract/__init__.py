@@ -23,8 +23,8 @@ from wiretape.contract.endpoints import cursor_in as cursor_in
 from wiretape.contract.endpoints import deltas_requested as deltas_requested
 from wiretape.contract.endpoints import is_event_stream as is_event_stream
 from wiretape.contract.endpoints import is_preflight as is_preflight
+from wiretape.contract.endpoints import may_create_session as may_create_session
 from wiretape.contract.endpoints import operation_of as operation_of
-from wiretape.contract.endpoints import session_creation_base as session_creation_base
 from wiretape.contract.endpoints import session_in as session_in
 from wiretape.contract.error_codes import AUTHENTICATION_REQUIRED as AUTHENTICATION_REQUIRED
 from wiretape.contract.error_codes import ENVELOPE_FIELDS as ENVELOPE_FIELDS

@@ -93,15 +93,9 @@ def session_in(target: str) -> str | None:
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
 
 
-def session_creation_base(method: str, target: str) -> str | None:
-    """Return the part of the path before `/v1/` if a request may create a session, or None.
-
-    The operation is not shown; this is a POST to any path below `/v1/` that ends with the collection `sessions`.
-    """
-    segments = _path(target).split("/")
-    if method != "POST" or segments[-1] != _SESSIONS[1] or _SESSIONS[0] not in segments[:-1]:
-        return None
-    return "/".join(segments[: segments.index(_SESSIONS[0])])
+def may_create_session(method: str, target: str) -> bool:
+    """Whether a request may create a session: a POST to a collection `sessions`.  The operation is not shown."""
+    return method == "POST" and _path(target).endswith(f"/{_SESSIONS[1]}")
 
 
 def deltas_requested(target: str) -> bool:

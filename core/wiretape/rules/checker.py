@@ -179,7 +179,7 @@ class Checker:
             if response.status >= 400:
                 state.body = ErrorBody(response)
             elif is_success and not is_stream:
-                state.body = SuccessBody(response, may_name_session=state.creation_base is not None)
+                state.body = SuccessBody(response, may_name_session=state.may_create_session)
         state.after_response_started()
 
     def _add_bytes(self, run: BytesArrived, read: ReadObservation) -> None:

@@ -16,7 +16,7 @@ from wiretape.contract import (
     Match,
     cursor_in,
     is_event_stream,
-    session_creation_base,
+    may_create_session,
 )
 from wiretape.observations import BytesArrived, BytesLost, Ending, RequestStarted, ResponseStarted, Side, header
 from wiretape.rules.state.client_state import (
@@ -133,9 +133,9 @@ class ExchangeState:
         return self.session.runs.runs.get(self.match.run_id or "")
 
     @property
-    def creation_base(self) -> str | None:
-        """The part of the path before `/v1/` if the request may create a session."""
-        return session_creation_base(self.request.method, self.request.target)
+    def may_create_session(self) -> bool:
+        """Whether the request may create a session."""
+        return may_create_session(self.request.method, self.request.target)
 
     def response_header(self, name: str) -> str | None:
         """Return the value of the first response header with that name."""
@@ -208,10 +208,10 @@ class ExchangeState:
             self.request_ids.add(body.request_id, self.number)
         if not body.is_whole:
             return
-        base = self.creation_base
-        if base is not None and isinstance(body, SuccessBody):
+        if isinstance(body, SuccessBody):
             for session_id in body.session_ids:
-                self.sessions.create((self.request.authority, base, session_id))
+                for base in self.group.bases:
+                    self.sessions.create((self.request.authority, base, session_id))
         code, cursor = body.code, self.cursor
         uses = 0 if self.run is None else self.run.custom_tool_uses
         if code in SAME_KEY_CODES:
