@@ -92,7 +92,7 @@ _outcome = option_group("Outcome")
     "--service",
     metavar="FILE",
     type=PATH,
-    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid]",
+    help="TOML file with keys, scopes, limits and workspaces.  [default: any key, required if the recording has keys]",
 )
 @access("--limits", is_flag=True, help="Enforce the published limits for each tenant (always on with --service).")
 @access("--no-auth", is_flag=True, help="Accept requests without a key.")

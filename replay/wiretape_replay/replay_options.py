@@ -56,8 +56,8 @@ class ReplayOptions:
     speed_factor: float = field(init=False, repr=False, compare=False)
     """The multiple of the recorded speed; infinity: at once."""
     matching: Matching = field(init=False, repr=False, compare=False)
-    treatment: AccessPolicy | None = field(init=False, repr=False, compare=False)
-    """How requests are authenticated and limited; None: not at all."""
+    policy: AccessPolicy | None = field(init=False, repr=False, compare=False)
+    """The content of `service`, parsed."""
     script: FaultScript = field(init=False, repr=False, compare=False)
     """The faults to inject, parsed."""
 
@@ -74,11 +74,20 @@ class ReplayOptions:
         parsed = {
             "speed_factor": parse_speed(self.speed),
             "matching": self._matching(),
-            "treatment": effective_policy(service, self.mode, limits=self.limits, no_auth=self.no_auth),
+            "policy": service,
             "script": script,
         }
         for name, value in parsed.items():
             object.__setattr__(self, name, value)
+
+    def access_policy(self, *, recorded_keys: bool) -> AccessPolicy | None:
+        """How requests are authenticated and limited; None: not at all.
+
+        `recorded_keys` says whether the recorded service required keys, which is the default.
+        """
+        return effective_policy(
+            self.policy, self.mode, recorded_keys=recorded_keys, limits=self.limits, no_auth=self.no_auth
+        )
 
     def _matching(self) -> Matching:
         check_choice("order", self.order, list(Order))

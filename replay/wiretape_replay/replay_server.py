@@ -8,8 +8,8 @@ from pathlib import Path
 
 import orjson
 
-from wiretape.contract import STREAM
-from wiretape.recording import Exchange, open_recording
+from wiretape.contract import AUTHENTICATION_REQUIRED, ERROR_CODES, STREAM, bearer_keys
+from wiretape.recording import Exchange, Recording, open_recording
 from wiretape.sse import Parser
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.control.control_state import MissState, RequestSummary
@@ -101,9 +101,10 @@ async def serve_replay(
                 sessions, known_ids=find_session_ids(recording), others=verbatim.respond, streams=streams
             )
         access = None
-        if options.treatment is not None:
+        policy = options.access_policy(recorded_keys=_required_keys(recording))
+        if policy is not None:
             workspace_of = workspaces_of({session_id: session.log for session_id, session in sessions.items()})
-            access = AccessControl(options.treatment, server.ids.next, workspace_of)
+            access = AccessControl(policy, server.ids.next, workspace_of)
         control = replay_control(playheads, verbatim, player)
         handler = verbatim.respond if player is None else player.respond
         try:
@@ -120,6 +121,15 @@ async def serve_replay(
                 )
         finally:
             playheads.stop()
+
+
+def _required_keys(recording: Recording) -> bool:
+    """Whether the recorded service required keys: a request had one, or was refused with 401."""
+    refused = ERROR_CODES[AUTHENTICATION_REQUIRED].status
+    return any(
+        bearer_keys(exchange.request.headers) or (exchange.response is not None and exchange.response.status == refused)
+        for exchange in recording.exchanges()
+    )
 
 
 def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:

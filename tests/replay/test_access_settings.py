@@ -88,7 +88,7 @@ def test_limits_can_be_turned_off(load):
 
 def test_without_a_file_no_limits_apply_by_default():
     assert AccessPolicy().limits == {}
-    policy = effective_policy(None, "session", limits=True, no_auth=True)
+    policy = effective_policy(None, "session", recorded_keys=True, limits=True, no_auth=True)
     assert (policy.limits, policy.authentication) == (LIMITS, False)
 
 

@@ -98,6 +98,27 @@ async def test_reconnecting_without_a_cursor_is_a_client_finding(run):
     ]
 
 
+@pytest.mark.parametrize(
+    ("recorded", "options", "status"),
+    [
+        ({}, {}, 200),
+        ({}, {"limits": True}, 200),
+        ({}, {"service": {}}, 401),
+        ({"status": 401}, {}, 401),
+        ({"request_headers": tuple(KEY.items())}, {}, 401),
+        ({"request_headers": tuple(KEY.items())}, {"no_auth": True}, 200),
+    ],
+)
+async def test_a_replay_requires_keys_if_the_recorded_service_did(builder, recorded, options, status):
+    builder.exchange([b"{}"], target="/v1/other", headers=JSON, **recorded)
+    builder.exchange(EVENTS)
+    checker = ClientChecker()
+    async with checked_client(builder.close(), checker, **options) as client, httpx.AsyncClient() as keyless:
+        async with keyless.stream("GET", f"{client.base_url}{STREAM}") as response:
+            assert response.status_code == status
+        assert codes(checker.client_findings) == (["CLI001"] if status == 401 else [])
+
+
 async def test_reconnecting_with_a_cursor_breaks_no_rule(run):
     checker = ClientChecker()
     async with checked_client(run, checker) as client:

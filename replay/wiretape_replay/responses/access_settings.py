@@ -83,11 +83,16 @@ class AccessPolicy:
     """The workspace of each session id, for sessions whose events do not name it."""
 
 
-def effective_policy(policy: AccessPolicy | None, mode: str, *, limits: bool, no_auth: bool) -> AccessPolicy | None:
-    """Combine the policy of a settings file with options; None: verbatim mode without either checks nothing."""
+def effective_policy(
+    policy: AccessPolicy | None, mode: str, *, recorded_keys: bool, limits: bool, no_auth: bool
+) -> AccessPolicy | None:
+    """Combine the policy of a settings file with options; None: verbatim mode without either checks nothing.
+
+    Without a file, session mode requires keys if the recorded service did (`recorded_keys`).
+    """
     if mode == "verbatim" and policy is None and not limits:
         return None
-    policy = policy if policy is not None else AccessPolicy(authentication=mode != "verbatim")
+    policy = policy if policy is not None else AccessPolicy(authentication=recorded_keys and mode != "verbatim")
     if limits and not policy.limits:
         policy = replace(policy, limits=LIMITS)
     return replace(policy, authentication=False) if no_auth else policy
