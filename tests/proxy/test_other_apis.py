@@ -1,0 +1,130 @@
+"""Traffic of the official clients of OpenAI and Anthropic with stand-ins of these APIs: only its framing is judged."""
+
+import json
+
+import anthropic
+import openai
+import pytest
+from click.testing import CliRunner
+
+from wiretape.checking import check
+from wiretape.cli import wiretape
+from wiretape.recording import open_recording
+
+COMPLETION = [
+    {"id": "c1", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": [choice]}
+    for choice in (
+        {"index": 0, "delta": {"role": "assistant", "content": ""}, "finish_reason": None},
+        {"index": 0, "delta": {"content": "Grüße"}, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": "stop"},
+    )
+]
+USAGE = {"input_tokens": 1, "output_tokens": 1}
+MESSAGE = {"id": "m1", "type": "message", "role": "assistant", "content": [], "model": "m", "usage": USAGE}
+MESSAGE_EVENTS = [
+    {"type": "message_start", "message": MESSAGE | {"stop_reason": None, "stop_sequence": None}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "ping"},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "Grüße"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None}, "usage": USAGE},
+    {"type": "message_stop"},
+]
+CHAT = "".join(f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in COMPLETION) + "data: [DONE]\n\n"
+MESSAGES = "".join(
+    f"event: {each['type']}\ndata: {json.dumps(each, ensure_ascii=False)}\n\n" for each in MESSAGE_EVENTS
+)
+TOO_FAST = {"error": {"message": "Too fast.", "type": "requests", "param": None, "code": "rate_limit_exceeded"}}
+EVENTS = len(COMPLETION) + 1 + len(MESSAGE_EVENTS) + 1
+
+
+def responder(*responses):
+    """A behaviour that reads each request with its body, and gives the next response, the last one for ever."""
+    left = list(responses)
+
+    def respond(peer):
+        sizes = [
+            line.partition(b":")[2] for line in peer.head.split(b"\r\n") if line.lower().startswith(b"content-len")
+        ]
+        peer.exactly(int(sizes[0]) if sizes else 0)
+        kind, status, body = left.pop(0) if len(left) > 1 else left[0]
+        head = f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n\r\n"
+        peer.send(head.encode() + body)
+
+    return respond
+
+
+def stream(text):
+    return "text/event-stream; charset=utf-8", 200, text.encode()
+
+
+def document(value, status=200):
+    return "application/json", status, json.dumps(value).encode()
+
+
+@pytest.fixture(scope="module")
+def recording(service, start_module_proxy):
+    """The recording, made through the real proxy, and its last line."""
+    broken = b"data: caf\xe9\nretry: 0\n\ndata: unfinished"
+    service.on("/v1/chat/completions", responder(stream(CHAT), document(TOO_FAST, 429)))
+    service.on("/v1/messages", responder(stream(MESSAGES)))
+    service.on("/v1/models", responder(document({"object": "list", "data": []})))
+    service.on("/broken", responder(("text/event-stream", 200, broken)))
+    proxy = start_module_proxy(service.url)
+    with openai.OpenAI(base_url=f"http://{proxy.address}/v1", api_key="sk-1", max_retries=0) as client:
+        ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "stream": True}
+        chunks = list(client.chat.completions.create(**ask))
+        assert chunks[1].choices[0].delta.content == "Grüße"
+        assert list(client.models.list()) == []
+        with pytest.raises(openai.RateLimitError):
+            client.chat.completions.create(**ask)
+    with anthropic.Anthropic(base_url=f"http://{proxy.address}", api_key="sk-2") as client:
+        ask = {"model": "m", "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 9}
+        with client.messages.stream(**ask) as events:
+            assert events.get_final_text() == "Grüße"
+    proxy.get("/broken").until(b"unfinished")
+    proxy.ended("/broken")
+    assert proxy.stop() == 0
+    return proxy.file, proxy.lines[-1]
+
+
+def run(*arguments):
+    return CliRunner().invoke(wiretape, [str(argument) for argument in arguments])
+
+
+def test_only_true_findings_about_the_framing_are_made(recording):
+    file, _ = recording
+    result = check(file)
+    assert [(finding.exchange, finding.code) for finding in result.findings] == [
+        (5, "SSE001"),
+        (5, "SSE010"),
+        (5, "SSE002"),
+    ]
+    with open_recording(file) as opened:
+        assert list(opened.findings()) == list(result.findings)
+    text = run("report", file, "--no-config").stdout
+    reason = "because no operation of the specification was requested on their origin"
+    assert f"scope: 5 exchanges judged by REC and SSE only, {reason}" in text
+
+
+def test_every_command_counts_the_same_events(recording):
+    file, last = recording
+    assert f"{EVENTS} events" in last
+    assert f"{EVENTS} events in 5 exchanges" in run("report", file, "--no-config").stdout
+    (session,) = json.loads(run("sessions", file, "--json").stdout)["sessions"]
+    assert [session[key] for key in ("streams", "events", "durable", "deltas")] == [3, EVENTS, 0, 0]
+    rows = [json.loads(line) for line in run("show", file, "--json").stdout.splitlines()]
+    ends = [row for row in rows if row["row"] == "end"]
+    assert sum(row["durable"] + row["deltas"] + row["ephemeral"] for row in ends) == EVENTS
+    assert f"{EVENTS} events of A, {EVENTS} of B" in run("diff", file, file).stdout
+
+
+def test_events_are_shown_without_interpretation(recording):
+    text = run("show", recording[0]).stdout
+    assert "[DONE]" in text
+    assert "content_block_delta" in text
+
+
+def test_a_replay_serves_the_streams_again(recording):
+    result = run("replay", recording[0], "--verify")
+    assert result.exit_code == 0, result.output
