@@ -115,7 +115,7 @@ def test_findings_of_an_exchange_without_stream_come_last(tape, run):
     ],
 )
 def test_each_ending_has_its_label(tape, run, message, ending, words):
-    tape.exchange(chunks=[(1, message("a", id="e1", sequence=1))], ending=ending)
+    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))], ending=ending)
     output = run("show", tape.close(killed=ending is None)).output
 
     assert f" {words} · 1 durable event" in output.splitlines()[-1]

@@ -53,7 +53,7 @@ async def test_two_seeds_of_one_scenario_are_equal_after_normalizing_ids_and_tim
     status, found, total = diff(first, second, *NORMALIZED)
     assert (status, found, total["equal"]) == (0, [], True)
     assert total["exchanges"] == 8
-    assert total["events"] > 10
+    assert min(total["events"].values()) > 5
     assert diff(first, second)[0] == 1, "without normalization they are not"
 
 
