@@ -117,9 +117,9 @@ class LiveChecker:
         """Stop the checks."""
         self.failure = self.failure or reason
 
-    def feed_earlier(self, observations: Iterable[Observation]) -> list[Finding]:
+    def feed_earlier(self, reads: Iterable[ReadObservation]) -> list[Finding]:
         """Check observations from before this capture; return their findings, which are not counted."""
-        found = self._run(lambda: [finding for seen in observations for finding in self._checker.feed(seen)])
+        found = self._run(lambda: [finding for read in reads for finding in self._checker.feed_read(read)])
         self._earlier_events = self._checker.events
         return found
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 from wiretape.config import find_config, load_config, override_base
 from wiretape.errors import InputError, RecordingError
-from wiretape.observations import BytesArrived, ExchangeEnded, Observation
+from wiretape.frame_reader import ReadObservation
+from wiretape.observations import BytesArrived, ExchangeEnded
 from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, BacklogSlice, EarlierPart, Writer, redaction_policy
 from wiretape.rules import CATALOGUE, Finding, Settings
 from wiretape_proxy.addon_options import NO_CONFIG
@@ -294,15 +295,15 @@ class Recorder:
 
     def _check_earlier(self, earlier: EarlierPart, most: BacklogSlice) -> None:
         """Check observations from before this capture; after the last, correct the stored findings."""
-        observations: list[Observation] = []
+        reads: list[ReadObservation] = []
         try:
-            observations = earlier.take(most)
-            earlier.compare(self._checker.feed_earlier(observations))
-            if not observations and earlier.finish():
+            reads = earlier.take(most)
+            earlier.compare(self._checker.feed_earlier(reads))
+            if not reads and earlier.finish():
                 self._send(FindingsCorrected())
         except (RecordingError, sqlite3.Error) as error:
             self._checker.fail(str(error))
-        if not observations or self._checker.failure is not None:
+        if not reads or self._checker.failure is not None:
             self._earlier = None
             earlier.close()
 

@@ -565,6 +565,28 @@ def test_a_kill_while_an_existing_recording_is_checked_leaves_a_good_file(worlds
     assert sum(isinstance(message, FindingsCorrected) for message in again.messages) == 1
 
 
+def test_events_that_a_killed_recorder_had_not_indexed_are_indexed_when_it_is_continued(worlds, tmp_path):
+    seen = planted(worlds, "RUN001", 1).seen
+    path = tmp_path / "run.db"
+    for count in (len(seen) // 2, len(seen)):  # the second recorder is killed before it has checked the first part
+        proxy = Proxy(path, append=path.exists())
+        for observation in seen[:count]:
+            proxy.forward(observation)
+            proxy.recorder.commit()
+        if count < len(seen):
+            proxy.recorder.take_turn()
+        proxy.kill_recorder()
+        path = proxy.path
+    proxy = Proxy(path, append=True)
+    proxy.stop()
+    with open_recording(path) as recording:
+        events = [(event.exchange, event.number) for event in recording.events()]
+    with sqlite3.connect(path) as connection:
+        indexed = connection.execute("SELECT exchange_id, event FROM frame WHERE event IS NOT NULL").fetchall()
+    connection.close()
+    assert sorted(indexed) == sorted(events)
+
+
 def test_streams_of_a_killed_recorder_are_not_silent_until_the_recording_is_continued(worlds, tmp_path):
     stream = "/v1/sessions/ses_1/events/stream"
     headers = (("Authorization", "Bearer key"),)

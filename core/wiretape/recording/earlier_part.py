@@ -1,14 +1,26 @@
 """What a recording contained before it was continued: read again for the checks, while the new traffic is stored."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from wiretape.errors import RecordingError
-from wiretape.observations import Observation
+from wiretape.frame_reader import ReadObservation, StreamReaders
+from wiretape.observations import BytesArrived
 from wiretape.recording.interleave import LARGE_SLICE, BacklogSlice, take_slice
 from wiretape.recording.recording_file import RecordingFile
 from wiretape.recording.recording_reader import TailPosition, open_database
 from wiretape.recording.table_rows import FindingTable
 from wiretape.rules import Finding
+
+# For each earlier capture, the times after which and before which frames may not be indexed.
+_UNINDEXED = """
+SELECT indexed_ns, next_ns FROM (SELECT indexed_ns, lead(began_ns) OVER (ORDER BY id) AS next_ns FROM capture)
+WHERE indexed_ns < next_ns
+"""
+_SET_INDEXED = """
+UPDATE capture SET indexed_ns = later.next_ns
+FROM (SELECT id, lead(began_ns) OVER (ORDER BY id) - 1 AS next_ns FROM capture) AS later
+WHERE later.id = capture.id AND later.next_ns > capture.indexed_ns
+"""
 
 
 class EarlierPart:
@@ -19,7 +31,13 @@ class EarlierPart:
     Its methods raise RecordingError and sqlite3.Error.
     """
 
-    def __init__(self, file: RecordingFile, table: FindingTable) -> None:
+    def __init__(
+        self, file: RecordingFile, table: FindingTable, readers: StreamReaders, index: Callable[[ReadObservation], None]
+    ) -> None:
+        """`index` adds the frames of an observation to the table `frame`."""
+        self._file = file
+        self._readers = readers
+        self._index = index
         # A connection of its own: its cursors stay open while the other one writes.
         self._recording = open_database(file.path)
         until = TailPosition(segment=file.last_segment, time_ns=file.began_ns)
@@ -28,12 +46,31 @@ class EarlierPart:
         (volume,) = file.connection.execute("SELECT total(request_bytes + response_bytes) FROM exchange").fetchone()
         self.unread_bytes = int(volume)
         """Bytes of bodies that `take` has not returned yet."""
+        self._unindexed: list[tuple[int, int]] = [tuple(row) for row in file.connection.execute(_UNINDEXED)]
+        self._is_indexed = True
 
-    def take(self, limit: BacklogSlice = LARGE_SLICE) -> list[Observation]:
-        """Return the next observations in time order; none after the last."""
+    def take(self, limit: BacklogSlice = LARGE_SLICE) -> list[ReadObservation]:
+        """Return the next observations in time order; none after the last.
+
+        Frames that a recorder had not indexed when it was killed are indexed.
+        """
         taken, size = take_slice(self._observations, limit)
         self.unread_bytes -= size
-        return taken
+        reads = [self._readers.read(seen) for seen in taken]
+        # The index has to know all responses, but only these frames are missing.
+        missing = [read if self._is_unindexed(read) else read._replace(frames=()) for read in reads]
+        if any(read.frames for read in missing):
+            # If the disk refuses, they stay missing until the next time.
+            self._is_indexed &= self._file.write(lambda: [self._index(read) for read in missing]) is None
+        else:
+            for read in missing:
+                self._index(read)
+        return reads
+
+    def _is_unindexed(self, read: ReadObservation) -> bool:
+        seen = read.observation
+        time_ns = seen.times[-1] if isinstance(seen, BytesArrived) else seen.time_ns
+        return any(after < time_ns < before for after, before in self._unindexed)
 
     def compare(self, findings: Sequence[Finding]) -> None:
         """Compare the findings that follow from the observations so far, in order, with the stored ones."""
@@ -41,6 +78,8 @@ class EarlierPart:
 
     def finish(self) -> bool:
         """Replace the stored findings that differ.  Returns whether there were any."""
+        if self._is_indexed:
+            self._file.write(lambda: self._file.connection.execute(_SET_INDEXED))
         return self._revision.finish()
 
     def close(self) -> None:

@@ -358,7 +358,9 @@ class Writer:
 
         Raises RecordingError.
         """
-        return EarlierPart(self._file, self._findings) if self._file.last_exchange else None
+        if not self._file.last_exchange:
+            return None
+        return EarlierPart(self._file, self._findings, self.stream_readers, self._index.feed)
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings."""
