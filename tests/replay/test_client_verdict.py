@@ -212,6 +212,20 @@ async def test_findings_about_the_client_after_a_fault_are_attributed_to_the_cli
     assert not checker.attribution.service
 
 
+async def test_a_client_that_resumes_after_an_incomplete_event_has_a_finding(run, tmp_path):
+    """It has lost that event."""
+    script = tmp_path / "faults.toml"
+    offset = EVENTS[1].index(b"data:")
+    script.write_text(f'[[fault]]\ndo = "drop"\nat = {{ sequence = 2 }}\noffset = {offset}\ntimes = 1\n')
+    checker = ClientChecker()
+    async with checked_client(run, checker, faults=read_fault_script(script)) as client:
+        assert (await read(client)).endswith(b"id: e2\n")
+        await read(client, cursor="e2", events=1)
+    (finding,) = checker.attribution.client.kept
+    assert finding.code == "CLI002"
+    assert finding.message.endswith("got `e2`: the client resumed after an event that was never received completely.")
+
+
 async def test_the_recording_contains_the_traffic(run, tmp_path):
     path = tmp_path / "replayed.db"
     checker = ClientChecker(record=path)

@@ -221,6 +221,52 @@ def test_the_response_decides_about_an_unknown_cursor(three, refused, codes):
     assert played.verdict("CLI002") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
 
 
+CUT = "event: sandbox.recreated\nid: evt_2\n"
+
+
+@pytest.mark.parametrize("ending", ["client-closed", "service-reset", "complete", "timed-out"])
+@pytest.mark.parametrize("cut", [CUT, CUT[:-1], CUT + "data: {", CUT + "data: {}\n"])
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_id_of_an_incomplete_event_is_a_wrong_cursor(three, ending, cut, refused):
+    """Once, also if the service does not know the event and refuses the cursor."""
+    again = read(three[2], cursor="evt_2")
+    if refused:
+        again = again | {"part": [], "status": 400, "body": answer("", code="invalid_cursor")["body"]}
+    played = Played(read(three[0], cut, ending=ending, ends_after=3), again)
+    (finding,) = [finding for finding in played.findings if finding.code != "SSE002"]
+    assert (finding.code, finding.exchange) == ("CLI002", 2)
+    assert finding.message == (
+        "Expected `evt_1` as Last-Event-ID, got `evt_2`: "
+        "the client resumed after an event that was never received completely."
+    )
+
+
+def test_the_id_of_an_incomplete_first_event_is_a_wrong_cursor(three):
+    played = Played(read(CUT, ending="client-closed"), read(three[2], cursor="evt_2"))
+    assert "CLI002" in played.codes
+    assert Played(read(CUT, ending="client-closed"), read(*three)).codes == []
+
+
+@pytest.mark.parametrize("ending", ["proxy-stopped", "open"])
+def test_the_rest_of_an_event_may_arrive_after_the_recording_ended(three, ending):
+    played = Played(read(three[0], CUT, ending=ending), read(three[2], cursor="evt_2"))
+    assert played.codes == []
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_incomplete_event_may_have_been_received_with_another_key_since(three, ends):
+    """But not by a viewer that was there before."""
+    cut = read(three[0], CUT, ending="client-closed", at=1.0)
+    on, again = {"text": ": alive\n", "after": 1 if ends else 12}, read(three[2], cursor="evt_2", at=10.0)
+    since = read(three[1], on, cursor="evt_1", key="two", at=5.0)
+    played = Played(cut, since, again)
+    assert played.codes == []
+    assert played.verdict("CLI002") is Verdict.INCONCLUSIVE
+    viewer = read(three[0], {"text": three[1], "after": 4}, on, key="two", at=0.5)
+    assert Played(viewer, cut, again).codes == ["CLI002"]
+
+
 def elsewhere(event, identity):
     """Another session with one event."""
     target = STREAM.replace("ses_1", "ses_2")

@@ -241,7 +241,10 @@ class Checker:
         self._add_frames(stream, [seen for seen in frames if seen.frame.kind is not FrameKind.TAIL])
         self._add_silence(stream, stream.silence.end(ended.time_ns))
         location = Location(ended.exchange, ended.time_ns)
-        self._runner.run(STREAM_END, (_stream_end(stream, ended, frames),), location)
+        end = _stream_end(stream, ended, frames)
+        if end.tail is not None:
+            stream.cut_off(end.tail)
+        self._runner.run(STREAM_END, (end,), location)
         if stream.resume is not None and not stream.resume.is_checked:
             self._end_replay(stream.resume, location)
 

@@ -39,7 +39,7 @@ from wiretape.rules.families.bearer_keys import lacks_key
 from wiretape.rules.finding import Party, Severity
 from wiretape.rules.parsed_event import ParsedEvent, Shape, is_header_safe
 from wiretape.rules.quoting import quote, quote_or_none
-from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, SessionReader
+from wiretape.rules.state.client_state import RECONNECT_NS, PendingResync, ReadPosition, SessionReader
 from wiretape.rules.state.event_log import KnownEvent
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
@@ -74,6 +74,9 @@ def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
         return None
     if body.code != INVALID_CURSOR or not body.is_whole or reader.open_requests > 1 or not reader.positions:
         return None
+    if reader.cut_position(cursor) is not None:
+        # That was decided when it was sent.
+        return None
     if session.log.dropped or _is_known_cursor(exchange, session) or _is_unclear(reader, cursor):
         return None
     return _wrong_cursor(reader, cursor)
@@ -91,23 +94,40 @@ def _find_refused_cursor(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     """A client that has read a session reconnects with a cursor other than the last durable id delivered to it.
 
-    That is an older one, none, one of another session, or one that no event has and that the service refuses.  This
-    does not apply after `invalid_cursor` or `stream.resync`, or while another stream of the client is open.
+    That is an older one, none, one of another session, that of an event that was cut off, or one that no event has and
+    that the service refuses.  This does not apply after `invalid_cursor` or `stream.resync`, or while another stream of
+    the client is open.
     """
     reader, cursor = exchange.reader, exchange.cursor
     if reader is None or exchange.session is None or not exchange.is_stream_request or not reader.must_resume(cursor):
         return None
     if any(cursor == position.last and not position.is_unsure for position in reader.positions):
         return HELD
+    cut = reader.cut_position(cursor)
+    if cut is not None and not _was_received_since(cut, exchange.session, reader):
+        return _wrong_cursor(reader, cursor, "the client resumed after an event that was never received completely")
     if _may_be_right(exchange, exchange.session, reader):
         return UNKNOWN_POSITION
     return _wrong_cursor(reader, cursor)
 
 
-def _wrong_cursor(reader: SessionReader, cursor: str | None) -> Outcome:
+def _wrong_cursor(reader: SessionReader, cursor: str | None, why: str = "") -> Outcome:
     lasts = list(dict.fromkeys(position.last for position in reader.positions if position.last is not None))
     wanted = " or ".join(quote(identity) for identity in lasts[-2:])
-    return problem(f"Expected {wanted} as {CURSOR_HEADER}, got {quote_or_none(cursor)}.")
+    got = f"{quote_or_none(cursor)}: {why}" if why else quote_or_none(cursor)
+    return problem(f"Expected {wanted or 'none'} as {CURSOR_HEADER}, got {got}.")
+
+
+def _was_received_since(cut: ReadPosition, session: SessionState, reader: SessionReader) -> bool:
+    """Whether a client with another key or address may have read on, and received the whole event."""
+    if any(stream.opened_ns > cut.ended_ns and cut.incomplete in stream.event_numbers for stream in session.streams):
+        return True
+    others = (other for other in session.readers.values() if other is not reader)
+    return any(
+        position.opened_ns > cut.ended_ns and cut.incomplete in {position.last, *position.possible}
+        for other in others
+        for position in other.positions
+    )
 
 
 def _may_be_right(exchange: ExchangeState, session: SessionState, reader: SessionReader) -> bool:

@@ -24,6 +24,7 @@ _MOST_RUNS = 1000
 _MOST_RESYNCS = 20
 _IN_FLIGHT_NS = 1_000_000_000
 """If a connection breaks, the client may not have read what was forwarded this shortly before."""
+_UNKNOWN_END = frozenset({Ending.OPEN, Ending.PROXY_STOPPED})
 _ORDERLY = frozenset({Ending.COMPLETE, Ending.SERVICE_CLOSED})
 
 
@@ -144,6 +145,11 @@ class ReadPosition:
     """Other ids that may have been the last that it read, because the connection broke shortly afterwards."""
     is_unsure: bool = False
     """Whether it is unknown which durable id was delivered last."""
+    incomplete: str | None = None
+    """The id of the event in which the stream was cut off, which was therefore never received."""
+    opened_ns: int = 0
+    """When the stream was requested."""
+    ended_ns: int = 0
 
 
 class SessionReader:
@@ -195,7 +201,13 @@ class SessionReader:
     def must_resume(self, cursor: str | None) -> bool:
         """Whether a stream request with this cursor has to resume where the client stopped reading."""
         is_exempt = self.open_requests or self.must_restart or self.resyncs or cursor in self.refused_cursors
-        return self.delivered and not is_exempt and bool(self.positions)
+        has_read = self.delivered or self.cut_position(cursor) is not None
+        return has_read and not is_exempt and bool(self.positions)
+
+    def cut_position(self, cursor: str | None) -> ReadPosition | None:
+        """Return the position whose stream was cut off in the event with this id, if there is one."""
+        found = (position for position in self.positions if cursor is not None and position.incomplete == cursor)
+        return next(found, None)
 
     def may_be_at(self, cursor: str | None) -> bool:
         """Whether the cursor may be the last id on one of its streams."""
@@ -219,19 +231,25 @@ class SessionReader:
         self.may_be_several |= parallel
         used = [position for position in self.positions if position.last == cursor]
         used = used or [position for position in self.positions if cursor in position.possible]
+        cut = self.cut_position(cursor)
+        used = used or ([] if cut is None else [cut])
         used = used or [position for position in self.positions if position.is_unsure]
         if not used and cursor is not None and self.open_requests == 1:
             used = self.positions
         if used:
             self.positions.remove(used[-1])
 
-    def close_stream(self, delivered: "DeliveredIds", cursor: str | None, ending: Ending, time_ns: int) -> None:
+    def close_stream(
+        self, delivered: "DeliveredIds", cursor: str | None, ending: Ending, opened_ns: int, time_ns: int
+    ) -> None:
         """A stream ended on which durable events may have been delivered."""
         last = delivered.last or cursor
-        if last is None and not delivered.is_unsure:
+        # If the recording ended first, the client may have received the rest of the event.
+        incomplete = None if ending in _UNKNOWN_END else delivered.incomplete
+        if last is None and not delivered.is_unsure and incomplete is None:
             return
         possible = set() if ending in _ORDERLY else delivered.since(time_ns - _IN_FLIGHT_NS, cursor)
-        position = ReadPosition(last, frozenset(possible), delivered.is_unsure)
+        position = ReadPosition(last, frozenset(possible), delivered.is_unsure, incomplete, opened_ns, time_ns)
         self.may_be_several |= len(self.positions) >= _MOST_CURSORS
         self.positions = [*self.positions[1 - _MOST_CURSORS :], position]
 
@@ -258,10 +276,12 @@ class SessionReader:
 class DeliveredIds:
     """The durable ids that one stream delivered to its client."""
 
-    __slots__ = ("_recent", "is_unsure", "last")
+    __slots__ = ("_recent", "incomplete", "is_unsure", "last")
 
     def __init__(self) -> None:
         self.last: str | None = None
+        self.incomplete: str | None = None
+        """The id of the event in which the stream was cut off."""
         self.is_unsure = False
         """Whether an unreadable event, or one that resets the cursor of some clients, has arrived since."""
         self._recent: deque[tuple[int, str]] = deque(maxlen=_MOST_CURSORS)

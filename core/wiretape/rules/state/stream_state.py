@@ -295,11 +295,16 @@ class StreamState(EventStream):
         if self.resync is not None:
             self.resync.is_unsure = True
 
+    def cut_off(self, tail: Frame) -> None:
+        """The stream was cut off in an event."""
+        if tail.id is not None and tail.id not in self.event_numbers:
+            self.delivered.incomplete = tail.id or None
+
     def end(self, ending: Ending, time_ns: int) -> None:
         """End the stream, after the rules have run."""
         self.gone_ns = time_ns
         self.session.log.budget.ids -= len(self.event_numbers)
-        self.reader.close_stream(self.delivered, self.cursor, ending, time_ns)
+        self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
         if self.resync is not None:
             self.resync.end(ending, time_ns)
 
