@@ -7,6 +7,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import jsonschema
+import jsonschema_rs
 import pytest
 import xmlschema
 
@@ -20,7 +21,7 @@ EVENTS = ("1:1", "1:2", "1:3", "1:4")
 
 
 def is_json(text):
-    jsonschema.validate(json.loads(text), schema())
+    jsonschema_rs.validate(schema(), json.loads(text))
 
 
 def is_ndjson(text):

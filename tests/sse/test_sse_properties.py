@@ -96,7 +96,7 @@ options = st.fixed_dictionaries(
         "last_event_id": st.sampled_from([b"", b"0"]),
     },
 )
-thorough = settings(max_examples=400)
+thorough = settings(max_examples=200)
 points = st.lists(st.integers(0, 1000), max_size=12)
 
 

@@ -50,7 +50,7 @@ def merged(run, tmp_path):
 
 
 @given(st.integers(0, 6), st.data())
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_merging_the_parts_of_a_recording_gives_the_recording(parts, run_command, seed, data):
     with tempfile.TemporaryDirectory() as folder:
         whole = parts.stored(parts.conversation(seed, 12), Path(folder, "whole.db"))
