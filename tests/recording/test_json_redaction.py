@@ -19,6 +19,7 @@ BODIES = {
     "JSON that is cut off": ((), b'{"pin": "1234', b"*************"),
     "a stream": (STREAM, EVENT % b"12" + b": 1\n\n" + EVENT % b"3", EVENT % b"**" + b": 1\n\n" + EVENT % b"*"),
     "a stream that is cut off": (STREAM, EVENT % b"12" + b'data: {"pin', EVENT % b"**" + b"***********"),
+    "an event that cannot be read": (STREAM, b'data: {"pin":\ndata: NaN}\n\n', b"data: *******\ndata: ****\n\n"),
     "an encoded body": ((("Content-Encoding", "br"),), b"\x00\x01\x02", b"***"),
 }
 

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wiretape.observations import Side
-from wiretape.recording import Writer, open_recording
+from wiretape.observations import BytesArrived, RequestStarted, Side
+from wiretape.recording import Redactor, Writer, open_recording
+from wiretape.recording.redactor import BodyMasker
 
 KEY = "sk-live-0123456789abcdef"
 AUTHORIZED = (("Authorization", f"Bearer {KEY}"), ("Cookie", "sid=verysecret"), ("Accept", "*/*"))
@@ -84,7 +85,14 @@ def test_a_key_that_comes_back_in_a_body_is_overwritten(new_talk, cuts: list[int
 
 @pytest.mark.parametrize(
     ("value", "is_redacted"),
-    [("", False), ("Bearer ", False), ("Bearer", True), ("Basic dTpw", True), ("no-scheme-key-1", True)],
+    [
+        ("own-scheme secret-1234", True),
+        ("", False),
+        ("Bearer ", False),
+        ("Bearer", True),
+        ("Basic dTpw", True),
+        ("no-scheme-key-1", True),
+    ],
 )
 def test_unusual_credentials_are_redacted_unless_they_are_empty(value, is_redacted, begin, path, new_talk) -> None:
     """A value without a scheme is a credential as a whole, even if it is the word Bearer."""
@@ -94,3 +102,27 @@ def test_unusual_credentials_are_redacted_unless_they_are_empty(value, is_redact
     with open_recording(path) as recording:
         ((_, stored),) = recording.exchange(1).request.headers
     assert ("redacted" in stored) is is_redacted
+
+
+@pytest.mark.parametrize("value", ["Bearer [redacted:0123456789abcdef]", "own-scheme [redacted:0123456789abcdef]"])
+def test_a_redacted_credential_stays_as_it_is(value: str) -> None:
+    """Copies of a recording, even of one that an earlier version made, keep its fingerprints."""
+    headers = (("Authorization", value), ("X-API-Key", value.partition(" ")[2]), ("Cookie", value.partition(" ")[2]))
+    request = RequestStarted(1, 1, "", "GET", "http", "service", f"/?token={headers[1][1]}", "HTTP/1.1", headers)
+    redactor = Redactor(b"salt")
+    assert redactor.redact_request(request) == request
+    assert redactor.count == 0
+
+
+def test_the_end_of_a_secret_stays_overwritten_if_it_may_be_the_beginning_of_another_one() -> None:
+    """A client can choose a credential that ends like those of others begin."""
+    redactor = Redactor(b"salt")
+    headers = (("X-API-Key", "user is sk-liv"), ("API-Key", "sk-live-0123"))
+    redactor.redact_request(RequestStarted(1, 1, "", "GET", "http", "service", "/", "HTTP/1.1", headers))
+    for after, expected in ((b"e-0123.", b"The ********************."), (b"e-9876.", b"The **************e-9876.")):
+        masker = BodyMasker(redactor)
+        first = masker.mask(BytesArrived(1, Side.RESPONSE, 0, b"The user is sk-liv", (18,), (2,)))
+        second = masker.mask(BytesArrived(1, Side.RESPONSE, 18, after, (25,), (3,)))
+        assert first is not None
+        assert second is not None
+        assert first.data + second.data == expected

@@ -46,6 +46,8 @@ def test_long_secrets_are_found_and_held_back_in_pieces() -> None:
     assert remembered.find(b"<" + secret + b">") == [(1, 1 + len(secret))]
     assert remembered.partial(secret[: LONGEST + 30]) == 30
     assert remembered.partial(secret[: LONGEST - 1]) == LONGEST - 1
+    cut = secret[: 2 * LONGEST + SHORTEST]
+    assert not remember([cut]).find(cut[-SHORTEST:])
 
 
 def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
@@ -58,6 +60,7 @@ def test_the_secrets_that_were_used_last_are_kept(monkeypatch) -> None:
         remembered.add(b"secret-%06d-" % number)
         assert remembered.find(b"--" + used) == [(2, 2 + len(used))]
     assert not remembered.find(unused)
+    assert remembered.partial(b"secret-000401") == len("secret-000401")
     assert all(remembered.find(b"secret-%06d-" % number) for number in range(401, 500))
 
 

@@ -26,6 +26,8 @@ _FINGERPRINTS = re.compile(f"({_FINGERPRINT})")
 REDACTED_PATTERN = rf"{_FINGERPRINT}|\*{{8,}}"
 """Pattern of what replaces a secret in a recording: a fingerprint, or asterisks in a body."""
 _IS_REDACTED = re.compile(REDACTED_PATTERN)
+_REDACTED_CREDENTIAL = re.compile(rf"(?:[A-Za-z0-9-]{{1,20}} )?{_FINGERPRINT}")
+"""Of a recording that is copied; earlier versions kept every scheme."""
 _MOST_HEADERS = 1000
 _MOST_LENGTH = 1000
 """Longer headers are not kept."""
@@ -174,6 +176,8 @@ class Redactor:
         return self._redact_url(value)
 
     def _redact_credential(self, value: str) -> str:
+        if _REDACTED_CREDENTIAL.fullmatch(value):
+            return value
         scheme, credential = found.groups() if (found := _SCHEME.fullmatch(value)) else ("", value)
         credential = credential.strip()
         for each in _SEPARATOR.split(credential):

@@ -155,7 +155,7 @@ def _with_overlapping(automaton: BytesAhoCorasick, data: bytes, matches: list[tu
     until = 0
     for _, *span in matches:
         start, end = span
-        if start < until:
+        if start < until:  # it was found below, after the match before it
             continue
         until = end
         while True:
