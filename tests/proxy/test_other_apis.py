@@ -128,3 +128,25 @@ def test_events_are_shown_without_interpretation(recording):
 def test_a_replay_serves_the_streams_again(recording):
     result = run("replay", recording[0], "--verify")
     assert result.exit_code == 0, result.output
+
+
+def test_findings_before_the_first_operation_are_stored_as_they_are_reported(service, start_proxy):
+    event = 'event: message.delta\ndata: {"type":"message.delta","run_id":"r","delta":{"text":"a"}}\n\n'
+    target = "/api/agents/v1/sessions/s1/events/stream?event_deltas=true"
+    service.on("/api/agents/v1/sessions", responder(document({"id": "s1"}, 201)))
+    service.on("/health", responder(document({"error": "none"}, 503)))
+    service.on(target, responder(stream(event)))
+    proxy = start_proxy(service.url)
+    for path, headers in (("/api/agents/v1/sessions", ()), ("/health", ()), (target, ("Authorization: Bearer k",))):
+        proxy.get(path, *headers).until(b"\r\n\r\n")
+        proxy.ended(path)
+    proxy.stop()
+    result = check(proxy.file)
+    assert [(finding.exchange, finding.code) for finding in result.findings] == [(1, "CLI001"), (1, "AUTH001")]
+    with open_recording(proxy.file) as opened:
+        assert list(opened.findings()) == list(result.findings)
+    scope = json.loads(run("report", proxy.file, "--no-config", "--format", "json").stdout)["summary"]["scope"]
+    assert [(each["exchanges"], len(each["families"])) for each in scope] == [(2, 14), (1, 2)]
+    assert scope[0]["reason"].endswith(f"requested under {service.authority}/api/agents/v1")
+    assert run("report", proxy.file, "--no-config", "--base", "/other").exit_code == 0
+    assert run("report", proxy.file, "--no-config", "--base", "other").exit_code == 2
