@@ -104,7 +104,8 @@ def call_changed(event: ParsedEvent, stream: StreamState) -> Outcome:
     """Events of one tool call disagree on the tool name or on the run.  One finding per call."""
     ids = event.tool_call_ids
     call = stream.session.runs.calls.get(ids[0]) if ids else None
-    if call is None or call.has_changed or not stream.is_new(event):
+    if call is None or call.id != ids[0] or call.has_changed or not stream.is_new(event):
+        # If the call has another id, EVT008 has reported that.
         return None
     changed = find_disagreement(call, event)
     if changed is None:
