@@ -170,6 +170,16 @@ def test_rules_about_requests_do_not_judge_a_request_that_an_import_invented():
     assert checker.verdicts()["DUR007"] is Verdict.NOT_EXERCISED
 
 
+@pytest.mark.parametrize(("first", "codes"), [(1, ["RUN001"]), (7, ["REC002"])])
+def test_an_invented_request_may_have_had_a_cursor(event, first, codes):
+    events = [event(first, "run.started"), event(first + 1, "run.started", run_id="run_2")]
+    exchange = {"request": "GET /v1/sessions/ses_1/events/stream", "headers": [], "body": "".join(events)}
+    request, *rest = observations_of({"exchange": [exchange]})
+    checker = Checker()
+    seen = [replace(request, is_invented=True), *rest]
+    assert [finding.code for each in seen for finding in checker.feed(each)] == codes
+
+
 TRAFFIC = st.lists(
     st.builds(
         ask,

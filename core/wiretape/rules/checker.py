@@ -302,7 +302,7 @@ class Checker:
         event = ParsedEvent(seen)
         session = stream.session
         if session.first_event is None and event.is_durable:
-            session.begin(event, stream.exchange)
+            stream.begin_session(event)
         self._runner.run_event(event, stream)
         stream.add(event)
         if session.runs.overlaps:

@@ -183,6 +183,8 @@ class StreamState(EventStream):
         """Whether an event was not understood, so that its type is unknown."""
 
         is_live = cursor is None and session.first_stream == request.exchange and not session.was_dropped
+        # An invented request may have had a cursor; then the stream begins with a replay.
+        is_live &= not request.is_invented
         self.runs = StreamRuns(session.runs, reader.key, request, live=is_live)
         self.resume = None if cursor is None else ResumeState(cursor, request.time_ns, session.log)
         if self.resume is not None and self.resume.sequence is None:
@@ -268,6 +270,13 @@ class StreamState(EventStream):
         if not self.session.is_from_start:
             return None
         return self.runs.find_early_event(event, run_id, whole=self.shows_whole_session)
+
+    def begin_session(self, event: ParsedEvent) -> None:
+        """A durable event arrived that may be the first of the session; the rules have not run yet."""
+        self.session.begin(event, self.exchange)
+        if self.deltas_requested is None and self.session.is_from_start:
+            # No cursor precedes the first event, so an invented request had none.
+            self.runs.is_live = True
 
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
