@@ -46,7 +46,7 @@ def test_a_finding_is_shown_with_location_evidence_clause_and_command(record, ru
     block, _, summary = result.stdout.partition("\n\n")
     lines = block.splitlines()
     assert lines[:4] == [
-        "SEQ001 sequence-not-increasing  error of the service",
+        "SEQ001 sequence-not-increasing  error in the service",
         "  Expected a sequence above 1, got 0.",
         f"  --> {path}, exchange 1, event 2, bytes 204-447, 1.003s",
         "      GET /v1/sessions/ses_1/events/stream",
@@ -320,7 +320,7 @@ def test_a_recording_is_never_replaced_by_a_report(record, run):
         (("a.db", "--format", "json", "--all"), "--all needs --format text"),
         (("a.db", "--slect", "SEQ"), "No such option '--slect'. (Did you mean"),
         (("nowhere.db",), "There is no file nowhere.db"),
-        ((".",), "is a directory"),
+        ((".",), "is a folder"),
     ],
 )
 def test_invalid_arguments_are_one_sentence_with_status_2(run, arguments, error):

@@ -57,7 +57,7 @@ def test_a_broken_rule_is_an_assertion_error(recording, folders):
     assert lines[:3] == [
         "The client broke CLI002 (1 finding).",
         "",
-        "CLI002 resumed-from-wrong-event  error of the client",
+        "CLI002 resumed-from-wrong-event  error in the client",
     ]
     assert not hasattr(error.value, "__notes__")
     assert Path(lines[-1].removeprefix("The traffic is recorded in ").removesuffix(".")).is_file()

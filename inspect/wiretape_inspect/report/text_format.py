@@ -132,7 +132,7 @@ def _block(report: Report, located: LocatedFinding, width: int | None) -> Iterat
     finding, exchange = located.finding, located.exchange
     room = EVIDENCE_WIDTH if width is None else width - len(_margin(""))
     rule, found = CATALOGUE[finding.code], evidence(report.recording, located, room)
-    yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} of the {finding.side}")
+    yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} in the {finding.side}")
     yield labelled("  ", finding.message)
     yield labelled(("  --> ", "dim"), (", ".join(_location(report, finding, found)), "dim"))
     yield labelled(
