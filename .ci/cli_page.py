@@ -50,7 +50,7 @@ def page() -> str:
 
 
 def _section(typed: str, command: click.Command) -> Iterator[str]:
-    ctx = click.Context(command, info_name=typed, show_default=True)
+    ctx = click.Context(command, info_name=typed)
     yield f"{'#' * len(typed.split())} {typed}"
     yield from ["", "```text", " ".join([_called(typed), *command.collect_usage_pieces(ctx)]), "```"]
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):

@@ -158,7 +158,7 @@ class Settings:
     """The values of the options."""
 
     output: str = ""
-    """The recording; empty for a new file in the current directory, named by date and time."""
+    """The recording; empty for a new file in the current folder, named by date and time."""
     append: bool = False
     upstream: Upstream | None = None
     """Record only traffic to this address; None: all traffic."""
@@ -201,21 +201,26 @@ OPTIONS = (
     Option(
         "config",
         "",
-        "Configuration of the rules, or none; by default the nearest wiretape.toml or pyproject.toml.",
+        "Configuration file, or none; by default the nearest wiretape.toml or pyproject.toml.",
         str,
     ),
     Option(
         "base",
         "",
-        "Base path or base URL of the service, before /v1; by default detected from its operations.",
+        "Base path or URL of the service: what comes before /v1; by default detected from the requests.",
         parse_base,
     ),
     Option("identity", "false", "Ask the service not to compress responses (true or false).", parse_flag),
     Option("idle_timeout", "", "Close an exchange after this many seconds without data.", parse_seconds),
-    Option("on_overload", "slow", "If recording cannot keep up: slow streams down, or drop bytes.", parse_overload),
+    Option(
+        "on_overload",
+        "slow",
+        "If recording cannot keep up: slow streams down, or let bytes pass unrecorded.",
+        parse_overload,
+    ),
     Option("memory", "256M", "Bytes that may wait to be recorded.", parse_size),
     Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
-    Option("redact_query", "", "More parameters of URLs to redact, one per line.", parse_lines),
+    Option("redact_query", "", "More query parameters to redact, one per line.", parse_lines),
     Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
 )
 

@@ -63,7 +63,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["reverse", "regular"]),
     default="reverse",
     show_default=True,
-    help="Stand in for the service, or be the proxy configured in clients.",
+    help="reverse: clients use this address instead of the service's. regular: clients use it as their proxy.",
 )
 @click.option(
     "--redact-header",
@@ -72,7 +72,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("name", addon_options.parse_headers),
     help="Also redact this header. Repeatable.",
 )
-@click.option("--redact-query", metavar="NAME", multiple=True, help="Also redact this parameter of URLs. Repeatable.")
+@click.option("--redact-query", metavar="NAME", multiple=True, help="Also redact this query parameter. Repeatable.")
 @click.option(
     "--redact-body",
     metavar="PATH",
@@ -94,7 +94,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["slow", "drop"]),
     default="slow",
     show_default=True,
-    help="If recording cannot keep up: slow streams down, or drop bytes.",
+    help="If recording cannot keep up: slow streams down, or let bytes pass unrecorded.",
 )
 @click.option(
     "--memory",
@@ -106,9 +106,9 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 )
 @click.option(
     "--confdir",
-    metavar="DIR",
+    metavar="FOLDER",
     type=PATH,
-    help="Folder of mitmproxy's certificate authority.  [default: ~/.mitmproxy in regular mode, else none]",
+    help="Folder with mitmproxy's certificate authority.  [default: ~/.mitmproxy in regular mode, else none]",
 )
 @click.option(
     "--ca",
@@ -135,9 +135,9 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     metavar="PATH_OR_URL",
     type=_ValidText("base", addon_options.parse_base),
     default="",
-    help="Base path or base URL of the service, before /v1.  [default: detected from its operations]",
+    help="Base path or URL of the service: what comes before /v1.  [default: detected from the requests]",
 )
-@click.option("--no-config", is_flag=True, help="Read no configuration file.")
+@click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.option("--debug", is_flag=True, help="Also show the recording in a browser while it is being made.")
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
@@ -162,17 +162,17 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
 
     \b
     Exit status:
-      0    it was stopped
-      1    it was stopped, and there are findings at or above --fail-on
-      2    it could not start, the recording is incomplete, or --fail-on was
-           given and the checks failed
-      130  a second signal ended it at once
+      0    the proxy was stopped
+      1    the proxy was stopped, and there are findings at or above --fail-on
+      2    the proxy could not start, the recording is incomplete, or
+           --fail-on was given and the checks could not be completed
+      130  a second signal ended the proxy at once
     """
     is_regular = given["mode"] == "regular"
     if upstream is None and not is_regular:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
-        raise click.UsageError("Options --config and --no-config cannot be combined.")
+        raise click.UsageError("--config and --no-config cannot be combined.")
     service = _parse_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
     output = given["output"] or addon_options.dated_name()

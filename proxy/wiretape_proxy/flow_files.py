@@ -1,4 +1,4 @@
-"""Read flow files of mitmproxy (`mitmdump -w`).  mitmproxy is imported when a file is read."""
+"""Read mitmproxy flow files (`mitmdump -w`).  mitmproxy is imported when a file is read."""
 
 import re
 from collections import defaultdict
@@ -77,12 +77,12 @@ def _load(path: Path) -> "Iterator[HTTPFlow | None]":
         raise InputError(read_error(path, error)) from None
     except Exception as error:  # noqa: BLE001 - mitmproxy raises many types of exceptions for damaged files
         problem = str(error)[:200].rstrip(".")
-        raise InputError(f"{path} is damaged, truncated, or from another version of mitmproxy: {problem}.") from None
+        raise InputError(f"{path} is damaged, truncated, or from another mitmproxy version: {problem}.") from None
 
 
 def _check(path: Path, beginning: bytes) -> None:
     if not is_flow_file(beginning):
-        raise InputError(f"{path} is not a flow file of mitmproxy.")
+        raise InputError(f"{path} is not a mitmproxy flow file.")
     if path.stat().st_size > _MOST_BYTES:
         raise InputError(f"{path} is larger than {_MOST_BYTES >> 20} MiB, too large to be read into memory.")
 

@@ -53,14 +53,20 @@ _outcome = option_group("Outcome")
     help="Serve streams from a playhead, or everything as recorded.",
 )
 @listen_option
-@timing("--speed", metavar="1|N|max", default="1", show_default=True, help="As recorded, N times as fast, or at once.")
-@timing("--paused", is_flag=True, help="Start paused, until `wiretape control` moves the playheads.")
+@timing(
+    "--speed",
+    metavar="1|N|max",
+    default="1",
+    show_default=True,
+    help="Replay as recorded, N times as fast, or at once.",
+)
+@timing("--paused", is_flag=True, help="Start paused; move the playheads with `wiretape control`.")
 @timing(
     "--playhead",
     type=click.Choice(PLAYHEADS),
     default="session",
     show_default=True,
-    help="One per session, or one per stream that starts without a cursor.",
+    help="One playhead per session, or per stream that starts without a cursor.",
 )
 @_matching("--ignore-query", metavar="NAME", multiple=True, help="Ignore this query parameter. Repeatable.")
 @_matching(
@@ -75,18 +81,20 @@ _outcome = option_group("Outcome")
     type=click.Choice([order.value for order in Order]),
     default="kind",
     show_default=True,
-    help="Recorded order within each kind of request, or across all requests.",
+    help="Keep the recorded order within each kind of request, or across all requests.",
 )
 @_matching(
     "--repeat",
     type=click.Choice([repeat.value for repeat in Repeat]),
     default="refuse",
     show_default=True,
-    help="After the last recorded response: status 501, the last again, or all again.",
+    help="After the last recorded response, send status 501, the last again, or all again.",
 )
 @control_option
 @debug_option
-@_outcome("--strict", is_flag=True, help="Exit with 1 if a request had no match, or a recorded one never came.")
+@_outcome(
+    "--strict", is_flag=True, help="Exit with status 1 if a request had no match, or a recorded request never came."
+)
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
 @access(
     "--service",
@@ -117,9 +125,10 @@ def replay(
     """Replay a recording as an offline service.
 
     In session mode, the playhead decides what a stream gets. It is a position in the session's log that advances at
-    --speed: durable events it has passed are replayed after the client's Last-Event-ID, and events ahead of it are
-    sent live. Other requests get the recorded responses of their kind in recorded order.
-    In verbatim mode, streams do too, byte for byte and with their recorded ending.
+    --speed: durable events behind it are replayed, starting after the client's Last-Event-ID, and events ahead of it
+    are sent live. Other requests get the recorded responses of their kind in recorded order.
+    In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
+    ending.
     A request that was not recorded gets status 501 and the reason.
     Ctrl-C stops the replay and prints what was requested, what was not, and which rules the client broke.
     """

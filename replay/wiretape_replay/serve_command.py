@@ -79,7 +79,8 @@ control_option = _control(
     "--control-token",
     metavar="TOKEN",
     envvar=TOKEN_VARIABLE,
-    help=f"Token for `wiretape control`; ${TOKEN_VARIABLE} sets it out of sight of others.  [default: generated]",
+    help=f"Token for `wiretape control`; set ${TOKEN_VARIABLE} instead to hide it from other users.  "
+    "[default: generated]",
 )
 debug_option = _control("--debug", is_flag=True, help="Also show FILE in a browser and drive the playhead there.")
 
@@ -106,7 +107,7 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "reports",
             metavar="FORMAT:FILE",
             multiple=True,
-            help="Write a report about the client at the end. Repeatable; FILE may be -.",
+            help="Write a client report at the end, in any `wiretape report` format. Repeatable; FILE may be -.",
         ),
         _verdict("--record", metavar="FILE", type=PATH, help="Record the traffic in a new file."),
         _verdict(
@@ -114,7 +115,7 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             metavar="FILE",
             type=PATH,
             help="Configuration file for the rules.  [default: wiretape.toml or [tool.wiretape] in pyproject.toml in "
-            "this or a parent directory]",
+            "this or a parent folder]",
         ),
         _verdict("--no-config", is_flag=True, help="Do not read a configuration file."),
     )

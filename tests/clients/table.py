@@ -24,8 +24,8 @@ AT_ONCE = 4
 PAGE = """# Other people's clients and broken streams
 
 Each client follows one session of {events} durable events.
-Between them are deltas, and `: ping` comments with a blank line after them; the stream says `retry: 20`.
-It breaks once, after the first event, after the second, and so on: {breaks} runs for each kind of break.
+Between the events are deltas, and `: ping` comments, each followed by a blank line; the stream sends `retry: 20`.
+The stream breaks once, after the first event, after the second, and so on: {breaks} runs for each kind of break.
 `wiretape replay` replays the session, and [faults](faults.md) break it.
 `make clients` regenerates this page.
 

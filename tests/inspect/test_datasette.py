@@ -255,7 +255,7 @@ def test_a_recording_in_progress_is_not_changed(tmp_path: Path, run) -> None:
         _of_another_version(tmp_path / "run.db")
         result = run("datasette", tmp_path / "run.db", "--update-views")
         assert result.exit_code == 2
-        assert "being recorded to" in result.stderr
+        assert "Another process is recording to" in result.stderr
         assert set(_views(tmp_path / "run.db")) == {"gaps", "runs"}
         assert run("datasette", tmp_path / "run.db").exit_code == 0, "to look at it meanwhile is fine"
     finally:

@@ -181,7 +181,7 @@ def test_errors_of_the_replay_are_printed_in_one_sentence(serve, recording):
     replay = serve(recording, mode="session", paused=True)
     token = ("--token", replay.token)
 
-    assert "Unknown session s9: choose one of s1." in refused(replay.url, "pause", "--session", "s9", *token)
+    assert "Unknown session s9: use s1." in refused(replay.url, "pause", "--session", "s9", *token)
     assert "expected exactly one of sequence" in refused(replay.url, "seek", *token)
     assert "no event with sequence 9" in refused(replay.url, "seek", "--sequence", "9", *token)
     assert "Give the conditions of a breakpoint" in refused(replay.url, "break", *token)
@@ -237,7 +237,7 @@ def test_a_server_that_is_not_a_replay_is_reported_in_one_sentence(response):
         threading.Thread(target=serve_once).start()
         output = refused(f"http://127.0.0.1:{server.getsockname()[1]}", "state")
 
-    assert "is not a replay of wiretape" in output or "Cannot reach" in output
+    assert "is not a wiretape replay" in output or "Cannot reach" in output
 
 
 def test_recorded_text_cannot_control_the_terminal(serve, new_builder):

@@ -39,7 +39,7 @@ _LIMITS = {"sql_time_limit_ms": 10_000, "facet_time_limit_ms": 2_000}
     help="Folder for the two files.  [default: the folder of FILE]",
 )
 @click.option("--force", is_flag=True, help="Replace the two files if they exist.")
-@click.option("--update-views", is_flag=True, help="First update the views in FILE to this version.")
+@click.option("--update-views", is_flag=True, help="First update the views in FILE to this version of wiretape.")
 def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -> None:
     """Prepare recording FILE for datasette: labels, facets, descriptions and ready-made queries.
 
@@ -69,7 +69,7 @@ def datasette(file: Path, *, to: Path | None, force: bool, update_views: bool) -
     if missing:
         click.echo(
             f"{printable(str(file))} was recorded by another version; these views are missing or outdated: "
-            f"{', '.join(missing)}. Add them with --update-views.",
+            f"{', '.join(missing)}. Bring them up to date with --update-views.",
             err=True,
         )
     _print_commands(file, metadata, config)
@@ -98,9 +98,9 @@ def _check_name(file: Path) -> None:
 def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     opens = ["datasette", str(file), "--metadata", str(metadata)]
     limits = [word for name, most in _LIMITS.items() for word in ("--setting", name, str(most))]
-    click.echo("Open the recording in datasette before 1.0 with")
+    click.echo("Before datasette 1.0, open the recording with:")
     click.echo(f"    {printable(shlex.join([*opens, *limits]))}")
-    click.echo("and in 1.0 and later with")
+    click.echo("From datasette 1.0 on, use:")
     click.echo(f"    {printable(shlex.join([*opens, '--config', str(config), *limits]))}")
 
 

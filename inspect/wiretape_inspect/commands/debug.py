@@ -30,7 +30,7 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
     help="Loopback address to listen on; port 0 chooses a free one.",
 )
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
-@click.option("--replay", metavar="URL", help="Drive a replay of FILE; reads its token from $WIRETAPE_TOKEN.")
+@click.option("--replay", metavar="URL", help="Drive a replay of FILE; the token comes from $WIRETAPE_TOKEN.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="Exit when standard input closes.")
 def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_parent: bool) -> None:
     """Show recording FILE in a browser: events, bytes, findings, and what the client knew at each event.

@@ -37,7 +37,7 @@ SCENARIO = _DATA / "library.toml"
 FAULT_SCRIPT = _DATA / "faults.toml"
 _STEP_COUNT = 6
 _LOOPBACK = ("--listen", "127.0.0.1:0")
-# A configuration in the current directory could turn off the rules that find the planted faults.
+# A configuration in the current folder could turn off the rules that find the planted faults.
 _NO_CONFIG = "--no-config"
 _SHOWN_SERVICE_LINES = re.compile(r"(Serving|Fault) ")
 

@@ -100,7 +100,7 @@ def diff(
     as_json: bool,
     no_pager: bool,
 ) -> None:
-    """Compare two recordings, A and B, or two connections of one.
+    """Compare two recordings, A and B, or two connections in one recording.
 
     Sessions are paired by id, their streams by order, other exchanges by method, path and order, and events by
     durable id. Reports what B lacks, and what is added, changed (with its JSON paths) or moved.
@@ -115,7 +115,7 @@ def diff(
         wiretape diff run.db --exchange 2:5
         wiretape diff before.db after.db --ignore-path '$..usage' --json
 
-    Exit status: 0 equal, 1 different, 2 the command could not do what was asked.
+    Exit status: 0 if equal, 1 if different, 2 if the recordings could not be compared.
     """
     if second is None and (numbers is None or numbers[0] == numbers[1]):
         raise click.UsageError("Give two recordings, or two exchanges of one recording with --exchange N:M.")

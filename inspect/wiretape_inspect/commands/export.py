@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from wiretape.files import PATH
+from wiretape.labels import count_of
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
 from wiretape_inspect import event_export
@@ -31,7 +32,9 @@ _SUMMARIES = {
 @click.option("--exchange", "number", type=int, metavar="N", help="Export only this exchange.")
 @click.option("--encoded", is_flag=True, help="With sse: do not decompress the stream.")
 @click.option(
-    "--with-sensitive", is_flag=True, help="With har: keep key and cookie headers (they contain fingerprints)."
+    "--with-sensitive",
+    is_flag=True,
+    help="With har: keep the headers that carry keys and cookies; they contain only fingerprints.",
 )
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
@@ -92,5 +95,6 @@ def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Itera
 
     exchange = select_stream(recording, number)
     if exchange.lost_bytes:
-        click.echo(f"{exchange.lost_bytes} bytes of exchange {exchange.number} were not recorded.", err=True)
+        lost = f"{count_of(exchange.lost_bytes, 'byte')} of exchange {exchange.number}"
+        click.echo(f"{lost} {'was' if exchange.lost_bytes == 1 else 'were'} not recorded.", err=True)
     return write_stream(recording, exchange, encoded=encoded)

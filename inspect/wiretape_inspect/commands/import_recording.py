@@ -38,10 +38,10 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 @click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
-    """Make a recording from FILE, which another program wrote; - is standard input.
+    """Make a recording from FILE, which is in another format; - is standard input.
 
-    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what the format of FILE cannot hold and
-    what was made up in its place.
+    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what FILE's format cannot hold, and what
+    was made up instead.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def _read(chosen: Format, file: Path, url: str | None) -> RecordingSource:
     if url is None:
         return chosen.reader().read(file)
     if chosen.name != "sse":
-        raise click.UsageError(f"--url requires the format sse, but this is {chosen.description}.")
+        raise click.UsageError(f"--url requires the format sse, but FILE is {chosen.description}.")
     return raw_stream.read(file, url)
 
 

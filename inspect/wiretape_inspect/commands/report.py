@@ -36,7 +36,8 @@ PROGRESS_DELAY_S = 1.0
 _PROGRESS_INTERVAL_S = 0.1
 _FORMAT_HELP = (
     "text: for people. concise: one line per finding. json, ndjson: everything, for programs. "
-    "junit, github, sarif: for CI. markdown: for a comment. html: one file. Repeatable.  [default: text]"
+    "junit, github, sarif: for CI. markdown: for a pull request comment. html: a self-contained page. Repeatable.  "
+    "[default: text]"
 )
 _ORDER = "wiretape.order"
 
@@ -126,7 +127,9 @@ class _BaselineOptions:
     def check_outputs(self, outputs: Sequence[_Output]) -> None:
         """Check that no report replaces a baseline.  Raises click.UsageError."""
         if self.write == Path("-"):
-            raise click.UsageError("--write-baseline needs a file: it keeps the reasons in an existing one.")
+            raise click.UsageError(
+                "--write-baseline needs a file, because it keeps the reasons in an existing baseline."
+            )
         files = {path.resolve() for path in (self.file, self.write) if path is not None}
         for output in outputs:
             if output.path is not None and output.path.resolve() in files:
@@ -158,13 +161,14 @@ class _BaselineOptions:
         if not applied.unneeded or self.file is None:
             return False
         number = len(applied.unneeded)
-        subject = f"{number:,} baseline {'entry is' if number == 1 else 'entries are'}"
+        noun, verb = ("entry", "is") if number == 1 else ("entries", "are")
         codes = ", ".join(sorted({printable(entry.code) for entry in applied.unneeded}))
         if self.prune:
             _write_baseline(self.file, baseline.prune(entries, applied.unneeded))
-            click.echo(f"{subject} no longer needed and removed ({codes}).", err=True)
+            click.echo(f"Removed {number:,} baseline {noun} that {verb} no longer needed ({codes}).", err=True)
             return False
-        click.echo(f"{subject} no longer needed ({codes}); --prune-baseline removes them.", err=True)
+        kept = f"{number:,} baseline {noun} {verb} no longer needed ({codes})"
+        click.echo(f"{kept}; --prune-baseline removes {'it' if number == 1 else 'them'}.", err=True)
         return self.strict
 
 
@@ -199,7 +203,7 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 @click.option(
     "--base",
     metavar="PATH_OR_URL",
-    help="Base path or base URL of the service, before /v1.  [default: detected from its operations]",
+    help="Base path or URL of the service: what comes before /v1.  [default: detected from the requests]",
 )
 @click.option(
     "--fail-on",
@@ -212,15 +216,17 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 @click.option("--baseline", "baseline_file", type=PATH, metavar="FILE", help="Ignore the findings listed in this file.")
 @click.option("--write-baseline", type=PATH, metavar="FILE", help="Write all findings to a baseline file.")
 @click.option("--prune-baseline", is_flag=True, help="Remove baseline entries that are no longer needed.")
-@click.option("--strict-baseline", is_flag=True, help="Fail if the baseline lists findings that no longer occur.")
+@click.option(
+    "--strict-baseline", is_flag=True, help="Exit with status 1 if the baseline lists findings that no longer occur."
+)
 @click.option(
     "--config",
     "config_file",
     type=PATH,
     metavar="FILE",
-    help="Configuration file to read, instead of the nearest wiretape.toml or pyproject.toml.",
+    help="Configuration file, instead of the nearest wiretape.toml or pyproject.toml.",
 )
-@click.option("--no-config", is_flag=True, help="Read no configuration file.")
+@click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
 @click.pass_context
 def report(
     ctx: click.Context,
@@ -245,9 +251,10 @@ def report(
 ) -> None:
     """Check recordings against every rule that follows from the specification.
 
-    A rule that never applied is not exercised: the recording proves nothing about it. `wiretape rule CODE`
-    explains a rule. Exit status: 0 no findings at or above --fail-on, 1 there are such findings, 2 the report
-    could not be made.
+    A rule that never applied is reported as not exercised: the recording proves nothing about it. `wiretape rule CODE`
+    explains a rule.
+
+    Exit status: 0 if there are no findings at or above --fail-on, 1 if there are, 2 if the report could not be made.
 
     \b
     Examples:

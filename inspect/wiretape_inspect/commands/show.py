@@ -48,7 +48,7 @@ def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditio
     "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a session side by side, for example 2:3."
 )
 @click.option("--calls", is_flag=True, help="Show the runs and tool calls, one per line.")
-@click.option("--follow", "-f", is_flag=True, help="Show what is added until the recording is closed.")
+@click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
 @click.option("--no-pager", is_flag=True, help="Write straight to the terminal, even if the output is long.")
 def show(
@@ -66,8 +66,8 @@ def show(
 ) -> None:
     """Show the timeline of recording FILE: every exchange, and every event of its streams.
 
-    Consecutive deltas are collapsed to one line, keep-alives are folded into the pause they fill, gaps of a
-    second or more are marked, and findings of the live checks appear below their event.
+    Consecutive deltas are folded into one line, keep-alives are counted in the gap they fill, gaps of a second or
+    more are marked, and findings of the live checks appear below their event.
 
     FILTER chooses what is shown: conditions on type, kind, id, rule, run, tool, session, seq, event, exchange,
     gap and text, all of which must match. Separate alternatives with a comma or `or`, and put a hyphen before a

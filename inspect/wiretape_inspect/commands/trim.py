@@ -80,11 +80,11 @@ def trim(
 ) -> None:
     """Make a smaller recording from FILE, which is not changed.
 
-    Whatever is kept retains its bytes, times and numbers. TIME counts from the start of the recording. Exchanges that
-    are still in progress at --until are left open.
+    Exchanges keep their numbers, and whatever is kept retains its bytes and times. TIME counts from the start of the
+    recording. Exchanges that are still in progress at --until are left open.
 
     With --to-first-finding, exchanges and then frames of event streams are removed as long as the rules still report
-    the same finding, to get the smallest recording to pass on.
+    the same finding, which leaves the smallest recording that still shows it.
 
     \b
     Examples:

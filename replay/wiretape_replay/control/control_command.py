@@ -69,7 +69,7 @@ def _request(
         reason = error.strerror or str(error) or "the connection was closed"
         raise InputError(f"Cannot reach the replay at {address}: {reason}.") from None
     except (http.client.HTTPException, ValueError):
-        raise InputError(f"The server at {address} is not a replay of wiretape.") from None
+        raise InputError(f"The server at {address} is not a wiretape replay.") from None
     finally:
         connection.close()
 
@@ -155,7 +155,9 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
             help=f"Control token that the replay printed; or set ${TOKEN_VARIABLE}.",
         ),
         shared_option(
-            "--session", metavar="ID", help="Session to control; default: all, or the only one if one is needed."
+            "--session",
+            metavar="ID",
+            help="Session to control.  [default: all sessions; commands that need one take the only session]",
         ),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]
@@ -178,7 +180,7 @@ def pause(target: _Target) -> None:
 
 @_subcommand
 def resume(target: _Target) -> None:
-    """Continue past the breakpoint that stopped the playhead."""
+    """Continue from the current position, also past a breakpoint that stopped the playhead."""
     target.send("resume")
 
 
@@ -193,11 +195,13 @@ def step(target: _Target, to: str, count: int) -> None:
 
 
 @_subcommand
-@click.option("--sequence", metavar="N", type=int, help="To just after the event with this sequence.")
-@click.option("--event", metavar="ID", help="To just after the durable event with this id.")
-@click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="To a time in the log.")
-@click.option("--position", metavar="N", type=click.IntRange(min=0), help="To a position in the log, counted from 0.")
-@click.option("--end", is_flag=True, help="To the end of the log.")
+@click.option("--sequence", metavar="N", type=int, help="Go to just after the event with this sequence.")
+@click.option("--event", metavar="ID", help="Go to just after the durable event with this id.")
+@click.option("--time", "time_s", type=click.FloatRange(min=0), metavar="SECONDS", help="Go to a time in the log.")
+@click.option(
+    "--position", metavar="N", type=click.IntRange(min=0), help="Go to a position in the log, counted from 0."
+)
+@click.option("--end", is_flag=True, help="Go to the end of the log.")
 def seek(target: _Target, /, **destination: object) -> None:
     """Go to a position in the log, forward or back."""
     target.send("seek", {name: value for name, value in destination.items() if value is not False})

@@ -63,13 +63,13 @@ def _plain(text: str) -> str:
     type=PATH,
     help="File that stores sessions and events, to continue later.  [default: a temporary file]",
 )
-@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: 0, or the seed of the data]")
+@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: 0, or the seed in --data]")
 @timing(
     "--clock",
     type=click.Choice(["real", "virtual"]),
     default="real",
     show_default=True,
-    help="Virtual time jumps to the next event; it pauses while waiting for clients.",
+    help="Virtual time jumps to the next event, but stands still while the service waits for clients.",
 )
 @access(
     "--service",
@@ -95,7 +95,7 @@ def serve(
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
     Clients create sessions and runs, read streams, cancel and resume; the runs follow the scenario.
-    Behaviour that the specification does not define is an assumption, listed below.
+    Behaviour that the specification does not define is an assumption; --help and docs/assumptions.md list them all.
     Ctrl-C stops the service and prints the rules that the client broke.
     """
     if lists:
