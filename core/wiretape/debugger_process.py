@@ -36,7 +36,7 @@ class DebuggerProcess:
             await self._running
 
     async def _run(self, arguments: Sequence[str], token: str | None) -> None:
-        # Modules are imported from where this process found them, not from the current directory.
+        # Modules are imported from where this process found them, not from the current folder.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-P", "-m", "wiretape", "debug", "--with-parent", *arguments),

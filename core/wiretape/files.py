@@ -42,7 +42,7 @@ def write_error(path: Path, error: Exception) -> str:
 def exists_error(path: Path, option: str = "--output", otherwise: str = "") -> str:
     """Return the message that an output file exists; `otherwise` is an alternative to another name."""
     if path.is_dir():
-        return f"{path} is a directory: choose another name for {option}."
+        return f"{path} is a folder: choose another name for {option}."
     return f"{path} exists: choose another name for {option}{otherwise and f', or {otherwise}'}."
 
 

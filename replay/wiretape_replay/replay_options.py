@@ -65,7 +65,9 @@ class ReplayOptions:
         check_choice("mode", self.mode, MODES)
         check_choice("playhead", self.playhead, PLAYHEADS)
         if self.mode == "verbatim" and (self.paused or self.playhead == "connection"):
-            raise InputError("Verbatim mode has no playhead: leave out paused and playhead, or use session mode.")
+            raise InputError(
+                "Verbatim mode has no playhead: leave out the options paused and playhead, or use session mode."
+            )
         service = self.service
         if service is not None and not isinstance(service, AccessPolicy):
             service = decode_access_policy(*toml_document("service", service))

@@ -64,7 +64,7 @@ def test_a_recording_in_progress_is_not_replaced(run):
     writer = Writer.create("run.db", upstream="http://a")
     result = run("import", "run.tape", "--force")
     writer.close()
-    assert (result.exit_code, result.stderr) == (2, "Error: run.db is being recorded to by another process.\n")
+    assert (result.exit_code, result.stderr) == (2, "Error: Another process is recording to run.db.\n")
     with open_recording("run.db") as recording:
         assert recording.info.upstream == "http://a"
     assert sorted(path.name for path in Path().iterdir()) == ["run.db", "run.tape"]

@@ -140,7 +140,7 @@ def test_an_existing_file_is_not_changed(begin, path, new_talk) -> None:
 def test_one_recording_has_one_writer(begin, path) -> None:
     """A second writer is refused while the first is open."""
     begin()
-    with pytest.raises(RecordingError, match="being recorded to by another process"):
+    with pytest.raises(RecordingError, match="Another process is recording to "):
         begin(append=True)
 
 
@@ -149,7 +149,7 @@ def test_of_two_simultaneous_starts_one_records_and_the_other_leaves_its_file(pa
     """The loser found an empty file, which the winner had just created, and must not delete it."""
     path.touch()
     lock = lock_for_writing(path)
-    with pytest.raises(RecordingError, match="being recorded to by another process"):
+    with pytest.raises(RecordingError, match="Another process is recording to "):
         Writer.create(path, upstream="http://service", append=append)
     assert path.exists()
     os.close(lock)
@@ -259,7 +259,7 @@ def test_a_recording_without_a_description_is_damaged(table: str, path: Path) ->
     ("name", "sentence"),
     [
         ("absent.db", "There is no file"),
-        (".", "is not a recording: it is a directory"),
+        (".", "is not a recording: it is a folder"),
         ("/dev/null", "is not a recording: it is not a regular file"),
         ("pipe", "is a pipe, and a recording needs random access: save it to a file first."),
     ],
@@ -274,7 +274,7 @@ def test_a_path_that_is_not_a_file_is_refused(name: str, sentence: str, tmp_path
 def test_an_output_that_cannot_be_written_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(
         RecordingError,
-        match=r"cannot be written: there is no folder|is a directory: choose another name for ",
+        match=r"cannot be written: there is no folder|is a folder: choose another name for ",
     ):
         Writer.create(tmp_path / name, upstream="http://service")
 

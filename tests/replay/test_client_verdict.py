@@ -422,7 +422,7 @@ def test_the_command_reads_the_service_settings(run, tmp_path):
         (["--report", "nothing"], "expected FORMAT:FILE"),
         (["--record", "{run}"], "exists"),
         (["--config", "nowhere.toml"], "There is no file nowhere.toml"),
-        (["--config", "nowhere.toml", "--no-config"], "not both"),
+        (["--config", "nowhere.toml", "--no-config"], "cannot be combined"),
     ],
 )
 def test_invalid_options_are_one_sentence(run, options, message):

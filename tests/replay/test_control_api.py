@@ -269,7 +269,7 @@ async def test_an_unknown_session_is_not_found(play, entries, name):
         status, document = await stage.ask_control(name, {"session": "s9\x1b", **_needed(name)})
 
     assert (status, document["error"]["code"]) == (404, "wiretape_not_found")
-    assert document["error"]["message"] == "Unknown session s9\\x1b: choose one of s1."
+    assert document["error"]["message"] == "Unknown session s9\\x1b: use s1."
 
 
 def _needed(name: str) -> dict:

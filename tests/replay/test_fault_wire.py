@@ -297,7 +297,7 @@ def test_a_named_cursor_expires(play, stream, call):
 
 
 def test_tape_mode_refuses_faults_of_events(play):
-    with pytest.raises(InputError, match="The fault fault-1 applies to events of streams, and verbatim mode"):
+    with pytest.raises(InputError, match="The fault fault-1 applies to stream events, and verbatim mode"):
         play(fault("drop", after="{ event = 1 }"), "verbatim")
 
 

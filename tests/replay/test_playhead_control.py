@@ -170,7 +170,7 @@ def test_errors_are_raised_where_the_operation_was_called(recording, tmp_path):
     with pytest.raises(InputError, match="control token"), start_replay(recording, token=" "):
         pass
     with start_replay(recording, PAUSED) as replay:
-        with pytest.raises(InputError, match="Unknown session s9: choose one of s1"):
+        with pytest.raises(InputError, match="Unknown session s9: use s1"):
             replay.control.session("s9")
         with pytest.raises(InputError, match="expected exactly one of sequence"):
             replay.control.seek()

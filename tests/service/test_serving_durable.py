@@ -220,7 +220,7 @@ async def test_only_the_owner_and_one_service_can_use_the_file(serve, tmp_path):
     data = tmp_path / "service.db"
     async with serve(virtual=True, data=data):
         assert [path.stat().st_mode & 0o777 for path in tmp_path.glob("service.db*")] == [0o600] * 3
-        with pytest.raises(InputError, match="in use by another service"):
+        with pytest.raises(InputError, match="in use by another `wiretape serve`"):
             await _begun(data)
     assert sorted(path.name for path in tmp_path.glob("service.db*")) == ["service.db"]
 
@@ -230,9 +230,9 @@ async def test_only_the_owner_and_one_service_can_use_the_file(serve, tmp_path):
     [
         (
             lambda path: path.write_bytes(b"no database at all, but long enough" * 20),
-            "not a data file of wiretape serve",
+            "not a `wiretape serve` data file",
         ),
-        (lambda path: _database(path, "CREATE TABLE other (x)"), "not a data file of wiretape serve"),
+        (lambda path: _database(path, "CREATE TABLE other (x)"), "not a `wiretape serve` data file"),
         (lambda path: path.mkdir(), "cannot be written: Is a directory"),
     ],
 )
@@ -251,7 +251,7 @@ async def test_data_of_another_seed_or_version_is_refused(serve, tmp_path):
     with pytest.raises(InputError, match="was created with --seed 4"):
         await _begun(data, seed=5)
     _database(data, "UPDATE event SET data = replace(data, 'Hello', 'Howdy')")
-    with pytest.raises(InputError, match="use another --data"):
+    with pytest.raises(InputError, match="choose another file for --data"):
         await _begun(data)
     _database(data, "PRAGMA user_version = 99")
     with pytest.raises(InputError, match="has format 99; this version can only read format 1"):

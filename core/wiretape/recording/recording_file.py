@@ -259,7 +259,7 @@ def lock_for_writing(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise RecordingError(f"{path} is being recorded to by another process.") from None
+        raise RecordingError(f"Another process is recording to {path}.") from None
     return descriptor
 
 

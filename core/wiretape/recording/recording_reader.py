@@ -140,7 +140,7 @@ def _check_is_file(path: Path) -> None:
     except OSError as error:
         raise RecordingError(read_error(path, error)) from None
     if not path.is_file():
-        kind = "a directory" if path.is_dir() else "not a regular file"
+        kind = "a folder" if path.is_dir() else "not a regular file"
         raise RecordingError(f"{path} is not a recording: it is {kind}.")
 
 

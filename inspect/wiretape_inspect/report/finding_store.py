@@ -104,5 +104,5 @@ def _sqlite_errors() -> Iterator[None]:
         yield
     except sqlite3.Error as error:
         raise InputError(
-            f"The temporary file for findings failed ({error}): set TMPDIR to a folder with more room."
+            f"Cannot store findings in a temporary file ({error}): set TMPDIR to a folder with more space."
         ) from None

@@ -179,7 +179,7 @@ def check_client(options: VerdictOptions) -> Iterator[ClientVerdict]:
 
 def _load_config(options: VerdictOptions) -> Config:
     if options.config is not None and options.no_config:
-        raise InputError("Give --config or --no-config, not both.")
+        raise InputError("--config and --no-config cannot be combined.")
     if options.no_config:
         return Config()
     return load_config(options.config) if options.config is not None else find_config(Path.cwd())

@@ -330,7 +330,8 @@ class PlayheadControl:
         if session_id is None:
             return next(iter(self._logs.values()))
         if session_id not in self._logs:
-            raise UnknownSessionError(f"Unknown session {shorten(session_id)}: choose one of {self._list_sessions()}.")
+            hint = f"{'use' if len(self._logs) == 1 else 'choose one of'} {self._list_sessions()}"
+            raise UnknownSessionError(f"Unknown session {shorten(session_id)}: {hint}.")
         return self._logs[session_id]
 
     def _list_sessions(self) -> str:

@@ -182,7 +182,7 @@ class LiveSessions:
         if [entry.data for entry in durable[: len(known)]] != known:
             raise InputError(
                 f"{printable(str(self.data.path))} has sessions whose events would differ with this version or "
-                "scenario: use another --data."
+                "scenario: choose another file for --data."
             )
         live.durable = len(known)
         for entry in durable[: len(known)]:

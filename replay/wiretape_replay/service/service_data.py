@@ -112,7 +112,7 @@ class ServiceData:
                 on_error.callback(connection.close)
                 _prepare(connection, path, is_new=is_new, seed=seed, epoch_unix_us=epoch_unix_us)
             except sqlite3.Error as error:
-                raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: {error}.") from None
+                raise InputError(f"{printable(str(path))} is not a `wiretape serve` data file: {error}.") from None
             on_error.pop_all()
         return cls(connection, path, lock)
 
@@ -218,7 +218,7 @@ def _lock(path: Path) -> int:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise InputError(f"{printable(str(path))} is in use by another service.") from None
+        raise InputError(f"{printable(str(path))} is in use by another `wiretape serve`.") from None
     return descriptor
 
 
@@ -240,12 +240,12 @@ def _check(connection: sqlite3.Connection, path: Path, seed: int | None) -> None
     (application,) = connection.execute("PRAGMA application_id").fetchone()
     (form,) = connection.execute("PRAGMA user_version").fetchone()
     if application != _APPLICATION:
-        raise InputError(f"{printable(str(path))} is not a data file of wiretape serve: use another --data.")
+        raise InputError(f"{printable(str(path))} is not a `wiretape serve` data file: choose another file for --data.")
     if form != _FORMAT:
         raise InputError(f"{printable(str(path))} has format {form}; this version can only read format {_FORMAT}.")
     (its_seed,) = connection.execute("SELECT seed FROM service").fetchone()
     if seed is not None and seed != its_seed:
-        raise InputError(f"{printable(str(path))} was created with --seed {its_seed}: use that seed, or leave it out.")
+        raise InputError(f"{printable(str(path))} was created with --seed {its_seed}: use that, or leave out --seed.")
 
 
 def _create(connection: sqlite3.Connection, seed: int, epoch_unix_us: int) -> None:

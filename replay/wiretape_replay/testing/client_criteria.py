@@ -78,7 +78,7 @@ def _rules(allowed: object, config: Config) -> tuple[str, ...]:
     return tuple(code for code in CLIENT_RULES if code in codes)
 
 
-_CHECKS_FAILED = "The checks of wiretape failed, so there may be more findings: {}."
+_CHECKS_FAILED = "wiretape's checks failed, so there may be more findings: {}."
 _MOST_LISTED = 10
 
 

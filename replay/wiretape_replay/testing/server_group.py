@@ -90,8 +90,8 @@ class ServerGroup:
 def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
     """Replay a recording until the block is left, and check the client.
 
-    Takes the fields of ReplayOptions, and `fail_on`, `allow` and `allow_misses`.  Paths are relative to the working
-    directory.  Raises InputError for invalid options and files, and ClientError at the end if the client broke a rule
+    Takes the fields of ReplayOptions, and `fail_on`, `allow` and `allow_misses`.  Paths are relative to the current
+    folder.  Raises InputError for invalid options and files, and ClientError at the end if the client broke a rule
     or sent a request without a match.  An exception of the block gets the same text as a note.  If anything fails,
     the traffic stays recorded in a temporary folder.
     """

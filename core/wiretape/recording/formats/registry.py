@@ -55,7 +55,9 @@ class Format:
     def reader(self) -> FormatReader:
         """Load the reader.  Raises InputError if the format cannot be read."""
         if self.reads is None:
-            raise InputError(f"The format {self.name} can only be written: it does not contain enough to be read.")
+            raise InputError(
+                f"The format {self.name} cannot be imported: it does not hold everything that a recording needs."
+            )
         reader: FormatReader = _load(self.reads)
         return reader
 
