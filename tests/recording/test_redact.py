@@ -114,6 +114,17 @@ def test_a_redacted_credential_stays_as_it_is(value: str) -> None:
     assert redactor.count == 0
 
 
+def test_fingerprints_and_empty_parameters_are_not_secrets() -> None:
+    """Even if a credential is a word of a fingerprint."""
+    headers = (("Authorization", "Bearer redacted"), ("X-Word", "redacted"))
+    request = RequestStarted(1, 1, "", "GET", "http", "service", "/?token=&key=redacted#", "HTTP/1.1", headers)
+    redactor = Redactor(b"salt")
+    fingerprint = redactor.fingerprint("redacted")
+    redacted = redactor.redact_request(request)
+    assert redacted.headers == (("Authorization", f"Bearer {fingerprint}"), ("X-Word", fingerprint))
+    assert redacted.target == f"/?token=&key={redactor.fingerprint('redacted#')}"
+
+
 def test_the_end_of_a_secret_stays_overwritten_if_it_may_be_the_beginning_of_another_one() -> None:
     """A client can choose a credential that ends like those of others begin."""
     redactor = Redactor(b"salt")

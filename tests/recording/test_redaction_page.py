@@ -146,8 +146,10 @@ def in_signatures(key: str) -> list[Plant]:
 
 
 def in_cookies(key: str) -> list[Plant]:
-    set_cookie = ("Set-Cookie", f'sid="{key}"; Path=/; HttpOnly')
-    return [Plant(headers=(("Cookie", f"a=b; sid={key}; c=d"),), response=(*JSON, set_cookie), received=echo(key))]
+    return [
+        Plant(headers=(("Cookie", f"a=b; sid={key}; c=d"),), received=echo(key)),
+        Plant(response=(*JSON, ("Set-Cookie", f'sid="{key}"; Path=/; HttpOnly')), received=echo(key)),
+    ]
 
 
 def split(key: str) -> list[Plant]:
