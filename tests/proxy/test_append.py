@@ -13,17 +13,19 @@ from wiretape_inspect.timeline_json import recording_document
 
 STREAM = "/v1/sessions/s1/events/stream"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
 KEY = "Authorization: Bearer sk-1"
 
 
-def events(*sequences):
-    """Return the chunks of durable events."""
+def events(*sequences, resync=None):
+    """Return the chunks of durable events; the one with the sequence `resync` asks for a reconnect."""
     chunks = b""
     for number in sequences:
+        kind = "stream.resync" if number == resync else "run.started" if number == 1 else "reasoning.message"
         document = {
             "id": f"e{number}",
             "sequence": number,
-            "type": "run.started" if number == 1 else "reasoning.message",
+            "type": kind,
             "workspace_id": "w1",
             "session_id": "s1",
             "run_id": "r1",
@@ -31,9 +33,20 @@ def events(*sequences):
             "content": [],
             "data": {},
         }
-        data = f"event: {document['type']}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
+        data = f"event: {kind}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
         chunks += b"%x\r\n%s\r\n" % (len(data), data)
     return chunks
+
+
+def serve(service, *answers):
+    """Respond to each request for the stream with the next of these chunks."""
+    remaining = iter(answers)
+
+    def behave(peer):
+        peer.send(CHUNKED + next(remaining))
+        peer.rest()
+
+    service.on(STREAM, behave)
 
 
 def run(*arguments):
@@ -46,13 +59,7 @@ def count(findings):
 
 
 def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_proxy, service, eventually):
-    answers = iter([events(1, 2, 3), events(3, 4) + b"0\r\n\r\n", events(7) + b"0\r\n\r\n"])
-
-    def behave(peer):
-        peer.send(CHUNKED + next(answers))
-        peer.rest()
-
-    service.on(STREAM, behave)
+    serve(service, events(1, 2, 3), events(3, 4) + END, events(7) + END)
     first = start_proxy(service.url)
     first.get(STREAM, KEY).until(b"e3")
     eventually(lambda: first.find(STREAM) and first.body(STREAM).count(b"data:") == 3, "the events on disk")
@@ -60,11 +67,11 @@ def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_
     eventually(lambda: not list(first.file.parent.glob("*-wal")), "the recorder to close the file")
 
     second = start_proxy(service.url, "--append")
-    second.get(STREAM, KEY, "Last-Event-ID: e1").until(b"0\r\n\r\n")
+    second.get(STREAM, KEY, "Last-Event-ID: e1").until(END)
     assert "exchange 2" in second.wait_line("RES002")
     assert second.stop() == 0
     third = start_proxy(service.url, "--append")
-    third.get(STREAM, KEY, "Last-Event-ID: e4").until(b"0\r\n\r\n")
+    third.get(STREAM, KEY, "Last-Event-ID: e4").until(END)
     assert third.stop() == 0
 
     report = json.loads(run("report", first.file, "--format", "json", "--exit-zero", "--no-config"))
@@ -79,3 +86,21 @@ def test_findings_after_restarts_are_those_of_the_report_in_every_command(start_
     assert count(page["findings"]) == reported
     assert count(found for row in shown for found in row.get("findings", ())) == reported
     assert sessions["findings"] == sessions["sessions"][0]["findings"] == {"error": 1}
+
+
+def test_a_finding_that_the_continuation_refutes_is_removed(start_proxy, service):
+    serve(service, events(1, 2, resync=2) + END, events(3) + END)
+    first = start_proxy(service.url)
+    first.get(STREAM, KEY).until(END)
+    first.ended(STREAM)
+    assert first.stop() == 0
+    with open_recording(first.file) as recording:
+        assert [finding.code for finding in recording.findings()] == ["CLI005"], "it has not reconnected so far"
+
+    second = start_proxy(service.url, "--append")
+    second.get(STREAM, KEY, "Last-Event-ID: e2").until(END)
+    second.wait_line("The findings that were already in the recording have been corrected.")
+    assert second.stop() == 0
+    assert not any("CLI005" in line for line in second.lines)
+    with open_recording(first.file) as recording:
+        assert list(recording.findings()) == []
