@@ -200,7 +200,6 @@ def _check_started(master: Master, addon: Wiretape, listen: tuple[str, int]) -> 
 def _announce(
     stderr: StderrWriter, log_handler: LogHandler, address: tuple[str, int], given: ProxyOptions, addon: Wiretape
 ) -> None:
-    log_handler.open()
     host, port = address
     is_regular = given.mode == "regular"
     to = given.upstream.url if given.upstream is not None else "every host"
@@ -210,3 +209,4 @@ def _announce(
         stderr.write_line(f"Clients that use TLS must trust {given.confdir / 'mitmproxy-ca-cert.pem'}.")
     if not is_loopback(host):
         stderr.write_line(f"Other machines can reach {host}: they can use the service through this proxy.")
+    log_handler.open()

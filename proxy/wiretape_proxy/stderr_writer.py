@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from wiretape_proxy.live_view import LiveView
 
 _OUR_LOGGER = "wiretape_proxy"
+_RECORDER_LOGGER = f"{_OUR_LOGGER}.recorder_client"
 _SECRET = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
 REDACTED: Final = {"redacted": True}
 """The `extra` of log records that contain redacted text only, and may mention bearer keys."""
@@ -134,18 +135,29 @@ def _create_view(file: UnbufferedStderr) -> "LiveView":
 
 
 class LogHandler(logging.Handler):
-    """Writes log records as plain lines.  It is silent until `open`: errors before that end the command."""
+    """Writes log records as plain lines.
+
+    It is silent until `open`: errors before that end the command.  Only what the recorder reports is kept until then.
+    """
 
     def __init__(self, stderr: StderrWriter) -> None:
-        super().__init__(logging.CRITICAL)
+        super().__init__()
         self._stderr = stderr
+        self._is_open = False
+        self._early: list[logging.LogRecord] = []
 
     def open(self) -> None:
         """Start to write."""
-        self.setLevel(logging.NOTSET)
+        self._is_open = True
+        for record in self._early:
+            self.emit(record)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one line, without a traceback, which could quote traffic."""
+        if not self._is_open:
+            if record.name == _RECORDER_LOGGER:
+                self._early.append(record)
+            return
         line = record.getMessage().partition("\n")[0]
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line} ({record.exc_info[0].__name__})"

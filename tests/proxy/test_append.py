@@ -1,7 +1,9 @@
 """A recording that is continued by `--append`, after the proxy was stopped or killed."""
 
 import json
+import logging
 from collections import Counter
+from types import SimpleNamespace
 
 from click.testing import CliRunner
 
@@ -10,6 +12,7 @@ from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape_inspect.timeline_json import recording_document
+from wiretape_proxy.stderr_writer import LogHandler
 
 STREAM = "/v1/sessions/s1/events/stream"
 CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -104,3 +107,14 @@ def test_a_finding_that_the_continuation_refutes_is_removed(start_proxy, service
     assert not any("CLI005" in line for line in second.lines)
     with open_recording(first.file) as recording:
         assert list(recording.findings()) == []
+
+
+def test_what_the_recorder_reports_before_the_proxy_is_ready_is_printed_afterwards():
+    lines = SimpleNamespace(written=[])
+    lines.write_line = lines.written.append
+    handler = LogHandler(lines)
+    for name in ("wiretape_proxy.recorder_client", "mitmproxy"):
+        handler.handle(logging.LogRecord(name, logging.INFO, "", 1, "It is corrected.", None, None))
+    assert lines.written == []
+    handler.open()
+    assert lines.written == ["It is corrected."]
