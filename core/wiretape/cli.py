@@ -2,6 +2,7 @@
 
 import errno
 import sys
+import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
@@ -12,6 +13,7 @@ import click
 from wiretape import __version__
 from wiretape.errors import WiretapeError, missing_mitmproxy_error
 from wiretape.files import STDOUT_ERROR, discard_output
+from wiretape.safe_text import shorten
 
 FAILED = 2
 """Exit status if the command cannot do what was asked; click uses it for usage errors as well."""
@@ -119,15 +121,9 @@ class _LazyGroup(click.Group):
 
 @contextmanager
 def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
-    """Turn expected exceptions into an exit status and at most one line on standard error."""
+    """Turn exceptions into an exit status and at most one line on standard error."""
     try:
         yield
-    except WiretapeError as error:
-        raise _CommandError(str(error)) from error
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "mitmproxy":
-            raise
-        raise _CommandError(str(missing_mitmproxy_error("Recording"))) from error
     except KeyboardInterrupt:
         ctx.exit(INTERRUPTED)
     except BrokenPipeError:
@@ -139,6 +135,30 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
             raise
         discard_output(sys.stdout)
         ctx.exit(BROKEN_PIPE)
+    except Exception as error:
+        if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _is_full(error):
+            raise
+        raise _CommandError(_message(error, ctx)) from error
+
+
+def _is_full(error: Exception) -> bool:
+    """Whether standard output or standard error cannot be written; an error about a file names the file."""
+    return isinstance(error, OSError) and error.filename is None and error.errno in _FULL
+
+
+def _message(error: Exception, ctx: click.Context) -> str:
+    """Return the line to print; the details of an unexpected error come before it if they are wanted."""
+    if isinstance(error, WiretapeError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "mitmproxy":
+        return str(missing_mitmproxy_error("Recording"))
+    if ctx.params.get("traceback"):
+        traceback.print_exc()
+    what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").removesuffix(".")
+    return (
+        f"wiretape failed because of a mistake in wiretape ({shorten(what)}): please report the output of "
+        f"wiretape --traceback {ctx.invoked_subcommand or 'COMMAND'} with the same arguments."
+    )
 
 
 @click.group(
@@ -148,8 +168,9 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     epilog="Exit status: 0 success, 1 there are findings or differences, 2 the command could not do what was asked, "
     "130 it was interrupted.",
 )
+@click.option("--traceback", is_flag=True, help="Print the details of an unexpected error, for a bug report.")
 @click.version_option(__version__, prog_name="wiretape")
-def wiretape() -> None:
+def wiretape(traceback: bool) -> None:
     """Record, check and replay the event streams of the Agent Session Service."""
 
 
@@ -158,8 +179,7 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     try:
         wiretape.main(args=args, prog_name="wiretape")
     except OSError as error:
-        # An error about a named file is reported where the file is written.
-        if error.filename is not None or error.errno not in _FULL:
+        if not _is_full(error):
             raise
         _exit_after_write_error(error)
 

@@ -3,6 +3,7 @@
 The tables are checked afterwards, by `wiretape.decode`.
 """
 
+import io
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -14,6 +15,12 @@ from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.safe_text import printable
 
+_MAX_BYTES = 1_000_000
+# tomllib needs minutes for one key of 50,000 parts.
+_LONG_KEY = re.compile(
+    r"""(?:^|[\[{,])[ \t]*(?:(?:[\w-]+|"(?:[^"\\\n]|\\.)*"|'[^'\n]*')[ \t]*\.[ \t]*){100}""",
+    re.MULTILINE,
+)
 _BEGINNING = re.compile(r"""\s*(?:\#|\[|[\w"'-][\w."' -]*=)""")
 _MESSAGE = re.compile(r"(.*?) \((at (?:line (\d+), column (\d+)|end of document))\)", re.DOTALL)
 _DECLARED_TWICE = re.compile(r"Cannot declare \((.*?),?\) twice")
@@ -37,7 +44,11 @@ def read_toml(path: Path) -> dict[str, Any]:
 def read_toml_text(path: Path) -> str:
     """Read the text of a TOML file.  Raises InputError."""
     try:
-        return path.read_text("utf-8-sig")  # some editors begin a file with a byte order mark
+        with path.open("rb") as file:
+            content = file.read(_MAX_BYTES + 1)
+        _check_size(content, str(path))
+        # Some editors begin a file with a byte order mark, and some end lines as Windows does.
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8-sig").read()
     except OSError as error:
         raise InputError(read_error(path, error)) from None
     except UnicodeDecodeError:
@@ -47,7 +58,9 @@ def read_toml_text(path: Path) -> str:
 def parse_toml(text: str, name: str) -> dict[str, Any]:
     """Parse TOML; `name` is what error messages call it.  Raises InputError."""
     try:
-        text.encode()
+        _check_size(text.encode(), name)
+        if _LONG_KEY.search(text):
+            raise InputError(f"{printable(name)} has a dotted key of more than 100 parts: use fewer.")
         return tomllib.loads(text)
     except UnicodeEncodeError:
         raise InputError(f"{printable(name)} is not valid TOML: it contains half of a surrogate pair.") from None
@@ -56,6 +69,12 @@ def parse_toml(text: str, name: str) -> dict[str, Any]:
         raise InputError(f"{printable(name)} is not valid TOML: {problem}.") from None
     except RecursionError:
         raise InputError(f"{printable(name)} is nested too deeply.") from None
+
+
+def _check_size(content: bytes, name: str) -> None:
+    """Raise InputError if there is too much TOML: tomllib takes minutes for some files of this size."""
+    if len(content) > _MAX_BYTES:
+        raise InputError(f"{printable(name)} is larger than 1 MB, the limit for TOML: split or shorten it.")
 
 
 def require_table_lists(document: Any, names: Iterable[str], source: Source) -> None:

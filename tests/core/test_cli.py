@@ -2,6 +2,7 @@
 
 import re
 import signal
+import sqlite3
 import subprocess
 import sys
 from types import ModuleType
@@ -150,7 +151,36 @@ def test_another_missing_module_is_not_reported_as_mitmproxy(program):
 
     result = run("fake", program=program(action))
 
-    assert isinstance(result.exception, ModuleNotFoundError)
+    assert result.exit_code == 2
+    assert "ModuleNotFoundError: No module named 'mitmproxy_of_another_name'" in result.stderr
+
+
+@pytest.mark.parametrize("error", [sqlite3.DatabaseError("malformed\nimage"), RecursionError("malformed image")])
+def test_an_unexpected_error_is_one_line_that_says_how_to_report_it(program, error):
+    """Status 1 would mean findings."""
+
+    def action():
+        raise error
+
+    result = run("fake", program=program(action))
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == (
+        f"Error: wiretape failed because of a mistake in wiretape ({type(error).__name__}: malformed image): "
+        "please report the output of wiretape --traceback fake with the same arguments.\n"
+    )
+
+
+def test_traceback_prints_the_details_of_an_unexpected_error(monkeypatch):
+    def fail(_command):
+        raise ValueError("what went wrong")
+
+    monkeypatch.setattr(cli._LazyCommand, "load", fail)
+    result = run("--traceback", "rule")
+
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Traceback (most recent call last):\n")
+    assert "\nValueError: what went wrong\nError: wiretape failed because " in result.stderr
 
 
 def test_a_library_error_is_one_line_and_exits_with_status_2(program):

@@ -61,3 +61,25 @@ def test_toml_text_is_recognised(text):
 @pytest.mark.parametrize("name", ["hello", "mine.toml", "a/b=c/mine.toml", "", "a b", "some/path=1"])
 def test_a_name_is_not_toml_text(name):
     assert not is_toml_text(name)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a = 1\n#" + "x" * 1_000_000, "is larger than 1 MB, the limit for TOML: split or shorten it."),
+        (".".join("a" * 5_000) + " = 1", "has a dotted key of more than 100 parts: use fewer."),
+        ("[" + " . ".join(['"\\"."'] * 101) + "]", "has a dotted key of more than 100 parts: use fewer."),
+        ("x = {" + ".".join(["'a'"] * 101) + " = 1}", "has a dotted key of more than 100 parts: use fewer."),
+    ],
+    ids=["large", "key", "header", "inline"],
+)
+def test_toml_that_would_take_minutes_is_refused(text, problem, tmp_path):
+    path = tmp_path / "file.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_toml(path)
+    assert caught.value.message == f"{path} {problem}"
+
+
+def test_text_with_many_dots_is_not_a_long_key():
+    assert parse_toml('a = "' + "b. " * 1000 + '"', "file.toml") == {"a": "b. " * 1000}
