@@ -2,10 +2,9 @@
 
 import asyncio
 import contextlib
+import re
 import shutil
-import socket
 import sqlite3
-import subprocess
 import tempfile
 from pathlib import Path
 
@@ -41,20 +40,15 @@ class Killed:
         self.url = ""
 
     async def start(self) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        self.url = f"http://127.0.0.1:{port}"
-        options = ("--listen", f"127.0.0.1:{port}", "--data", self.data, "--no-config")
-        self.process = WiretapeProcess("serve", self.scenario, *options, stderr=subprocess.DEVNULL)
+        options = ("--listen", "127.0.0.1:0", "--data", self.data, "--no-config")
+        log = self.scenario.with_name("log.txt")
+        with log.open("w") as output:
+            self.process = WiretapeProcess("serve", self.scenario, *options, stderr=output)
         async with asyncio.timeout(_PATIENCE_S):
-            while True:
-                with contextlib.suppress(OSError):
-                    _, writer = await asyncio.open_connection("127.0.0.1", port)
-                    writer.close()
-                    return
-                assert self.process.poll() is None
-                await asyncio.sleep(0.005)  # nobody tells when it listens
+            while not (listens := re.search(r" on (http://[^\s,]+)[\s,]", log.read_text("utf-8"))):
+                assert self.process.poll() is None, log.read_text("utf-8")
+                await asyncio.sleep(0.005)  # a pipe would have to be read all the time
+        self.url = listens[1]
 
     def kill(self) -> None:
         self.process.kill()
