@@ -356,7 +356,7 @@ def test_an_output_in_use_by_another_proxy_is_reported(tmp_path, start_proxy, se
     arguments = ["--listen", "127.0.0.1:0", "--output", str(proxy.file), "--append"]
     line = refused_when_running(tmp_path, service.url, *arguments)
 
-    assert "another process" in line
+    assert "Another process is recording to" in line
 
 
 def test_a_key_folder_that_cannot_be_created_is_reported(tmp_path, service):
