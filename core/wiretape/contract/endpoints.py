@@ -76,13 +76,15 @@ def bases_of(target: str) -> tuple[str, ...]:
 
     A base path has no slash at its end.  There is none for a path without such a segment, and normally one.
     """
-    if _VERSION not in target and "%" not in target:
-        return ()
-    segments = _path(target).split("/")
+    path = _path(target)
+    base, found, rest = path.partition(f"{INTERFACE}/")
+    if "%" not in path and INTERFACE not in rest and (found or INTERFACE not in path):
+        return (base.rstrip("/"),) if found else ()
+    segments = path.split("/")
     return tuple(
         "/".join(segments[:at]).rstrip("/")
         for at, segment in enumerate(segments)
-        if at and _decode_segment(segment) == _VERSION
+        if at and (segment == _VERSION or ("%" in segment and _decode_segment(segment) == _VERSION))
     )
 
 

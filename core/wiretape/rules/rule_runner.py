@@ -35,6 +35,8 @@ from wiretape.rules.state.service_traffic import PathGroup
 from wiretape.rules.state.stream_state import EventStream, StreamState
 
 _NEVER = 1 << 63
+_PLAIN = ""
+"""Stands for the type of plain events of streams that are not the service's."""
 _MOST_HELD = 50_000
 """Outcomes that are held for exchanges that may be the service's."""
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
@@ -51,6 +53,11 @@ def is_ordinary(event: ParsedEvent) -> bool:
     elif not (event.is_durable and _has_ordinary_id(event)):
         return False
     return event.schema_errors is NO_SCHEMA_ERRORS and event.is_utf8 and _has_unique_keys(event)
+
+
+def is_plain(event: FramedEvent) -> bool:
+    """Whether the framing of an event is unremarkable: ASCII, with data, without an id."""
+    return not (event.has_rare_fields or event.data is None or event.id_line is not None) and event.frame.raw.isascii()
 
 
 def _has_ordinary_id(event: ParsedEvent) -> bool:
@@ -145,13 +152,20 @@ class RuleRunner:
         name = event.type or ""
         ordinary = self._ordinary.get(name)
         if ordinary is None:
-            ordinary = self._ordinary[name] = self._run_first_ordinary(event, stream)
+            ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
         ordinary.count += 1
         self._run(event, stream, ordinary.run)
 
     def run_other_event(self, event: FramedEvent, stream: EventStream) -> None:
         """Run the rules that apply everywhere on an event of a stream that is not the service's."""
-        for entry in self._on_other_event:
+        entries = self._on_other_event
+        if is_plain(event):
+            ordinary = self._ordinary.get(_PLAIN)
+            if ordinary is None:
+                ordinary = self._ordinary[_PLAIN] = self._run_first_ordinary(entries, event, stream)
+            ordinary.count += 1
+            entries = ordinary.run
+        for entry in entries:
             outcome = entry.function(event, stream)
             if outcome is not None:
                 self._settle(entry, outcome, event.location(stream.exchange))
@@ -160,10 +174,10 @@ class RuleRunner:
         shape = event.shape
         return self._of_type[shape].get(event.type or "", self._of_shape[shape])
 
-    def _run_first_ordinary(self, event: ParsedEvent, stream: StreamState) -> _OrdinaryEvents:
+    def _run_first_ordinary(self, entries: list[_Entry], event: FramedEvent, stream: EventStream) -> _OrdinaryEvents:
         """Run the fast-path rules on the first ordinary event of a type."""
         ordinary = _OrdinaryEvents([], [])
-        for entry in self._entries(event):
+        for entry in entries:
             outcome = entry.function(event, stream) if id(entry) in self._fast else LOST_EVENTS
             if outcome is HELD or outcome == []:
                 ordinary.held.append(entry)

@@ -125,7 +125,9 @@ class ServiceTraffic:
 
     def add(self, request: RequestStarted) -> PathGroup:
         """Return the group of a request."""
-        bases = tuple(base for base in bases_of(request.target) if self._may_have(base, request))
+        bases = bases_of(request.target)
+        if self._base is not None:
+            bases = tuple(base for base in bases if self._may_have(base, request))
         key = (request.authority, bases)
         group = self._groups.get(key)
         if group is None:
