@@ -15,7 +15,7 @@ def test_an_error_of_the_checks_fails_the_test(fail_on, fails):
         [], [], criteria, Path("replayed.db"), lambda: kept.append(1), checks_failed="KeyError: 'e1\\n'"
     )
     lines = [
-        "The checks of wiretape failed, so there may be more findings: KeyError: 'e1\\n'.",
+        "wiretape's checks failed, so there may be more findings: KeyError: 'e1\\n'.",
         "The traffic is recorded in replayed.db.",
     ]
     assert (text, kept) == (("\n".join(lines), [1]) if fails else (None, []))
