@@ -25,7 +25,10 @@ from wiretape.toml_files import read_toml
 
 OWN_FILE = "wiretape.toml"
 PROJECT_FILE = "pyproject.toml"
+INCONCLUSIVE = "inconclusive"
 NEVER = "never"
+FAIL_ON = (*(severity.value for severity in Severity), INCONCLUSIVE, NEVER)
+"""What may fail: findings at least this severe; all findings and inconclusive rules; or nothing."""
 OFF = "off"
 
 _Text = Annotated[str, Meta(min_length=1)]
@@ -61,6 +64,13 @@ class Config:
         return codes
 
 
+def threshold_of(fail_on: str) -> Severity | None:
+    """Return the lowest severity of findings that fail for a value of FAIL_ON; None if none fails."""
+    if fail_on == NEVER:
+        return None
+    return Severity.NOTE if fail_on == INCONCLUSIVE else Severity(fail_on)
+
+
 def find_config(start: Path) -> Config:
     """Read the nearest configuration in `start` or a parent folder; empty if there is none. Raises InputError."""
     for folder in (start, *start.parents):
@@ -87,7 +97,7 @@ class ConfigTable(Struct, forbid_unknown_fields=True, rename="kebab"):
 
     select: list[str] = []
     ignore: list[str] = []
-    fail_on: Literal["error", "warning", "note", "never"] | None = None
+    fail_on: Literal["error", "warning", "note", "inconclusive", "never"] | None = None
     baseline: _Text | None = None
     docs_url: _Text | None = None
     base: str | None = None

@@ -13,6 +13,7 @@ from wiretape.json_path import JsonPath
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+INCONCLUSIVE = "inconclusive"
 NEVER = "never"
 NO_CONFIG = "none"
 SEVERITIES = ("error", "warning", "note")
@@ -144,7 +145,12 @@ def parse_paths(text: str) -> tuple[str, ...]:
 
 
 def reaches(severities: Mapping[str, int], threshold: str) -> bool:
-    """Whether there is a finding of severity `threshold` or worse, given the number of findings by severity."""
+    """Whether there is a finding of severity `threshold` or worse, given the number of findings by severity.
+
+    Every finding reaches `inconclusive`.
+    """
+    if threshold == INCONCLUSIVE:
+        return any(severities.values())
     return any(severities.get(severity) for severity in SEVERITIES[: SEVERITIES.index(threshold) + 1])
 
 

@@ -119,10 +119,10 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.option("--insecure", is_flag=True, help="Do not verify the service's certificate.")
 @click.option(
     "--fail-on",
-    type=click.Choice([*addon_options.SEVERITIES, addon_options.NEVER]),
+    type=click.Choice([*addon_options.SEVERITIES, addon_options.INCONCLUSIVE, addon_options.NEVER]),
     default=addon_options.NEVER,
     show_default=True,
-    help="Exit with status 1 if any finding is at least this severe.",
+    help="Exit with status 1 if any finding is at least this severe; inconclusive: also if a rule is.",
 )
 @click.option(
     "--config",
@@ -163,7 +163,8 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     \b
     Exit status:
       0    the proxy was stopped
-      1    the proxy was stopped, and there are findings at or above --fail-on
+      1    the proxy was stopped, and there are findings at or above --fail-on,
+           or inconclusive rules with --fail-on inconclusive
       2    the proxy could not start, the recording is incomplete, or
            --fail-on was given and the checks could not be completed
       130  a second signal ended the proxy at once

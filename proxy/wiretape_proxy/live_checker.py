@@ -19,7 +19,7 @@ from wiretape.observations import (
     Side,
     header,
 )
-from wiretape.rules import Checker, Finding, Settings
+from wiretape.rules import Checker, Finding, Settings, Verdict
 from wiretape_proxy.recorder_messages import ExchangeSummary, FindingCount, LiveFinding, OpenStream, RecorderStatus
 
 SHOWN_PER_RULE = 3
@@ -82,6 +82,11 @@ class LiveChecker:
     def events(self) -> int:
         """Number of events in the service's streams."""
         return self._checker.events - self._earlier_events
+
+    @property
+    def inconclusive(self) -> list[str]:
+        """The codes of inconclusive rules."""
+        return [code for code, verdict in self._checker.verdicts().items() if verdict is Verdict.INCONCLUSIVE]
 
     @property
     def findings(self) -> int:

@@ -20,7 +20,7 @@ from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
-from wiretape_proxy.addon_options import NEVER, PREFIX, Upstream, reaches
+from wiretape_proxy.addon_options import INCONCLUSIVE, NEVER, PREFIX, Upstream, reaches
 from wiretape_proxy.recorder_client import RecorderClient
 from wiretape_proxy.stderr_writer import LogHandler, StderrWriter, install_log_handler
 
@@ -127,6 +127,9 @@ async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: Stderr
         master.shutdown()  # type: ignore[no-untyped-call]
         await running
     await debugger.stop()
+    closed = addon.recorder.closed
+    if given.fail_on == INCONCLUSIVE and closed is not None and closed.inconclusive:
+        stderr.write_line(f"Inconclusive: {', '.join(closed.inconclusive)}; `wiretape report` lists the reasons.")
     return exit_status(addon.recorder, given.fail_on)
 
 
@@ -137,7 +140,7 @@ def exit_status(recorder: RecorderClient, fail_on: str) -> int:
         return _INCOMPLETE
     if fail_on == NEVER:
         return 0
-    if reaches(closed.severities, fail_on):
+    if reaches(closed.severities, fail_on) or (fail_on == INCONCLUSIVE and closed.inconclusive):
         return _FINDINGS
     return _INCOMPLETE if closed.checks_failed else 0
 

@@ -357,6 +357,7 @@ class Recorder:
                 events=self._checker.events,
                 findings=self._checker.findings,
                 severities=dict(self._checker.severities),
+                inconclusive=self._checker.inconclusive,
                 is_missing=self._is_missing,
                 checks_failed=self._checker.failure is not None,
                 lost_bytes=self._not_stored,

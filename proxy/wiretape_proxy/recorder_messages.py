@@ -197,6 +197,8 @@ class RecordingClosed(Struct, frozen=True, tag=True):
     findings: int
     severities: dict[str, int]
     """Number of findings by severity."""
+    inconclusive: list[str]
+    """The codes of inconclusive rules."""
     is_missing: bool
     """Whether the file was deleted, moved or replaced."""
     checks_failed: bool

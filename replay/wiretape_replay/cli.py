@@ -93,7 +93,9 @@ _outcome = option_group("Outcome")
 @control_option
 @debug_option
 @_outcome(
-    "--strict", is_flag=True, help="Exit with status 1 if a request had no match, or a recorded request never came."
+    "--strict",
+    is_flag=True,
+    help="Exit with status 1 if a request had no match, or a recorded request or a fault never came.",
 )
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
 @access(
@@ -153,7 +155,7 @@ def replay(
         chosen_token=control_token is not None,
         debug=recording if debug else None,
     )
-    failed |= strict and bool(running.misses or running.unconsumed or running.unfollowed)
+    failed |= strict and bool(running.misses or running.unconsumed or running.unfollowed or running.faults.unused)
     ctx.exit(int(failed))
 
 
@@ -195,8 +197,7 @@ def _summarize(running: Replay) -> Iterator[str]:
         streams = sum(stream.refusal is None for stream in running.player.streams.requests)
         served = f"{count_of(streams, 'stream')} and {served}"
     yield f"Served {served}; {count_of(len(running.misses), 'request')} had no match."
-    if (faults := running.faults.summary()) is not None:
-        yield faults
+    yield from running.faults.summary_lines()
     streams_left = [f"  stream of session {shorten(session_id)}" for session_id in running.unfollowed]
     requests_left = [f"  {each.number:>5}  {shorten(f'{each.method} {each.target}')}" for each in running.unconsumed]
     if not streams_left and not requests_left:

@@ -14,12 +14,11 @@ from urllib.parse import urlsplit
 import click
 
 from wiretape.addresses import is_loopback
-from wiretape.config import NEVER
+from wiretape.config import FAIL_ON, NEVER
 from wiretape.debugger_process import TOKEN_VARIABLE, DebuggerProcess
 from wiretape.files import PATH
-from wiretape.rules import Severity
 from wiretape_replay.client_verdict.client_checker import ClientChecker
-from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client, fails
+from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
 from wiretape_replay.playback_server import Playback
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -97,10 +96,10 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
     options = (
         _verdict(
             "--fail-on",
-            type=click.Choice([*(severity.value for severity in Severity), NEVER]),
+            type=click.Choice(FAIL_ON),
             default=NEVER,
             show_default=True,
-            help="Exit with status 1 if a client finding is at least this severe.",
+            help="Exit with status 1 if a client finding is at least this severe; inconclusive: also if a rule is.",
         ),
         _verdict(
             "--report",
@@ -170,7 +169,7 @@ def serve_until_stopped(
         for line in verdict.lines(str(name)):
             log(line)
         verdict.write_reports()
-        return running, fails(verdict.checker.attribution, options.fail_on)
+        return running, verdict.fails
 
 
 async def _wait_for_any(*events: asyncio.Event) -> None:

@@ -100,7 +100,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
         ("zzz = 1", ": zzz: unknown key; choose one of select, ignore, fail-on, baseline,"),
         ('select = "SEQ"', ": select: expected a list, got 'SEQ'."),
         ('select = ["SEQQ"]', ": select[0]: unknown rule code 'SEQQ'; did you mean SEQ?"),
-        ('fail-on = "worst"', ": fail-on: expected one of error, warning, note, never, got 'worst'."),
+        ('fail-on = "worst"', ": fail-on: expected one of error, warning, note, inconclusive, never, got 'worst'."),
         ("baseline = 3", ": baseline: expected a string, got 3."),
         ('docs-url = ""', ": docs-url: expected a non-empty string, got ''."),
         (

@@ -189,6 +189,10 @@ def test_the_help_and_the_page_agree_about_exit_statuses():
         ("warning", {"is_missing": True, "severities": {"error": 1}}, 2),
         ("never", {"is_missing": True}, 2),
         ("error", {"severities": {"warning": 1}}, 0),
+        ("note", {"inconclusive": ["CLI005"]}, 0),
+        ("inconclusive", {"inconclusive": ["CLI005"]}, 1),
+        ("inconclusive", {"severities": {"note": 1}}, 1),
+        ("inconclusive", {}, 0),
     ],
 )
 def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change, status):
@@ -197,7 +201,9 @@ def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change
         from wiretape_proxy.proxy_runner import exit_status  # noqa: PLC0415
         from wiretape_proxy.recorder_client import RecorderClient  # noqa: PLC0415
     recorder = RecorderClient(CaptureBuffer(), lambda _: None)
-    closed = RecordingClosed(1, 1, 1, 1, severities={}, is_missing=False, checks_failed=False, lost_bytes=0)
+    closed = RecordingClosed(
+        1, 1, 1, 1, severities={}, inconclusive=[], is_missing=False, checks_failed=False, lost_bytes=0
+    )
     recorder.closed = msgspec.structs.replace(closed, **change)
     assert exit_status(recorder, fail_on) == status
 

@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -312,6 +313,22 @@ async def test_findings_as_severe_as_fail_on_fail(run):
         True,
         False,
     ]
+
+
+async def test_a_client_that_ignores_a_resync_and_leaves_at_once_is_inconclusive(builder):
+    builder.exchange(EVENTS, ending=Ending.CLIENT_CLOSED)
+    checker = ClientChecker(clock=count(step=1000).__next__)
+    faults = {"do": "resync", "after": {"sequence": 2}}
+    async with checked_client(builder.close(), checker, faults=faults) as client:
+        await read(client)
+    reason = "the connection or the recording ended before the client could reconnect"
+    assert checker.inconclusive == {"CLI005": {reason: 1}}
+    assert list(verdict(checker.attribution, "run.db", checker.inconclusive)) == [
+        "The client broke no rule, but 1 rule could not be decided:",
+        f"  inconclusive CLI005 resync-ignored: {reason} (1 time)",
+    ]
+    assert not fails(checker.attribution, "note", checker.inconclusive)
+    assert fails(checker.attribution, "inconclusive", checker.inconclusive)
 
 
 @pytest.mark.parametrize(

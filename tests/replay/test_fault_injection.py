@@ -199,6 +199,7 @@ def test_faults_after_the_end_of_a_stream_are_neither_applied_nor_counted():
     faults = injector(Drop(before=events()), Resync(after=events()))
     assert play(faults) == [CloseConnection()]
     assert faults.counts == {"fault-1": 1, "fault-2": 0}
+    assert faults.unused == ["fault-2"]
 
 
 def test_connections_are_counted_for_each_session():

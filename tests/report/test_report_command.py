@@ -258,9 +258,9 @@ def test_inconclusive_reasons_include_rules_that_are_broken_elsewhere(record, ru
 @pytest.mark.parametrize(
     ("code", "statuses"),
     [
-        ("SSE003", {"error": 0, "warning": 0, "note": 1, "never": 0}),
-        ("SSE005", {"error": 0, "warning": 1, "note": 1, "never": 0}),
-        ("SSE006", {"error": 1, "warning": 1, "note": 1, "never": 0}),
+        ("SSE003", {"error": 0, "warning": 0, "note": 1, "inconclusive": 1, "never": 0}),
+        ("SSE005", {"error": 0, "warning": 1, "note": 1, "inconclusive": 1, "never": 0}),
+        ("SSE006", {"error": 1, "warning": 1, "note": 1, "inconclusive": 1, "never": 0}),
     ],
 )
 def test_fail_on_sets_the_lowest_severity_that_fails(record, run, code, statuses):
@@ -268,6 +268,19 @@ def test_fail_on_sets_the_lowest_severity_that_fails(record, run, code, statuses
     path = record(vector.observations())
     assert {level: run("report", path, "--fail-on", level).exit_code for level in statuses} == statuses
     assert run("report", path).exit_code == statuses["error"]
+
+
+def test_fail_on_inconclusive_also_fails_for_rules_that_could_not_be_decided(record, run):
+    resync = 'event: stream.resync\ndata: {"type":"stream.resync"}\n\n'
+    stream = {"request": "GET /v1/sessions/ses_1/events/stream", "body": resync, "ending": "client-closed"}
+    path = record(observations_of({"exchange": [stream]}))
+    select = ("--select", "CLI005")
+    statuses = {level: run("report", path, *select, "--fail-on", level).exit_code for level in ("note", "inconclusive")}
+    assert statuses == {"note": 0, "inconclusive": 1}
+    assert run("report", path, "--select", "CLI001", "--fail-on", "inconclusive").exit_code == 0
+    junit = run("report", path, *select, "--fail-on", "inconclusive", "--format", "junit").stdout
+    assert 'failures="1"' in junit
+    assert '<failure message="inconclusive: ' in junit
 
 
 def test_the_same_recording_gives_the_same_bytes_in_every_format(record, all_vectors, tmp_path):

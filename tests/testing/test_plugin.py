@@ -288,6 +288,35 @@ def test_files_are_found_next_to_the_test_and_then_in_rootdir(project):
     ).assert_outcomes(passed=1)
 
 
+def test_a_fault_that_never_matches_fails_the_test_unless_it_may_miss(project):
+    result = project.run("""
+        import pytest
+
+        FAULTS = [{"do": "drop", "after": {"sequence": 99}, "name": "late"}, {"do": "duplicate", "at": {"sequence": 1}}]
+
+        @pytest.mark.parametrize("options", [{}, {"faults_may_miss": True}])
+        def test_never(wiretape_replay, options):
+            replay = wiretape_replay("run.db", faults=FAULTS, **options)
+            read(replay.url)
+            assert replay.unused_faults == ["late"]
+    """)
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(["The fault never matched anything: late."])
+
+
+def test_fail_on_inconclusive_fails_for_a_client_that_ignores_a_resync_and_leaves(project):
+    result = project.run("""
+        import pytest
+
+        @pytest.mark.parametrize("fail_on", ["note", "inconclusive"])
+        def test_leaves(wiretape_replay, fail_on):
+            faults = [{"do": "resync", "after": {"sequence": 2}}, {"do": "stall", "after": {"sequence": 3}}]
+            read(wiretape_replay("run.db", faults=faults, fail_on=fail_on).url)
+    """)
+    result.assert_outcomes(passed=2, errors=1)
+    result.stdout.fnmatch_lines(["CLI005 could not be decided.", "inconclusive CLI005 resync-ignored: *(1 time)"])
+
+
 @pytest.mark.parametrize(
     "faults",
     [
@@ -324,7 +353,7 @@ def test_faults_can_be_given_in_several_forms(project, faults):
         ("'run.db', playhead='own'", "Invalid playhead 'own': expected session or connection."),
         ("'run.db', order='any'", "Invalid order 'any': expected kind or strict."),
         ("'run.db', ignore_body=3", "Invalid ignore_body 3: expected a list of strings."),
-        ("'run.db', fail_on='bad'", "Invalid fail_on 'bad': expected error, warning, note or never."),
+        ("'run.db', fail_on='bad'", "Invalid fail_on 'bad': expected error, warning, note, inconclusive or never."),
         ("'run.db', allow=['CIL003']", "allow: unknown rule code 'CIL003'; did you mean CLI003?"),
         ("'run.db', faults='none.toml'", "Cannot find none.toml in {folder}."),
         ("'run.db', faults=7", "Invalid faults 7: expected a file, TOML text, a dictionary, or a list of faults."),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from wiretape.config import NEVER, Config, find_config, load_config, override_base
+from wiretape.config import FAIL_ON, INCONCLUSIVE, Config, find_config, load_config, override_base, threshold_of
 from wiretape.errors import InputError
 from wiretape.files import (
     PATH,
@@ -207,8 +207,9 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 )
 @click.option(
     "--fail-on",
-    type=click.Choice([*(severity.value for severity in Severity), NEVER]),
-    help="Exit with status 1 if any finding is at least this severe.  [default: error]",
+    type=click.Choice(FAIL_ON),
+    help="Exit with status 1 if any finding is at least this severe; inconclusive: also if a rule is.  "
+    "[default: error]",
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")
@@ -281,7 +282,8 @@ def report(
     options = ReportOptions(
         all_findings=all_findings,
         statistics=statistics,
-        threshold=None if fail_on == NEVER else Severity(fail_on),
+        threshold=threshold_of(fail_on),
+        fail_on_inconclusive=fail_on == INCONCLUSIVE,
         docs_url=config.docs_url,
         width=terminal.width if terminal else None,
     )
@@ -295,8 +297,7 @@ def report(
         for output in paired:
             _write(output, applied.reports, options)
         is_stale = known.save(entries, earlier, applied)
-    threshold = options.threshold
-    has_failed = threshold is not None and any(each.reaches(threshold) for each in applied.reports)
+    has_failed = any(each.fails(options) for each in applied.reports)
     if ((has_failed and not known.write) or is_stale) and not exit_zero:
         ctx.exit(1)
 

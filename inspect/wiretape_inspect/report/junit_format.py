@@ -21,6 +21,7 @@ def junit_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     """Yield the lines of the XML document.
 
     JUnit has no severities: a case fails if a finding reaches the threshold; less severe findings are its output.
+    An inconclusive rule fails too if the options say so.
     """
     root = ET.Element("testsuites", name="wiretape")
     for report in reports:
@@ -59,7 +60,8 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     elif verdict is Verdict.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=_NOT_EXERCISED)
     elif verdict is Verdict.INCONCLUSIVE:
-        ET.SubElement(case, "skipped", message=f"inconclusive: {'; '.join(report.tallies[rule.code].reasons)}")
+        outcome = "failure" if options.fail_on_inconclusive else "skipped"
+        ET.SubElement(case, outcome, message=f"inconclusive: {'; '.join(report.tallies[rule.code].reasons)}")
 
 
 def _describe(report: Report, rule: Rule, findings: list[Finding]) -> str:

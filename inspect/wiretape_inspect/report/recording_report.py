@@ -23,6 +23,8 @@ class ReportOptions:
     """Count the findings of each rule instead of showing them."""
     threshold: Severity | None = Severity.ERROR
     """Lowest severity of findings that fail; None if none fails."""
+    fail_on_inconclusive: bool = False
+    """Whether inconclusive rules fail, too."""
     docs_url: str | None = None
     """Where the pages of docs/rules are published; ends with a slash."""
     width: int | None = None
@@ -113,9 +115,11 @@ class Report:
         """Return the severity of a rule in the catalogue or, if set, in the configuration."""
         return self.settings.severities.get(code, CATALOGUE[code].severity)
 
-    def reaches(self, threshold: Severity) -> bool:
-        """Whether a new finding is at least as severe as `threshold`."""
-        return any(is_at_least(severity, threshold) for _, severity in self.counts)
+    def fails(self, options: ReportOptions) -> bool:
+        """Whether a new finding is severe enough to fail, or an inconclusive rule fails."""
+        if options.fail_on_inconclusive and self.verdicts[Verdict.INCONCLUSIVE]:
+            return True
+        return any(is_at_least(severity, options.threshold) for _, severity in self.counts)
 
 
 def is_at_least(severity: Severity, threshold: Severity | None) -> bool:

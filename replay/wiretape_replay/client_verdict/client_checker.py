@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -14,7 +14,7 @@ from wiretape.files import exists_error, path_exists
 from wiretape.frame_reader import ReadObservation
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Writer, check_output
-from wiretape.rules import Checker, Finding, Party, ScopeReason, Settings, codes_of
+from wiretape.rules import Checker, Finding, Party, ScopeReason, Settings, Verdict, codes_of
 from wiretape_replay.client_verdict.attribution import Attribution
 from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, TrafficBuffer
 from wiretape_replay.http_server.http_messages import HttpRequest
@@ -149,6 +149,16 @@ class ClientChecker:
         """The findings about the client so far, at most 10,000."""
         self.check_all()
         return self.attribution.client.kept
+
+    @property
+    def inconclusive(self) -> Mapping[str, Mapping[str, int]]:
+        """The inconclusive client rules so far: for each code the reasons, and how often each occurred."""
+        catalogue = self._checker.catalogue
+        return {
+            code: dict(tally.reasons)
+            for code, tally in self._checker.tallies().items()
+            if tally.verdict is Verdict.INCONCLUSIVE and catalogue[code].side is Party.CLIENT
+        }
 
     def _now_ns(self) -> int:
         return self._clock() - self._began_ns

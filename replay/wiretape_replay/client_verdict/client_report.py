@@ -1,7 +1,7 @@
 """The client verdict: its lines, and the reports that `wiretape report` writes from a recording of the traffic."""
 
 import tempfile
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +10,7 @@ import click
 
 from wiretape import labels
 from wiretape.cli import subcommand
-from wiretape.config import NEVER, Config, find_config, load_config
+from wiretape.config import INCONCLUSIVE, NEVER, Config, find_config, load_config, threshold_of
 from wiretape.errors import InputError
 from wiretape.files import check_writable
 from wiretape.labels import count_of
@@ -72,7 +72,8 @@ def write(
 ) -> bool:
     """Write the reports about these client rules; `options` are further options of `wiretape report`.
 
-    Returns whether a finding is at least as severe as `fail_on`.  Raises InputError if a report cannot be written.
+    Returns whether a finding is at least as severe as `fail_on`, or a rule is inconclusive if that is `inconclusive`.
+    Raises InputError if a report cannot be written.
     """
     arguments = [str(recording), "--select", ",".join(rules), "--fail-on", fail_on, *options]
     for report in reports:
@@ -87,22 +88,41 @@ def _formats() -> Sequence[str]:
     return [str(form) for kind in kinds if isinstance(kind, click.Choice) for form in kind.choices]
 
 
-def verdict(attribution: Attribution, recording: str) -> Iterator[str]:
-    """The lines of the verdict; `recording` is the name of the recording, safe to print."""
+def verdict(
+    attribution: Attribution, recording: str, inconclusive: Mapping[str, Mapping[str, int]] | None = None
+) -> Iterator[str]:
+    """The lines of the verdict; `recording` is the name of the recording, safe to print.
+
+    `inconclusive` are the client rules that could not be decided, with the reasons.
+    """
     if attribution.client:
         rules = count_of(len(attribution.client.codes), "rule")
         yield f"The client broke {rules} ({count_of(len(attribution.client), 'finding')}):"
         for finding in _first_of_each(attribution.client):
             yield f"  {_finding_line(finding)}{_more(attribution.client.codes[finding.code] - 1)}"
-    else:
+    elif not inconclusive:
         yield "The client broke no rule."
+    if inconclusive:
+        rules = f"{count_of(len(inconclusive), 'rule')} could not be decided:"
+        yield rules if attribution.client else f"The client broke no rule, but {rules}"
+        yield from (f"  {line}" for line in inconclusive_lines(inconclusive))
     if attribution.service or attribution.injected:
         yield _service_line(attribution, recording)
 
 
-def fails(attribution: Attribution, fail_on: str) -> bool:
-    """Whether a client finding is at least as severe as `fail_on`."""
-    return fail_on != NEVER and attribution.client.reaches(Severity(fail_on))
+def inconclusive_lines(inconclusive: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """A line for each inconclusive rule, with the reasons."""
+    for code, reasons in inconclusive.items():
+        listed = "; ".join(f"{reason} ({count_of(count, 'time')})" for reason, count in reasons.items())
+        yield f"inconclusive {code} {CATALOGUE[code].name}: {listed}"
+
+
+def fails(attribution: Attribution, fail_on: str, inconclusive: Collection[str] = ()) -> bool:
+    """Whether a client finding is at least as severe as `fail_on`, or that is `inconclusive` and a rule is."""
+    threshold = threshold_of(fail_on)
+    if fail_on == INCONCLUSIVE and inconclusive:
+        return True
+    return threshold is not None and attribution.client.reaches(threshold)
 
 
 def _service_line(attribution: Attribution, recording: str) -> str:
@@ -153,9 +173,14 @@ class ClientVerdict:
 
     def lines(self, name: str) -> Iterator[str]:
         """The lines of the verdict; `name` is the name of the recording that was replayed."""
-        yield from verdict(self.checker.attribution, printable(name))
+        yield from verdict(self.checker.attribution, printable(name), self.checker.inconclusive)
         if self.checker.failed is not None:
             yield f"The checks failed ({printable(self.checker.failed)}): findings may be missing."
+
+    @property
+    def fails(self) -> bool:
+        """Whether the client fails, as `--fail-on` defines."""
+        return fails(self.checker.attribution, self._options.fail_on, self.checker.inconclusive)
 
     def write_reports(self) -> None:
         """Write the reports, in which findings that `--fail-on` names are failures.  Raises InputError."""

@@ -64,6 +64,8 @@ class FaultCounter:
     def __init__(self, seed: int) -> None:
         self.applied: Counter[str] = Counter()
         """How often each fault was applied in total, by its name."""
+        self.considered: set[str] = set()
+        """The names of the faults that were applied, or left out because of their probability."""
         self._since_rewind: Counter[str] = Counter()
         """How often each was applied since the last `rewind`: this is what `times` limits."""
         self._matched: Counter[str] = Counter()
@@ -79,6 +81,7 @@ class FaultCounter:
         self._matched[fault.name] += 1
         if self.is_spent(fault) or self._matched[fault.name] <= fault.skip:
             return False
+        self.considered.add(fault.name)
         if fault.probability < 1 and self.random(fault, "whether", *where).random() >= fault.probability:
             return False
         self.applied[fault.name] += 1
@@ -247,12 +250,23 @@ class FaultInjector:
         """How often each fault was applied so far, also before a `rewind`, by its name, in the script's order."""
         return {fault.name: self._counter.applied[fault.name] for fault in self.script.faults}
 
-    def summary(self) -> str | None:
-        """How often each fault was applied, in one line; None if the script has no faults."""
+    @property
+    def unused(self) -> list[str]:
+        """The names of the faults that never matched anything, in the script's order.
+
+        A fault that matched, but was left out because of its probability, is not among them.
+        """
+        return [fault.name for fault in self.script.faults if fault.name not in self._counter.considered]
+
+    def summary_lines(self) -> Iterator[str]:
+        """How often each fault was applied, and which never matched; nothing if the script has no faults."""
         if not self.script.faults:
-            return None
+            return
         counts = (f"{shorten(name, 60)} {count_of(count, 'time')}" for name, count in self.counts.items())
-        return f"Faults injected: {', '.join(counts)}."
+        yield f"Faults injected: {', '.join(counts)}."
+        if self.unused:
+            names = (shorten(name, 60) for name in self.unused)
+            yield f"Faults that never matched: {', '.join(names)}."
 
     def rewind(self) -> None:
         """Start over, so that the same happens again."""

@@ -16,6 +16,7 @@ from wiretape_replay.serve_command import (
     GroupedCommand,
     access,
     control_option,
+    failures,
     faults_option,
     listen_option,
     log,
@@ -78,6 +79,7 @@ def _plain(text: str) -> str:
     help="TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
 )
 @faults_option
+@failures("--strict", is_flag=True, help="Exit with status 1 if a fault never matched anything.")
 @control_option
 @verdict_options
 @click.pass_context
@@ -89,6 +91,7 @@ def serve(
     lists: bool,
     listen: str,
     control_token: str | None,
+    strict: bool,
     verdict: VerdictOptions,
     **options: Any,
 ) -> None:
@@ -115,7 +118,7 @@ def serve(
     )
     if running.sessions.failed is not None:
         raise running.sessions.failed
-    ctx.exit(int(failed))
+    ctx.exit(int(failed or (strict and bool(running.faults.unused))))
 
 
 def _greet(running: Service, scenario: str) -> Iterator[str]:
@@ -127,5 +130,4 @@ def _greet(running: Service, scenario: str) -> Iterator[str]:
 def _summarize(running: Service) -> Iterator[str]:
     sessions, streams = len(running.sessions.by_id), len(running.streams.requests)
     yield f"Served {count_of(sessions, 'session')} and {count_of(streams, 'stream')}."
-    if (faults := running.faults.summary()) is not None:
-        yield faults
+    yield from running.faults.summary_lines()

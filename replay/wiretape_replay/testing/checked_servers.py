@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -168,6 +168,24 @@ class CheckedServer:
         return found
 
     @property
+    def inconclusive(self) -> Mapping[str, Mapping[str, int]]:
+        """The client rules that could not be decided so far: for each code the reasons, and how often each occurred.
+
+        Some rules are decided only when the replay stops.
+        """
+
+        async def collect() -> Mapping[str, Mapping[str, int]]:
+            return self._collector.inconclusive
+
+        reasons: Mapping[str, Mapping[str, int]] = shared_thread().call(collect)
+        return reasons
+
+    @property
+    def unused_faults(self) -> list[str]:
+        """The names of the faults that have not matched anything so far."""
+        return self._server.faults.unused
+
+    @property
     def fault_counts(self) -> dict[str, int]:
         """How often each fault was applied so far, by name."""
         return self._server.faults.counts
@@ -177,7 +195,7 @@ class CheckedServer:
         shared_thread().call(self._collector.keep)
 
     def failure(self) -> str | None:
-        """Why the test fails: findings with their report, and requests without a match; None if it does not.
+        """Why the test fails: findings with their report, requests without a match and so on; None if it does not.
 
         If it fails, the traffic is recorded.
         """
@@ -187,6 +205,8 @@ class CheckedServer:
             self._criteria,
             self.record,
             self.keep,
+            inconclusive=self.inconclusive,
+            unused_faults=self.unused_faults,
             report_options=self._collector.report_options,
             checks_failed=self._collector.failed,
         )

@@ -7,21 +7,20 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from wiretape import labels
-from wiretape.config import NEVER, Config
+from wiretape.config import FAIL_ON, INCONCLUSIVE, NEVER, Config, threshold_of
 from wiretape.decode import choices_hint
 from wiretape.errors import InputError, RecordingError
 from wiretape.labels import count_of
 from wiretape.rules import Finding, Severity, UnknownCodeError, codes_of
-from wiretape.safe_text import printable
+from wiretape.safe_text import printable, shorten
 from wiretape.toml_files import is_toml_text
-from wiretape_replay.client_verdict.client_report import CLIENT_RULES, ReportRequest, write
+from wiretape_replay.client_verdict.client_report import CLIENT_RULES, ReportRequest, inconclusive_lines, write
 from wiretape_replay.replay_options import ReplayOptions, check_choice, string_list
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.verbatim.verbatim_player import UnmatchedRequest
 
-CRITERIA = ("fail_on", "allow", "allow_misses")
+CRITERIA = ("fail_on", "allow", "allow_misses", "faults_may_miss")
 """The options of a test that `wiretape replay` and `wiretape serve` do not have."""
-_THRESHOLDS = (*(severity.value for severity in Severity), NEVER)
 _Options = TypeVar("_Options", ReplayOptions, ServeOptions)
 
 
@@ -32,18 +31,29 @@ class ClientCriteria:
     config: Config
     """Configuration of the rules."""
     fail_on: str
-    """The test fails if a finding is at least this severe: `error` (the default), `warning`, `note` or `never`."""
+    """The test fails if a finding is at least this severe: `error` (the default), `warning`, `note` or `never`.
+
+    With `inconclusive`, it fails for every finding, and for rules that could not be decided.
+    """
     rules: tuple[str, ...]
     """The codes of the client rules that must not be broken."""
     allow_misses: bool = False
     """Whether requests without a match are allowed."""
+    faults_may_miss: bool = False
+    """Whether faults that never match anything are allowed."""
 
     @classmethod
     def of(cls, options: Mapping[str, Any], config: Config) -> "ClientCriteria":
         """The criteria among the options of a test.  Raises InputError."""
         fail_on = options.get("fail_on") or config.fail_on or Severity.ERROR.value
-        check_choice("fail_on", fail_on, _THRESHOLDS)
-        return cls(config, str(fail_on), _rules(options.get("allow", ()), config), bool(options.get("allow_misses")))
+        check_choice("fail_on", fail_on, FAIL_ON)
+        return cls(
+            config,
+            str(fail_on),
+            _rules(options.get("allow", ()), config),
+            allow_misses=bool(options.get("allow_misses")),
+            faults_may_miss=bool(options.get("faults_may_miss")),
+        )
 
 
 def select_options(
@@ -80,6 +90,7 @@ def _rules(allowed: object, config: Config) -> tuple[str, ...]:
 
 _CHECKS_FAILED = "wiretape's checks failed, so there may be more findings: {}."
 _MOST_LISTED = 10
+_NONE: Mapping[str, Mapping[str, int]] = {}
 
 
 def failure_message(
@@ -89,25 +100,36 @@ def failure_message(
     record: Path,
     keep: Callable[[], None],
     *,
+    inconclusive: Mapping[str, Mapping[str, int]] = _NONE,
+    unused_faults: Sequence[str] = (),
     report_options: Sequence[str] = (),
     checks_failed: str | None = None,
 ) -> str | None:
     """Why a test fails, with the report on the client; None if it does not fail.
 
     If it fails, `keep` is called to write the recording `record`, from which the report is made.
-    `report_options` are further options of `wiretape report`; `checks_failed` is the error that stopped the checks.
+    `inconclusive` are the client rules that could not be decided, with the reasons; `unused_faults` are the names of
+    faults that never matched anything; `report_options` are further options of `wiretape report`; `checks_failed` is
+    the error that stopped the checks.
     """
     findings = [finding for finding in findings if _is_failure(finding, criteria)]
+    inconclusive = {code: reasons for code, reasons in inconclusive.items() if code in criteria.rules}
+    undecided = list(inconclusive) if criteria.fail_on == INCONCLUSIVE else []
     misses = [] if criteria.allow_misses else misses
+    unused_faults = [] if criteria.faults_may_miss else unused_faults
     checks = [_CHECKS_FAILED.format(printable(checks_failed))] if checks_failed and criteria.fail_on != NEVER else []
-    if not findings and not misses and not checks:
+    if not findings and not undecided and not misses and not unused_faults and not checks:
         return None
     recording = keep_recording(record, keep)
     report = _report(findings, criteria, record, report_options) if findings else []
-    if not report and not misses and not checks:
+    problems = list(_problems(findings if report else [], undecided, misses, unused_faults))
+    if not problems and not checks:
         return None  # all findings are in the baseline
-    headline = [_headline(findings if report else [], misses)] if report or misses else []
-    return "\n".join([*headline, *checks, *([""] if report else []), *report, *_list_misses(misses), recording])
+    text = "; ".join(problems)
+    headline = [f"{text[0].upper()}{text[1:]}."] if problems else []
+    # The report has a line about inconclusive rules.
+    more = [*([""] if report else []), *report] if report else list(inconclusive_lines(inconclusive))
+    return "\n".join([*headline, *checks, *more, *_list_misses(misses), recording])
 
 
 def keep_recording(record: Path, keep: Callable[[], None]) -> str:
@@ -120,10 +142,11 @@ def keep_recording(record: Path, keep: Callable[[], None]) -> str:
 
 
 def _is_failure(finding: Finding, criteria: ClientCriteria) -> bool:
-    if criteria.fail_on == NEVER or finding.code not in criteria.rules:
+    threshold = threshold_of(criteria.fail_on)
+    if threshold is None or finding.code not in criteria.rules:
         return False
     most_severe_first = list(Severity)
-    return most_severe_first.index(finding.severity) <= most_severe_first.index(Severity(criteria.fail_on))
+    return most_severe_first.index(finding.severity) <= most_severe_first.index(threshold)
 
 
 def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path, options: Sequence[str]) -> list[str]:
@@ -142,17 +165,28 @@ def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path,
             record,
             [*config, *options],
             rules=criteria.rules,
-            fail_on=criteria.fail_on,
+            fail_on=(threshold_of(criteria.fail_on) or Severity.ERROR).value,  # inconclusive rules are listed anyway
         )
         return path.read_text("utf-8").splitlines() if failed else []
 
 
-def _headline(findings: Sequence[Finding], misses: Sequence[UnmatchedRequest]) -> str:
+def _problems(
+    findings: Sequence[Finding],
+    inconclusive: Sequence[str],
+    misses: Sequence[UnmatchedRequest],
+    unused_faults: Sequence[str],
+) -> Iterator[str]:
+    """The parts of the headline."""
     codes = list(dict.fromkeys(finding.code for finding in findings))
-    broken = [f"the client broke {' and '.join(codes)} ({count_of(len(findings), 'finding')})"] if codes else []
-    missed = [f"{count_of(len(misses), 'request')} had no match"] if misses else []
-    line = "; ".join([*broken, *missed])
-    return f"{line[0].upper()}{line[1:]}."
+    if codes:
+        yield f"the client broke {' and '.join(codes)} ({count_of(len(findings), 'finding')})"
+    if inconclusive:
+        yield f"{' and '.join(inconclusive)} could not be decided"
+    if misses:
+        yield f"{count_of(len(misses), 'request')} had no match"
+    if unused_faults:
+        names = " and ".join(shorten(name, 60) for name in unused_faults)
+        yield f"{'these faults' if len(unused_faults) > 1 else 'the fault'} never matched anything: {names}"
 
 
 def _list_misses(misses: Sequence[UnmatchedRequest]) -> Iterator[str]:

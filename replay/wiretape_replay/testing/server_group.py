@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.config import Config, find_config
+from wiretape_replay.client_verdict.client_report import inconclusive_lines
 from wiretape_replay.replay_options import ReplayOptions
 from wiretape_replay.service.serve_options import ServeOptions
 from wiretape_replay.testing.checked_servers import (
@@ -90,10 +91,10 @@ class ServerGroup:
 def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
     """Replay a recording until the block is left, and check the client.
 
-    Takes the fields of ReplayOptions, and `fail_on`, `allow` and `allow_misses`.  Paths are relative to the current
-    folder.  Raises InputError for invalid options and files, and ClientError at the end if the client broke a rule
-    or sent a request without a match.  An exception of the block gets the same text as a note.  If anything fails,
-    the traffic stays recorded in a temporary folder.
+    Takes the fields of ReplayOptions, and `fail_on`, `allow`, `allow_misses` and `faults_may_miss`.  Paths are
+    relative to the current folder.  Raises InputError for invalid options and files, and ClientError at the end if the
+    client broke a rule, a request had no match, or a fault never matched anything.  An exception of the block gets the
+    same text as a note.  If anything fails, the traffic stays recorded in a temporary folder.
     """
     with _checked_group() as group:
         yield group.replay(recording, options)
@@ -103,8 +104,8 @@ def replay(recording: Path | str, **options: Any) -> Iterator[CheckedReplay]:
 def serve(scenario: Any = "hello", **options: Any) -> Iterator[CheckedService]:
     """Play a scenario as the stand-in until the block is left, and check the client.
 
-    Takes the fields of ServeOptions, and `fail_on` and `allow`; time is virtual by default.  Everything else is as
-    with `replay`.
+    Takes the fields of ServeOptions, and `fail_on`, `allow` and `faults_may_miss`; time is virtual by default.
+    Everything else is as with `replay`.
     """
     with _checked_group() as group:
         yield group.serve(scenario, options)
@@ -138,11 +139,12 @@ def _raise_failure(group: ServerGroup) -> None:
 
 def _summarise(server: CheckedServer) -> Iterator[str]:
     failure = server.failure()
-    yield (
-        failure
-        if failure is not None
-        else f"The client passed the checks.\n{keep_recording(server.record, server.keep)}"
-    )
+    if failure is not None:
+        yield failure
+    else:
+        yield "The client passed the checks."
+        yield from inconclusive_lines(server.inconclusive)
+        yield keep_recording(server.record, server.keep)
     yield "Requests:"
     yield from _last_lines(server.lines)
 
