@@ -4,7 +4,7 @@ import pytest
 
 from wiretape.config import Config, find_config, load_config
 from wiretape.errors import InputError
-from wiretape.rules import Severity
+from wiretape.rules import ServiceBase, Severity
 
 FULL = """
 select = ["SEQ", "ERR001"]
@@ -12,6 +12,7 @@ ignore = ["SEQ004"]
 fail-on = "warning"
 baseline = "known.json"
 docs-url = "https://docs.example/rules/"
+base = "/api/agents/"
 idempotency-header = "X-Idempotency-Key"
 keep-alive-tolerance = 5
 
@@ -41,6 +42,7 @@ def test_every_setting_is_read(config, tmp_path):
     assert loaded.fail_on == "warning"
     assert loaded.baseline == tmp_path / "known.json"
     assert loaded.docs_url == "https://docs.example/rules/"
+    assert loaded.settings.base == ServiceBase("/api/agents")
     assert loaded.settings.idempotency_header == "X-Idempotency-Key"
     assert loaded.settings.keep_alive_tolerance_s == 5.0
     assert loaded.settings.severities["SEQ002"] is Severity.NOTE
@@ -107,6 +109,7 @@ def test_at_least_one_rule_has_to_be_left(config, text):
             'idempotency-header = "a b"',
             ": idempotency-header: expected a header name such as Idempotency-Key, got 'a b'.",
         ),
+        ('base = "api"', ": base: invalid base 'api': expected the path before /v1, such as /api/agents, or a URL"),
         ('idempotency-header = ""', ": expected a header name such as Idempotency-Key, got ''."),
         ("idempotency-header = 3", ": idempotency-header: expected a string, got 3."),
         ('select = [""]', ": select[0]: unknown rule code ''; the families are"),
