@@ -160,6 +160,7 @@ class ParsedEvent(FramedEvent):
     """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
     has_unusual_json = False
     """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
+    _tool_call_ids: list[str] | None = None
     _created_at: datetime | None = None
     _has_parsed_created_at = False
     _schema_errors: SchemaErrors | None = None
@@ -232,10 +233,11 @@ class ParsedEvent(FramedEvent):
     @property
     def tool_call_ids(self) -> list[str]:
         """The tool call ids in `content` and `data`: none, one, or two that differ."""
-        first, second = self._content_and_data("tool_call_id")
-        if first is None or first == second:
-            return [] if second is None else [second]
-        return [first] if second is None else [first, second]
+        if self._tool_call_ids is None:
+            first, second = self._content_and_data("tool_call_id")
+            found = [first] if second is None or first == second else [first, second]
+            self._tool_call_ids = [call_id for call_id in found if call_id is not None]
+        return self._tool_call_ids
 
     @property
     def tool_name(self) -> str | None:

@@ -53,7 +53,7 @@ def end_without_start(event: ParsedEvent, stream: StreamState) -> Outcome:
     if not ids or not stream.is_new_since_opened(event):
         return None
     calls = [call for call in map(session.runs.calls.get, ids) if call is not None]
-    if stream.runs.lacks_start(event, whole=stream.shows_whole_session):
+    if stream.lacks_start(event):
         if any(call.lacks_start for call in calls):
             return None
         return problem(f"Expected the start of tool call {quote(ids[0])} before its end, got only a {event.type}.")

@@ -204,7 +204,7 @@ class ToolCall:
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
 
-    __slots__ = ("_claims", "_last_at", "calls", "dropped_calls", "dropped_runs", "overlaps", "runs")
+    __slots__ = ("_claims", "_last_at", "calls", "dropped_calls", "dropped_runs", "last_claim_at", "overlaps", "runs")
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
@@ -214,6 +214,8 @@ class SessionRuns:
         self.dropped_calls = False
         self.overlaps: list[Overlap] = []
         """The overlaps that were proven since the list was last emptied."""
+        self.last_claim_at: Position = 0
+        """The last claim that a run started or that the session is idle."""
         self._claims: list[_Claim] = []
         """The claims, in the order of the session; if there are very many, the oldest are dropped."""
         self._last_at: Position = 0
@@ -280,6 +282,7 @@ class SessionRuns:
             # Another connection carried it before.
             return
         claims.insert(index, claim)
+        self.last_claim_at = claims[-1].at
         if len(claims) > 2 * MOST_RUNS:
             del claims[:MOST_RUNS]
         if at < self._last_at:
@@ -387,9 +390,9 @@ class StreamRuns:
         return next((other for other in self.active if other != run_id), None)
 
     def find_early_event(self, event: ParsedEvent, run_id: str, *, whole: bool) -> Location | None:
-        """Return the location of the first event of a run if that precedes its start; `whole` as for `lacks_start`.
+        """Return the location of the first event of a run if that precedes its start.
 
-        The session has to be recorded from its first event.
+        The session has to be recorded from its first event; `whole` is whether this stream has carried all of it.
         """
         run = self._all.runs.get(run_id)
         if run is None or not self._is_first_start(run, run_id, event):
@@ -402,18 +405,18 @@ class StreamRuns:
             return run.early_location if run.early_sequence < event.sequence else None
         return run.early_location if run.early_location.exchange == self._exchange else None
 
-    def lacks_start(self, event: ParsedEvent, *, whole: bool) -> bool:
-        """Whether a tool call ends that, as the stream shows, never started.
-
-        `whole` is whether the stream has carried the whole session; else the run must have started on it.
-        """
+    def may_lack_start(self, event: ParsedEvent) -> bool:
+        """Whether a tool call ends of which the stream has shown nothing while it was live."""
+        if event.type not in OUTCOME_TYPES or not self.is_live or self._has_dropped_calls:
+            return False
         ids = event.tool_call_ids
-        if event.type not in OUTCOME_TYPES or not ids or not self.is_live or self._has_dropped_calls:
+        if not ids or ids[0] in self._calls or ids[-1] in self._calls:
             return False
-        run_id = event.run_id
-        if run_id in self._unclear or not (whole or run_id in self._complete):
-            return False
-        return not any(call_id in self._calls for call_id in ids)
+        return event.run_id not in self._unclear
+
+    def is_complete(self, run_id: str | None) -> bool:
+        """Whether the stream has carried every event of a run since the run started."""
+        return run_id in self._complete
 
     def open_calls(self, run_id: str) -> list[str]:
         """Return the tool calls of a run that the stream shows as open."""
@@ -466,9 +469,8 @@ class StreamRuns:
         else:
             self._note_early_event(event)
 
-    def add_tool_event(self, event: ParsedEvent, run_id: str | None, *, whole: bool) -> None:
-        """Add a tool lifecycle event that is not replayed; `whole` as for `lacks_start`."""
-        lacks_start = self.lacks_start(event, whole=whole)
+    def add_tool_event(self, event: ParsedEvent, run_id: str | None, *, lacks_start: bool) -> None:
+        """Add a tool lifecycle event that is not replayed."""
         calls = self._all.add_tool_event(event, run_id)
         for call in calls if lacks_start else ():
             call.lacks_start = True
@@ -502,10 +504,15 @@ class StreamRuns:
         elif run_id is not None and name in RUN_EVENT_TYPES and name not in OUTCOME_TYPES:
             # Outcomes of tool calls can follow the end of a run that was cancelled.
             run = self._all.run(run_id)
+            last, is_end = run.last_at, name in TERMINAL_RUN_TYPES
+            is_unbroken = last is not None and last < at and self._covered_from is None and run.ended_at is None
             if name == RUN_STARTED:
                 self._place_start(run, run_id, at, event)
+            elif is_unbroken and not is_end and self._all.last_claim_at <= (last or 0):
+                # No claim lies between the last event of the run and this one, which is usual.
+                run.last_at = at
             else:
-                self._place_progress(run, run_id, at, is_end=name in TERMINAL_RUN_TYPES, alone=alone)
+                self._place_progress(run, run_id, at, is_end=is_end, alone=alone)
 
     def doubt(self) -> None:
         """Events may have been lost, or were not understood."""

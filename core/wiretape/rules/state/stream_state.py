@@ -278,6 +278,11 @@ class StreamState(EventStream):
             # No cursor precedes the first event, so an invented request had none.
             self.runs.is_live = True
 
+    def lacks_start(self, event: ParsedEvent) -> bool:
+        """Whether a tool call ends that, as this stream shows, never started (TOOL002)."""
+        runs = self.runs
+        return runs.may_lack_start(event) and (runs.is_complete(event.run_id) or self.shows_whole_session)
+
     def add(self, event: ParsedEvent) -> None:
         """Add an event, after the rules have run."""
         self.last_event = event
@@ -349,7 +354,7 @@ class StreamState(EventStream):
             # These are reported only once for each stream.
             self.resume.has_repetition |= self.is_repeated_on_resume(event)
             self.resume.has_late_replay |= self.is_replayed_late(event)
-        is_repeated, is_live = event.id in self.event_numbers, self.is_new_since_opened(event)
+        is_repeated = event.id in self.event_numbers
         self._add_to_order(event)
         self.session.add_workspace(event)
         log = self.session.log
@@ -358,7 +363,7 @@ class StreamState(EventStream):
             self.resume.add(event, known, self.exchange)
         if event.type not in EVENT_TYPES:
             self._add_unknown()
-        elif is_live:
+        elif new or (known is not None and known.first_ns >= self.opened_ns and not is_repeated):
             self._add_to_session(event)
         elif event.type in TERMINAL_RUN_TYPES:
             self.runs.deliver_end(event)
@@ -432,7 +437,7 @@ class StreamState(EventStream):
         elif name in _TYPES_WITH_RUN:
             self._add_unknown()
         if name in _TOOL_TYPES:
-            runs.add_tool_event(event, run_id, whole=self.shows_whole_session)
+            runs.add_tool_event(event, run_id, lacks_start=self.lacks_start(event))
 
     def _add_resync(self, event: ParsedEvent) -> None:
         # It is sent when the service could not deliver every event.
