@@ -15,6 +15,7 @@ from wiretape.errors import InputError
 from wiretape.observations import BytesArrived, BytesLost, Observation, Side
 from wiretape.recording.recording_file import delete_recording
 from wiretape.recording.recording_writer import Writer
+from wiretape.recording.schema import MAX_UNIX_NS
 from wiretape.recording.table_rows import Capture
 from wiretape.rules import Checker, Finding
 from wiretape.safe_text import printable
@@ -30,8 +31,6 @@ Chunk = tuple[int, bytes]
 """Arrival time of a chunk (ns, wall clock), and its bytes."""
 
 _STEP_NS = 1_000_000
-_MAX_UNIX_NS = 7_300_000_000 * 1_000_000_000
-"""The year 2201: nanoseconds since 1970 fit into 64 bits until 2262."""
 _MAX_BODY = 2**60
 _BATCH = 2000
 _BATCH_BYTES = 4 * 1024 * 1024
@@ -107,6 +106,8 @@ def build_recording(source: RecordingSource, path: Path) -> None:
     RecordingError if `path` cannot be written, and InputError if the source is invalid; no file is left then.
     """
     metadata = source.metadata
+    if not 0 <= metadata.started_unix_ns <= MAX_UNIX_NS:
+        raise InputError("The recording begins before the year 1970 or after 2200: a recording cannot hold that.")
     writer = Writer.create(path, upstream=metadata.upstream, started_unix_ns=metadata.started_unix_ns)
     try:
         _write(source, writer)
@@ -125,7 +126,7 @@ def build_recording(source: RecordingSource, path: Path) -> None:
 
 def _write(source: RecordingSource, writer: Writer) -> None:
     checker = None if source.findings is not None else Checker(readers=writer.stream_readers)
-    max_ns = _MAX_UNIX_NS - source.metadata.started_unix_ns
+    max_ns = MAX_UNIX_NS - source.metadata.started_unix_ns
     for batch in _batches(_check_limits(source.observations, max_ns)):
         writer.feed(batch)
         writer.commit()

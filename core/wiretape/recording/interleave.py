@@ -100,6 +100,8 @@ def interleave(marks: Iterator[Observation], runs: Iterator[BytesArrived]) -> It
             _, run, begin = heapq.heappop(begun)
             horizon = min(mark_ns, run_ns, begun[0][0] if begun else _FOREVER)
             until = bisect_left(run.times, horizon, begin)
+            if until == begin:
+                raise ValueError("two observations have the same time")
             yield _slice_run(run, begin, until)
             if until < len(run.times):
                 heapq.heappush(begun, (run.times[until], run, until))

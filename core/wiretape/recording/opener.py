@@ -25,7 +25,7 @@ def open_recording(path: Path | str) -> Recording:
         return open_database(path)
     with _converted(format_, path) as converted:
         # The file stays open after its folder is deleted, and no other process can find it.
-        return open_database(converted, name=path)
+        return open_database(converted, name=path, check_rows=False)
 
 
 @contextmanager
@@ -38,10 +38,10 @@ def recording_opener(path: Path | str) -> Iterator[Callable[[], Recording]]:
     format_ = _other_format(path)
     if format_ is None:
         open_database(path).close()
-        yield lambda: open_database(path)
+        yield lambda: open_database(path, check_rows=False)
         return
     with _converted(format_, path) as converted:
-        yield lambda: open_database(converted, name=path)
+        yield lambda: open_database(converted, name=path, check_rows=False)
 
 
 @contextmanager

@@ -68,9 +68,9 @@ class RecordingFile:
             is_new = _is_new(path, lock, append=append)
             connection = sqlite3.connect(path, timeout=30, isolation_level=None)
             connection.row_factory = sqlite3.Row
+            schema.protect(connection)
             if not is_new:
                 schema.check_schema(connection, path)
-            connection.execute("PRAGMA trusted_schema = OFF")
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:

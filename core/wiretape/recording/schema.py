@@ -1,6 +1,13 @@
-"""Schema of a recording: create its tables and views, and check whether a file is a recording."""
+"""Schema of a recording: create its tables and views, and check whether a file is a recording.
 
+A recording can come from a stranger, who controls every byte.
+"""
+
+import re
 import sqlite3
+import sys
+from contextlib import closing
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -11,7 +18,47 @@ APPLICATION_ID = 0x77726574
 """Marks a SQLite file as a recording (`PRAGMA application_id`): the letters "wret"."""
 FORMAT = 1
 """Version of the schema (`PRAGMA user_version`)."""
-TABLES = frozenset({"recording", "capture", "exchange", "segment", "lost", "word", "frame", "finding"})
+_STATISTICS = frozenset({"sqlite_stat1", "sqlite_stat4"})
+"""Tables that SQLite's ANALYZE adds."""
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 512 * 1024 * 1024,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 100_000,
+    sqlite3.SQLITE_LIMIT_COLUMN: 100,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 100,
+    sqlite3.SQLITE_LIMIT_COMPOUND_SELECT: 20,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+    sqlite3.SQLITE_LIMIT_WORKER_THREADS: 0,
+}
+_COMMENT_OR_SPACE = re.compile(r"(?:--[^\n]*|\s)+")
+MAX_UNIX_NS = 7_300_000_000 * 1_000_000_000
+"""The year 2201: nanoseconds since 1970 fit into 64 bits until 2262."""
+_MAX_NS = 2**62
+_MAX_BODY = 2**60
+# The columns with numbers, and the largest one each may have.
+_RANGES = {
+    "recording": {"started_unix_ns": MAX_UNIX_NS, "redacted": 2**53},
+    "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS, "indexed_ns": _MAX_NS},
+    "exchange": {
+        "id": 2**53,
+        "started_ns": _MAX_NS,
+        "request_ended_ns": _MAX_NS,
+        "status": 2**31,
+        "responded_ns": _MAX_NS,
+        "ended_ns": _MAX_NS,
+        "request_bytes": _MAX_BODY,
+        "response_bytes": _MAX_BODY,
+        "lost_bytes": _MAX_BODY,
+    },
+    "segment": {"id": 2**53, "response": 1, "start": _MAX_BODY, "time_ns": _MAX_NS},
+    "lost": {"id": 2**53, "response": 1, "start": _MAX_BODY, "count": _MAX_BODY, "time_ns": _MAX_NS},
+    "finding": {"id": 2**53, "event": 2**53, "byte_offset": _MAX_BODY, "time_ns": _MAX_NS},
+}
+_DUPLICATE = "SELECT max(id) FROM segment GROUP BY exchange_id, response, start HAVING count(*) > 1 LIMIT 1"
+_INCOMPLETE_RESPONSE = """
+SELECT id FROM exchange WHERE (status IS NULL) + (responded_ns IS NULL) + (response_headers IS NULL)
+  + (reason IS NULL) + (response_version IS NULL) NOT IN (0, 5) LIMIT 1
+"""
 
 
 def create_schema(connection: sqlite3.Connection) -> None:
@@ -27,7 +74,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     try:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        objects = _read_objects(connection)
     except sqlite3.DatabaseError as error:
         if "locked" in str(error) or "unable to open" in str(error):
             raise RecordingError(f"{path} cannot be read at the moment: {error}.") from None
@@ -37,10 +84,81 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
     if application != APPLICATION_ID:
         raise RecordingError(f"{path} is not a wiretape recording.")
     _refuse_newer(version, path)
-    if missing := sorted(TABLES - tables):
+    _compare_objects(objects, path)
+    _check_versions(connection, path)
+
+
+_Objects = dict[tuple[str, str], str]
+"""The SQL of each object in a database, by kind and name, without comments."""
+
+
+def _read_objects(connection: sqlite3.Connection) -> _Objects:
+    # Two names that differ only in case cannot exist, and indices without SQL belong to a UNIQUE column.
+    rows = connection.execute("SELECT type, name, coalesce(sql, '') FROM sqlite_master").fetchall()
+    return {(str(kind), str(name)): _COMMENT_OR_SPACE.sub(" ", str(sql)).strip() for kind, name, sql in rows}
+
+
+@cache
+def _own_objects() -> _Objects:
+    with closing(sqlite3.connect(":memory:")) as connection:
+        create_schema(connection)
+        return _read_objects(connection)
+
+
+def _compare_objects(found: _Objects, path: Path) -> None:
+    """Raise RecordingError unless the tables and indices are exactly ours.
+
+    Views can be those of an earlier version, and are never read; only their names are compared.
+    """
+    own = _own_objects()
+    if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "table"):
         which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
         raise RecordingError(f"{path} is damaged: the {which} missing.")
-    _check_versions(connection, path)
+    for (kind, name), sql in found.items():
+        if (kind, name) not in own and (kind != "table" or name not in _STATISTICS):
+            what = shorten(f"{kind} {name}", 80)
+            raise RecordingError(f"{path} is not a recording that wiretape made: remove its {what}.")
+        if kind != "view" and own.get((kind, name), sql) != sql:
+            raise RecordingError(f"{path} is not a recording that wiretape made: its {kind} {name} is different.")
+    if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "index"):
+        raise RecordingError(f"{path} is damaged: the index {missing[0]} is missing.")
+
+
+def protect(connection: sqlite3.Connection) -> None:
+    """Limit what the file of a connection can make SQLite do: it may come from a stranger."""
+    for limit, value in _LIMITS.items():
+        connection.setlimit(limit, value)
+    if sys.version_info >= (3, 12):
+        connection.setconfig(sqlite3.SQLITE_DBCONFIG_DEFENSIVE, True)
+    connection.execute("PRAGMA trusted_schema = OFF")
+    connection.execute("PRAGMA cell_size_check = ON")
+
+
+def check_rows(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise RecordingError for a row that no recorder writes: numbers out of range, bytes of an unknown exchange.
+
+    Reads no bodies.
+    """
+    for table, ranges in _RANGES.items():
+        valid = " AND ".join(
+            f"(typeof({name}) = 'null' OR (typeof({name}) = 'integer' AND {name} BETWEEN 0 AND {largest}))"
+            for name, largest in ranges.items()
+        )
+        _refuse_row(connection, path, f"SELECT rowid FROM {table} WHERE NOT ({valid}) LIMIT 1", table, "is invalid")  # noqa: S608 - constants
+    for table in ("segment", "lost", "finding"):
+        query = f"SELECT id FROM {table} WHERE exchange_id NOT IN (SELECT id FROM exchange) LIMIT 1"  # noqa: S608 - a constant
+        _refuse_row(connection, path, query, table, "belongs to no exchange")
+    _refuse_row(connection, path, _DUPLICATE, "segment", "repeats another")
+    _refuse_row(connection, path, _INCOMPLETE_RESPONSE, "exchange", "has an incomplete response")
+
+
+def _refuse_row(connection: sqlite3.Connection, path: Path, query: str, table: str, problem: str) -> None:
+    try:
+        row = connection.execute(query).fetchone()
+    except sqlite3.DatabaseError as error:
+        raise RecordingError(f"{path} is damaged: {error}.") from None
+    if row is not None:
+        raise RecordingError(f"{path} is damaged: row {row[0]} of the table {table} {problem}.")
 
 
 def check_not_empty(connection: sqlite3.Connection, path: Path) -> None:

@@ -23,6 +23,7 @@ from wiretape.observations import (
 from wiretape.rules import Finding, Party, Severity
 
 SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
+_MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
 _INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
@@ -257,7 +258,7 @@ def unpack_run(row: sqlite3.Row) -> BytesArrived:
     flat: list[int] = orjson.loads(row["chunks"])
     ends = list(accumulate(flat[::2], initial=start))[1:]
     times = [time_ns + delta for delta in flat[1::2]]
-    if not times or ends[-1] != start + len(data):
+    if not times or len(times) != len(ends) or ends[-1] != start + len(data) or min(flat) < 0 or max(flat) > _MAX_NS:
         raise ValueError(f"the chunks of segment {row['id']} do not match its bytes")
     return BytesArrived(exchange, side, start, data, ends, times)
 

@@ -1,0 +1,172 @@
+"""Recordings from strangers: changed schemas, rows that no recorder writes, and single wrong bits."""
+
+import os
+import random
+import re
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.errors import RecordingError
+from wiretape.recording import Writer, open_recording
+
+FLIPS = int(os.environ.get("WIRETAPE_FLIPS", "12"))
+"""Set it to 600 for all."""
+COMMANDS = (
+    ("report",),
+    ("show",),
+    ("sessions",),
+    ("diff",),
+    ("trim", "--exchange", "2", "--output"),
+    ("merge", "--output"),
+    ("replay", "--verify"),
+)
+
+
+@pytest.fixture
+def recording(begin, path) -> Path:
+    """Return a recording of two streams with several segments."""
+    writer, talk = begin()
+    for _ in range(2):
+        writer.feed(talk.stream(*[b'data: {"id":"e%d"}\n\n' % number + b"x" * 20 for number in range(4)]))
+        writer.commit()
+    writer.close(talk.tick())
+    return path
+
+
+def _change(path: Path, script: str) -> None:
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(script)
+
+
+def _change_schema(path: Path, old: str, new: str) -> None:
+    """Change the SQL of the schema, as a copy that another program makes could."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        connection.execute("UPDATE sqlite_master SET sql = replace(sql, ?, ?)", (old, new))
+
+
+ROWS = {
+    "negative start": "UPDATE segment SET start = -start - 1",
+    "negative time": "UPDATE segment SET time_ns = -5",
+    "duplicated segment": (
+        "INSERT INTO segment SELECT 100 + id, exchange_id, response, start, time_ns, chunks, bytes FROM segment"
+    ),
+    "huge loss": "INSERT INTO lost VALUES (1, 1, 1, 5, 9223372036854775807, 5, 'why')",
+    "huge start of a loss": "INSERT INTO lost VALUES (1, 1, 1, 4611686018427387904, 5, 5, 'why')",
+    "loss of no exchange": "INSERT INTO lost VALUES (1, 77, 1, 5, 5, 5, 'why')",
+    "finding of no exchange": "INSERT INTO finding VALUES (1, 77, 1, 'SEQ001', 'error', 'service', 1, 1, 1, 'why')",
+    "missing exchange": "DELETE FROM exchange WHERE id = 1",
+    "negative exchange": "UPDATE exchange SET id = -1 WHERE id = 1",
+    "response without a time": "UPDATE exchange SET responded_ns = NULL",
+    "response without headers": "UPDATE exchange SET response_headers = NULL",
+    "start before all time": "UPDATE recording SET started_unix_ns = -9223372036854775807 - 1",
+    "start after all time": "UPDATE recording SET started_unix_ns = 9223372036854775807",
+    "exchange before all time": "UPDATE exchange SET started_ns = -9223372036854775807 - 1",
+    "end after all time": "UPDATE exchange SET ended_ns = 9223372036854775807",
+    "capture after all time": "UPDATE capture SET began_ns = 9223372036854775807",
+    "many secrets": "UPDATE recording SET redacted = 9223372036854775807",
+}
+SCHEMAS = {
+    "trigger": ("CREATE TRIGGER evil AFTER INSERT ON capture BEGIN DELETE FROM exchange; END", "its trigger evil"),
+    "table": ("CREATE TABLE more (x)", "its table more"),
+    "view": ("CREATE VIEW more AS SELECT zeroblob(1000000000)", "its view more"),
+    "index": ("CREATE INDEX more ON segment (hex(bytes))", "its index more"),
+    "column": ("ALTER TABLE segment ADD COLUMN more TEXT", "its table segment is different"),
+    "generated column": (
+        "ALTER TABLE segment ADD COLUMN more BLOB GENERATED ALWAYS AS (zeroblob(900000000))",
+        "its table segment is different",
+    ),
+    "index that is missing": ("DROP INDEX segment_place", "the index segment_place is missing"),
+    "control characters": ('CREATE VIEW "a\x1b[2J" AS SELECT 1', r"its view a\\x1b\[2J"),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_a_changed_schema_is_refused_when_it_is_opened_and_appended_to(recording, name) -> None:
+    script, sentence = SCHEMAS[name]
+    _change(recording, script)
+    before = recording.read_bytes()
+    with pytest.raises(RecordingError) as caught:
+        open_recording(recording)
+    caught.match(sentence)
+    with pytest.raises(RecordingError, match=r"is not a recording that wiretape made|is damaged"):
+        Writer.create(recording, upstream="http://service", append=True)
+    assert recording.read_bytes() == before
+
+
+@pytest.mark.parametrize(("old", "new"), [(") STRICT", ")"), ("start INTEGER NOT NULL", "start ANY")])
+def test_a_copy_with_weaker_types_is_refused(recording, old, new) -> None:
+    _change_schema(recording, old, new)
+    with pytest.raises(RecordingError, match=r"its table [a-z]+ is different"):
+        open_recording(recording)
+
+
+def test_other_comments_views_and_statistics_are_no_difference(recording) -> None:
+    """Earlier versions wrote other comments and other SQL for their views."""
+    _change_schema(
+        recording, "-- JSON: [[name, value], ...]; null: invented by an import", "-- JSON: [[name, value], ...]"
+    )
+    _change(recording, "DROP VIEW gaps; CREATE VIEW gaps AS SELECT 1; ANALYZE")
+    with open_recording(recording) as opened:
+        assert len(list(opened.exchanges())) == 2
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_row_that_no_recorder_writes_is_refused_when_it_is_opened(recording, name) -> None:
+    _change(recording, ROWS[name])
+    for command in (["replay"], ["debug"], ["trim", "--exchange", "2", "--output", f"{recording}.new"]):
+        result = CliRunner().invoke(wiretape, [command[0], str(recording), *command[1:]])
+        assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
+        assert f"{recording} is damaged: row " in result.output
+    assert not Path(f"{recording}.new").exists()
+
+
+def test_a_start_in_the_year_2300_is_refused(recording, tmp_path) -> None:
+    lines = tmp_path / "run.jsonl"
+    arguments = ["export", str(recording), "--format", "jsonl", "--output", str(lines)]
+    assert CliRunner().invoke(wiretape, arguments).exit_code == 0
+    lines.write_text(re.sub(r'"started_unix_ns": ?\d+', '"started_unix_ns":10413792000000000000', lines.read_text()))
+    result = CliRunner().invoke(wiretape, ["report", str(lines)])
+    assert (result.exit_code, result.output.count("\n")) == (2, 1), result.output
+    assert "2200" in result.output or "started_unix_ns" in result.output
+
+
+def test_equal_times_are_damage_and_do_not_hang(recording) -> None:
+    _change(recording, "UPDATE segment SET time_ns = (SELECT started_ns FROM exchange WHERE id = 1)")
+    with open_recording(recording) as opened, pytest.raises(RecordingError, match="is damaged"):
+        list(opened.observations())
+
+
+def test_wrong_bits_never_cause_a_traceback_or_a_false_result(recording, tmp_path) -> None:
+    """Each command reports, or refuses the file with status 2 and one sentence; none fails unexpectedly."""
+    content, chance = recording.read_bytes(), random.Random(13)
+    damaged = tmp_path / "damaged.db"
+    for _ in range(FLIPS):
+        changed = bytearray(content)
+        at = chance.randrange(len(content))
+        changed[at] ^= 1 << chance.randrange(8)
+        for name, *options in COMMANDS:
+            damaged.write_bytes(changed)
+            arguments = [name, str(damaged), *options]
+            if name == "diff":
+                arguments = [name, str(recording), str(damaged)]
+            if name == "merge":
+                arguments = [name, str(recording), str(damaged), *options]
+            if name in {"trim", "merge"}:
+                arguments.append(str(tmp_path / "new.db"))
+            if name == "replay":
+                arguments = [name, str(damaged), "--verify"]
+            result = CliRunner().invoke(wiretape, arguments)
+            place = f"byte {at}: {arguments}\n{result.output}"
+            assert "mistake in wiretape" not in result.output, place
+            assert "Traceback" not in result.output, place
+            assert result.exit_code in {0, 1, 2}, place
+            assert result.exception is None or isinstance(result.exception, SystemExit), place
+            if result.exit_code == 2:
+                assert result.stderr.startswith("Error: "), place
+            (tmp_path / "new.db").unlink(missing_ok=True)
