@@ -27,6 +27,7 @@ from wiretape.observations import (
 )
 from wiretape.recording import Writer
 from wiretape_replay import Replay, ReplayOptions, serve_replay
+from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 from wiretape_replay.responses.access_settings import AccessPolicy
 
@@ -239,15 +240,22 @@ def broken(folder: Path, how: str, after: int, events: int) -> tuple[Path, Fault
         cut = 1 + after * 4
         connections = [(chunks[:cut], Ending.COMPLETE), (chunks[cut:], Ending.CLIENT_CLOSED)]
         return record(folder / f"{how}-{after}.db", connections), FaultScript(), ids
-    script = f'[[fault]]\ndo = "{how}"\nafter = {{ sequence = {after} }}\ntimes = 1\n'
+    where = f"after = {{ sequence = {after} }}"
+    if how == "cut-id":
+        cut = len(f"event: message.completed\nid: evt_{after + 1}\n")
+        where = f"at = {{ sequence = {after + 1} }}\noffset = {cut}"
+    script = f'[[fault]]\ndo = "{"drop" if how == "cut-id" else how}"\n{where}\ntimes = 1\n'
     written = folder / f"{how}-{after}.toml"
     written.write_text(script, "utf-8")
     return record(folder / f"{how}-{after}.db", [(chunks, Ending.CLIENT_CLOSED)]), read_fault_script(written), ids
 
 
-def served(path: Path, script: FaultScript) -> AbstractAsyncContextManager[Replay]:
+def served(
+    path: Path, script: FaultScript, checker: ClientChecker | None = None
+) -> AbstractAsyncContextManager[Replay]:
     """Replay it without authentication: a browser's EventSource cannot send a key."""
-    return serve_replay(path, ReplayOptions(faults=script, service=AccessPolicy(authentication=False)))
+    options = ReplayOptions(faults=script, service=AccessPolicy(authentication=False))
+    return serve_replay(path, options, checker=checker)
 
 
 def told(playing: Replay, ids: Sequence[str]) -> Told:

@@ -7,6 +7,8 @@ import asyncio
 
 import pytest
 
+from wiretape_replay.client_verdict.client_checker import ClientChecker
+
 
 def resumed_rightly(playing, overtakes=False):
     """Whether the second request continued where the first stream broke.
@@ -34,6 +36,18 @@ async def test_a_client_gets_every_durable_event_once(clients, tmp_path, name, h
     else:
         assert (seen.lost, seen.repeated, seen.gave_up) == (0, 0, None)
         assert resumed_rightly(playing, overtakes=how == "reset"), playing.player.streams.requests
+
+
+async def test_a_client_that_resumes_after_half_an_event_has_a_finding(clients, tmp_path):
+    client = next(client for client in clients.CLIENTS if client.name == "@microsoft/fetch-event-source")
+    if (why := client.missing()) is not None:
+        pytest.skip(why)
+    path, script, ids = clients.broken(tmp_path, "cut-id", after=3, events=6)
+    checker = ClientChecker()
+    async with clients.served(path, script, checker) as playing:
+        heard = await asyncio.to_thread(client.follow, clients.told(playing, ids))
+    assert clients.Outcome.of(heard, ids).lost == 1
+    assert set(checker.attribution.client.codes) == {"CLI002"}
 
 
 async def test_chromium_gets_every_durable_event_once(clients, tmp_path):
