@@ -20,7 +20,7 @@ MOST_EVENTS = 50_000
 """Events kept for each session."""
 LEAST_EVENTS = 200
 """Events kept for a session even if there are too many in all sessions."""
-_FLOAT = re.compile(rb"[:\[,]-?\d+[.e]")
+_FLOAT = re.compile(rb'(?:":|[\[,])-?\d+[.e]')
 # The integers that orjson reads and writes.
 _INT64, _UINT64, _UINT64_DIGITS = -(2**63), 2**64, 20
 _MOST_DIGITS = 4300
@@ -152,9 +152,9 @@ def json_hash(event: ParsedEvent) -> int | None:
 def _has_float(text: bytes, event: ParsedEvent) -> bool:
     """Whether the JSON may have a float, which orjson also makes of integers beyond 64 bits."""
     created_at = event.document.get("created_at")
-    time = created_at if type(created_at) is str else ""
-    # Nearly all events have these characters only in their time, if at all.
-    if text.count(b".") == time.count(".") and text.count(b"+") == time.count("+") and b"e-" not in text:
+    usual = f"{event.type}{created_at}" if type(created_at) is str else ""
+    # Nearly all events have these characters only in their type and their time.
+    if text.count(b".") == usual.count(".") and text.count(b"+") == usual.count("+") and b"e-" not in text:
         return False
     return _FLOAT.search(text) is not None
 
