@@ -82,6 +82,10 @@ SCHEMAS = {
         "its table segment is different",
     ),
     "index that is missing": ("DROP INDEX segment_place", "the index segment_place is missing"),
+    "text that is not UTF-8": (
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = CAST(x'43C943' AS TEXT) WHERE name = 'word'",
+        "is damaged",
+    ),
     "control characters": ('CREATE VIEW "a\x1b[2J" AS SELECT 1', r"its view a\\x1b\[2J"),
 }
 

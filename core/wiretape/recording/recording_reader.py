@@ -132,7 +132,7 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
         schema.check_not_empty(connection, path)
         if check_rows:
             schema.check_rows(connection, path)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} cannot be read: {error}.") from None
     return Recording(name or path, connection)
 

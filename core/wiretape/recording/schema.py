@@ -75,7 +75,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         objects = _read_objects(connection)
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:  # SQLite's message can quote invalid UTF-8
         if "locked" in str(error) or "unable to open" in str(error):
             raise RecordingError(f"{path} cannot be read at the moment: {error}.") from None
         if is_sqlite_file(path):
@@ -155,7 +155,7 @@ def check_rows(connection: sqlite3.Connection, path: Path) -> None:
 def _refuse_row(connection: sqlite3.Connection, path: Path, query: str, table: str, problem: str) -> None:
     try:
         row = connection.execute(query).fetchone()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is damaged: {error}.") from None
     if row is not None:
         raise RecordingError(f"{path} is damaged: row {row[0]} of the table {table} {problem}.")
@@ -172,7 +172,7 @@ def _check_versions(connection: sqlite3.Connection, path: Path) -> None:
     """Check the version in the table `recording` as well; a recording that was just created has no row yet."""
     try:
         rows = connection.execute("SELECT format FROM recording").fetchall()
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} is damaged: {error}.") from None
     for (version,) in rows:
         if not isinstance(version, int) or version < 1:
