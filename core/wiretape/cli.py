@@ -44,7 +44,7 @@ _SECTIONS = {
         _LazyCommand("replay", "wiretape_replay.cli:replay", "Replay a recording as an offline service."),
         _LazyCommand("serve", "wiretape_replay.service.cli:serve", "Simulate the whole service from a scenario."),
         _LazyCommand(
-            "control", "wiretape_replay.control.control_command:control", "Move the playheads of a running replay."
+            "control", "wiretape_replay.control.control_command:control", "Move the playheads of a replay or stand-in."
         ),
     ),
     "Check and inspect": (
@@ -165,8 +165,8 @@ def _message(error: Exception, ctx: click.Context) -> str:
     cls=_LazyGroup,
     commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 success, 1 there are findings or differences, 2 the command could not do what was asked, "
-    "130 it was interrupted.",
+    epilog="Exit status: 0 success, 1 there are differences, or findings at or above --fail-on, 2 the command could "
+    "not do what was asked, 130 it was interrupted.",
 )
 @click.option("--traceback", is_flag=True, help="Print the details of an unexpected error, for a bug report.")
 @click.version_option(__version__, prog_name="wiretape")

@@ -69,7 +69,7 @@ def find_event(recording: Recording, exchange: Exchange, event: int) -> EventCon
             return EventContext(seen, since_ns, before, before_since_ns, next(events, None))
         before, since_ns, before_since_ns = seen, seen.time_ns, since_ns
     last = max((seen.event or 0 for seen in recording.frames(exchange.number)), default=0)
-    hint = f"its events are 1 to {last}" if last else "it has no events"
+    hint = {0: "it has no events", 1: "its only event is 1"}.get(last, f"its events are 1 to {last}")
     raise InputError(f"Exchange {exchange.number} has no event {event}: {hint}.")
 
 

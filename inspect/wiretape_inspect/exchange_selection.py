@@ -27,7 +27,8 @@ def select_exchanges(
     selected = (exchange for exchange in recording.exchanges() if exchange.session_id == session)
     first = next(selected, None)
     if first is None:
-        raise InputError(f"There is no session {printable(session)} in this recording; {_list_sessions(recording)}.")
+        problem = f"There is no session {printable(session)} in this recording"
+        raise _selection_error(problem, "session", "sessions", _session_names(recording))
     return chain([first], selected)
 
 
@@ -36,33 +37,33 @@ def select_stream(recording: Recording, number: int | None) -> Exchange:
     if number is not None:
         exchange = recording.exchange(number)
         if not exchange.is_stream:
-            raise InputError(f"Exchange {number} is not an event stream; {_list_streams(recording)}.")
+            raise _no_stream_error(recording, f"Exchange {number} is not an event stream")
         return exchange
     found = list(islice((exchange for exchange in recording.exchanges() if exchange.is_stream), 2))
     if len(found) != 1:
-        raise InputError(f"Choose a stream with --exchange; {_list_streams(recording)}.")
+        raise _no_stream_error(recording, "Choose a stream with --exchange")
     return found[0]
 
 
-def _list_sessions(recording: Recording) -> str:
+def _session_names(recording: Recording) -> list[str]:
     names = dict.fromkeys(exchange.session_id for exchange in recording.exchanges() if exchange.session_id)
-    return _listed("session", "sessions", [printable(name) for name in names])
+    return [printable(name) for name in names]
 
 
-def _list_streams(recording: Recording) -> str:
+def _no_stream_error(recording: Recording, problem: str) -> InputError:
     numbers = [str(exchange.number) for exchange in recording.exchanges() if exchange.is_stream]
     names = [f"exchange{'' if len(numbers) == 1 else 's'} {number}" for number in numbers[:1]] + numbers[1:]
-    return _listed("event stream", "event streams", names)
+    return _selection_error(problem, "event stream", "event streams", names)
 
 
-def _listed(singular: str, plural: str, names: list[str]) -> str:
-    """Describe what the recording has: `its sessions are s1, s2 and 3 more`."""
+def _selection_error(problem: str, singular: str, plural: str, names: list[str]) -> InputError:
+    """Return an error that lists what the recording has: `PROBLEM; the sessions are s1, s2 and 3 more`."""
     if not names:
-        return f"the recording has no {plural}"
+        return InputError(f"The recording has no {plural}.")
     if len(names) == 1:
-        return f"the only {singular} is {names[0]}"
+        return InputError(f"{problem}; the only {singular} is {names[0]}.")
     more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
-    return f"the {plural} are {', '.join(names[:_MAX_LISTED])}{more}"
+    return InputError(f"{problem}; the {plural} are {', '.join(names[:_MAX_LISTED])}{more}.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,7 +63,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice(["reverse", "regular"]),
     default="reverse",
     show_default=True,
-    help="reverse: clients use this address instead of the service's. regular: clients use it as their proxy.",
+    help="reverse: clients use the proxy's address instead of the service's. regular: clients use it as their "
+    "HTTP proxy.",
 )
 @click.option(
     "--redact-header",
@@ -122,7 +123,8 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=click.Choice([*addon_options.SEVERITIES, addon_options.INCONCLUSIVE, addon_options.NEVER]),
     default=addon_options.NEVER,
     show_default=True,
-    help="Exit with status 1 if any finding is at least this severe; inconclusive: also if a rule is.",
+    help="Exit with status 1 if any finding is at least this severe. inconclusive: for any finding or inconclusive "
+    "rule.",
 )
 @click.option(
     "--config",
@@ -138,7 +140,11 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Base path or URL of the service: what comes before /v1.  [default: detected from the requests]",
 )
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
-@click.option("--debug", is_flag=True, help="Also show the recording in a browser while it is being made.")
+@click.option(
+    "--debug",
+    is_flag=True,
+    help="Also serve the `wiretape debug` page of the recording while it is being made, and print its URL.",
+)
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
 @click.option(

@@ -53,7 +53,8 @@ def read_flows(path: Path) -> RecordingSource:
     metadata = RecordingMetadata(origin_of(flows[0]), _ns(path, flows[0].request.timestamp_start))
     source = RecordingSource(metadata, iter(()), notes=[_ALWAYS_MISSING])
     if skipped := len(loaded) - len(flows):
-        source.notes.append(f"{skipped} of {len(loaded)} flows are not HTTP exchanges, and are skipped.")
+        reason = "it is not an HTTP exchange" if skipped == 1 else "they are not HTTP exchanges"
+        source.notes.append(f"Skipped {skipped} of {len(loaded)} flows, because {reason}.")
     source.observations = _observations(path, flows, source)
     return source
 

@@ -211,5 +211,5 @@ def _announce(
     if is_regular:
         stderr.write_line(f"Clients that use TLS must trust {given.confdir / 'mitmproxy-ca-cert.pem'}.")
     if not is_loopback(host):
-        stderr.write_line(f"Other machines can reach {host}: they can use the service through this proxy.")
+        stderr.write_line("Other machines can connect to this proxy and use the service through it.")
     log_handler.open()

@@ -95,16 +95,22 @@ _outcome = option_group("Outcome")
 @_outcome(
     "--strict",
     is_flag=True,
-    help="Exit with status 1 if a request had no match, or a recorded request or a fault never came.",
+    help="Exit with status 1 if a request had no match, a recorded request was never made, or a fault never matched "
+    "anything.",
 )
 @_outcome("--verify", is_flag=True, help="Replay FILE against itself, compare all bytes, and exit.")
 @access(
     "--service",
     metavar="FILE",
     type=PATH,
-    help="TOML file with keys, scopes, limits and workspaces.  [default: any key, required if the recording has keys]",
+    help="TOML file with keys, scopes, limits and workspaces.  [default: any key is valid; session mode "
+    "requires one if the recorded service did]",
 )
-@access("--limits", is_flag=True, help="Enforce the published limits for each tenant (always on with --service).")
+@access(
+    "--limits",
+    is_flag=True,
+    help="Enforce the published limits for each tenant. With --service, they apply unless its file changes them.",
+)
 @access("--no-auth", is_flag=True, help="Accept requests without a key.")
 @faults_option
 @failures("--dry-run", is_flag=True, help="List what the faults would hit, and exit.")

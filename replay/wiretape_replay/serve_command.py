@@ -81,7 +81,11 @@ control_option = _control(
     help=f"Token for `wiretape control`; set ${TOKEN_VARIABLE} instead to hide it from other users.  "
     "[default: generated]",
 )
-debug_option = _control("--debug", is_flag=True, help="Also show FILE in a browser and drive the playhead there.")
+debug_option = _control(
+    "--debug",
+    is_flag=True,
+    help="Also serve the `wiretape debug` page of FILE, where you can move the playhead, and print its URL.",
+)
 
 
 def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -99,7 +103,8 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
             type=click.Choice(FAIL_ON),
             default=NEVER,
             show_default=True,
-            help="Exit with status 1 if a client finding is at least this severe; inconclusive: also if a rule is.",
+            help="Exit with status 1 if a client finding is at least this severe. inconclusive: for any client finding "
+            "or inconclusive client rule.",
         ),
         _verdict(
             "--report",

@@ -305,9 +305,9 @@ def test_invalid_http_that_was_recorded_is_kept(tape, lines):
 
 NOT_OPENED = "not a recording: convert it with `wiretape import` first."
 BEGINNINGS = {
-    "tpe: 1\n": "is not a wiretape recording: a tape begins with the line `tape: 1`.",
-    "tape:\n": "is not a wiretape recording: a tape begins with the line `tape: 1`.",
-    'tape: "1"\n': "is not a wiretape recording: a tape begins with the line `tape: 1`.",
+    "tpe: 1\n": "is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`.",
+    "tape:\n": "is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`.",
+    'tape: "1"\n': "is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`.",
     "\ufefftape: 1\n".encode("utf-16-le"): "looks like UTF-16 text: save it as UTF-8.",
     "tape: 1\n".encode("utf-16-be"): "looks like UTF-16 text: save it as UTF-8.",
     b"\x7fELF\x02\0": "is not a wiretape recording.",

@@ -128,7 +128,7 @@ def test_a_large_event_is_cut(run, tape, message):
 @pytest.mark.parametrize(
     ("place", "error"),
     [
-        ("2:1", "has no exchange 2: its exchanges are 1 to 1."),
+        ("2:1", "has no exchange 2: its only exchange is 1."),
         ("1:4", "Exchange 1 has no event 4: its events are 1 to 3."),
         ("1:0", "Exchange 1 has no event 0"),
         ("1", "Invalid location '1': expected EXCHANGE:EVENT, for example 2:57."),
@@ -145,6 +145,11 @@ def test_an_invalid_location_is_refused(run, stream, place, error):
     assert (result.exit_code, result.stdout) == (2, "")
     assert error in result.stderr
     assert "\x1b" not in result.stderr
+
+
+def test_the_error_names_the_only_event(run, tape, message):
+    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))])
+    assert "Exchange 1 has no event 2: its only event is 1." in run("show", tape.close(), "--at", "1:2").stderr
 
 
 def test_an_exchange_without_stream_has_no_events(run, tape):

@@ -79,7 +79,7 @@ def test_a_recording_without_streams_is_refused(tape, run):
 
     assert (result.exit_code, result.stderr) == (
         2,
-        "Error: Choose a stream with --exchange; the recording has no event streams.\n",
+        "Error: The recording has no event streams.\n",
     )
 
 

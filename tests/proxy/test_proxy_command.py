@@ -454,7 +454,7 @@ def test_a_full_standard_error_affects_neither_traffic_nor_recording(start_forke
 def test_an_address_that_other_machines_can_reach_causes_a_warning(start_proxy, service):
     proxy = start_proxy(service.url, "--listen", "0.0.0.0:0")
 
-    assert proxy.wait_line("Other machines can reach 0.0.0.0")
+    assert proxy.wait_line("Other machines can connect to this proxy")
 
 
 def test_no_keys_are_left_behind_in_reverse_mode(start_proxy, service, tmp_path):

@@ -203,7 +203,7 @@ def test_a_baseline_is_not_written_to_standard_output(run, record):
         ('{"format": 1, "findings": [{"resaon": ""}]}', "findings[0].resaon: unknown key; did you mean reason?"),
         (
             TWICE,
-            "two entries with the fingerprint a",
+            "several entries with the fingerprint a",
         ),
         ("[" * 100_000, "is not a baseline"),
         ("\udcff", "is not a baseline"),

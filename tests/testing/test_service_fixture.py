@@ -115,7 +115,7 @@ def test_a_broken_rule_fails_the_test(project):
         ("'hello', clock='fast'", "Invalid clock 'fast': expected virtual or real."),
         ("'mine.toml'", "Cannot find mine.toml in "),
         ("''", "No scenario given: expected a bundled scenario"),
-        ("7", "Invalid scenario 7: expected the name of a bundled one, a TOML file or its text."),
+        ("7", "Invalid scenario 7: expected the name of a bundled scenario, a TOML file, or TOML text."),
         ("'run = [{ }]'", "scenario: run[0]: steps is missing."),
         ("'[[runs]]'", "scenario: runs: unknown key; did you mean run?"),
         (repr('title = "x"\n[[run]]\nsteps = 1'), "scenario: run[0].steps: expected a list of steps"),

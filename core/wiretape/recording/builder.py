@@ -107,7 +107,7 @@ def build_recording(source: RecordingSource, path: Path) -> None:
     """
     metadata = source.metadata
     if not 0 <= metadata.started_unix_ns <= MAX_UNIX_NS:
-        raise InputError("The recording begins before the year 1970 or after 2200: a recording cannot hold that.")
+        raise InputError("The start time is before 1970 or after 2200: a recording cannot hold such a time.")
     writer = Writer.create(path, upstream=metadata.upstream, started_unix_ns=metadata.started_unix_ns)
     try:
         _write(source, writer)

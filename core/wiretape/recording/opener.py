@@ -71,7 +71,9 @@ def _other_format(path: Path) -> Format | None:
     except OSError as error:
         raise RecordingError(read_error(path, error)) from None
     if text:
-        raise RecordingError(f"{path} is not a wiretape recording: a tape begins with the line `tape: 1`.")
+        raise RecordingError(
+            f"{path} is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`."
+        )
     if format_ is not None and not format_.opens_directly:
         raise RecordingError(
             f"{path} is {format_.description}, not a recording: convert it with `wiretape import` first."

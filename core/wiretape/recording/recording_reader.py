@@ -200,9 +200,8 @@ class Recording:
             row = self._connection.execute("SELECT * FROM exchange WHERE id = ?", (bounded,)).fetchone()
             if row is not None:
                 return read_exchange(row)
-            first, last = self._connection.execute("SELECT min(id), max(id) FROM exchange").fetchone()
-        known = "it has no exchanges" if first is None else f"its exchanges are {first} to {last}"
-        raise RecordingError(f"{self.path} has no exchange {number}: {known}.")
+            counted = self._connection.execute("SELECT count(*), min(id), max(id) FROM exchange").fetchone()
+        raise RecordingError(f"{self.path} has no exchange {number}: {_describe_numbers(*counted)}.")
 
     def body(self, number: int, side: Side, start: int = 0) -> Iterator[BytesArrived | BytesLost]:
         """Stream a body as it crossed the wire: its chunks with their times, and its lost bytes.
@@ -328,6 +327,17 @@ class Recording:
         with _report_damage(self.path):
             query = "SELECT 1 FROM finding WHERE id = ?"
             return since.finding > 0 and self._connection.execute(query, (since.finding,)).fetchone() is None
+
+
+def _describe_numbers(count: int, first: int, last: int) -> str:
+    """Describe the exchanges of a recording; `wiretape trim` leaves gaps in their numbers."""
+    if count == 0:
+        return "it has no exchanges"
+    if count == 1:
+        return f"its only exchange is {first}"
+    if count == last - first + 1:
+        return f"its exchanges are {first} to {last}"
+    return f"its {count:,} exchanges have numbers from {first} to {last}"
 
 
 @contextmanager

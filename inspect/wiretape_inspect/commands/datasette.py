@@ -98,9 +98,9 @@ def _check_name(file: Path) -> None:
 def _print_commands(file: Path, metadata: Path, config: Path) -> None:
     opens = ["datasette", str(file), "--metadata", str(metadata)]
     limits = [word for name, most in _LIMITS.items() for word in ("--setting", name, str(most))]
-    click.echo("Before datasette 1.0, open the recording with:")
+    click.echo("With datasette versions before 1.0, open the recording with:")
     click.echo(f"    {printable(shlex.join([*opens, *limits]))}")
-    click.echo("From datasette 1.0 on, use:")
+    click.echo("With datasette 1.0 or later, use:")
     click.echo(f"    {printable(shlex.join([*opens, '--config', str(config), *limits]))}")
 
 

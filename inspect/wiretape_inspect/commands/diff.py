@@ -100,7 +100,7 @@ def diff(
     as_json: bool,
     no_pager: bool,
 ) -> None:
-    """Compare two recordings, A and B, or two connections in one recording.
+    """Compare two recordings, A and B, or two exchanges of one recording.
 
     Sessions are paired by id, their streams by order, other exchanges by method, path and order, and events by
     durable id. Reports what B lacks, and what is added, changed (with its JSON paths) or moved.

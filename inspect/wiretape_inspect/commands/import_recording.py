@@ -102,7 +102,7 @@ def _detect(file: Path) -> Format:
     found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)
-        raise InputError(f"{file} has none of the known formats ({names}): use --format to choose one.")
+        raise InputError(f"The format of {file} cannot be detected: give it with --format ({names}).")
     return found
 
 

@@ -50,7 +50,7 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     for sentence in conflicts[:_MAX_PRINTED]:
         click.echo(printable(sentence), err=True)
     if len(conflicts) > _MAX_PRINTED:
-        click.echo(f"… and {len(conflicts) - _MAX_PRINTED} more conflicts.", err=True)
+        click.echo(f"… and {count_of(len(conflicts) - _MAX_PRINTED, 'more conflict')}.", err=True)
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:
@@ -58,7 +58,7 @@ def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> Non
     found = sum(1 for _ in written.findings())
     click.echo(f"{printable(str(to))}: {count_of(total, 'exchange')}, {count_of(found, 'finding')}.")
     for recording, numbers in zip(merged.recordings, merged.numbers, strict=True):
-        pairs = ", ".join(_number_ranges(numbers)) or "no exchange"
+        pairs = ", ".join(_number_ranges(numbers)) or "no exchanges"
         click.echo(f"  {printable(str(recording.path))}: {pairs}")
 
 

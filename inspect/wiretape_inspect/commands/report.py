@@ -208,8 +208,8 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with status 1 if any finding is at least this severe; inconclusive: also if a rule is.  "
-    "[default: error]",
+    help="Exit with status 1 if any finding is at least this severe. inconclusive: for any finding or inconclusive "
+    "rule.  [default: error]",
 )
 @click.option("--exit-zero", is_flag=True, help="Exit with status 0 even if there are findings.")
 @click.option("--all", "all_findings", is_flag=True, help="With text or html: show every finding of each rule.")

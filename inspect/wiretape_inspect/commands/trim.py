@@ -80,11 +80,11 @@ def trim(
 ) -> None:
     """Make a smaller recording from FILE, which is not changed.
 
-    Exchanges keep their numbers, and whatever is kept retains its bytes and times. TIME counts from the start of the
-    recording. Exchanges that are still in progress at --until are left open.
+    Exchanges keep their numbers, and whatever is kept retains its times and, unless redacted, its bytes. TIME counts
+    from the start of the recording. Exchanges that are still in progress at --until are left open.
 
     With --to-first-finding, exchanges and then frames of event streams are removed as long as the rules still report
-    the same finding, which leaves the smallest recording that still shows it.
+    the same finding, which leaves a small recording that still shows it.
 
     \b
     Examples:
@@ -117,7 +117,7 @@ def trim(
     for sentence in summary:
         click.echo(sentence)
     before, after = file.stat().st_size, to.stat().st_size
-    click.echo(f"{printable(str(to))}: {format_size(after)} of {format_size(before)}.")
+    click.echo(f"{printable(str(to))}: {format_size(after)}, from {format_size(before)}.")
 
 
 def _select(

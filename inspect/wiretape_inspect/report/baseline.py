@@ -89,7 +89,7 @@ def _entries(document: object, path: Path) -> list[Entry]:
     entries = decode(document, _Document, Source(str(path))).findings
     fingerprint, times = next(iter(Counter(entry.fingerprint for entry in entries).most_common(1)), ("", 0))
     if times > 1:
-        raise InputError(f"{path} has two entries with the fingerprint {fingerprint}: merge them.")
+        raise InputError(f"{path} has several entries with the fingerprint {fingerprint}: merge them.")
     return entries
 
 

@@ -1,4 +1,4 @@
-"""Find the smallest recording that still shows a finding, by delta debugging: remove parts and run the rules again."""
+"""Find a small recording that still shows a finding, by delta debugging: remove parts and run the rules again."""
 
 import re
 import sys

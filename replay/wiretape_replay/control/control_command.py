@@ -133,7 +133,7 @@ class _OrderedGroup(click.Group):
 @click.argument("url")
 @click.pass_context
 def control(ctx: click.Context, *, url: str) -> None:
-    """Move and inspect the playheads of a replay running at URL.
+    """Move and inspect the playheads of the replay or stand-in at URL.
 
     Every command prints the resulting state.
     """
@@ -152,7 +152,7 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
             "--token",
             envvar=TOKEN_VARIABLE,
             metavar="TOKEN",
-            help=f"Control token that the replay printed; or set ${TOKEN_VARIABLE}.",
+            help=f"Control token that `replay` or `serve` printed; or set ${TOKEN_VARIABLE}.",
         ),
         shared_option(
             "--session",
@@ -180,7 +180,7 @@ def pause(target: _Target) -> None:
 
 @_subcommand
 def resume(target: _Target) -> None:
-    """Continue from the current position, also past a breakpoint that stopped the playhead."""
+    """Continue from the current position, even if a breakpoint stopped the playhead there."""
     target.send("resume")
 
 

@@ -216,8 +216,8 @@ FIXED_ASSUMPTIONS = (
     ),
     FixedAssumption(
         "order of checks",
-        "401, 403, 429 or 404, whichever applies first, then the idempotency key, then the state of session and run, "
-        "then the body: resuming a run that has ended always reports that, whatever else is wrong",
+        "401, 403, 429, 404, then the idempotency key, then the state of session and run, then the body: a resume of a "
+        "run that has ended gets that error even if its body is invalid",
     ),
     FixedAssumption("keep-alive", "a comment whenever nothing has been sent on a stream for 15 s"),
     FixedAssumption(
@@ -243,14 +243,20 @@ FIXED_ASSUMPTIONS = (
     ),
     FixedAssumption("payloads of events", "as in the bundled scenarios"),
     FixedAssumption("idempotency keys", "scoped to a tenant, 1 to 255 characters long, and kept forever"),
-    FixedAssumption("use of an idempotency key", "only on success: a refused request can be corrected and sent again"),
+    FixedAssumption(
+        "use of an idempotency key",
+        "a key is used up only when its request succeeds; a refused request can be corrected and sent again with the "
+        "same key",
+    ),
     FixedAssumption(
         "same payload",
-        "method, path, the workspace of a new session, and the body as JSON; no body is the same as `{}`",
+        "method, path, the workspace of a new session, and the body as JSON; a missing body counts as `{}`",
     ),
     FixedAssumption("known path with another method", "400 `invalid_request` with `Allow`, for `HEAD` too"),
     FixedAssumption(
-        "`OPTIONS`", "as for any other method, except 200 for a browser's preflight; CORS is not supported"
+        "`OPTIONS`",
+        "refused like any method that a path does not allow, except that a browser's preflight gets 200; CORS is not "
+        "supported",
     ),
     FixedAssumption("unknown path", "404 `resource_not_found`"),
     FixedAssumption("data that is not HTTP", "400 `invalid_request`, and the connection is closed"),
@@ -261,7 +267,7 @@ FIXED_ASSUMPTIONS = (
         "JSON in UTF-8, numbers within the range of a double, no lone surrogates; a `workspace_id` of 1 to 255 "
         "characters; up to 100 `tools`, with names of 1 to 200 characters",
     ),
-    FixedAssumption("`Content-Type` of requests", "ignored: a body that is not JSON is refused"),
+    FixedAssumption("`Content-Type` of requests", "ignored; the body must be JSON whatever the header says"),
     FixedAssumption("`Content-Encoding` of requests", "none or `identity`; others get 400 `invalid_request`"),
     FixedAssumption(
         "largest request line and header", "256 KiB each, and 1000 headers; anything more gets 400 `invalid_request`"

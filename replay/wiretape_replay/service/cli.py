@@ -54,7 +54,7 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-@click.command(cls=_ServeCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data run.db")
+@click.command(cls=_ServeCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data service.db")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
 @serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
@@ -62,7 +62,7 @@ def _plain(text: str) -> str:
     "--data",
     metavar="FILE",
     type=PATH,
-    help="File that stores sessions and events, to continue later.  [default: a temporary file]",
+    help="File to keep sessions and events in, so that a later run can continue them.  [default: a temporary file]",
 )
 @serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: 0, or the seed in --data]")
 @timing(
@@ -97,8 +97,9 @@ def serve(
 ) -> None:
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
-    Clients create sessions and runs, read streams, cancel and resume; the runs follow the scenario.
-    Behaviour that the specification does not define is an assumption; --help and docs/assumptions.md list them all.
+    Clients create sessions, create, cancel and resume runs, and read streams; the runs follow the scenario.
+    Where the specification does not define behaviour, serve makes assumptions: all are listed in --help and
+    docs/assumptions.md.
     Ctrl-C stops the service and prints the rules that the client broke.
     """
     if lists:

@@ -288,5 +288,7 @@ def find_scenario(scenario: object, find: Callable[[Path], Path]) -> Scenario | 
     if isinstance(scenario, str) and not is_toml_text(scenario) and (scenario.endswith(".toml") or "/" in scenario):
         return find(Path(scenario))
     if not isinstance(scenario, Scenario | str):
-        raise InputError(f"Invalid scenario {scenario!r}: expected the name of a bundled one, a TOML file or its text.")
+        raise InputError(
+            f"Invalid scenario {scenario!r}: expected the name of a bundled scenario, a TOML file, or TOML text."
+        )
     return scenario

@@ -258,6 +258,15 @@ def test_the_detail_of_an_ending_is_redacted(run, tape, tmp_path):
     assert b"sesame" not in (tmp_path / "clean.db").read_bytes()
 
 
+def test_an_error_about_a_removed_exchange_does_not_claim_that_it_exists(run, tape, tmp_path):
+    for _ in range(3):
+        tape.exchange()
+    run("trim", tape.close(), "--exchange", 1, "--exchange", 3, "--output", tmp_path / "small.db")
+
+    error = run("show", tmp_path / "small.db", "--exchange", 2).stderr
+    assert "has no exchange 2: its 2 exchanges have numbers from 1 to 3." in error
+
+
 @pytest.mark.parametrize(
     ("options", "error"),
     [

@@ -35,7 +35,7 @@ DEFAULT_URL = f"http://127.0.0.1{STREAM.path.replace('{session_id}', 'imported')
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*(?:(?:data|event|id|retry):|:)")
 _NOTE = (
     "The file contains only the bytes of a stream. The request ({}) and the start of the response are made up, and all "
-    "events arrive at once, when the file was last changed: rules do not judge the request, and findings about gaps "
+    "events get the time at which the file was last changed: rules do not judge the request, and findings about gaps "
     "mean nothing."
 )
 _PART = 1 << 16
