@@ -1,13 +1,11 @@
-"""The schema files, and our explanations of errors, compared with another validator."""
+"""The schema files and the two validators that read them."""
 
 import copy
 
 import jsonschema
 import pytest
-import referencing
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from referencing.jsonschema import DRAFT202012
 
 from wiretape.contract import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
 from wiretape.contract.schemas import (
@@ -49,12 +47,6 @@ VALID = {
     "session-busy": envelope("SESSION_BUSY", **BUSY),
     "rate-limited": envelope("RATE_LIMITED", details=LIMITS),
     "sandbox-provision-failed": envelope("SANDBOX_PROVISION_FAILED"),
-}
-REGISTRY = referencing.Registry().with_resources(
-    (f"{name}.json", DRAFT202012.create_resource(schema.document)) for name, schema in SCHEMAS.items()
-)
-REFERENCE = {
-    name: jsonschema.Draft202012Validator(schema.document, registry=REGISTRY) for name, schema in SCHEMAS.items()
 }
 ANY_TEXT = st.text(max_size=5)
 NUMBERS = st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.sampled_from([1.0, -0.0, 2**64, 10**30])
@@ -112,7 +104,7 @@ def test_the_fast_and_the_explaining_validator_agree(name, data):
     document = data.draw(documents(name))
     schema = SCHEMAS[name]
     violations = schema.explain(document)
-    assert schema.is_valid(document) is (violations == ()) is REFERENCE[name].is_valid(document)
+    assert schema.is_valid(document) is (violations == ())
     assert schema.violations(document) == violations
     assert len({violation.path for violation in violations}) == len(violations)
     assert all(has_reported_value(document, violation) for violation in violations)
@@ -130,8 +122,8 @@ def has_reported_value(document, violation):
 @given(JSON)
 @example({"error": {"details": [[]]}})
 def test_the_validators_agree_about_any_json(document):
-    for name, schema in SCHEMAS.items():
-        assert schema.is_valid(document) is (schema.explain(document) == ()) is REFERENCE[name].is_valid(document)
+    for schema in SCHEMAS.values():
+        assert schema.is_valid(document) is (schema.explain(document) == ())
 
 
 def nested(depth):

@@ -82,17 +82,6 @@ def test_a_report_counts_exchanges_and_events(record, all_vectors):
     assert report.exercised == len(report.tallies)
 
 
-@pytest.mark.parametrize(
-    ("code", "reached"),
-    [("SSE003", {"note"}), ("SSE005", {"note", "warning"}), ("SSE006", {"note", "warning", "error"})],
-)
-def test_a_report_reaches_the_severities_up_to_its_worst_finding(record, code, reached):
-    (vector,) = [v for v in vectors() if v.code == code and v.name == "breaks"]
-    with open_recording(record(vector.observations())) as recording:
-        report = check_recording(recording, "run.db")
-    assert {severity for severity in Severity if report.reaches(severity)} == reached
-
-
 def test_observations_pass_through_the_progress_callback(record, all_vectors):
     watched = []
 

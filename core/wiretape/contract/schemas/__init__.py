@@ -1,7 +1,7 @@
 """JSON Schema files of the JSON shapes in the specification, and validators for them.
 
-`jsonschema-rs` validates in half a microsecond, and explains in some ten why a value is invalid.  The files have no
-`$id`: a `$ref` is the name of a file in this folder.
+`jsonschema-rs` validates in half a microsecond.  If a value is invalid, `jsonschema` explains why, more than a hundred
+times slower.  Both read the same files, which have no `$id`: a `$ref` is the name of a file in this folder.
 
 The rules check what a schema cannot express: JSON Schema accepts 1.0 as an integer, does not relate error codes to
 HTTP statuses, and sees only the JSON of an event.
@@ -10,11 +10,15 @@ HTTP statuses, and sees only the JSON of an event.
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
+
+if TYPE_CHECKING:
+    import jsonschema
 
 _BASE = "json-schema:///"
 """The base URI against which jsonschema-rs resolves file names."""
@@ -50,8 +54,7 @@ class Schema:
         """The file name without its suffix."""
         self.document: dict[str, Any] = _DOCUMENTS[name]
         """The schema itself."""
-        self._validator = jsonschema_rs.Draft202012Validator(self.document, registry=_REGISTRY)
-        self._is_valid = self._validator.is_valid
+        self._is_valid = jsonschema_rs.Draft202012Validator(self.document, registry=_REGISTRY).is_valid
 
     def is_valid(self, value: Any) -> bool:
         """Whether a JSON value, as Python objects, matches the schema."""
@@ -67,54 +70,39 @@ class Schema:
 
     def explain(self, value: Any) -> tuple[Violation, ...]:
         """Return the violations as `violations` does, without trying the fast validator first."""
-        pruned = _pruned(value, _DEEPEST)
-        try:
-            errors = self._errors(pruned)
-        except UnicodeEncodeError:
-            errors = self._errors(_pruned(pruned, _DEEPEST, encodable=True))
-        found = {violation.path: violation for error in errors for violation in self._violations_of(error, pruned)}
+        errors = islice(self._explainer.iter_errors(_pruned(value, _DEEPEST)), _MOST_ERRORS)
+        found = {violation.path: violation for error in errors for violation in _violations_of(error)}
         return tuple(found.values())
 
-    def _errors(self, value: Any) -> list[jsonschema_rs.ValidationError]:
-        """Return the errors in the order of the schema."""
-        return sorted(islice(self._validator.iter_errors(value), _MOST_ERRORS), key=self._order)
+    @cached_property
+    def _explainer(self) -> "jsonschema.Draft202012Validator":
+        # The import takes a tenth of a second, and most runs never need it.
+        import jsonschema  # noqa: PLC0415
+        import referencing.jsonschema  # noqa: PLC0415
 
-    def _order(self, error: jsonschema_rs.ValidationError) -> list[int]:
-        """Return for each step that led to the error its position among its neighbours."""
-        order: list[int] = []
-        schema, indexes = self.document, (step for step in error.instance_path if type(step) is int)
-        for step in map(str, error.evaluation_path):
-            order.append(list(schema).index(step))
-            if step == "items":
-                order.append(next(indexes))
-            schema = _subschema(schema, step)
-        return order
-
-    def _violations_of(self, error: jsonschema_rs.ValidationError, value: Any) -> Iterator[Violation]:
-        """Convert an error in a value."""
-        path, instance, schema = tuple(error.instance_path), value, self.document
-        for step in path:
-            instance = instance[step]
-        *way, keyword = map(str, error.evaluation_path)
-        for step in way:
-            schema = _subschema(schema, step)
-        if keyword == "required":
-            for name in schema["required"]:
-                if name not in instance:
-                    yield Violation((*path, name), _expected(schema, name), ...)
-        elif keyword == "additionalProperties":
-            for name in sorted(instance.keys() - schema.get("properties", {}).keys()):
-                yield Violation((*path, name), "no value", instance[name])
-        elif keyword == "type":
-            yield Violation(path, _any_of(schema["type"]), instance)
-        elif keyword == "const":
-            yield Violation(path, f"`{schema['const']}`", instance)
-        else:
-            yield Violation(path, "no value", instance)
+        make = referencing.jsonschema.DRAFT202012.create_resource
+        registry = referencing.Registry().with_resources(
+            (f"{name}.json", make(document)) for name, document in _DOCUMENTS.items()
+        )
+        return jsonschema.Draft202012Validator(self.document, registry=registry)
 
 
-def _subschema(schema: dict[str, Any], step: str) -> Any:
-    return _DOCUMENTS[schema["$ref"].removesuffix(".json")] if step == "$ref" else schema[step]
+def _violations_of(error: "jsonschema.ValidationError") -> Iterator[Violation]:
+    """Convert an error of jsonschema."""
+    path = tuple(error.absolute_path)
+    if error.validator == "required":
+        for name in error.validator_value:
+            if name not in error.instance:
+                yield Violation((*path, name), _expected(error.schema, name), ...)
+    elif error.validator == "additionalProperties":
+        for name in sorted(error.instance.keys() - error.schema.get("properties", {}).keys()):
+            yield Violation((*path, name), "no value", error.instance[name])
+    elif error.validator == "type":
+        yield Violation(path, _any_of(error.validator_value), error.instance)
+    elif error.validator == "const":
+        yield Violation(path, f"`{error.validator_value}`", error.instance)
+    else:
+        yield Violation(path, "no value", error.instance)
 
 
 def _expected(schema: dict[str, Any], name: str) -> str:
@@ -127,16 +115,13 @@ def _any_of(types: str | list[str]) -> str:
     return " or ".join(_TYPE_NAMES[kind] for kind in ([types] if isinstance(types, str) else types))
 
 
-def _pruned(value: Any, depth: int, *, encodable: bool = False) -> Any:
-    """Return a copy without deeply nested values, and `encodable` without lone surrogates."""
+def _pruned(value: Any, depth: int) -> Any:
+    """Return a copy without deeply nested values: jsonschema formats whole values, and fails on deep ones."""
     if type(value) is dict:
-        pairs = value.items() if depth else ()
-        return {
-            _pruned(key, 0, encodable=encodable): _pruned(item, depth - 1, encodable=encodable) for key, item in pairs
-        }
+        return {key: _pruned(item, depth - 1) for key, item in value.items()} if depth else {}
     if type(value) is list:
-        return [_pruned(item, depth - 1, encodable=encodable) for item in value] if depth else []
-    return value.encode("utf-8", "replace").decode() if encodable and type(value) is str else value
+        return [_pruned(item, depth - 1) for item in value] if depth else []
+    return value
 
 
 def _load_documents() -> dict[str, dict[str, Any]]:
