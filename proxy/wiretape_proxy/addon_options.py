@@ -124,6 +124,15 @@ def parse_lines(text: str) -> tuple[str, ...]:
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
+def parse_parameters(text: str) -> tuple[str, ...]:
+    """Parse names of query parameters, one per line.  Raises ValueError."""
+    names = parse_lines(text)
+    for name in names:
+        if set(name) & set("=&?#"):
+            raise ValueError(f"expected the name of a query parameter such as api_key, got {name!r}")
+    return names
+
+
 def parse_headers(text: str) -> tuple[str, ...]:
     """Parse names of headers, one per line.  Raises ValueError."""
     names = parse_lines(text)
@@ -226,7 +235,7 @@ OPTIONS = (
     ),
     Option("memory", "256M", "Bytes that may wait to be recorded.", parse_size),
     Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
-    Option("redact_query", "", "More query parameters to redact, one per line.", parse_lines),
+    Option("redact_query", "", "More query parameters to redact, one per line.", parse_parameters),
     Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
 )
 

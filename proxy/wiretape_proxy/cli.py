@@ -73,7 +73,13 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("name", addon_options.parse_headers),
     help="Also redact this header. Repeatable.",
 )
-@click.option("--redact-query", metavar="NAME", multiple=True, help="Also redact this query parameter. Repeatable.")
+@click.option(
+    "--redact-query",
+    metavar="NAME",
+    multiple=True,
+    type=_ValidText("name", addon_options.parse_parameters),
+    help="Also redact this query parameter. Repeatable.",
+)
 @click.option(
     "--redact-body",
     metavar="PATH",

@@ -124,12 +124,21 @@ async def serve_replay(
 
 
 def _required_keys(recording: Recording) -> bool:
-    """Whether the recorded service required keys: a request had one, or was refused with 401."""
+    """Whether the recorded service required keys.
+
+    A request for one of its operations had a key or was refused with 401, and none succeeded without a key.
+    """
     refused = ERROR_CODES[AUTHENTICATION_REQUIRED].status
-    return any(
-        bearer_keys(exchange.request.headers) or (exchange.response is not None and exchange.response.status == refused)
-        for exchange in recording.exchanges()
-    )
+    required = False
+    for exchange in recording.exchanges():
+        if exchange.operation is None or exchange.request.is_invented:
+            continue
+        status = exchange.response.status if exchange.response is not None else None
+        has_key = bool(bearer_keys(exchange.request.headers))
+        if not has_key and status is not None and status // 100 == 2:
+            return False
+        required |= has_key or status == refused
+    return required
 
 
 def _is_stream_of(exchange: Exchange, sessions: Collection[str]) -> bool:

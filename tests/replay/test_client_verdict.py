@@ -99,20 +99,27 @@ async def test_reconnecting_without_a_cursor_is_a_client_finding(run):
     ]
 
 
+WITH_KEY = {"request_headers": tuple(KEY.items())}
+REFUSED = {"status": 401, "target": "/v1/sessions/s1"}
+
+
 @pytest.mark.parametrize(
     ("recorded", "options", "status"),
     [
-        ({}, {}, 200),
-        ({}, {"limits": True}, 200),
-        ({}, {"service": {}}, 401),
-        ({"status": 401}, {}, 401),
-        ({"request_headers": tuple(KEY.items())}, {}, 401),
-        ({"request_headers": tuple(KEY.items())}, {"no_auth": True}, 200),
+        ([{}], {}, 200),
+        ([{}], {"limits": True}, 200),
+        ([{}], {"service": {}}, 401),
+        ([{}, REFUSED], {}, 200),
+        ([{}, WITH_KEY], {}, 200),
+        ([{}, WITH_KEY | {"target": "/other"}], {}, 200),
+        ([WITH_KEY], {}, 401),
+        ([WITH_KEY, {"target": "/other"}], {}, 401),
+        ([WITH_KEY], {"no_auth": True}, 200),
     ],
 )
 async def test_a_replay_requires_keys_if_the_recorded_service_did(builder, recorded, options, status):
-    builder.exchange([b"{}"], target="/v1/other", headers=JSON, **recorded)
-    builder.exchange(EVENTS)
+    for exchange in recorded:
+        builder.exchange(EVENTS, **exchange)
     checker = ClientChecker()
     async with checked_client(builder.close(), checker, **options) as client, httpx.AsyncClient() as keyless:
         async with keyless.stream("GET", f"{client.base_url}{STREAM}") as response:
