@@ -85,7 +85,7 @@ class Checker:
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
-        self._traffic = ServiceTraffic(self.settings.base, known_bases)
+        self._traffic = ServiceTraffic(self.settings.base, known_bases, on_drop=self._runner.discard)
         self._request_ids: dict[str, RequestIds] = {}
         self._silence_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
