@@ -128,6 +128,8 @@ def test_a_request_line_names_an_operation(method, target, operation, session_id
         ("GET", ""),
         ("OPTIONS", "*"),
         ("CONNECT", "host:443"),
+        ("GET", "/v1" * 4 + "/v1/sessions/s1/events/stream"),
+        ("GET", f"/{'a' * 1000}/v1/sessions/s1/events/stream"),
     ],
 )
 def test_any_other_request_line_names_no_operation(method, target):

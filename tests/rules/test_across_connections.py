@@ -244,6 +244,8 @@ def test_the_id_of_an_incomplete_event_is_a_wrong_cursor(three, ending, cut, ref
 def test_the_id_of_an_incomplete_first_event_is_a_wrong_cursor(three):
     played = Played(read(CUT, ending="client-closed"), read(three[2], cursor="evt_2"))
     assert "CLI002" in played.codes
+    messages = [finding.message for finding in played.findings if finding.code == "CLI002"]
+    assert messages[0].startswith("Expected no Last-Event-ID, got `evt_2`")
     assert Played(read(CUT, ending="client-closed"), read(*three)).codes == []
 
 

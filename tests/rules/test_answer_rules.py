@@ -125,13 +125,18 @@ def test_the_first_request_id_does_not_exercise_the_rule(wire):
 def test_request_ids_take_bounded_memory_and_note_that_some_were_dropped():
     ids = RequestIds(most=3)
     long = "\ud800" * 1000
+    here, there = ("host", ""), ("host", "/other")
     for number, name in enumerate(["a", "b", "a", long], 1):
-        ids.add(name, number)
-    assert (len(ids), ids.dropped) == (3, False)
-    assert (ids.first_exchange("a"), ids.first_exchange(long), ids.first_exchange("x")) == (1, 4, None)
-    ids.add("d", 5)
-    assert (len(ids), ids.dropped, ids.first_exchange("a")) == (3, True, None)
-    assert all(len(key) <= 64 for key in ids._exchanges)
+        ids.add(here, name, number)
+    assert (len(ids), ids.dropped, ids.may_have(there)) == (3, False, False)
+    assert [ids.first_exchange(here, name) for name in ("a", long, "x")] == [1, 4, None]
+    assert ids.first_exchange(there, "a") is None
+    ids.add(there, "d", 5)
+    assert (len(ids), ids.dropped, ids.first_exchange(here, "a")) == (3, True, None)
+    for number, name in enumerate("efg", 6):
+        ids.add(there, name, number)
+    assert list(ids._counts) == [there]
+    assert all(len(key) <= 64 for _, key in ids._exchanges)
 
 
 @pytest.mark.parametrize(
@@ -218,6 +223,8 @@ def test_on_other_paths_the_session_need_not_be_named(wire, path):
         ({"recovery": [f"{CANCEL} or {RESUME}"]}, []),
         ({"message": "Session ses_1: run run_1 is Waiting-For-Input"}, []),
         ({"message": "ses_1 run_1"}, ["BUSY003"]),
+        ({"message": "ses_1: waiting_for_input of run_1."}, []),
+        ({"message": "ses_1: waiting_for_input of run_1:2"}, ["BUSY003"]),
         ({"message": "waiting_for_input"}, ["BUSY003"]),
         ({"message": ...}, ["ERR002"]),
         ({"active_run_id": ..., "message": "ses_1 is waiting_for_input"}, ["BUSY001"]),

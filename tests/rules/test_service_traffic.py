@@ -45,6 +45,11 @@ KEYLESS = ["AUTH001", "CLI001"]
         ("http://host/a/v1/x", ("/a",)),
         ("/a/v%31/x", ("/a",)),
         ("/gateway/v1/agents/v1/x", ("/gateway", "/gateway/v1/agents")),
+        ("/v1/v1/x", ("", "/v1")),
+        ("/v1" * 20_000, ("", "/v1", "/v1/v1", "/v1/v1/v1")),
+        (f"/{'a' * 999}/v1/x", (f"/{'a' * 999}",)),
+        (f"/{'a' * 1000}/v1/x", ()),
+        (f"/v1/{'a' * 1000}/v1/x", ("",)),
         ("/v1beta/x", ()),
         ("/v2/x", ()),
         ("/", ()),
@@ -134,6 +139,65 @@ def test_what_was_held_too_long_is_inconclusive(monkeypatch):
     assert found == [(1, "CLI001"), (1, "AUTH001")]
     tallies = checker.tallies()
     assert (tallies["CLI001"].inconclusive, tallies["AUTH001"].inconclusive) == (2, 2)
+
+
+def test_what_one_group_holds_too_much_is_inconclusive(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.rule_runner._MOST_HELD_OF_GROUP", 2)
+    found, checker = check(*[ask("POST /v1/sessions")] * 3, ask(CANCEL, headers=["Authorization: Bearer key"]))
+    assert found == [(1, "CLI001"), (1, "AUTH001")]
+    assert checker.tallies()["CLI001"].inconclusive == 2
+
+
+def test_what_other_groups_hold_makes_room_for_what_is_new(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.rule_runner._MOST_HELD", 5)
+    scanned = [ask(f"POST /a{number}/v1/x") for number in range(9)]
+    exchanges = [*scanned, ask("POST /v1/sessions"), ask(CANCEL, headers=["Authorization: Bearer key"])]
+    found, checker = check(*exchanges, ask("POST /a0" + CANCEL[5:], headers=["Authorization: Bearer key"]))
+    assert found == [(10, "CLI001"), (10, "AUTH001")]
+    assert checker.tallies()["CLI001"].inconclusive == 1
+
+
+def held_of(checker):
+    return sum(len(group.held) for group in checker._traffic._groups.values())
+
+
+def test_dropped_groups_free_the_quota_of_held_outcomes(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 4)
+    _, checker = check(*[ask("POST /v1/x", authority=f"host{number}") for number in range(20)])
+    assert checker._runner._held == held_of(checker) <= 8
+    assert len(checker._runner._holding) == len(checker._traffic._undecided) == len(checker._traffic._groups) <= 4
+
+
+def test_an_open_exchange_of_a_dropped_group_holds_nothing(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 2)
+    traffic = observations_of({"exchange": [ask(f"POST /a{number}/v1/x", 404) for number in range(6)]})
+    checker = Checker()
+    for each in sorted(traffic, key=lambda each: not hasattr(each, "target")):
+        checker.feed(each)
+    checker.finish()
+    assert checker._runner._held == held_of(checker)
+
+
+def test_groups_of_the_service_are_dropped_last_and_counted(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_GROUPS", 4)
+    keyed = ["Authorization: Bearer key"]
+    others = [ask(f"GET /a{number}/v1/x") for number in range(20)]
+    _, checker = check(ask(CANCEL, headers=keyed), *others)
+    assert scopes(checker)[ScopeReason.DETECTED] == 1
+    assert next(group.bases for group in checker._traffic._groups.values()) == ("",)
+    _, checker = check(*[ask(f"POST /t{number}{CANCEL[5:]}", headers=keyed) for number in range(20)])
+    assert scopes(checker) == {ScopeReason.DETECTED: 20}
+
+
+def test_the_base_paths_in_use_are_kept(monkeypatch):
+    monkeypatch.setattr("wiretape.rules.state.service_traffic._MOST_BASES", 3)
+    keyed = ["Authorization: Bearer key"]
+    tenants = [ask(f"POST /t{number}{CANCEL[5:]}", headers=keyed) for number in range(9)]
+    _, checker = check(*[each for tenant in tenants for each in (ask(CANCEL, headers=keyed), tenant)])
+    assert list(checker._traffic._detected) == [("service.test", base) for base in ("/t7", "", "/t8")]
+    assert next(iter(checker.scopes())).text.endswith(
+        "under service.test/v1 and service.test/t7/v1 and service.test/t8/v1"
+    )
 
 
 @pytest.mark.parametrize("coding", ["", "gzip"])

@@ -23,6 +23,9 @@ EVENT_STREAM = "text/event-stream"
 INTERFACE = "/v1"
 """The path prefix of the interface version: every path of the service begins with it, after the base path."""
 
+LONGEST_BASE = 1000
+"""The longest base path in characters.  A longer one is not the service's."""
+
 KEEP_ALIVE_SECONDS = 15
 """The interval of keep-alive comments on an open stream (stream rule 3)."""
 
@@ -59,7 +62,7 @@ def operation_of(method: str, target: str) -> Match | None:
     """Return the operation that a request line names, or None for any other request.
 
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
-    percent-decoded; the path may have any prefix before `/v1/`.
+    percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
     """
     segments = _path(target).split("/")
     for operation, pattern in _PATTERNS:
@@ -67,6 +70,8 @@ def operation_of(method: str, target: str) -> Match | None:
             ids = _match_ids(pattern, segments[-len(pattern) :])
             if ids is not None:
                 base = "/".join(segments[: -len(pattern)])
+                if base.rstrip("/") not in bases_of(target):
+                    return None
                 return Match(operation, ids["{session_id}"], ids.get("{run_id}"), base)
     return None
 
@@ -74,18 +79,20 @@ def operation_of(method: str, target: str) -> Match | None:
 def bases_of(target: str) -> tuple[str, ...]:
     """Return the base paths that the service may have if a request is for it: what precedes a segment `v1`.
 
-    A base path has no slash at its end.  There is none for a path without such a segment, and normally one.
+    A base path has no slash at its end.  Usually one; none for a path without such a segment.  Only the first four
+    such segments count, and only base paths of at most `LONGEST_BASE` characters: a client chooses the path, and may
+    repeat the segment any number of times.
     """
     path = _path(target)
-    base, found, rest = path.partition(f"{INTERFACE}/")
-    if "%" not in path and INTERFACE not in rest and (found or INTERFACE not in path):
-        return (base.rstrip("/"),) if found else ()
-    segments = path.split("/")
-    return tuple(
-        "/".join(segments[:at]).rstrip("/")
-        for at, segment in enumerate(segments)
-        if at and (segment == _VERSION or ("%" in segment and _decode_segment(segment) == _VERSION))
-    )
+    bases: list[str] = []
+    at = path.find("/")
+    while 0 <= at <= LONGEST_BASE and len(bases) < _MOST_BASES:
+        end = path.find("/", at + 1)
+        segment = path[at + 1 :] if end < 0 else path[at + 1 : end]
+        if segment == _VERSION or ("%" in segment and _decode_segment(segment) == _VERSION):
+            bases.append(path[:at].rstrip("/"))
+        at = end
+    return tuple(bases)
 
 
 def session_in(target: str) -> str | None:
@@ -135,6 +142,7 @@ def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
     return method == "OPTIONS" and any(name.lower() == "access-control-request-method" for name, _ in headers)
 
 
+_MOST_BASES = 4
 _VERSION = INTERFACE.removeprefix("/")
 
 _SESSIONS = tuple(STREAM.path.split("/")[1:3])

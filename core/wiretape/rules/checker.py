@@ -3,7 +3,6 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from wiretape.bounded_dict import put_bounded
 from wiretape.contract import KEEP_ALIVE_SECONDS, is_event_stream
 from wiretape.frame_reader import ReadObservation, SeenFrame, StreamReaders
 from wiretape.observations import (
@@ -51,7 +50,6 @@ _COMMENT, _OVERSIZED = FrameKind.COMMENT, FrameKind.OVERSIZED
 _DEFAULT = Settings()
 _OTHER = PathGroup("", ())
 """For what is not the service's."""
-_MOST_ORIGINS = 10_000
 
 
 class Checker:
@@ -85,8 +83,8 @@ class Checker:
         self._open: dict[int, ExchangeState] = {}
         self._sessions = SessionRegistry()
         self._clients = ClientRegistry()
-        self._traffic = ServiceTraffic(self.settings.base, known_bases)
-        self._request_ids: dict[str, RequestIds] = {}
+        self._traffic = ServiceTraffic(self.settings.base, known_bases, on_drop=self._runner.discard)
+        self._request_ids = RequestIds()
         self._silence_ns = round((KEEP_ALIVE_SECONDS + self.settings.keep_alive_tolerance_s) * 1e9)
         self._now_ns = 0
 
@@ -153,8 +151,7 @@ class Checker:
             session = self._sessions.open((request.authority, match.base, match.session_id))
             reader = session.reader(client.key)
         key = header(request.headers, self.settings.idempotency_header)
-        ids = self._request_ids_of(request.authority)
-        state = ExchangeState(request, match, session, ids, self._sessions, client, reader, group, key)
+        state = ExchangeState(request, match, session, self._request_ids, self._sessions, client, reader, group, key)
         self._open[request.exchange] = state
         if not request.is_invented:
             self._runner.run(REQUEST, (state,), Location(request.exchange, request.time_ns), group)
@@ -323,13 +320,6 @@ class Checker:
     def _count_events(self, read: ReadObservation) -> None:
         """Count the events of a response that is not a success, but has the media type of event streams."""
         self.events += sum(seen.event is not None for seen in read.frames)
-
-    def _request_ids_of(self, authority: str) -> RequestIds:
-        ids = self._request_ids.get(authority)
-        if ids is None:
-            ids = RequestIds()
-            put_bounded(self._request_ids, authority, ids, _MOST_ORIGINS)
-        return ids
 
     def _lose_events(self, stream: StreamState) -> None:
         stream.lose()

@@ -6,6 +6,7 @@ of each type, and its outcome is counted for the others.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import count
@@ -39,6 +40,7 @@ _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
 _MOST_HELD = 50_000
 """Outcomes that are held for exchanges that may be the service's."""
+_MOST_HELD_OF_GROUP = 10_000
 _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 
@@ -112,6 +114,9 @@ class RuleRunner:
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
         self._numbers = count()
         self._held = 0
+        """The number of outcomes held in groups."""
+        self._holding: dict[int, PathGroup] = {}
+        """The groups that hold them, the oldest first."""
         checks = [
             (check, _Entry(rule, check.function, self._tallies[code], settings.severities.get(code)))
             for code, rule in self.catalogue.items()
@@ -225,20 +230,38 @@ class RuleRunner:
                 self._tallies[code].held += number
             for code in group.dropped.elements():
                 self._tallies[code].add_inconclusive(DROPPED_STATE.reason)
-            self._held -= len(group.held)
-            group.forget()
+            self.discard(group)
         for entry, outcome, location in sorted(held, key=lambda each: each[2].time_ns):
             self._settle(entry, outcome, location)
+
+    def discard(self, group: PathGroup) -> None:
+        """Drop what was held for a group."""
+        self._held -= len(group.held)
+        self._holding.pop(id(group), None)
+        group.forget()
 
     def _hold(self, group: PathGroup, entry: _Entry, outcome: Outcome, location: Location) -> None:
         """Hold an outcome until it is known whether the exchange is the service's."""
         if not outcome:
             group.passed[entry.rule.code] += 1
-        elif self._held < _MOST_HELD:
+            return
+        if self._held >= _MOST_HELD:
+            self._make_room(group)
+        if self._held < _MOST_HELD and len(group.held) < _MOST_HELD_OF_GROUP:
             self._held += 1
+            self._holding[id(group)] = group
             group.held.append((entry, outcome, location))
         else:
             group.dropped[entry.rule.code] += 1
+
+    def _make_room(self, group: PathGroup) -> None:
+        """Drop what the group holds that has held longest, but not that of the given group."""
+        oldest = next((other for other in self._holding.values() if other is not group), None)
+        if oldest is not None:
+            dropped = oldest.dropped + Counter(entry.rule.code for entry, _, _ in oldest.held)
+            passed = oldest.passed
+            self.discard(oldest)
+            oldest.passed, oldest.dropped = passed, dropped
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""

@@ -114,8 +114,9 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
 def _wrong_cursor(reader: SessionReader, cursor: str | None, why: str = "") -> Outcome:
     lasts = list(dict.fromkeys(position.last for position in reader.positions if position.last is not None))
     wanted = " or ".join(quote(identity) for identity in lasts[-2:])
+    expected = f"{wanted} as {CURSOR_HEADER}" if wanted else f"no {CURSOR_HEADER}"
     got = f"{quote_or_none(cursor)}: {why}" if why else quote_or_none(cursor)
-    return problem(f"Expected {wanted or 'none'} as {CURSOR_HEADER}, got {got}.")
+    return problem(f"Expected {expected}, got {got}.")
 
 
 def _was_received_since(cut: ReadPosition, session: SessionState, reader: SessionReader) -> bool:

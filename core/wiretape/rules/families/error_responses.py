@@ -215,14 +215,15 @@ def error_not_json_typed(body: ErrorBody, _exchange: ExchangeState) -> Outcome:
 def request_id_reused(body: ErrorBody, exchange: ExchangeState) -> Outcome:
     """Two exchanges have the same `request_id`.
 
-    The last 65536 ids of a recording are kept; if there are more, the rule is inconclusive.
+    Only ids under the same base path of the same origin are compared.  The last 65536 ids of a recording
+    are kept; if there are more, the rule is inconclusive.
     """
     if not body.is_whole:
         return INCOMPLETE_BODY
-    request_id, ids = body.request_id, exchange.request_ids
-    if request_id is None or not len(ids):
+    request_id, ids, place = body.request_id, exchange.request_ids, exchange.place
+    if request_id is None or not ids.may_have(place):
         return None
-    first = ids.first_exchange(request_id)
+    first = ids.first_exchange(place, request_id)
     if first is None:
         return DROPPED_STATE if ids.dropped else HELD
     return problem(f"Expected a new request_id, got {quote(request_id)}, which exchange {first} already has.")

@@ -13,6 +13,7 @@ from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.response_body import ErrorBody
 
 _SCHEMA = ERROR_SCHEMAS[SESSION_BUSY]
+_IN_NAME = "[0-9A-Za-z_-]"
 _RUN, _STATUS, _RECOVERY = "active_run_id", "active_run_status", "recovery"
 
 
@@ -128,7 +129,8 @@ def message_incomplete(body: ErrorBody, exchange: ExchangeState) -> Outcome:
 def _names(text: str, name: str) -> bool:
     """Whether a text contains a name that is not a part of a longer one.
 
-    Case, underscores and hyphens make no difference, because a sentence may say `waiting for input`.
+    Case, underscores and hyphens make no difference, because a sentence may say `waiting for input`.  Only ASCII
+    characters continue a name: some languages put no spaces between words.
     """
     words = r"[ _-]".join(re.escape(word) for word in re.split(r"[ _-]", name.casefold()))
-    return re.search(rf"(?<![\w-]){words}(?![\w-])", text.casefold()) is not None
+    return re.search(rf"(?<!{_IN_NAME}){words}(?![.:]?{_IN_NAME})", text.casefold()) is not None

@@ -1,7 +1,9 @@
 """State of one open exchange, and what it changes in the state of its client and session."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from typing import TypeAlias
 
 from wiretape.contract import (
     CURSOR_HEADER,
@@ -39,27 +41,47 @@ _MOST_REQUEST_IDS = 1 << 16
 _LONGEST_REQUEST_ID = 64
 
 
+Place: TypeAlias = tuple[str, str]
+"""An authority and a base path."""
+
+
 class RequestIds:
-    """The request ids of one origin, each with its first exchange; if there are very many, the oldest are dropped."""
+    """The request ids at each place, each with its first exchange; if there are very many, the oldest are dropped.
+
+    A place is an origin and a base path: what another service on the same origin sends makes no difference.
+    """
 
     def __init__(self, most: int = _MOST_REQUEST_IDS) -> None:
         self.dropped = False
         """Whether ids were dropped."""
         self._most = most
-        self._exchanges: dict[str | bytes, int] = {}
+        self._exchanges: dict[tuple[Place, str | bytes], int] = {}
+        self._counts: Counter[Place] = Counter()
 
     def __len__(self) -> int:
         return len(self._exchanges)
 
-    def first_exchange(self, request_id: str) -> int | None:
-        """Return the number of the first exchange with the id, if it is known."""
-        return self._exchanges.get(_shorten(request_id))
+    def may_have(self, place: Place) -> bool:
+        """Whether there is or was an id at a place."""
+        return self.dropped or place in self._counts
 
-    def add(self, request_id: str, exchange: int) -> None:
+    def first_exchange(self, place: Place, request_id: str) -> int | None:
+        """Return the number of the first exchange with the id at a place, if it is known."""
+        return self._exchanges.get((place, _shorten(request_id)))
+
+    def add(self, place: Place, request_id: str, exchange: int) -> None:
         """Add the id in a response."""
-        self._exchanges.setdefault(_shorten(request_id), exchange)
+        key = place, _shorten(request_id)
+        if key in self._exchanges:
+            return
+        self._exchanges[key] = exchange
+        self._counts[place] += 1
         if len(self._exchanges) > self._most:
-            del self._exchanges[next(iter(self._exchanges))]
+            oldest = next(iter(self._exchanges))
+            del self._exchanges[oldest]
+            self._counts[oldest[0]] -= 1
+            if not self._counts[oldest[0]]:
+                del self._counts[oldest[0]]
             self.dropped = True
 
 
@@ -79,7 +101,7 @@ class ExchangeState:
     """Its operation, if it is one of the specification."""
     session: SessionState | None
     request_ids: RequestIds
-    """Those of the service."""
+    """Those of the whole recording."""
     sessions: SessionRegistry
     """Those of the whole recording."""
     client: ClientState
@@ -109,6 +131,12 @@ class ExchangeState:
     def number(self) -> int:
         """The number of the exchange."""
         return self.request.exchange
+
+    @property
+    def place(self) -> Place:
+        """Where the service is if the exchange is its own: for several possible base paths the longest."""
+        base = self.match.base.rstrip("/") if self.match is not None else max(self.group.bases, key=len, default="")
+        return self.request.authority, base
 
     @property
     def cursor(self) -> str | None:
@@ -205,7 +233,7 @@ class ExchangeState:
     def after_body(self, body: ErrorBody) -> None:
         """Update the client, after the rules about the response body have run."""
         if body.request_id is not None:
-            self.request_ids.add(body.request_id, self.number)
+            self.request_ids.add(self.place, body.request_id, self.number)
         if not body.is_whole:
             return
         if isinstance(body, SuccessBody):

@@ -1,7 +1,7 @@
 """Runs and tool calls: those seen in a session, and those that one of its streams shows to be active.
 
 The specification does not define for most event types whether they are stored.  One that is not stored may have been
-sent while nobody listened, so a run may have ended unseen.  There are two proofs that it had not:
+sent while no stream was open, so a run may have ended unseen.  There are two proofs that it had not:
 
 - One connection shows it, from the moment at which it carries live output: on the first connection of a session from
   the beginning, on others from the first ephemeral event, because the replay precedes that.  Such a proof depends only

@@ -6,17 +6,20 @@ difference when it happens, and no rule has to know later observations.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Any
 from urllib.parse import urlsplit
 
-from wiretape.bounded_dict import make_room, put_bounded
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import INTERFACE, Match, bases_of, operation_of
 from wiretape.observations import RequestStarted
 
 _MOST_GROUPS = 10_000
+_MOST_BASES = 10_000
+"""Detected base paths on all origins."""
 _MOST_NAMED = 3
 _PORTS = {"http": "80", "https": "443"}
 
@@ -88,7 +91,7 @@ class PathGroup:
     """Whether they are known to be the service's."""
     exchanges: int = 0
     held: list[Any] = field(default_factory=list)
-    """The outcomes of rules while that was unknown, but for the next two."""
+    """The outcomes of rules while that was unknown, except those counted in `passed` and `dropped`."""
     passed: Counter[str] = field(default_factory=Counter)
     """For each rule how often it held meanwhile."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -107,16 +110,30 @@ class PathGroup:
 class ServiceTraffic:
     """The exchanges of a recording, in groups: the exchanges of a group are all the service's, or all not."""
 
-    def __init__(self, base: ServiceBase | None = None, known_paths: Collection[str] = ()) -> None:
+    def __init__(
+        self,
+        base: ServiceBase | None = None,
+        known_paths: Collection[str] = (),
+        *,
+        on_drop: Callable[[PathGroup], None] = PathGroup.forget,
+    ) -> None:
         """`base` says where the service is, instead of detecting it.
 
-        `known_paths` are base paths under which everything is the service's without an operation.
+        `known_paths` are base paths under which everything is the service's without an operation.  `on_drop` is called
+        with each group that is dropped because there are too many.
         """
         self._base = base
         self._known_paths = frozenset(known_paths)
         self._groups: dict[tuple[str, tuple[str, ...]], PathGroup] = {}
-        self._detected: dict[str, set[str]] = {}
-        """For each authority the base paths under which an operation was requested."""
+        self._on_drop = on_drop
+        self._undecided: dict[tuple[str, str], dict[tuple[str, ...], PathGroup]] = {}
+        """For each authority and base path the groups that are the service's if that base path is."""
+        self._detected: dict[tuple[str, str], None] = {}
+        """The authorities and base paths under which an operation was requested, the last requested at the end."""
+        self._origins: dict[str, None] = {}
+        """The authorities of which an operation was requested."""
+        self._dropped: Counter[ScopeReason] = Counter()
+        """The exchanges of dropped groups of the service."""
 
     def operation_of(self, request: RequestStarted) -> Match | None:
         """Return the operation of the service that a request is for, if it is for one."""
@@ -132,33 +149,34 @@ class ServiceTraffic:
         group = self._groups.get(key)
         if group is None:
             group = PathGroup(request.authority, bases, is_service=self._is_known(request.authority, bases))
-            make_room(self._groups, _MOST_GROUPS, lambda old: not old.bases)
+            if len(self._groups) >= _MOST_GROUPS:
+                self._drop_groups()
             self._groups[key] = group
+            if not group.is_service:
+                for base in bases:
+                    self._undecided.setdefault((request.authority, base), {})[bases] = group
         group.exchanges += 1
         return group
 
     def recognize(self, authority: str, match: Match) -> list[PathGroup]:
         """An operation was requested: return the groups that were not known to be the service's and now are."""
-        base = match.base.rstrip("/")
-        known = self._detected.get(authority, set())
-        if base in known:
-            return []
-        put_bounded(self._detected, authority, known | {base}, _MOST_GROUPS)
-        found = [
-            group
-            for (origin, bases), group in self._groups.items()
-            if origin == authority and base in bases and not group.is_service
-        ]
+        place = authority, match.base.rstrip("/")
+        # Those in use are kept.
+        self._detected.pop(place, None)
+        put_bounded(self._detected, place, None, _MOST_BASES)
+        put_bounded(self._origins, authority, None, _MOST_BASES)
+        found = list(self._undecided.get(place, {}).values())
         for group in found:
             group.is_service = True
+            self._decide(group)
         return found
 
     def counts(self, exchanges: int) -> list[ScopeCount]:
         """Return how many of all `exchanges` are judged by which rules, and why."""
-        numbers = dict.fromkeys(ScopeReason, 0)
+        numbers = dict.fromkeys(ScopeReason, 0) | self._dropped
         for group in self._groups.values():
             numbers[self._reason_of(group)] += group.exchanges
-        # Those of dropped groups.
+        # Those of other dropped groups.
         numbers[ScopeReason.NO_OPERATION] += exchanges - sum(numbers.values())
         texts = dict.fromkeys(ScopeReason, self._name_prefixes()) | {ScopeReason.CONFIGURED: str(self._base or "")}
         found = [(reason, number) for reason, number in numbers.items() if number]
@@ -171,21 +189,40 @@ class ServiceTraffic:
     def _is_known(self, authority: str, bases: tuple[str, ...]) -> bool:
         if self._base is not None and self._base.origin is not None:
             return bool(bases)
-        detected = self._detected.get(authority, set())
-        return any(base in self._known_paths or base in detected for base in bases)
+        return any(base in self._known_paths or (authority, base) in self._detected for base in bases)
+
+    def _decide(self, group: PathGroup) -> None:
+        """Remove a group from those that may turn out to be the service's."""
+        for base in group.bases:
+            place = group.authority, base
+            undecided = self._undecided.get(place, {})
+            undecided.pop(group.bases, None)
+            if not undecided:
+                self._undecided.pop(place, None)
+
+    def _drop_groups(self) -> None:
+        """Drop the oldest groups, and those of the service last."""
+        oldest = sorted(self._groups.items(), key=lambda item: (item[1].is_service, bool(item[1].bases)))
+        for key, group in oldest[: max(1, len(oldest) // 2)]:
+            del self._groups[key]
+            self._decide(group)
+            if group.is_service:
+                self._dropped[self._reason_of(group)] += group.exchanges
+            else:
+                # Nothing can show any more that its open exchanges are the service's.
+                group.bases = ()
+            self._on_drop(group)
 
     def _reason_of(self, group: PathGroup) -> ScopeReason:
-        is_detected = group.authority in self._detected
+        is_detected = group.authority in self._origins
         if group.is_service:
             return ScopeReason.DETECTED if is_detected else ScopeReason.CONFIGURED
         return ScopeReason.OUTSIDE if is_detected else ScopeReason.NO_OPERATION
 
     def _name_prefixes(self) -> str:
-        names = [
-            f"{authority}{base}{INTERFACE}" for authority, bases in self._detected.items() for base in sorted(bases)
-        ]
-        more = len(names) - _MOST_NAMED
-        return " and ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+        names = [f"{authority}{base}{INTERFACE}" for authority, base in nsmallest(_MOST_NAMED, self._detected)]
+        more = len(self._detected) - _MOST_NAMED
+        return " and ".join(names) + (f" and {more} more" if more > 0 else "")
 
 
 def _origin_of(scheme: str, authority: str) -> str:
