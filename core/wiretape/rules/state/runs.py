@@ -289,6 +289,11 @@ class SessionRuns:
             for run_id, other in list(self.runs.items()):
                 self.refute_claims(run_id, other)
 
+    def drop_claims(self) -> None:
+        """Forget the claims, because the order of the session is unknown."""
+        self._claims.clear()
+        self.last_claim_at = 0
+
     def refute_claims(self, run_id: str, run: Run) -> None:
         """Find the first claim between the first and the last event of a run, which shows that the claim is wrong."""
         claims, first, last = self._claims, run.first_at, run.last_at
