@@ -293,3 +293,44 @@ def test_an_event_that_changed_on_resume_proves_nothing_about_runs():
     changed = ev(2, "run.started", "run_2")
     events = [START, ev(2, "message.completed"), ev(3, "message.completed")]
     assert order_codes((None, events), ("evt_1", [changed, events[2]])) == ["RES003"]
+
+
+def test_a_run_proves_a_claim_with_an_ordinary_event():
+    """Its last events were placed before another stream carried the claim."""
+    before, after = [START, ev(2, "message.completed")], [ev(4, "message.completed"), ev(5, "message.completed")]
+    idle = ev(3, "session.status_idle")
+    assert order_codes((None, before + after), ("evt_2", [idle])) == ["RUN004"]
+
+
+@pytest.mark.parametrize("lead", range(6))
+def test_one_idle_session_is_one_finding_per_run(lead):
+    """Whichever stream carries the events first."""
+    events = [
+        START,
+        ev(2, "message.completed", "run_2"),
+        ev(3, "session.status_idle"),
+        ev(4, "run.completed"),
+        ev(5, "message.completed", "run_2"),
+    ]
+    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
+    assert play({1: (None, events), 2: (None, events)}, order)["RUN004"] == 2
+
+
+@pytest.mark.parametrize("lead", range(6))
+def test_one_start_is_one_finding(lead):
+    """Whichever stream carries the events first, and however many runs are active."""
+    events = [
+        START,
+        ev(2, "message.completed", "run_3"),
+        ev(3, "run.started", "run_2"),
+        ev(4, "message.completed"),
+        ev(5, "message.completed", "run_3"),
+    ]
+    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
+    assert play({1: (None, events), 2: (None, events)}, order)["RUN001"] == 1
+
+
+def test_events_after_the_end_of_a_run_are_one_finding():
+    """Also if the first of them starts it again."""
+    late = [ev(10, "run.started"), ev(11, "message.completed")]
+    assert found((None, [START, END, *late])) == [("RUN002", 1, 3)]

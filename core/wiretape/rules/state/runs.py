@@ -71,6 +71,7 @@ class _Claim:
     """The id of the run that starts; empty for an idle session."""
     location: Location
     is_refuted: bool
+    """Whether RUN001 has reported the start.  An idle session is one finding for each run that was active."""
 
     @property
     def order(self) -> tuple[Position, str]:
@@ -204,7 +205,7 @@ class ToolCall:
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
 
-    __slots__ = ("_claims", "_last_at", "calls", "dropped_calls", "dropped_runs", "last_claim_at", "overlaps", "runs")
+    __slots__ = ("_claims", "calls", "dropped_calls", "dropped_runs", "last_at", "last_claim_at", "overlaps", "runs")
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
@@ -218,7 +219,7 @@ class SessionRuns:
         """The last claim that a run started or that the session is idle."""
         self._claims: list[_Claim] = []
         """The claims, in the order of the session; if there are very many, the oldest are dropped."""
-        self._last_at: Position = 0
+        self.last_at: Position = 0
         """The last event of any run."""
 
     def run(self, run_id: str) -> Run:
@@ -285,7 +286,7 @@ class SessionRuns:
         self.last_claim_at = claims[-1].at
         if len(claims) > 2 * MOST_RUNS:
             del claims[:MOST_RUNS]
-        if at < self._last_at:
+        if at < self.last_at:
             for run_id, other in list(self.runs.items()):
                 self.refute_claims(run_id, other)
 
@@ -299,14 +300,14 @@ class SessionRuns:
         claims, first, last = self._claims, run.first_at, run.last_at
         if first is None or last is None:
             return
-        self._last_at = max(self._last_at, last)
+        self.last_at = max(self.last_at, last)
         if run.is_disputed or not claims or claims[-1].at <= first:
             return
         begin, end = bisect_right(claims, first, key=_position), bisect_left(claims, last, key=_position)
         claim = next((claim for claim in claims[begin:end] if claim.started != run_id and not claim.is_refuted), None)
         if claim is None:
             return
-        claim.is_refuted = run.is_disputed = True
+        run.is_disputed = True
         self.overlaps.append(Overlap(run_id, claim.started or None, claim.location))
         if claim.started:
             self.dispute_start(claim.started)
@@ -317,6 +318,8 @@ class SessionRuns:
         """RUN001 reports the start of a run."""
         run = self.run(run_id)
         run.is_overlap_reported = run.is_disputed = True
+        for claim in self._claims:
+            claim.is_refuted |= claim.started == run_id
 
 
 _position = attrgetter("at")
@@ -459,7 +462,9 @@ class StreamRuns:
         """Add another event of a run that is not replayed."""
         name = event.type
         if name == RUN_STARTED:
-            self._start(self._all.run(run_id), run_id, event)
+            run = self._all.run(run_id)
+            run.has_event_after_end |= bool(self.is_after_end(event, run_id))
+            self._start(run, run_id, event)
         elif name in RUN_EVENT_TYPES:
             after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
@@ -516,6 +521,7 @@ class StreamRuns:
             elif is_unbroken and not is_end and self._all.last_claim_at <= (last or 0):
                 # No claim lies between the last event of the run and this one, which is usual.
                 run.last_at = at
+                self._all.last_at = max(self._all.last_at, at)
             else:
                 self._place_progress(run, run_id, at, is_end=is_end, alone=alone)
 
