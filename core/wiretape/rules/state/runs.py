@@ -351,6 +351,7 @@ class StreamRuns:
         "_is_after_gap",
         "_noted_run_id",
         "_open_calls",
+        "_open_calls_of",
         "_opened_ns",
         "_unclear",
         "active",
@@ -383,6 +384,8 @@ class StreamRuns:
         self._has_dropped_calls = False
         self._open_calls: dict[str, str | None] = {}
         """Those that started while it was live and did not end on it, with their runs."""
+        self._open_calls_of: dict[str | None, dict[str, None]] = {}
+        """The same calls by run."""
         self._unclear: set[str] = set()
         """The runs with a tool event that could not be attributed to a call."""
         self._covered_from: Position | None = None
@@ -430,7 +433,7 @@ class StreamRuns:
         """Return the tool calls of a run that the stream shows as open."""
         if run_id in self._unclear:
             return []
-        return [call_id for call_id, of_run in self._open_calls.items() if of_run == run_id]
+        return list(self._open_calls_of.get(run_id, ()))
 
     def is_after_end(self, event: ParsedEvent, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
@@ -490,16 +493,16 @@ class StreamRuns:
             _add_bounded(self._unclear, run_id)
         if len(self._calls) >= MOST_CALLS:
             self._calls.clear()
-            self._open_calls.clear()
+            self._forget_open_calls()
             self._has_dropped_calls = True
         has_ended = event.type in OUTCOME_TYPES
         for call in calls:
             for call_id in (call.id, *event.tool_call_ids):
                 self._calls[call_id] = has_ended or self._calls.get(call_id, False)
             if has_ended:
-                self._open_calls.pop(call.id, None)
+                self._close_call(call.id)
             elif not self._calls[call.id]:
-                self._open_calls[call.id] = run_id
+                self._open_call(call.id, run_id)
 
     def place(self, event: ParsedEvent, at: Position, *, alone: bool) -> None:
         """Add an event, replayed or not, at a position in the order of the session.
@@ -529,7 +532,7 @@ class StreamRuns:
         """Events may have been lost, or were not understood."""
         self.active.clear()
         self._complete.clear()
-        self._open_calls.clear()
+        self._forget_open_calls()
         self._is_after_gap = True
 
     def deliver_end(self, event: ParsedEvent) -> None:
@@ -566,6 +569,25 @@ class StreamRuns:
         if run.started_ns is None and run.early_location is None:
             run.early_location, run.early_sequence = event.location(self._exchange), event.sequence
 
+    def _open_call(self, call_id: str, run_id: str | None) -> None:
+        if call_id in self._open_calls and self._open_calls[call_id] != run_id:
+            self._close_call(call_id)
+        self._open_calls[call_id] = run_id
+        self._open_calls_of.setdefault(run_id, {})[call_id] = None
+
+    def _close_call(self, call_id: str) -> None:
+        if call_id not in self._open_calls:
+            return
+        run_id = self._open_calls.pop(call_id)
+        calls = self._open_calls_of[run_id]
+        del calls[call_id]
+        if not calls:
+            del self._open_calls_of[run_id]
+
+    def _forget_open_calls(self) -> None:
+        self._open_calls.clear()
+        self._open_calls_of.clear()
+
     def _start(self, run: Run, run_id: str, event: ParsedEvent) -> None:
         overlapping = self.find_overlapping(event, run_id)
         if overlapping is not None:
@@ -593,7 +615,8 @@ class StreamRuns:
         if event.type == RUN_COMPLETED and run_id not in self.ended:
             for call_id in self.open_calls(run_id):
                 self._all.call(call_id).is_left_open = True
-        self._open_calls = {call_id: of_run for call_id, of_run in self._open_calls.items() if of_run != run_id}
+        for call_id in self._open_calls_of.pop(run_id, ()):
+            del self._open_calls[call_id]
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
             run.ended_id, run.ended_sequence = event.id, event.sequence
