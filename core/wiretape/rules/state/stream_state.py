@@ -273,7 +273,7 @@ class StreamState(EventStream):
 
     def begin_session(self, event: ParsedEvent) -> None:
         """A durable event arrived that may be the first of the session; the rules have not run yet."""
-        self.session.begin(event, self.exchange)
+        self.session.begin(event, self.exchange, self.cursor)
         if self.deltas_requested is None and self.session.is_from_start:
             # No cursor precedes the first event, so an invented request had none.
             self.runs.is_live = True
