@@ -400,6 +400,26 @@ def test_another_resume_may_be_about_another_open_call(event, calls, again, code
     assert played.verdict("CLI007") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
 
 
+@pytest.mark.parametrize("seen", ["nothing", "the call", "a broken event"])
+@pytest.mark.parametrize(("again", "codes"), [("b", []), ("a", ["CLI007"])])
+def test_another_resume_may_be_about_a_call_that_was_not_recorded(event, seen, again, codes):
+    """The recording does not show the run, or not all of it."""
+    events = {
+        "nothing": [],
+        "the call": [custom(event, 2, "call_0")],
+        "a broken event": [
+            event(1, "run.started"),
+            "event: message.completed\ndata: [\n\n",
+            custom(event, 3, "call_0"),
+        ],
+    }[seen]
+    stream = read(*events, at=1.0, cursor="evt_0")
+    told = answer(f"POST {PATH}/runs/run_1/resume", 409, "event_already_resolved", at=2.0, request_body="a")
+    played = Played(stream, told, answer(f"POST {PATH}/runs/run_1/resume", at=4.0, request_body=again))
+    assert [code for code in played.codes if code.startswith("CLI")] == codes
+    assert played.verdict("CLI007") is (Verdict.FAIL if codes else Verdict.INCONCLUSIVE)
+
+
 # What a replay is held against.
 
 
