@@ -99,8 +99,8 @@ class Service:
 class Proxy:
     """Passes streams before a checker; one event is one chunk."""
 
-    def __init__(self):
-        self.checker = Checker(Settings(off=OFF))
+    def __init__(self, off=OFF):
+        self.checker = Checker(Settings(off=off))
         self.findings = []
         self._now = 0
         self._sent = {}
@@ -209,9 +209,9 @@ def ev(sequence, kind, run="run_1"):
     return {"id": f"evt_{sequence}", "sequence": sequence, "type": kind, "run_id": run, "content": {}}
 
 
-def found(*streams):
+def found(*streams, off=OFF):
     """The findings of streams, one after the other: pairs of cursor and events."""
-    proxy = Proxy()
+    proxy = Proxy(off)
     for number, (cursor, events) in enumerate(streams, 1):
         proxy.open(number, cursor)
         for event in events:
@@ -256,3 +256,81 @@ def test_events_that_could_not_be_delivered_may_be_the_end_of_a_run():
     """A service sends `stream.resync` when events are missing."""
     resync = {"type": "stream.resync"}
     assert found((None, [START, resync, SECOND, IDLE])) == []
+
+
+# Where a sequence, a replay or an event is wrong, only that is reported.
+
+
+ORDER_OFF = frozenset(code for code in CATALOGUE if not code.startswith(("RUN", "SEQ00", "RES00"))) | {"SEQ004"}
+
+
+def order_codes(*streams):
+    return [code for code, *_ in found(*streams, off=ORDER_OFF)]
+
+
+def test_a_sequence_out_of_order_proves_nothing_about_runs():
+    """The first run visibly ended before the second one started."""
+    late = [ev(3, "session.status_idle"), ev(4, "run.started", "run_2"), ev(5, "run.completed", "run_2")]
+    assert order_codes((None, [START, ev(100, "run.completed"), *late])) == ["SEQ001"]
+
+
+def test_an_event_with_a_used_number_proves_nothing_about_runs():
+    other = ev(5, "run.started", "run_2") | {"id": "evt_other"}
+    events = [START, ev(5, "message.completed"), END]
+    assert order_codes((None, events), ("evt_1", [other])) == ["SEQ002"]
+
+
+@pytest.mark.parametrize(
+    ("then", "code"), [(ev(2, "run.completed"), "RES004"), (ev(3, "run.started", "run_2"), "RES002")]
+)
+def test_an_ephemeral_event_before_the_end_of_a_replay_proves_nothing_about_runs(then, code):
+    """The events that have to be replayed first contain the end of the run."""
+    ended, idle = ev(2, "run.completed"), {"type": "session.status_idle", "run_id": "run_1"}
+    assert order_codes((None, [START, ended]), ("evt_1", [idle, then])) == [code]
+
+
+def test_an_event_that_changed_on_resume_proves_nothing_about_runs():
+    changed = ev(2, "run.started", "run_2")
+    events = [START, ev(2, "message.completed"), ev(3, "message.completed")]
+    assert order_codes((None, events), ("evt_1", [changed, events[2]])) == ["RES003"]
+
+
+def test_a_run_proves_a_claim_with_an_ordinary_event():
+    """Its last events were placed before another stream carried the claim."""
+    before, after = [START, ev(2, "message.completed")], [ev(4, "message.completed"), ev(5, "message.completed")]
+    idle = ev(3, "session.status_idle")
+    assert order_codes((None, before + after), ("evt_2", [idle])) == ["RUN004"]
+
+
+@pytest.mark.parametrize("lead", range(6))
+def test_one_idle_session_is_one_finding_per_run(lead):
+    """Whichever stream carries the events first."""
+    events = [
+        START,
+        ev(2, "message.completed", "run_2"),
+        ev(3, "session.status_idle"),
+        ev(4, "run.completed"),
+        ev(5, "message.completed", "run_2"),
+    ]
+    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
+    assert play({1: (None, events), 2: (None, events)}, order)["RUN004"] == 2
+
+
+@pytest.mark.parametrize("lead", range(6))
+def test_one_start_is_one_finding(lead):
+    """Whichever stream carries the events first, and however many runs are active."""
+    events = [
+        START,
+        ev(2, "message.completed", "run_3"),
+        ev(3, "run.started", "run_2"),
+        ev(4, "message.completed"),
+        ev(5, "message.completed", "run_3"),
+    ]
+    order = [1, 2] + [2] * lead + [1] * len(events) + [2] * (len(events) - lead)
+    assert play({1: (None, events), 2: (None, events)}, order)["RUN001"] == 1
+
+
+def test_events_after_the_end_of_a_run_are_one_finding():
+    """Also if the first of them starts it again."""
+    late = [ev(10, "run.started"), ev(11, "message.completed")]
+    assert found((None, [START, END, *late])) == [("RUN002", 1, 3)]

@@ -160,6 +160,8 @@ class ParsedEvent(FramedEvent):
     """For the shape NO_OBJECT the JSON value of the data, or an `UnreadableJson`."""
     has_unusual_json = False
     """Whether the data is beyond ordinary JSON: not JSON, not UTF-8, a lone surrogate, or a number out of range."""
+    json_hash: int | None = None
+    """The hash of its JSON, once it was computed."""
     _tool_call_ids: list[str] | None = None
     _created_at: datetime | None = None
     _has_parsed_created_at = False

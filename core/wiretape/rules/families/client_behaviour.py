@@ -305,8 +305,8 @@ def _find_same_answer(exchange: ExchangeState, _ending: Ending) -> Outcome:
 def resolved_tool_answered_again(exchange: ExchangeState) -> Outcome:
     """A client resumes a run again after `event_already_resolved`, without a new `agent.custom_tool_use` in between.
 
-    If the run has requested several application tools, only the same request body again breaks the rule: another one
-    may be about another call.
+    If the run has requested several application tools, or may have done so unseen because the recording does not show
+    all of it, only the same request body again breaks the rule: another one may be about another call.
     """
     resolved, run = exchange.resolved_call, exchange.run
     if resolved is None:

@@ -140,6 +140,12 @@ def json_hash(event: ParsedEvent) -> int | None:
     Numbers are compared exactly: 1 and 1.0 are equal, 2^64 + 1 and 2^64 + 2 are not.  The hash differs between
     processes.
     """
+    if event.json_hash is None:
+        event.json_hash = _hash_json(event)
+    return event.json_hash
+
+
+def _hash_json(event: ParsedEvent) -> int | None:
     if event.has_unusual_json:
         return _exact_hash(event)
     try:

@@ -183,9 +183,11 @@ class ExchangeState:
 
     def may_be_about_other_call(self, resolved: ResolvedCall) -> bool:
         """Whether this resume may be about another call than the one that was already resolved."""
-        run, reader = self.run, self.reader
-        has_losses = reader is not None and reader.losses > resolved.losses
-        return has_losses or (run is not None and run.custom_tool_uses > 1)
+        run, session, reader = self.run, self.session, self.reader
+        if run is None or run.started_ns is None or session is None or not session.is_understood:
+            # The run may have requested more application tools than the recording shows.
+            return True
+        return run.custom_tool_uses > 1 or (reader is not None and reader.losses > resolved.losses)
 
     def add_request_bytes(self, run: BytesArrived) -> None:
         """Add bytes of the request body."""

@@ -71,6 +71,7 @@ class _Claim:
     """The id of the run that starts; empty for an idle session."""
     location: Location
     is_refuted: bool
+    """Whether RUN001 has reported the start.  An idle session is one finding for each run that was active."""
 
     @property
     def order(self) -> tuple[Position, str]:
@@ -204,7 +205,7 @@ class ToolCall:
 class SessionRuns:
     """The runs and tool calls seen in one session, on any connection."""
 
-    __slots__ = ("_claims", "_last_at", "calls", "dropped_calls", "dropped_runs", "last_claim_at", "overlaps", "runs")
+    __slots__ = ("_claims", "calls", "dropped_calls", "dropped_runs", "last_at", "last_claim_at", "overlaps", "runs")
 
     def __init__(self) -> None:
         self.runs: dict[str, Run] = {}
@@ -218,7 +219,7 @@ class SessionRuns:
         """The last claim that a run started or that the session is idle."""
         self._claims: list[_Claim] = []
         """The claims, in the order of the session; if there are very many, the oldest are dropped."""
-        self._last_at: Position = 0
+        self.last_at: Position = 0
         """The last event of any run."""
 
     def run(self, run_id: str) -> Run:
@@ -285,23 +286,28 @@ class SessionRuns:
         self.last_claim_at = claims[-1].at
         if len(claims) > 2 * MOST_RUNS:
             del claims[:MOST_RUNS]
-        if at < self._last_at:
+        if at < self.last_at:
             for run_id, other in list(self.runs.items()):
                 self.refute_claims(run_id, other)
+
+    def drop_claims(self) -> None:
+        """Forget the claims, because the order of the session is unknown."""
+        self._claims.clear()
+        self.last_claim_at = 0
 
     def refute_claims(self, run_id: str, run: Run) -> None:
         """Find the first claim between the first and the last event of a run, which shows that the claim is wrong."""
         claims, first, last = self._claims, run.first_at, run.last_at
         if first is None or last is None:
             return
-        self._last_at = max(self._last_at, last)
+        self.last_at = max(self.last_at, last)
         if run.is_disputed or not claims or claims[-1].at <= first:
             return
         begin, end = bisect_right(claims, first, key=_position), bisect_left(claims, last, key=_position)
         claim = next((claim for claim in claims[begin:end] if claim.started != run_id and not claim.is_refuted), None)
         if claim is None:
             return
-        claim.is_refuted = run.is_disputed = True
+        run.is_disputed = True
         self.overlaps.append(Overlap(run_id, claim.started or None, claim.location))
         if claim.started:
             self.dispute_start(claim.started)
@@ -312,6 +318,8 @@ class SessionRuns:
         """RUN001 reports the start of a run."""
         run = self.run(run_id)
         run.is_overlap_reported = run.is_disputed = True
+        for claim in self._claims:
+            claim.is_refuted |= claim.started == run_id
 
 
 _position = attrgetter("at")
@@ -343,6 +351,7 @@ class StreamRuns:
         "_is_after_gap",
         "_noted_run_id",
         "_open_calls",
+        "_open_calls_of",
         "_opened_ns",
         "_unclear",
         "active",
@@ -375,6 +384,8 @@ class StreamRuns:
         self._has_dropped_calls = False
         self._open_calls: dict[str, str | None] = {}
         """Those that started while it was live and did not end on it, with their runs."""
+        self._open_calls_of: dict[str | None, dict[str, None]] = {}
+        """The same calls by run."""
         self._unclear: set[str] = set()
         """The runs with a tool event that could not be attributed to a call."""
         self._covered_from: Position | None = None
@@ -422,7 +433,7 @@ class StreamRuns:
         """Return the tool calls of a run that the stream shows as open."""
         if run_id in self._unclear:
             return []
-        return [call_id for call_id, of_run in self._open_calls.items() if of_run == run_id]
+        return list(self._open_calls_of.get(run_id, ()))
 
     def is_after_end(self, event: ParsedEvent, run_id: str) -> bool | None:
         """Whether an event of a run wrongly arrived after the end of the run; None if that is unknown."""
@@ -454,7 +465,9 @@ class StreamRuns:
         """Add another event of a run that is not replayed."""
         name = event.type
         if name == RUN_STARTED:
-            self._start(self._all.run(run_id), run_id, event)
+            run = self._all.run(run_id)
+            run.has_event_after_end |= bool(self.is_after_end(event, run_id))
+            self._start(run, run_id, event)
         elif name in RUN_EVENT_TYPES:
             after_end = self.is_after_end(event, run_id)
             self._note_early_event(event)
@@ -480,16 +493,16 @@ class StreamRuns:
             _add_bounded(self._unclear, run_id)
         if len(self._calls) >= MOST_CALLS:
             self._calls.clear()
-            self._open_calls.clear()
+            self._forget_open_calls()
             self._has_dropped_calls = True
         has_ended = event.type in OUTCOME_TYPES
         for call in calls:
             for call_id in (call.id, *event.tool_call_ids):
                 self._calls[call_id] = has_ended or self._calls.get(call_id, False)
             if has_ended:
-                self._open_calls.pop(call.id, None)
+                self._close_call(call.id)
             elif not self._calls[call.id]:
-                self._open_calls[call.id] = run_id
+                self._open_call(call.id, run_id)
 
     def place(self, event: ParsedEvent, at: Position, *, alone: bool) -> None:
         """Add an event, replayed or not, at a position in the order of the session.
@@ -511,6 +524,7 @@ class StreamRuns:
             elif is_unbroken and not is_end and self._all.last_claim_at <= (last or 0):
                 # No claim lies between the last event of the run and this one, which is usual.
                 run.last_at = at
+                self._all.last_at = max(self._all.last_at, at)
             else:
                 self._place_progress(run, run_id, at, is_end=is_end, alone=alone)
 
@@ -518,7 +532,7 @@ class StreamRuns:
         """Events may have been lost, or were not understood."""
         self.active.clear()
         self._complete.clear()
-        self._open_calls.clear()
+        self._forget_open_calls()
         self._is_after_gap = True
 
     def deliver_end(self, event: ParsedEvent) -> None:
@@ -555,6 +569,25 @@ class StreamRuns:
         if run.started_ns is None and run.early_location is None:
             run.early_location, run.early_sequence = event.location(self._exchange), event.sequence
 
+    def _open_call(self, call_id: str, run_id: str | None) -> None:
+        if call_id in self._open_calls and self._open_calls[call_id] != run_id:
+            self._close_call(call_id)
+        self._open_calls[call_id] = run_id
+        self._open_calls_of.setdefault(run_id, {})[call_id] = None
+
+    def _close_call(self, call_id: str) -> None:
+        if call_id not in self._open_calls:
+            return
+        run_id = self._open_calls.pop(call_id)
+        calls = self._open_calls_of[run_id]
+        del calls[call_id]
+        if not calls:
+            del self._open_calls_of[run_id]
+
+    def _forget_open_calls(self) -> None:
+        self._open_calls.clear()
+        self._open_calls_of.clear()
+
     def _start(self, run: Run, run_id: str, event: ParsedEvent) -> None:
         overlapping = self.find_overlapping(event, run_id)
         if overlapping is not None:
@@ -582,7 +615,8 @@ class StreamRuns:
         if event.type == RUN_COMPLETED and run_id not in self.ended:
             for call_id in self.open_calls(run_id):
                 self._all.call(call_id).is_left_open = True
-        self._open_calls = {call_id: of_run for call_id, of_run in self._open_calls.items() if of_run != run_id}
+        for call_id in self._open_calls_of.pop(run_id, ()):
+            del self._open_calls[call_id]
         if run.ended_ns is None:
             run.ended_ns, run.ended_type = event.time_ns, event.type
             run.ended_id, run.ended_sequence = event.id, event.sequence

@@ -73,8 +73,11 @@ class SessionState:
             self.first_stream = exchange
             self.began_earlier |= cursor is not None
 
-    def begin(self, event: ParsedEvent, exchange: int) -> None:
-        """A durable event arrived before any other is known to be the first; the rules have not run yet."""
+    def begin(self, event: ParsedEvent, exchange: int, cursor: str | None) -> None:
+        """A durable event arrived before any other is known to be the first; the rules have not run yet.
+
+        It arrived on `exchange`, which was requested with that cursor.
+        """
         # Sequences start at 0 or at 1, or anywhere if all sessions share them.
         is_late = event.sequence is not None and event.sequence > 1
         is_ahead = any(stream.exchange == self.first_stream != exchange for stream in self.streams)
@@ -82,7 +85,9 @@ class SessionState:
             # The first stream shows where the session begins.
             return
         self.first_event = event
-        self.began_earlier |= is_late and not (self.was_created and exchange == self.first_stream)
+        # Without a cursor, a stream has every durable event; earlier streams may have ended before there were any.
+        is_whole = cursor is None and (exchange == self.first_stream or not self.log.events)
+        self.began_earlier |= is_late and not (self.was_created and is_whole)
 
     def reader(self, key: ClientKey) -> SessionReader:
         """Return the client as a reader of this session."""

@@ -21,7 +21,7 @@ from wiretape.observations import BytesArrived, Ending, RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent, Shape
 from wiretape.rules.state.client_state import DeliveredIds, PendingResync, SessionReader
-from wiretape.rules.state.event_log import LEAST_EVENTS
+from wiretape.rules.state.event_log import LEAST_EVENTS, KnownEvent, json_hash
 from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
@@ -273,7 +273,7 @@ class StreamState(EventStream):
 
     def begin_session(self, event: ParsedEvent) -> None:
         """A durable event arrived that may be the first of the session; the rules have not run yet."""
-        self.session.begin(event, self.exchange)
+        self.session.begin(event, self.exchange, self.cursor)
         if self.deltas_requested is None and self.session.is_from_start:
             # No cursor precedes the first event, so an invented request had none.
             self.runs.is_live = True
@@ -345,8 +345,12 @@ class StreamState(EventStream):
             if self.resume is not None:
                 self.resume.has_live_output = True
         self._add_to_session(event)
-        last = self.sequence if self.resume is None or self.sequence is not None else self.resume.sequence
-        if last is not None and not (self.is_out_of_step or self.has_gap):
+        resume = self.resume
+        if resume is not None and not resume.is_over and (resume.expected or resume.is_partly_known):
+            # Events that have to be replayed may precede it (RES002, RES004).
+            return
+        last = self.sequence if resume is None or self.sequence is not None else resume.sequence
+        if last is not None and not (self.is_out_of_step or self.has_gap or self.session.has_disorder):
             self._place(event, 2 * last + 1)
 
     def _add_durable(self, event: ParsedEvent) -> None:
@@ -367,7 +371,7 @@ class StreamState(EventStream):
             self._add_to_session(event)
         elif event.type in TERMINAL_RUN_TYPES:
             self.runs.deliver_end(event)
-        if event.sequence is not None and not (is_repeated or self.is_out_of_step):
+        if event.sequence is not None and not is_repeated and self._has_certain_position(event, known):
             self._place(event, 2 * event.sequence)
         if new:
             log.add(event)
@@ -376,6 +380,12 @@ class StreamState(EventStream):
             self.reader.deliver(event.id)
             if self.resync is not None:
                 self.resync.deliver(event.id, event.time_ns)
+
+    def _has_certain_position(self, event: ParsedEvent, known: KnownEvent | None) -> bool:
+        """Whether no rule reports the order, the sequence or the content of a durable event as wrong."""
+        if self.is_out_of_step or self.session.has_disorder or self.has_used_number(event):
+            return False
+        return known is None or known.json_hash == json_hash(event)
 
     def _place(self, event: ParsedEvent, at: Position) -> None:
         alone = event.type in TERMINAL_RUN_TYPES and len(self.session.streams) == 1
@@ -388,7 +398,10 @@ class StreamState(EventStream):
             self.is_out_of_step = True
         else:
             is_out_of_order = self.is_out_of_order(event)
-            self.session.has_disorder |= is_out_of_order
+            if is_out_of_order:
+                # Sequences prove nothing more about the order of the session.
+                self.session.has_disorder = True
+                self.session.runs.drop_claims()
             self.is_out_of_step = is_out_of_order or self._is_up_to_cursor(event)
             self.sequence = event.sequence
             self.has_gap = False
