@@ -2,18 +2,15 @@
 
 import gc
 import json
-import time
 import tracemalloc
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 
-from wiretape.observations import RequestStarted
 from wiretape.rules import Checker, Settings, Verdict
 from wiretape.rules.state import event_log
 from wiretape.rules.state.event_log import LEAST_EVENTS
-from wiretape.rules.state.runs import MOST_RUNS, SessionRuns, StreamRuns
+from wiretape.rules.state.runs import MOST_RUNS, SessionRuns
 from wiretape.rules.state.session_state import SessionRegistry
 from wiretape.rules.vectors import observations_of
 
@@ -639,28 +636,3 @@ def test_ended_runs_and_calls_are_dropped_first(event):
     assert runs.dropped_runs
     assert not runs.dropped_calls
     assert runs.run("run_0").ended_ns is None
-
-
-def seconds_per_end(open_calls):
-    """The CPU time in which a run ends while that many calls of another run are open."""
-    request = RequestStarted(1, 1, "::1", "GET", "http", "s", STREAM, "HTTP/1.1", ())
-    runs = StreamRuns(SessionRuns(), ("s", "key"), request, live=True)
-    at = {"id": None, "time_ns": 1, "sequence": None, "is_delta": False, "is_durable": True, "tool_name": "search"}
-    for number in range(open_calls):
-        started = SimpleNamespace(type="tool.started", run_id="run_0", tool_call_ids=[f"call_{number}"], **at)
-        runs.add_tool_event(started, "run_0", lacks_start=False)
-    ends = [SimpleNamespace(type="run.completed", run_id=f"run_{number}", **at) for number in range(1, 300)]
-    for end in ends:
-        end.location = lambda _exchange: None
-    began = time.process_time()
-    for end in ends:
-        assert runs.open_calls(end.run_id) == []
-        runs.add(end, end.run_id)
-    took = time.process_time() - began
-    assert len(runs.open_calls("run_0")) == open_calls
-    return took / len(ends)
-
-
-def test_open_calls_of_another_run_cost_no_time_when_a_run_ends():
-    few, many_calls = (min(seconds_per_end(count) for _ in range(3)) for count in (1, 4900))
-    assert many_calls < 8 * few
