@@ -169,5 +169,5 @@ def test_no_file_and_a_foreign_file_are_one_sentence_each(tmp_path):
         other.execute("CREATE TABLE t (x)")
 
     assert refused(tmp_path / "none.db") == f"Error: There is no file {tmp_path / 'none.db'}.\n"
-    assert refused(tmp_path / "notes.txt").startswith(f"Error: {tmp_path / 'notes.txt'} is not a wiretape recording: ")
+    assert refused(tmp_path / "notes.txt").startswith(f"Error: {tmp_path / 'notes.txt'} is not a wiretape recording. ")
     assert refused(tmp_path / "other.db") == f"Error: {tmp_path / 'other.db'} is not a wiretape recording.\n"
