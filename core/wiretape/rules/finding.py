@@ -11,6 +11,11 @@ class Severity(StrEnum):
     WARNING = "warning"
     NOTE = "note"
 
+    def reaches(self, threshold: "Severity | None") -> bool:
+        """Whether this is at least as severe as `threshold`; nothing is if that is None."""
+        worst_first = list(Severity)
+        return threshold is not None and worst_first.index(self) <= worst_first.index(threshold)
+
 
 class Party(StrEnum):
     """The side that broke a rule."""

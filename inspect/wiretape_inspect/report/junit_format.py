@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
 from wiretape.safe_text import printable
-from wiretape_inspect.report.recording_report import Report, ReportOptions, is_at_least
+from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command
 
 MAX_FINDINGS = 200
@@ -49,7 +49,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     case = ET.SubElement(suite, "testcase", classname=f"contract.{family}", name=f"{rule.code} {rule.name}")
     verdict = report.tallies[rule.code].verdict
     severities = [severity for code, severity in report.counts if code == rule.code]
-    if any(is_at_least(severity, options.threshold) for severity in severities):
+    if any(severity.reaches(options.threshold) for severity in severities):
         message = f"{count_of(report.broken[rule.code], 'finding')}: {findings[0].message}"
         failure = ET.SubElement(case, "failure", type=report.severity_of(rule.code), message=_text(message))
         failure.text = _describe(report, rule, findings)

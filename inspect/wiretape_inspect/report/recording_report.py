@@ -9,7 +9,6 @@ from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.finding_store import FindingStore
 
-_SEVERITIES = list(Severity)
 _ALL_RULES = frozenset(CATALOGUE)
 
 
@@ -119,12 +118,7 @@ class Report:
         """Whether a new finding is severe enough to fail, or an inconclusive rule fails."""
         if options.fail_on_inconclusive and self.verdicts[Verdict.INCONCLUSIVE]:
             return True
-        return any(is_at_least(severity, options.threshold) for _, severity in self.counts)
-
-
-def is_at_least(severity: Severity, threshold: Severity | None) -> bool:
-    """Whether `severity` is at least as severe as `threshold`; nothing is if that is None."""
-    return threshold is not None and _SEVERITIES.index(severity) <= _SEVERITIES.index(threshold)
+        return any(severity.reaches(options.threshold) for _, severity in self.counts)
 
 
 Watch = Callable[[Iterable[Observation]], Iterable[Observation]]

@@ -36,8 +36,7 @@ class FindingCounts:
 
     def reaches(self, threshold: Severity) -> bool:
         """Whether a finding is at least as severe as `threshold`."""
-        worst_first = list(Severity)
-        return any(self.severities[severity] for severity in worst_first[: worst_first.index(threshold) + 1])
+        return any(severity.reaches(threshold) for severity in self.severities)
 
     def __len__(self) -> int:
         return self.codes.total()

@@ -142,11 +142,7 @@ def keep_recording(record: Path, keep: Callable[[], None]) -> str:
 
 
 def _is_failure(finding: Finding, criteria: ClientCriteria) -> bool:
-    threshold = threshold_of(criteria.fail_on)
-    if threshold is None or finding.code not in criteria.rules:
-        return False
-    most_severe_first = list(Severity)
-    return most_severe_first.index(finding.severity) <= most_severe_first.index(threshold)
+    return finding.code in criteria.rules and finding.severity.reaches(threshold_of(criteria.fail_on))
 
 
 def _report(findings: Sequence[Finding], criteria: ClientCriteria, record: Path, options: Sequence[str]) -> list[str]:
