@@ -94,15 +94,7 @@ class RawConnection:
 
     async def is_quiet(self, turns: int) -> bool:
         """Whether the server leaves the connection open and sends nothing for some turns of the event loop."""
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        try:
-            self._add(self._socket.recv(_READ_BYTES))
-        except BlockingIOError:
-            return not self.buffer
-        except ConnectionError:
-            self.state = ConnectionState.RESET
-        return False
+        return not await self._poll(turns) and not self.buffer
 
     def abort(self) -> None:
         """Reset the connection."""
@@ -111,15 +103,37 @@ class RawConnection:
 
     async def _receive(self) -> bool:
         """Wait for more bytes; return False if there are none."""
-        if self.state is ConnectionState.OPEN:
-            try:
-                async with asyncio.timeout(self._timeout_s):
-                    self._add(await asyncio.get_running_loop().sock_recv(self._socket, _READ_BYTES))
-            except TimeoutError:
-                self.state = ConnectionState.SILENT
-            except ConnectionError:
-                self.state = ConnectionState.RESET
+        if self.state is ConnectionState.OPEN and not await self._poll(0 if await self._readable() else _TURNS):
+            self.state = ConnectionState.SILENT
         return self.state is ConnectionState.OPEN
+
+    async def _readable(self) -> bool:
+        """Wait until bytes or the end arrive; return False if the time has passed.
+
+        Nothing is read here: on a busy machine both can happen in one turn of the event loop, and a cancelled
+        `sock_recv` would lose the bytes.
+        """
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self._socket, arrived.set)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await arrived.wait()
+        except TimeoutError:
+            return False
+        finally:
+            loop.remove_reader(self._socket)
+
+    async def _poll(self, turns: int) -> bool:
+        """Whether bytes or the end arrive within some turns of the event loop."""
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        try:
+            self._add(self._socket.recv(_READ_BYTES))
+        except BlockingIOError:
+            return False
+        except ConnectionError:
+            self.state = ConnectionState.RESET
+        return True
 
     def _add(self, data: bytes) -> None:
         self.buffer += data
