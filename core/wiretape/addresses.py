@@ -6,16 +6,16 @@ from ipaddress import IPv6Address, ip_address
 
 from wiretape.errors import InputError
 
-_ADDRESS = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+)):([0-9]{1,5})", re.ASCII)
+_ADDRESS = re.compile(r"(?:(?:\[([0-9A-Fa-f:.]+)\]|([^:\[\]\s]+))?:)?([0-9]{1,5})", re.ASCII)
 _HOST = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?", re.IGNORECASE | re.ASCII)
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Parse `HOST:PORT`, with brackets around an IPv6 host.  Raises InputError."""
+    """Parse `HOST:PORT`, with brackets around an IPv6 host; without a host it is 127.0.0.1.  Raises InputError."""
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match[3]) > 65535:
-        raise InputError(f"Invalid address {text!r}: expected HOST:PORT, for example 127.0.0.1:8090 or [::1]:0.")
-    return match[1] or match[2], int(match[3])
+        raise InputError(f"Invalid address {text!r}: expected HOST:PORT, for example 127.0.0.1:8090, [::1]:0 or 8090.")
+    return match[1] or match[2] or "127.0.0.1", int(match[3])
 
 
 def is_loopback(host: str) -> bool:

@@ -1,6 +1,7 @@
 """The `wiretape` command. Each subcommand is imported when it runs."""
 
 import errno
+import re
 import sys
 import traceback
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ import click
 from wiretape import __version__
 from wiretape.errors import WiretapeError, missing_mitmproxy_error
 from wiretape.files import STDOUT_ERROR, discard_output
-from wiretape.safe_text import shorten
+from wiretape.safe_text import closest_match, shorten
 
 FAILED = 2
 """Exit status if the command cannot do what was asked; click uses it for usage errors as well."""
@@ -21,6 +22,7 @@ INTERRUPTED = 130
 """Exit status after Ctrl-C, as in shells (128 + SIGINT)."""
 BROKEN_PIPE = 141
 """Exit status if the reader of standard output closes it, as in shells (128 + SIGPIPE)."""
+_NOT_A_CHOICE = re.compile("'(.*?)' is not ")
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -105,6 +107,10 @@ class _LazyGroup(click.Group):
             with formatter.section(title):
                 formatter.write_dl([(f"{command.name:{width}}", command.short_help or "") for command in section])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Take `help COMMAND` as `COMMAND --help`."""
+        return super().parse_args(ctx, [*args[1:], "--help"] if args[:1] == ["help"] else args)
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -129,6 +135,8 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
     except BrokenPipeError:
         discard_output(sys.stdout)
         ctx.exit(BROKEN_PIPE)
+    except click.BadParameter as error:
+        raise _with_suggestion(error) from error
     except SystemExit as end:
         # rich exits with status 1 on a broken pipe, which means findings here.
         if not isinstance(end.__context__, BrokenPipeError):
@@ -139,6 +147,15 @@ def _errors_as_exit_status(ctx: click.Context) -> Iterator[None]:
         if isinstance(error, click.ClickException | click.exceptions.Exit | click.Abort) or _is_full(error):
             raise
         raise _CommandError(_message(error, ctx)) from error
+
+
+def _with_suggestion(error: click.BadParameter) -> click.BadParameter:
+    """Suggest the closest choice, as click does for commands and options."""
+    kind, wrong = error.param and error.param.type, _NOT_A_CHOICE.match(error.message)
+    similar = closest_match(wrong[1], kind.choices) if wrong and isinstance(kind, click.Choice) else None
+    if similar is None:
+        return error
+    return click.BadParameter(f"{error.message} Did you mean {similar!r}?", error.ctx, error.param, error.param_hint)
 
 
 def _is_full(error: Exception) -> bool:
@@ -165,11 +182,11 @@ def _message(error: Exception, ctx: click.Context) -> str:
     cls=_LazyGroup,
     commands=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit status: 0 success, 1 there are differences, or findings at or above --fail-on, 2 the command could "
-    "not do what was asked, 130 it was interrupted.",
+    epilog="`wiretape help COMMAND` explains a command. Exit status: 0 success, 1 there are differences, or findings "
+    "at or above --fail-on, 2 the command could not do what was asked, 130 it was interrupted.",
 )
 @click.option("--traceback", is_flag=True, help="Print the details of an unexpected error, for a bug report.")
-@click.version_option(__version__, prog_name="wiretape")
+@click.version_option(__version__, "-V", "--version", prog_name="wiretape")
 def wiretape(traceback: bool) -> None:
     """Record, check and replay the event streams of the Agent Session Service."""
 

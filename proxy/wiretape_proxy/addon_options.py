@@ -20,6 +20,7 @@ SEVERITIES = ("error", "warning", "note")
 """Severities of findings, worst first."""
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -55,7 +56,8 @@ class Upstream:
 
 def parse_upstream(text: str) -> Upstream:
     """Parse the URL of a service.  Raises ValueError."""
-    expected = "expected an http or https URL, for example http://127.0.0.1:9000"
+    example = text if _WITHOUT_SCHEME.fullmatch(text) else "127.0.0.1:9000"
+    expected = f"expected an http or https URL, for example http://{example}"
     try:
         parts = urlsplit(text)
         scheme, host, port = parts.scheme.lower(), parts.hostname, parts.port

@@ -51,7 +51,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
 @click.argument("upstream", metavar="[UPSTREAM]", required=False)
 @click.option(
     "--listen",
-    metavar="HOST:PORT",
+    metavar="[HOST:]PORT",
     default="127.0.0.1:8080",
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",

@@ -68,7 +68,7 @@ _verdict = option_group("Client verdict")
 
 listen_option = serving(
     "--listen",
-    metavar="HOST:PORT",
+    metavar="[HOST:]PORT",
     default="127.0.0.1:8090",
     show_default=True,
     help="Address to listen on; port 0 picks a free port.",

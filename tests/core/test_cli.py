@@ -85,8 +85,14 @@ def test_every_listed_command_exists_and_has_a_help_text(name):
     assert "\\b" not in result.output, "click wants a backspace here, so the docstring must not be a raw one"
 
 
-def test_the_version_is_that_of_the_package():
-    assert run("--version").output == f"wiretape, version {__version__}\n"
+@pytest.mark.parametrize("arguments", [(), ("rule",), ("control",)])
+def test_help_is_also_a_command(arguments):
+    assert run("help", *arguments).output == run(*arguments, "--help").output
+
+
+@pytest.mark.parametrize("flag", ["-V", "--version"])
+def test_the_version_is_that_of_the_package(flag):
+    assert run(flag).output == f"wiretape, version {__version__}\n"
 
 
 def test_python_m_wiretape_runs_the_command():
@@ -103,6 +109,17 @@ def test_similar_commands_are_suggested_for_a_mistyped_one():
     assert result.exit_code == 2
     assert "No such command 'repot'." in result.stderr
     assert "'report'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("wrong", "suggestion"), [("txt", "Did you mean 'text'?"), ("jso", "Did you mean 'json'?"), ("xyz", None)]
+)
+def test_a_similar_choice_is_suggested_for_a_mistyped_one(wrong, suggestion):
+    result = run("rule", "-f", wrong)
+
+    expected = f"Error: Invalid value for '-f' / '--format': {wrong!r} is not one of 'text', 'json', 'markdown'."
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1] == (f"{expected} {suggestion}" if suggestion else expected)
 
 
 @pytest.mark.parametrize(

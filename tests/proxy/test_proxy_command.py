@@ -391,7 +391,19 @@ def test_an_invalid_upstream_is_reported(url):
     assert refused(url).startswith("Error: Invalid upstream ")
 
 
-@pytest.mark.parametrize("address", ["8080", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "::1:8080"])
+@pytest.mark.parametrize(
+    ("upstream", "example"),
+    [
+        ("localhost:8000", "http://localhost:8000"),
+        ("example.com/agents", "http://example.com/agents"),
+        ("ftp://service.test", "http://127.0.0.1:9000"),
+    ],
+)
+def test_an_address_without_a_scheme_suggests_the_url(upstream, example):
+    assert refused(upstream).endswith(f": expected an http or https URL, for example {example}.\n")
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "127.0.0.1:x", "127.0.0.1:70000", "::1:8080"])
 def test_an_invalid_address_is_reported(address):
     assert "Invalid address" in refused("http://service.test", "--listen", address)
 

@@ -148,7 +148,7 @@ def test_a_port_in_use_is_one_sentence(recording):
     )
 
 
-@pytest.mark.parametrize("address", ["8090", "localhost", ":8090", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "a b:1"])
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1:", "127.0.0.1:70000", "::1:80", "a b:1"])
 def test_a_bad_address_is_one_sentence(recording, address):
     assert refused(recording, "--listen", address).startswith(f"Error: Invalid address {address!r}: ")
 

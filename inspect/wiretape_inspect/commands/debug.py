@@ -24,7 +24,7 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 @click.argument("file", type=PATH)
 @click.option(
     "--listen",
-    metavar="HOST:PORT",
+    metavar="[HOST:]PORT",
     default="127.0.0.1:0",
     show_default=True,
     help="Loopback address to listen on; port 0 chooses a free one.",

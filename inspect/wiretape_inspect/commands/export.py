@@ -23,6 +23,7 @@ _SUMMARIES = {
 @click.command()
 @click.argument("file", type=PATH)
 @click.option(
+    "-f",
     "--format",
     "kind",
     type=click.Choice(list(_SUMMARIES)),

@@ -21,6 +21,7 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 @click.command("import")
 @click.argument("file", type=PATH)
 @click.option(
+    "-f",
     "--format",
     "kind",
     type=click.Choice([each.name for each in _READABLE]),

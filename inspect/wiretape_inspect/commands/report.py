@@ -184,7 +184,7 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 
 @click.command(cls=_OrderedCommand)
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
-@click.option("--format", "formats", type=click.Choice(list(FORMATS)), multiple=True, help=_FORMAT_HELP)
+@click.option("-f", "--format", "formats", type=click.Choice(list(FORMATS)), multiple=True, help=_FORMAT_HELP)
 @click.option(
     "-o",
     "--output",

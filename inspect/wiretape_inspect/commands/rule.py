@@ -23,6 +23,7 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
 @click.argument("code", required=False)
 @click.option("--all", "all_", is_flag=True, help="Explain every rule; for one rule, show every example.")
 @click.option(
+    "-f",
     "--format",
     "format_",
     type=click.Choice(["text", "json", "markdown"]),
