@@ -52,6 +52,16 @@ def test_events_up_to_the_cursor_that_come_again_are_repeated(view):
     assert statuses(view((1, 2, 3), (2, 3), "e2"))["e2"] == "repeated"
 
 
+def test_event_that_one_connection_sends_twice_is_repeated(view):
+    found = view((1, 1), (1, 2, 2), "e1")
+    assert [(row.status, row.first and row.first.event, row.second and row.second.event) for row in found.rows] == [
+        ("repeated", 1, 1),
+        ("repeated", 2, None),
+        ("new", None, 2),
+        ("repeated", None, 3),
+    ]
+
+
 def test_other_data_under_the_same_id_is_changed(view):
     found = view((1, 2, 3), (2, 3), "e1", e3="not as it was")
     assert statuses(found) == {"e1": "known", "e2": "same", "e3": "changed"}

@@ -44,15 +44,19 @@ export class DetailPane {
     byId(`tab-${tab}`).focus();
   }
 
-  /** Show an item of the timeline; without one, or if the exchange is not a stream, show the exchange. */
-  async show(item) {
+  /**
+   * Show an item of the timeline; without one, or if the exchange is not a stream, show the exchange.  `hidden` is the
+   * selected item if the filter hides it.
+   */
+  async show(item, hidden = null) {
     const { head, view } = this.app;
     this.markTab(view.tab, item);
     const isRequest = head && !head.stream;
-    const name = this.nameOf(isRequest ? null : item);
+    const name = this.nameOf(isRequest ? null : item || hidden) + (hidden ? view.q : "");
     if (name === this.shown) return;
     this.shown = name;
-    if (isRequest) this.fill((panel) => showRequest(panel, this.app, view.tab));
+    if (hidden) this.fill((panel) => panel.append(hiddenText(hidden, this.app)));
+    else if (isRequest) this.fill((panel) => showRequest(panel, this.app, view.tab));
     else if (item) await this.showItem(item, view.tab, name);
     else this.fill((panel) => showStream(panel, this.app, view.tab));
   }
@@ -210,6 +214,13 @@ export class DetailPane {
     }
     return list;
   }
+}
+
+/** What is shown in place of an item that the filter hides. */
+function hiddenText({ row }, app) {
+  const name = row.row === "event" || row.row === "deltas" ? `event ${app.view.e ?? row.event}` : "row";
+  const clear = element("button", { type: "button", class: "link", text: "Clear the filter", onclick: () => app.go({ q: "" }) });
+  return element("p", { class: "empty", id: "hidden-item" }, `The filter hides the selected ${name}. `, clear, " to show it.");
 }
 
 /** The fields of a row in full. */

@@ -9,8 +9,8 @@ import { VirtualList } from "./virtual_list.js";
 const STATUSES = {
   known: { sign: "·", text: "on the first connection up to the cursor, and not repeated, as it should be" },
   same: { sign: "=", text: "on both connections, with the same data" },
-  changed: { sign: "≠", text: "on both connections, with different data or a different name" },
-  repeated: { sign: "↻", text: "sent again although the client's cursor was past it" },
+  changed: { sign: "≠", text: "sent twice, with different data or a different name" },
+  repeated: { sign: "↻", text: "sent again, although the client already had it" },
   lost: { sign: "✕", text: "on the first connection, and skipped by the second" },
   pending: { sign: "…", text: "on the first connection; the second ended before it" },
   new: { sign: "+", text: "only on the second connection" },

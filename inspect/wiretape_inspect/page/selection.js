@@ -6,7 +6,7 @@ import { locationOf } from "./timeline.js";
 export class Selection {
   constructor(app) {
     this.app = app;
-    this.item = null; // the selected item, even if the filter hides it
+    this.item = null; // the selected item; null if the filter hides it
     this.isMoved = true; // whether to scroll to the item
     this.finding = null; // a finding without an event, whose row is still to be found
   }
@@ -29,9 +29,10 @@ export class Selection {
     if (reveal || (e === null && r === null)) this.isMoved = false;
     list.select(index, { reveal });
     this.findRowOfFinding();
-    this.item = list.items[index] || this.hiddenItem();
-    if (!this.item && e !== null) this.reportMissing(e);
-    if (!app.view.findings) app.detail.show(this.item);
+    this.item = list.items[index] || null;
+    const hidden = this.item ? null : this.hiddenItem();
+    if (!this.item && !hidden && e !== null) this.reportMissing(e);
+    if (!app.view.findings) app.detail.show(this.item, hidden);
     app.strip.setCursor(this.item ? this.timeOf(this.item) : null);
   }
 
@@ -74,6 +75,7 @@ export class Selection {
     const at = timeline.rows.findIndex((row) => (row.findings || []).some(isSame));
     if (at < 0) return;
     this.finding = null;
-    this.app.go({ r: at, e: null });
+    // The finding about an exchange that is not a stream stands beside its response.
+    this.app.go({ r: timeline.head.stream ? at : at + 1, e: null });
   }
 }

@@ -4,6 +4,8 @@ import { element, onNextFrame, svg } from "./dom.js";
 import { formatCount, formatDuration, formatNumber, formatTime, shorten, worstSeverity } from "./format.js";
 
 const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 12 };
+/** What a file without times was imported with is shorter: its observations are a nanosecond apart. */
+const SHORTEST_NS = 100000;
 const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: the usual distance, the smallest gap, the width of a letter
 
 /** An overview without pauses and tool calls, for a stream whose overview is still being made. */
@@ -31,7 +33,7 @@ export class TimeStrip {
   /** Show an overview; it is drawn again only if something has changed. */
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
-    this.host.hidden = overview.ended_ns <= overview.began_ns;
+    this.host.hidden = overview.ended_ns - overview.began_ns < SHORTEST_NS;
     const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
     if (same && this.name === name) return;
     this.host.classList.toggle("partial", Boolean(overview.partial));

@@ -148,8 +148,8 @@ export class Timeline {
     return holder;
   }
 
-  indexOfRow(at, event) {
-    return this.items.findIndex((item) => item.at === at && item.kind !== "delta" && (event === null || item.row.event === event));
+  indexOfRow(r, event) {
+    return this.items.findIndex((item) => rowNumber(item) === r && item.kind !== "delta" && (event === null || item.row.event === event));
   }
 
   /** The index of the next item in a direction that meets a condition; -1 if none does. */
@@ -196,6 +196,11 @@ export function findingsOf(item, timeline) {
   return item.row.findings || [];
 }
 
+/** The row `r` with which the view selects an item: the response of an exchange that is not a stream follows its request. */
+function rowNumber(item) {
+  return item.kind === "side" && item.side === "response" ? item.at + 1 : item.at;
+}
+
 /** The event `e` or the row `r` with which the view selects an item. */
 export function locationOf(item, timeline) {
   if (item.kind === "delta") return { e: item.event, r: null };
@@ -203,6 +208,6 @@ export function locationOf(item, timeline) {
   const open = key !== null && (item.kind === "call" ? timeline.open.has(key) : timeline.isOpen(item.row));
   // Of a run that a filter split, several rows have the same number.
   if (open && item.row !== timeline.rows[item.at]) return { e: item.row.event, r: item.at };
-  if (open || item.kind === "side" || !["event", "deltas"].includes(item.row.row)) return { e: null, r: item.at };
+  if (open || item.kind === "side" || !["event", "deltas"].includes(item.row.row)) return { e: null, r: rowNumber(item) };
   return { e: item.row.event, r: null };
 }

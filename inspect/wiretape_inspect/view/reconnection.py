@@ -17,7 +17,7 @@ Status = Literal["known", "same", "changed", "repeated", "lost", "pending", "new
 """known: on the first connection up to the cursor, and not repeated, as expected.
 same: after the cursor on the first connection, and on the second with the same data.
 changed: on both connections with different data.
-repeated: on both connections with the same data, although the client already had it according to the cursor.
+repeated: sent again, although the client already had it: by its cursor, or from an earlier event of one connection.
 lost: after the cursor on the first connection, and skipped by the second.
 pending: after the cursor on the first connection; the second ended before reaching it.
 new: on the second connection only.
@@ -78,7 +78,8 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
     Raises InputError unless they are two streams of one session, the earlier one first.
     """
     _check(first, second)
-    before, after = _events(recording, first), _events(recording, second)
+    before, before_again = _events(recording, first)
+    after, after_again = _events(recording, second)
     cursor = request_cursor(second)
     cursor_event = before[cursor].shown.event if cursor in before else 0
     furthest = max((before[id_].shown.event for id_ in after if id_ in before), default=0)
@@ -89,7 +90,11 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
         is_passed = has_new or event.shown.event < furthest
         status = _status(event, other, is_known=event.shown.event <= cursor_event, is_passed=is_passed)
         rows.append(IdComparison(status, id_, event.shown, other.shown if other else None))
-    rows += [IdComparison("new", id_, None, event.shown) for id_, event in after.items() if id_ not in before]
+    rows += [IdComparison(_again(before[id_], event), id_, event.shown, None) for id_, event in before_again]
+    rows.sort(key=lambda row: row.first.event if row.first else 0)
+    later = [IdComparison("new", id_, None, event.shown) for id_, event in after.items() if id_ not in before]
+    later += [IdComparison(_again(after[id_], event), id_, None, event.shown) for id_, event in after_again]
+    rows += sorted(later, key=lambda row: row.second.event if row.second else 0)
     missing = _missing(before, after, cursor_event)
     return Reconnection(first.number, second.number, cursor, cursor in before, tuple(rows), missing)
 
@@ -108,16 +113,28 @@ def _check(first: Exchange, second: Exchange) -> None:
         raise InputError(f"Put the earlier connection first: {second.number}:{first.number}.")
 
 
-def _events(recording: Recording, exchange: Exchange) -> dict[str, _Event]:
-    """Return the first event of each id; not deltas, which should have no id and are never replayed."""
+def _events(recording: Recording, exchange: Exchange) -> tuple[dict[str, _Event], list[tuple[str, _Event]]]:
+    """Return the first event of each id, and the later events with the same id.
+
+    Not deltas, which should have no id and are never replayed.
+    """
     found: dict[str, _Event] = {}
+    again: list[tuple[str, _Event]] = []
     for seen in recording.frames(exchange.number):
-        if seen.event is None or not seen.frame.id or seen.frame.id in found:
+        if seen.event is None or not seen.frame.id:
             continue
         facts = facts_of(seen.frame)
-        if facts.kind != "delta":
+        if facts.kind == "delta":
+            continue
+        if seen.frame.id in found:
+            again.append((seen.frame.id, _event(seen, facts)))
+        else:
             found[seen.frame.id] = _event(seen, facts)
-    return found
+    return found, again
+
+
+def _again(event: _Event, other: _Event) -> Status:
+    return "repeated" if other.digest == event.digest else "changed"
 
 
 def _event(seen: SeenFrame, facts: EventFacts) -> _Event:

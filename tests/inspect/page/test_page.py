@@ -1,7 +1,7 @@
 """The page with an ordinary session: what it shows, and its keys."""
 
 import re
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 from playwright.async_api import expect
@@ -299,3 +299,48 @@ async def test_next_finding_keeps_the_tab_across_exchanges(debugging, tape, mess
             await expect(shown.panel().locator(".hex-list")).to_be_visible()
         await shown.panel().get_by_role("button", name="SEQ001").click()
         await shown.has_hash("x=2", "e=1", "tab=findings")
+
+
+async def test_next_finding_stops_once_at_an_exchange_without_a_stream(debugging, tape):
+    for number in (1, 2):
+        tape.exchange("/v1/runs", [(1, b"{}")], method="POST", headers=(("content-type", "application/json"),))
+        tape.find(
+            Finding("ERR001", Severity.ERROR, Party.SERVICE, number, None, None, None, 5, "Expected an envelope.")
+        )
+    async with debugging(tape.close(), "#x=1&r=0") as shown:
+        await expect(shown.chosen().locator(".type")).to_have_text("POST")
+        await shown.keys("n")
+        await shown.has_hash("x=1", "r=1")
+        await expect(shown.chosen().locator(".type")).to_have_text("200 complete")
+        await shown.keys("n")
+        await shown.has_hash("x=2", "r=1")
+
+
+async def test_filter_that_hides_the_selected_event_hides_its_details(debugging, session):
+    async with debugging(session, "#x=2&e=40") as shown:
+        await expect(shown.panel()).to_contain_text("word word")
+        await shown.page.locator("#filter").fill("type:tool.*")
+        await expect(shown.panel()).to_have_text("The filter hides the selected event 40. Clear the filter to show it.")
+        await expect(shown.chosen()).to_have_count(0)
+        await shown.panel().get_by_role("button", name="Clear the filter").click()
+        await expect(shown.panel()).to_contain_text("word word")
+        await expect(shown.chosen().locator(".n")).to_have_text("40")
+
+
+async def test_recording_without_times_has_no_time_axis(debugging, tape, message, monkeypatch):
+    nanoseconds = count(1)
+    monkeypatch.setattr(tape, "after", lambda _milliseconds: next(nanoseconds))
+    tape.exchange(chunks=[(0, message("run.started", id=f"e{n}", sequence=n)) for n in range(1, 40)])
+    async with debugging(tape.close()) as shown:
+        await expect(shown.page.locator("#count")).to_have_text("39 events")
+        await expect(shown.page.locator("#strip")).to_be_hidden()
+
+
+async def test_dragging_on_the_time_strip_selects_no_text(debugging, session):
+    async with debugging(session) as shown:
+        box = await shown.page.locator("#strip svg").bounding_box()
+        await shown.page.mouse.move(box["x"] + 5, box["y"] + box["height"] - 5)
+        await shown.page.mouse.down()
+        await shown.page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=3)
+        await shown.page.mouse.up()
+        assert await shown.page.evaluate("getSelection().toString()") == ""
