@@ -14,5 +14,5 @@ MOST_STEPS = 100_000
 def replay_url_error(url: str) -> InputError:
     """The error for a URL that cannot be the URL of a replay."""
     return InputError(
-        f"Invalid replay URL '{shorten(url)}': expected the URL that the replay printed, such as http://127.0.0.1:8090."
+        f"Invalid replay URL '{shorten(url)}': expected the URL printed by the replay, such as http://127.0.0.1:8090."
     )

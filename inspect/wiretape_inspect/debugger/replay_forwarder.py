@@ -45,7 +45,7 @@ class ReplayAddress:
         if parts.scheme != "http" or not is_loopback_host(parts.netloc) or parts.path not in {"", "/"} or parts.query:
             raise replay_url_error(url)
         if not token or not token.isascii() or not token.isprintable():
-            raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token that the replay printed.")
+            raise InputError("Missing control token: set $WIRETAPE_TOKEN to the token printed by the replay.")
         return cls(f"http://{parts.netloc}", token)
 
 

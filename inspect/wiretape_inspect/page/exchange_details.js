@@ -42,7 +42,7 @@ export function showStream(panel, app, tab) {
   panel.append(findingList(found.slice(0, MOST_FINDINGS), place, (one) => navigation.goFinding(one)));
   panel.append(element(
     "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
-    " goes to the next finding, ", key("?"), " lists all keys.",
+    " jumps to the next finding, ", key("?"), " lists all keys.",
   ));
 }
 

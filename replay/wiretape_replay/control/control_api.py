@@ -219,7 +219,7 @@ def _find_refusal(request: web.Request, token: str) -> tuple[int, str] | None:
     if origins and origins != [f"http://{hosts[0]}"]:
         return 403, "The control API is not available to web pages of other origins."
     if not tokens:
-        return 401, f"The header {TOKEN_HEADER} is missing: send the control token that the replay printed."
+        return 401, f"The header {TOKEN_HEADER} is missing: send the control token printed by the replay."
     # aiohttp keeps bytes that are not UTF-8 as lone surrogates.
     sent, expected = tokens[0].encode("utf-8", "surrogateescape"), token.encode("utf-8", "surrogateescape")
     if len(tokens) != 1 or not hmac.compare_digest(sent, expected):

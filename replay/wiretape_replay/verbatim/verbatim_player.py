@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from wiretape.contract import ENVELOPE_KEY
+from wiretape.labels import count_of
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_replay.generated_ids import RequestIds
@@ -147,7 +148,7 @@ def _outcome(exchange: Exchange) -> str:
     if exchange.ending is not Ending.COMPLETE:
         outcome += f", {exchange.ending}"
     if exchange.lost_bytes:
-        outcome += f" (warning: {exchange.lost_bytes} bytes are missing, because they were not recorded)"
+        outcome += f" (warning: not recorded, and so left out: {count_of(exchange.lost_bytes, 'byte')})"
     return outcome
 
 
