@@ -17,7 +17,7 @@ HEAD = """# The command line
 
 Every command and every option, generated from the code by `make docs-cli`.
 [The pages about the commands](README.md#commands) explain their purpose.
-`--help` prints the same text, and for `serve` also the assumptions; `-h` is short for it.
+`--help` (`-h`) and `wiretape help COMMAND` print the same text.
 """
 _HELP = "help"
 _MARKS = re.compile(r"([\\*_<\[])")

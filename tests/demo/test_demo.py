@@ -155,6 +155,8 @@ async def test_two_demos_send_and_receive_the_same(done):
         str(demo_command.SCENARIO),
         "--faults",
         str(demo_command.FAULT_SCRIPT),
+        "--seed",
+        "0",
         *demo_command._LOOPBACK,
         on_line=lambda _: None,
     ) as service:

@@ -1,7 +1,9 @@
 """`wiretape serve`, and services started from Python without an event loop."""
 
+import contextlib
 import json
 import signal
+import sqlite3
 import subprocess
 import urllib.error
 import urllib.request
@@ -38,6 +40,8 @@ def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
     url = next(word for word in words if word.startswith("http://")).rstrip(",")
     assert first.startswith(f"Serving {scenario} on http://127.0.0.1:")
     assert f"Authorization: Bearer {DEFAULT_KEY};" in first
+    assert process.stderr.readline().startswith("Control: ")
+    seed = process.stderr.readline().split()[-6]
     session = _post(f"{url}/v1/sessions")["id"]
     assert _post(f"{url}/v1/sessions/{session}/runs")["status"] == "running"
     with pytest.raises(urllib.error.HTTPError) as refused:
@@ -49,7 +53,8 @@ def test_the_command_serves_a_file_and_ends_with_a_client_verdict(tmp_path):
     assert "The client broke no rule." in err
     assert "Traceback" not in err
     assert json.loads(out)["findings"] == []
-    assert data.exists()
+    with contextlib.closing(sqlite3.connect(data)) as stored:
+        assert stored.execute("SELECT seed FROM service").fetchone() == (int(seed),), "a random seed is printed"
 
 
 def _post(url, key=DEFAULT_KEY):

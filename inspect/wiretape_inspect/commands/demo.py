@@ -167,7 +167,8 @@ async def run_demo(path: Path) -> None:
 
 
 async def _record(path: Path) -> list[Response]:
-    serve = ("serve", str(_relative(SCENARIO)), "--faults", str(_relative(FAULT_SCRIPT)), *_LOOPBACK, _NO_CONFIG)
+    scenario, faults = str(_relative(SCENARIO)), str(_relative(FAULT_SCRIPT))
+    serve = ("serve", scenario, "--faults", faults, "--seed", "0", *_LOOPBACK, _NO_CONFIG)
     _print_step(1, f"A service, simulated from a scenario, with {count_of(len(PLANTED), 'fault')} planted", *serve)
     async with run_wiretape(*serve, on_line=_line_printer("service", _SHOWN_SERVICE_LINES)) as service:
         proxy = ("proxy", await service.address(), *_LOOPBACK, "--output", str(path), _NO_CONFIG)

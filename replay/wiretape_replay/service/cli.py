@@ -1,5 +1,6 @@
 """`wiretape serve`."""
 
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import click
 
 from wiretape.addresses import parse_address
-from wiretape.files import PATH
+from wiretape.files import PATH, path_exists
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
 from wiretape_replay.client_verdict.client_report import VerdictOptions
@@ -30,19 +31,22 @@ from wiretape_replay.service.scenario.scenario_file import scenario_list
 from wiretape_replay.service.scenario_server import DEFAULT_SCENARIO, Service, serve_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
+_SEEDS = 1_000_000_000
+"""How many random seeds there are."""
 
-class _ServeCommand(GroupedCommand):
-    """Lists the assumptions in its help."""
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """See click.Command."""
-        with formatter.section(f"Assumptions with settings, in [{ASSUMED}] of --service FILE"):
-            formatter.write_dl(
-                [(f"{name} = {default}", f"Assumed: {about}.") for name, default, about in assumed_settings()]
-            )
-        with formatter.section("Other assumptions"):
-            formatter.write_dl([(_plain(each.subject), _plain(_describe(each))) for each in FIXED_ASSUMPTIONS])
-        super().format_epilog(ctx, formatter)
+def _print_assumptions(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    formatter = ctx.make_formatter()
+    with formatter.section(f"Assumptions with settings, in [{ASSUMED}] of --service FILE"):
+        formatter.write_dl(
+            [(f"{name} = {default}", f"Assumed: {about}.") for name, default, about in assumed_settings()]
+        )
+    with formatter.section("Other assumptions"):
+        formatter.write_dl([(_plain(each.subject), _plain(_describe(each))) for each in FIXED_ASSUMPTIONS])
+    click.echo(formatter.getvalue().strip())
+    ctx.exit()
 
 
 def _describe(assumption: FixedAssumption) -> str:
@@ -54,7 +58,7 @@ def _plain(text: str) -> str:
     return text.replace("`", "")
 
 
-@click.command(cls=_ServeCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data service.db")
+@click.command(cls=GroupedCommand, epilog="Example: wiretape serve hello --listen 127.0.0.1:8090 --data service.db")
 @click.argument("scenario", default=DEFAULT_SCENARIO)
 @serving("--list", "lists", is_flag=True, help="List the bundled scenarios, and exit.")
 @listen_option
@@ -64,7 +68,7 @@ def _plain(text: str) -> str:
     type=PATH,
     help="File to keep sessions and events in, so that a later run can continue them.  [default: a temporary file]",
 )
-@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: 0, or the seed in --data]")
+@serving("--seed", metavar="N", type=int, help="Seed for all generated ids.  [default: random, or the seed in --data]")
 @timing(
     "--clock",
     type=click.Choice(["real", "virtual"]),
@@ -77,6 +81,14 @@ def _plain(text: str) -> str:
     metavar="FILE",
     type=PATH,
     help="TOML file with keys, scopes, limits and assumptions.  [default: one key, the published limits]",
+)
+@access(
+    "--assumptions",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_assumptions,
+    help="List what the service assumes where the specification is silent, and exit.",
 )
 @faults_option
 @failures("--strict", is_flag=True, help="Exit with status 1 if a fault never matched anything.")
@@ -98,14 +110,16 @@ def serve(
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
     Clients create sessions, create, cancel and resume runs, and read streams; the runs follow the scenario.
-    Where the specification does not define behaviour, serve makes assumptions: all are listed in --help and
-    docs/assumptions.md.
+    Where the specification does not define behaviour, serve makes assumptions, which --assumptions lists.
     Ctrl-C stops the service and prints the rules that the client broke.
     """
     if lists:
         click.echo(scenario_list(), nl=False)
         return
     host, port = parse_address(listen)
+    chosen_seed, data = options["seed"], options["data"]
+    if chosen_seed is None and not (data and path_exists(data)):
+        options["seed"] = secrets.randbelow(_SEEDS)
     parsed = ServeOptions(**options)
     running, failed = serve_until_stopped(
         lambda checker: serve_scenario(
@@ -113,7 +127,7 @@ def serve(
         ),
         verdict.record or Path(scenario),
         verdict,
-        greeting=lambda running: _greet(running, scenario),
+        greeting=lambda running: _greet(running, scenario, chosen_seed),
         summary=_summarize,
         chosen_token=control_token is not None,
     )
@@ -122,8 +136,11 @@ def serve(
     ctx.exit(int(failed or (strict and bool(running.faults.unused))))
 
 
-def _greet(running: Service, scenario: str) -> Iterator[str]:
+def _greet(running: Service, scenario: str, chosen_seed: int | None) -> Iterator[str]:
     yield f"Serving {shorten(scenario)} on {running.url}, Authorization: Bearer {shorten(running.key)}; Ctrl-C to stop."
+    if chosen_seed is None:
+        seed = running.sessions.data.seed
+        yield f"Seed: {seed}; --seed {seed} generates the same ids again."
     if running.sessions.by_id:
         yield f"Sessions that continue: {len(running.sessions.by_id):,}."
 
