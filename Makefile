@@ -15,7 +15,7 @@ NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=err
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test coverage fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
-	screenshots lock clean
+	screenshots lock build packages clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,6 +81,13 @@ lock: ## resolve the dependencies into requirements.lock
 		.venv-lock/bin/uv pip compile pyproject.toml --quiet --no-config --universal --python-version 3.11 --extra dev \
 		--generate-hashes --custom-compile-command "make lock" --output-file requirements.lock $(ARGS)
 	@echo "requirements.lock contains $$(grep -c '^[a-z].*==' requirements.lock) pinned versions"
+
+build: venv ## build the wheel and the sdist in dist
+	@rm -rf dist
+	@$(BIN)/python -m hatchling build --directory dist
+
+packages: venv ## install the wheel and the sdist in every documented way and use them; takes minutes
+	@$(BIN)/python .ci/packages.py build/packages
 
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo
 	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*

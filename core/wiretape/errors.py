@@ -23,7 +23,10 @@ class RecordingError(InputError):
     """A file is not a recording that this version can read or write."""
 
 
+MITMPROXY = "mitmproxy>=11.0.2,<13"
+"""The versions of mitmproxy that recording works with, as in pyproject.toml."""
+
+
 def missing_mitmproxy_error(purpose: str) -> InputError:
     """Return the error that `purpose` needs mitmproxy, with a command that installs it."""
-    command = "pip install -e '.[proxy]'"
-    return InputError(f"{purpose} needs mitmproxy, which is not installed: in wiretape's checkout, run {command}")
+    return InputError(f"{purpose} needs mitmproxy, which is not installed: run pip install '{MITMPROXY}'")

@@ -157,8 +157,7 @@ def test_recording_without_mitmproxy_shows_how_to_install_it(tmp_path):
 
     assert result.returncode == 2
     assert result.stderr == (
-        "Error: Recording needs mitmproxy, which is not installed: "
-        "in wiretape's checkout, run pip install -e '.[proxy]'\n"
+        "Error: Recording needs mitmproxy, which is not installed: run pip install 'mitmproxy>=11.0.2,<13'\n"
     )
 
 

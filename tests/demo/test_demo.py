@@ -251,7 +251,7 @@ def test_without_mitmproxy_it_explains_what_to_install(tmp_path, monkeypatch):
     result = CliRunner().invoke(wiretape, ["demo", "--output", str(tmp_path / "x.db")])
 
     assert result.exit_code == 2
-    assert "pip install -e '.[proxy]'" in result.stderr
+    assert "pip install 'mitmproxy>=" in result.stderr
 
 
 async def test_a_port_in_use_is_reported_in_one_sentence():

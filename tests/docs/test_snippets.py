@@ -20,6 +20,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
+from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
 from wiretape.config import load_config
 from wiretape.recording import open_recording
@@ -55,6 +56,7 @@ ELSEWHERE = {
     ("docs/guides/test-your-client.md", "pytest"): GUIDES,
     ("docs/guides/test-your-client.md", "python"): GUIDES,
     ("docs/inspecting.md", "text"): "tests/inspect/test_inspecting_page.py",
+    **{("docs/install.md", program): ".ci/packages.py" for program in ("pip", "pipx", "uv", "uvx")},
     ("docs/merge.md", "text"): TOLD,
     ("docs/python.md", "python"): "tests/docs/test_python_page.py",
     ("docs/recording.md", "sqlite3"): CODE,
@@ -90,6 +92,7 @@ READERS = {
 """The function that reads the TOML of a page."""
 BUILTIN = {".", "export", "head", "trap", "kill"}
 """Commands of the shell and of every system."""
+WHEEL = f"./dist/wiretape-{__version__}-py3-none-any.whl"
 SYNOPSIS = re.compile(r"wiretape [a-z]+ ")
 SPAN = re.compile(r"(?<!`)`wiretape ([a-z]+)\b([^`]*)`")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*\b(?!:)")
@@ -170,16 +173,19 @@ def check_make(_block: Block, words: list[str]) -> None:
     assert unknown == []
 
 
-def check_pip(_block: Block, words: list[str]) -> None:
+def check_pip(block: Block, words: list[str]) -> None:
     """For our own package, the extras exist; other packages are test dependencies."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     extras = project["optional-dependencies"]
     others = {re.split(r"[^\w-]", one)[0] for one in extras["dev"]}
     command, *names = [word for word in words if not word.startswith("-")]
-    assert command == "install"
+    if "wheels" in names:
+        tried(block, "pip")
+        names.remove("wheels")
+    assert command in {"install", "wheel"}
     for name in names:
         where, extra = re.fullmatch(r"([^\[]*)(?:\[(\w+)\])?", name).groups()
-        assert where in {".", "./wiretape", *others}
+        assert where in {".", "./wiretape", WHEEL, "wiretape", *others}
         assert extra in {None, *extras}
 
 
@@ -253,6 +259,7 @@ PROGRAMS = {
     "pytest": lambda block, _: tried(block, "pytest"),
     "curl": lambda block, _: tried(block, "curl"),
     "sqlite3": lambda block, _: tried(block, "sqlite3"),
+    **{name: lambda block, words, name=name: tried(block, name) for name in ("pipx", "uv", "uvx")},
     "mitmdump": check_mitmdump,
     ".ci/run": check_ours,
     ".venv/bin/python": check_ours,

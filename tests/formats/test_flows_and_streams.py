@@ -118,7 +118,7 @@ def test_an_import_without_mitmproxy_names_the_extra_to_install(tmp_path):
         2,
         (
             "Error: Reading flow files needs mitmproxy, which is not installed: "
-            "in wiretape's checkout, run pip install -e '.[proxy]'\n"
+            "run pip install 'mitmproxy>=11.0.2,<13'\n"
         ),
     )
 

@@ -1,0 +1,124 @@
+"""The wheel and the sdist: complete, reproducible, and usable outside the checkout.
+
+`make packages` installs them with pip, pipx, uv and uvx, on the oldest and the newest Python.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import venv
+import zipfile
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from wiretape import __version__
+from wiretape.errors import MITMPROXY
+
+ROOT = Path(__file__).parents[2]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+NAME = f"wiretape-{__version__}"
+WHEEL = f"{NAME}-py3-none-any.whl"
+SDIST = f"{NAME}.tar.gz"
+ENV = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "WIRETAPE_"))}
+
+
+def build(source: Path, folder: Path, **options) -> None:
+    command = [sys.executable, "-m", "hatchling", "build", "--directory", folder]
+    subprocess.run(command, cwd=source, check=True, capture_output=True, timeout=50, **options)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """The folder with both packages."""
+    folder = tmp_path_factory.mktemp("dist")
+    build(ROOT, folder)
+    return folder
+
+
+def sources(*folders: str) -> set[str]:
+    """The files that git tracks, or would after `git add`."""
+    listing = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    command = ["git", "-c", "safe.directory=*", *listing, *folders]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    return {name for name in names if name and (ROOT / name).is_file()}
+
+
+def test_the_wheel_contains_every_file_of_the_packages(built):
+    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    with zipfile.ZipFile(built / WHEEL) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+        metadata = message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
+        assert "MIT" in wheel.read(f"{NAME}.dist-info/licenses/LICENSE").decode()
+
+    assert names == {name.partition("/")[2] for name in sources(*packages)}
+    assert {f"{package}/py.typed" for package in map(os.path.basename, packages)} <= names
+    assert (metadata["Version"], metadata["Metadata-Version"]) == (__version__, "2.4")
+
+
+def test_the_sdist_contains_every_file_of_the_repository(built):
+    with tarfile.open(built / SDIST) as sdist:
+        names = {member.name.removeprefix(f"{NAME}/") for member in sdist.getmembers()}
+
+    assert names == {*sources(), "PKG-INFO"}
+
+
+def test_a_build_from_the_sdist_produces_identical_packages(built, tmp_path):
+    """Another folder, other times and permissions of files, another time zone and language."""
+    with tarfile.open(built / SDIST) as sdist:
+        sdist.extractall(tmp_path, filter="data")
+    for path in (tmp_path / NAME).rglob("*"):
+        os.utime(path, (1_000_000_000, 1_000_000_000))
+        path.chmod(path.stat().st_mode & 0o700)
+
+    again = tmp_path / "again"
+    build(tmp_path / NAME, again, umask=0o077, env={**ENV, "TZ": "Asia/Tokyo", "LC_ALL": "C"})
+
+    assert {name: (again / name).read_bytes() == (built / name).read_bytes() for name in (WHEEL, SDIST)} == {
+        WHEEL: True,
+        SDIST: True,
+    }
+
+
+@pytest.fixture(scope="module")
+def installed(built, tmp_path_factory):
+    """A fresh environment with the wheel; the packages that it needs are those of this environment."""
+    folder = tmp_path_factory.mktemp("fresh")
+    venv.create(folder, symlinks=True)
+    pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
+    command = [*pip, "install", "--quiet", "--no-index", "--no-deps", built / WHEEL]
+    subprocess.run(command, env=ENV, check=True, capture_output=True, timeout=100)
+    (site_packages,) = folder.glob("lib/python*/site-packages")
+    needed = [path for path in sys.path if path.endswith("-packages")]
+    (site_packages / "needed.pth").write_text("\n".join(needed), "utf-8")
+    return folder / "bin"
+
+
+def test_the_installed_command_records_reports_replays_and_debugs(installed, tmp_path):
+    where = "import wiretape, wiretape_inspect, wiretape_proxy, wiretape_replay as r; print(r.__file__)"
+    done = subprocess.run([installed / "python", "-c", where], cwd=tmp_path, env=ENV, capture_output=True, check=True)
+    assert Path(done.stdout.decode()).is_relative_to(installed.parent)
+
+    smoke = shutil.copy(ROOT / ".ci" / "smoke.py", tmp_path)
+    command = [sys.executable, "-I", smoke, installed / "wiretape"]
+    done = subprocess.run(command, cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False, timeout=110)
+
+    assert (done.stdout, done.returncode) == ("recorded, reported, replayed and debugged 4 events\n", 0), done.stderr
+
+
+def test_the_version_is_in_one_place():
+    """Everything else reads it: the package's metadata, `--version`, recordings and reports."""
+    version = re.compile(rf"(?<![\d.]){re.escape(__version__)}(?![\d.])")
+    code = [name for name in sources("core", "proxy", "replay", "inspect") if name.endswith(".py")]
+
+    assert [name for name in code if version.search((ROOT / name).read_text("utf-8"))] == ["core/wiretape/__init__.py"]
+    assert "version" in PROJECT["project"]["dynamic"]
+
+
+def test_the_hint_names_the_versions_of_mitmproxy_that_the_extra_installs():
+    assert PROJECT["project"]["optional-dependencies"]["proxy"] == [MITMPROXY]
