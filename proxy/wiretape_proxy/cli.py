@@ -33,9 +33,11 @@ class _ValidText(click.ParamType[Any]):
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            self._parse(value)
+            parsed = self._parse(value)
         except ValueError as error:
             self.fail(f"{error}.", param, ctx)
+        if parsed == ():  # an empty line of mitmproxy's option; on a command line, probably an unset variable
+            self.fail(f"the {self.name} is empty.", param, ctx)
         return value
 
 

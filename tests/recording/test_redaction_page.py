@@ -29,6 +29,11 @@ from wiretape.observations import (
 from wiretape.recording import RedactionPolicy, Writer, open_recording, redaction_policy
 from wiretape.rules import Settings
 from wiretape_proxy.live_checker import LiveChecker
+from wiretape_replay.http_server.http_messages import HttpRequest, read_body
+from wiretape_replay.http_server.request_redaction import request_label
+from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
+from wiretape_replay.verbatim.no_match import explain_no_match
+from wiretape_replay.verbatim.request_matching import Matching
 
 PAGE = Path(__file__).parents[2] / "docs" / "redaction.md"
 STREAM = (("Content-Type", "text/event-stream"),)
@@ -104,7 +109,30 @@ def in_userinfo(key: str) -> list[Plant]:
     return [
         Plant(authority=f"user:{key}@service", received=echo(key)),
         Plant(target=url, headers=(("Location", url), ("Host", f"//{key}@service"))),
+        Plant(headers=(("Referer", f"https://{key}@service/"),), received=echo(key)),
     ]
+
+
+def in_nested_urls(key: str) -> list[Plant]:
+    url = f"https://service/?token={key}&x=1"
+    nested = [url, f"https://user:{key}@service/", f"token={key}&x=1", f"/a?b=/c?token={key}"]
+    all_encoded = "".join(f"%{ord(letter):02x}" for letter in url)
+    nested += [quote(text, safe="") for text in (*nested, all_encoded)]
+    targets = [f"/v1?x=1&redirect={text}&y=1" for text in (*nested, *map(quote, nested))]
+    five_times = quote(quote(quote(quote(quote(url)))))
+    targets += [f"/v1/proxy/{quote(url, safe='')}/x", f"/v1?a#b={five_times}"]
+    link = (("Link", f"<https://service/?next={quote(url, safe='')}>; rel=next"),)
+    return [
+        *(Plant(target=target, received=echo(key)) for target in targets),
+        Plant(headers=link, response=(*JSON, *link), received=echo(key)),
+        Plant(target=f"/v1?a={quote(five_times)}"),
+    ]
+
+
+def in_basic(key: str) -> list[Plant]:
+    pairs = [b64encode(text.encode()).decode() for text in (f"user:{key}", f"us:{key}", f"{key}:", key)]
+    pairs.append(pairs[0].rstrip("="))
+    return [Plant(headers=(("Authorization", f"Basic {pair}"),), received=echo(key)) for pair in pairs]
 
 
 def repeated_in_heads(key: str) -> list[Plant]:
@@ -199,11 +227,15 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
         Plant(target=f"/v1?token=a;{key}&b=c"),
     ],
     "a parameter of a URL in any other header, such as `Location` or `Referer`": in_urls,
+    "a parameter of a URL or query within a URL, percent-encoded up to five times": in_nested_urls,
     "user name and password of a URL, in the target, the authority, the upstream or a header": in_userinfo,
     "a secret of another place in this table, repeated anywhere in a head": repeated_in_heads,
     "a secret of another place, percent-encoded in a target or header": encoded_in_heads,
     "a secret of another place in the detail of an ending": lambda key: [
         Plant(headers=bearer(key), detail=f"The client sent {key}.")
+    ],
+    "a secret of another place in a request that a replay does not find": lambda key: [
+        Plant(target=f"/v1;token={key}/{key}?token={key}&x={key}", sent=(b'{"x": "%b"}' % key.encode(),))
     ],
     "a credential of a header, repeated in a request body, a response or an event stream": in_streams,
     "the signature in a credential, repeated without the rest of the credential": in_signatures,
@@ -212,6 +244,7 @@ REMOVED: dict[str, Callable[[str], list[Plant]]] = {
         Plant(target=f"/v1?token={key}", sent=echo(key), response=STREAM, received=(event(key),)),
         Plant(headers=(("Referer", f"http://u:p{key}@service/"),), received=echo(f"p{key}")),
     ],
+    "the password in a `Basic` credential, or its user name if there is no password, repeated": in_basic,
     "a repeated secret that is split between chunks": split,
     "a repeated secret that is escaped as in JSON, or percent-encoded": escaped,
     "the beginning of a secret where a body ends or breaks off, from 4 characters on": cut,
@@ -306,6 +339,15 @@ def record(path: Path, places: Iterable[str], policy: RedactionPolicy) -> dict[s
     return {**files, f"log of {path.name}": log}
 
 
+def not_found(place: str) -> str:
+    """What a replay tells about requests that it does not find."""
+    recorded = RecordedRequest(1, "POST", "/v1?ticket=[redacted:0123456789abcdef]", read_body([b'{"x": "y"}']))
+    queues = ExchangeQueues([recorded], Matching(headers=("x-tenant-key", "authorization")))
+    requests = [HttpRequest("POST", plant.target, read_body(plant.sent), plant.headers) for plant in plants(place)]
+    messages = [explain_no_match(queues, each, lambda _: recorded.body) for each in requests]
+    return "\n".join((*map(request_label, requests), *messages))
+
+
 @pytest.fixture(scope="module")
 def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     """Everything that recording all places, exporting and reporting has written."""
@@ -333,6 +375,7 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
             done = CliRunner().invoke(wiretape, [str(argument) for argument in command])
             assert done.exit_code < 2, done.output
             everything[f"wiretape {' '.join(map(str, command))}"] = done.output.encode()
+        everything["replay"] = "\n".join(not_found(place) for place in [*REMOVED, *WITH_OPTIONS]).encode()
         return everything | {name.name: name.read_bytes() for name in (*folder.iterdir(), *temporary.iterdir())}
 
 

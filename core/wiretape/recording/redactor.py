@@ -11,10 +11,12 @@ import hashlib
 import hmac
 import json
 import re
+from base64 import b64decode
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
-from urllib.parse import quote, quote_plus, unquote_to_bytes
+from urllib.parse import quote, quote_plus, unquote, unquote_to_bytes
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.credential_names import CREDENTIAL_HEADERS, CREDENTIAL_PARAMETERS, is_credential_parameter
@@ -39,13 +41,19 @@ _SCHEME = re.compile(
     r"scram-sha-1|scram-sha-256|token|vapid)[ \t]+)(.*)",
     re.IGNORECASE | re.DOTALL,
 )
-_USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@)")
+_USERINFO = re.compile(r"(?<=//)[^/?#]*(?=@|%40)")
 _QUERY = re.compile(r"[?#]")
 _PATH_PARAMETER = re.compile(r"(;)([^=;/]+)=([^;/]*)")
 # A semicolon or number sign ends a value only if another parameter follows.
 _PARAMETER = re.compile(r"([?&;#])([^=&;#?]+)=((?:[^&;#]|[;#](?![^=&;#]+=))*)")
 _URL_PARTS = tuple(map(re.compile, (r"[^/?&;=#\s]+", r"[^/?&;#\s]+", r"\S+", r".+")))
 """Parts that a percent-encoded secret can be in, the smallest first."""
+# Parts of a URL in which another URL can be percent-encoded.
+_ENCODED_PART = re.compile(r"[^/?&;#=\s<>\"]*%[^/?&;#=\s<>\"]*")
+_MAY_HIDE_SECRET = re.compile(r"%(?:3[Dd]|40|25)")
+"""Codes of `=` and `@`, and of the percent sign itself."""
+_MOST_NESTED = 5
+"""URLs within URLs; deeper ones are replaced as a whole."""
 _SEPARATOR = re.compile(r"[\s,]+")
 _IN_CREDENTIAL = re.compile(r'(?<![\w-])([\w-]++)="?([^",\s]+)')
 _NEEDS_NO_ESCAPE = re.compile(rb"[A-Za-z0-9_.~-]*")
@@ -123,7 +131,7 @@ class Redactor:
 
     def redact_upstream(self, url: str) -> str:
         """Return the address that is proxied, without user name and password."""
-        return _USERINFO.sub(self._replace_userinfo, url) if "@" in url else url
+        return _USERINFO.sub(self._replace_userinfo, url) if "@" in url or "%40" in url else url
 
     def mask_text(self, text: str) -> str:
         """Replace remembered secrets in a text by their fingerprints, also if they are percent-encoded."""
@@ -182,6 +190,8 @@ class Redactor:
         credential = credential.strip()
         for each in _SEPARATOR.split(credential):
             self._remember(each)
+        if scheme.lower().startswith("basic"):
+            self._remember_password(_decode_base64(credential))
         for name, each in _IN_CREDENTIAL.findall(credential):
             if name == "response" or is_credential_parameter(name):  # `response` of Digest
                 self._remember(each)
@@ -193,28 +203,51 @@ class Redactor:
             self._remember(pair.partition("=")[2].strip(' \t"'))
         return self._replace(value)
 
-    def _redact_url(self, text: str) -> str:
-        """Redact the user information and the parameters of URLs in a text."""
+    def _redact_url(self, text: str, depth: int = 0) -> str:
+        """Redact the user information and the parameters of URLs in a text, and of URLs in these URLs."""
         text = self.redact_upstream(text)
-        if "=" not in text:
+        if "=" in text:
+            query = _QUERY.search(text)
+            end = query.start() if query else len(text)
+            replace_parameter = partial(self._replace_parameter, depth)
+            path = _PATH_PARAMETER.sub(replace_parameter, text[:end])
+            text = path + _PARAMETER.sub(replace_parameter, text[end:])
+        if _MAY_HIDE_SECRET.search(text):
+            text = _ENCODED_PART.sub(lambda part: self._redact_encoded(part.group(), depth), text)
+        return text
+
+    def _redact_encoded(self, text: str, depth: int) -> str:
+        """Redact URLs and parameters in a percent-encoded part of a URL."""
+        if not _MAY_HIDE_SECRET.search(text):
             return text
-        query = _QUERY.search(text)
-        end = query.start() if query else len(text)
-        path = _PATH_PARAMETER.sub(self._replace_parameter, text[:end])
-        return path + _PARAMETER.sub(self._replace_parameter, text[end:])
+        decoded = _decode_percent(text).decode("latin-1")
+        redacted = self._redact_nested(decoded, depth)
+        if redacted == decoded:
+            return text
+        parts = _FINGERPRINTS.split(redacted)
+        parts[::2] = [quote(part.encode("latin-1"), safe="+*") for part in parts[::2]]
+        return "".join(parts)
+
+    def _redact_nested(self, text: str, depth: int) -> str:
+        """Redact a URL, or parameters without a URL, in a URL."""
+        if depth == _MOST_NESTED:
+            return self._replace(text)
+        return self._redact_url(f"?{text}", depth + 1)[1:]
 
     def _replace_userinfo(self, match: re.Match[str]) -> str:
         if not match.group() or _IS_REDACTED.fullmatch(match.group()):
             return match.group()
         self.count += 1
-        self._remember(match.group().partition(":")[2])
+        self._remember_password(unquote(match.group(), "latin-1"))
         return "*" * SHORTEST  # the brackets of a fingerprint would be an IPv6 address
 
-    def _replace_parameter(self, match: re.Match[str]) -> str:
+    def _replace_parameter(self, depth: int, match: re.Match[str]) -> str:
         mark, name, value = match.groups()
-        if not value or not is_credential_parameter(name, self.policy.query_parameters):
-            return match.group()
-        return f"{mark}{name}={self._replace(value)}"
+        if value and is_credential_parameter(name, self.policy.query_parameters):
+            value = self._replace(value)
+        elif "=" in value:
+            value = self._redact_nested(value, depth)
+        return f"{mark}{name}={value}"
 
     def _replace(self, secret: str) -> str:
         """Return the fingerprint of a secret, and remember it."""
@@ -223,6 +256,11 @@ class Redactor:
         self.count += 1
         self._remember(secret)
         return self.fingerprint(secret)
+
+    def _remember_password(self, userinfo: str) -> None:
+        """Remember the password of `user:password`, or the user if there is no password."""
+        user, _, password = userinfo.partition(":")
+        self._remember(password or user)
 
     def _remember(self, secret: str) -> None:
         if len(secret) >= SHORTEST and not _IS_REDACTED.fullmatch(secret):
@@ -258,6 +296,14 @@ def _encode(text: str) -> bytes:
 
 def _decode_percent(text: str) -> bytes:
     return unquote_to_bytes(_encode(text))
+
+
+def _decode_base64(text: str) -> str:
+    """Return the decoded text; empty if it is not base64."""
+    try:
+        return b64decode(f"{text}==").decode("latin-1")
+    except ValueError:
+        return ""
 
 
 def overwrite(data: bytes, spans: Iterable[Span]) -> bytes:

@@ -11,7 +11,6 @@ import orjson
 
 from wiretape.contract import OPERATIONS
 from wiretape.observations import Headers, reason_phrase
-from wiretape.safe_text import shorten
 
 LARGEST_BODY = 4 * 1024 * 1024
 """Request bodies over this many bytes are not kept: they are compared by their hash."""
@@ -46,11 +45,6 @@ class HttpRequest:
     def header(self, name: str) -> str | None:
         """The first value of a header, whatever the case of its name; None if it is missing."""
         return next((value for key, value in self.headers if key.lower() == name.lower()), None)
-
-    @property
-    def label(self) -> str:
-        """Method and path for log lines, without the query, which may contain secrets."""
-        return shorten(f"{self.method} {self.target.partition('?')[0]}")
 
 
 @dataclass(slots=True)

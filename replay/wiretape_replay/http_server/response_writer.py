@@ -12,6 +12,7 @@ from aiohttp import HttpVersion11, web
 from wiretape.observations import Ending
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import Framing, HttpRequest, Response, ResponseHead
+from wiretape_replay.http_server.request_redaction import request_label
 
 CHUNKS_PER_TURN = 32
 """After this many chunks other streams get a turn, however fast this client reads."""
@@ -130,7 +131,7 @@ class ResponseWriter:
     def log_outcome(self, request: HttpRequest, outcome: str) -> None:
         """Log a line about a request and its outcome, if requests are logged."""
         if self._log is not None:
-            self._log(shorten(f"{request.label} → {outcome}", _LONGEST_LINE))
+            self._log(shorten(f"{request_label(request)} → {outcome}", _LONGEST_LINE))
 
     def mark_fault(self, fault: str) -> None:
         """Report that the named fault changes the response from here on."""

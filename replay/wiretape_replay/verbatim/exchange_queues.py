@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.observations import Headers
 from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody
 from wiretape_replay.verbatim.request_matching import (
+    REDACTED,
     Matching,
     Order,
     Repeat,
@@ -122,6 +123,11 @@ class ExchangeQueues:
         """The key of a request, with its body."""
         key = request_key(request.method, request.target, request.headers, self.matching)
         return replace(key, body=self.compared_body(request.body).digest)
+
+    @property
+    def secret_parameters(self) -> set[str]:
+        """The names of query parameters that are redacted in a recorded request."""
+        return {name for queue in self.queues for name, value in queue.key.query if REDACTED in value}
 
     def compared_body(self, body: RequestBody) -> RequestBody:
         """The part of a request body that is compared."""

@@ -10,6 +10,7 @@ import orjson
 from wiretape.json_diff import MISSING, Difference, differences
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody, normalized_json
+from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.request_matching import REDACTED, Pairs, RequestKey, matches_pair, matches_text
 
@@ -23,12 +24,13 @@ def explain_no_match(
     request: HttpRequest,
     recorded_body: Callable[[int], RequestBody | None] = lambda _: None,
 ) -> str:
-    """Explain in one to three sentences why a request has no match.
+    """Explain in one to three sentences why a request has no match, without its secrets.
 
     `recorded_body` returns the request body of an exchange, to name the JSON paths that differ.
     """
-    name = shorten(f"{request.method} {request.target}")
-    comparison = _Comparison(queues, request, recorded_body)
+    shown = without_secrets(request, queues.secret_parameters)
+    name = shorten(f"{shown.method} {shown.target}")
+    comparison = _Comparison(queues, shown, recorded_body)
     if queues.expected is not None:
         return f"{name} is out of order: the next recorded request is {comparison.describe(queues.expected)}."
     if matching := list(queues.find(request)):

@@ -11,6 +11,7 @@ from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_replay.generated_ids import RequestIds
 from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, RequestBody, Response
+from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
@@ -38,6 +39,7 @@ class UnmatchedRequest:
 
     method: str
     target: str
+    """Without secrets."""
     message: str
 
 
@@ -126,7 +128,8 @@ class VerbatimPlayer:
 
     async def _respond_no_match(self, request: HttpRequest, writer: ResponseWriter) -> None:
         message = explain_no_match(self.queues, request, lambda number: _body_of(self._recording, number))
-        self.missed.append(UnmatchedRequest(request.method, request.target, message))
+        target = without_secrets(request, self.queues.secret_parameters).target
+        self.missed.append(UnmatchedRequest(request.method, target, message))
         writer.log_outcome(request, "no match, 501")
         error = {"code": NO_MATCH, "message": message, "request_id": self._request_ids.next()}
         await writer.respond(Response.from_json(501, {ENVELOPE_KEY: error}, (("X-Wiretape", "no-match"),)))

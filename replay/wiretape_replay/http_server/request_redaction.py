@@ -1,0 +1,31 @@
+"""Requests without their secrets, for messages and log lines."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+
+from wiretape.observations import RequestStarted
+from wiretape.recording import REDACTED_PATTERN, Redactor, overwrite, redaction_policy
+from wiretape.safe_text import shorten
+from wiretape_replay.http_server.http_messages import HttpRequest
+
+_REDACTED = re.compile(REDACTED_PATTERN)
+
+
+def without_secrets(request: HttpRequest, parameters: Iterable[str] = ()) -> HttpRequest:
+    """Return a request with `[redacted]` for the secrets of its head, and asterisks for them in its body.
+
+    `parameters` are names of more parameters with secrets.
+    """
+    redactor = Redactor(b"", redaction_policy((), parameters, ()))
+    method, target, version, headers = request.method, request.target, request.http_version, request.headers
+    head = redactor.redact_request(RequestStarted(1, 0, "", method, "http", "", target, version, headers))
+    target = _REDACTED.sub("[redacted]", head.target)
+    headers = tuple((name, _REDACTED.sub("[redacted]", value)) for name, value in head.headers)
+    text = request.body.text and overwrite(request.body.text, redactor.find_secrets(request.body.text))
+    return replace(request, target=target, headers=headers, body=replace(request.body, text=text))
+
+
+def request_label(request: HttpRequest) -> str:
+    """Return method and path for log lines, without secrets, and without the query."""
+    return shorten(f"{request.method} {without_secrets(request).target.partition('?')[0]}")
