@@ -1,4 +1,4 @@
-"""Write docs/cli.md: every command and option with its help text.
+"""Write docs/cli.md and the manual page docs/wiretape.1: every command and option with its help text.
 
 python .ci/cli_page.py docs/cli.md
 """
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
 
 HEAD = """# The command line
@@ -92,5 +93,47 @@ def _code(text: str) -> str:
     return f"`{' '.join(text.split())}`".replace("|", "\\|")
 
 
+def manual() -> str:
+    """Return the text of docs/wiretape.1, in roff."""
+    about = inspect.cleandoc(wiretape.help or "")
+    lines = [
+        f'.TH WIRETAPE 1 "" "wiretape {__version__}"',
+        *(".SH NAME", f"wiretape \\- {_roff(about.rstrip('.'))}"),
+        *(".SH SYNOPSIS", ".B wiretape", "[OPTIONS] COMMAND [ARGS]..."),
+        *(".SH OPTIONS", *_option_lines(wiretape)),
+        ".SH COMMANDS",
+    ]
+    for typed, command in commands():
+        ctx = click.Context(command, info_name=typed)
+        lines += [
+            f'.SS "{_roff(typed)}"',
+            ".nf",
+            _roff(" ".join([_called(typed), *command.collect_usage_pieces(ctx)])),
+            ".fi",
+        ]
+        for paragraph in [*inspect.cleandoc(command.help or "").split("\n\n"), *filter(None, [command.epilog])]:
+            text = paragraph.removeprefix("\b").strip("\n")
+            is_plain = paragraph.startswith("\b")
+            lines += [".PP", *([".nf", _roff(text), ".fi"] if is_plain else [_roff(" ".join(text.split()))])]
+        lines += _option_lines(command)
+    lines += [".SH EXIT STATUS", _roff((wiretape.epilog or "").partition("Exit status: ")[2])]
+    return "\n".join(lines) + "\n"
+
+
+def _option_lines(command: click.Command) -> Iterator[str]:
+    ctx = click.Context(command)
+    for option in options(command):
+        names, text = option.get_help_record(ctx) or ("", "")
+        yield from (".TP", f".B {_roff(names)}", _roff(" ".join(text.split())))
+
+
+def _roff(text: str) -> str:
+    """Escape text, whose lines must not begin with a control character."""
+    escaped = text.replace("\\", "\\e").replace("-", "\\-").replace("`", "")
+    return "\n".join(f"\\&{line}" if line[:1] in {".", "'"} else line for line in escaped.split("\n"))
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), "utf-8")
+    target = Path(sys.argv[1])
+    target.write_text(page(), "utf-8")
+    target.with_name("wiretape.1").write_text(manual(), "utf-8")

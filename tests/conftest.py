@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+os.environ.pop("FORCE_COLOR", None)  # tests compare plain output, also where the caller wants colours
+
 settings.register_profile("wiretape", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("same", settings.get_profile("wiretape"), derandomize=True)
 settings.load_profile("wiretape")

@@ -80,6 +80,7 @@ _SECTIONS = {
         _LazyCommand(
             "demo", "wiretape_inspect.commands.demo:demo", "Record, check and replay a small service on this machine."
         ),
+        _LazyCommand("completion", "wiretape.completion:completion", "Complete commands and options in a shell."),
     ),
 }
 """The subcommands in `wiretape --help`, by section."""

@@ -23,10 +23,10 @@ _SEAMS = ("  ", " ", "?", "&", "/")
 
 
 class Terminal:
-    """A terminal of a width, with or without colours."""
+    """A terminal of a width, with or without colours; or a pipe that gets colours, which has no width."""
 
-    def __init__(self, width: int, *, has_colour: bool) -> None:
-        self.width = max(width, MIN_WIDTH)
+    def __init__(self, width: int | None, *, has_colour: bool) -> None:
+        self.width = width and max(width, MIN_WIDTH)
         self.has_colour = has_colour
         self._console = Console(theme=Theme(STYLES, inherit=False))
 
@@ -35,6 +35,8 @@ class Terminal:
         parts = (printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in line.parts)
         text = Text.assemble(*parts)
         text.rstrip()
+        if self.width is None:
+            return self._styled(text)
         if line.fit == "wrap":
             return "\n".join(map(self._styled, _wrapped(text, self.width, min(line.indent, self.width // 2))))
         if line.fit == "cut":

@@ -18,17 +18,19 @@ if TYPE_CHECKING:
 
 
 def find_terminal() -> "Terminal | None":
-    """Return the terminal that standard output is; None if it is a pipe or a file.
+    """Return the terminal that standard output is; None if it is a pipe or a file that gets no colours.
 
-    It has no colours if NO_COLOR is set or the terminal is dumb.
+    FORCE_COLOR adds colours, unless NO_COLOR is set; otherwise, only terminals that are not dumb get them.
     """
-    if not sys.stdout.isatty():
+    is_terminal = sys.stdout.isatty()
+    is_forced = bool(os.environ.get("FORCE_COLOR"))
+    has_colour = not os.environ.get("NO_COLOR") and (is_forced or (is_terminal and os.environ.get("TERM") != "dumb"))
+    if not is_terminal and not has_colour:
         return None
     # rich takes long to import, and is needed for terminals only.
     from wiretape_inspect.terminal import Terminal  # noqa: PLC0415
 
-    has_colour = not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return Terminal(shutil.get_terminal_size().columns, has_colour=has_colour)
+    return Terminal(shutil.get_terminal_size().columns if is_terminal else None, has_colour=has_colour)
 
 
 def write_lines(lines: Iterable[Line | str], *, page: bool = False, live: bool = False) -> None:
@@ -39,7 +41,7 @@ def write_lines(lines: Iterable[Line | str], *, page: bool = False, live: bool =
     terminal = find_terminal()
     shown = (_encodable(terminal.render(line) if terminal and isinstance(line, Line) else str(line)) for line in lines)
     with stdout_errors():
-        if page and terminal:
+        if page and terminal and terminal.width:
             _page(shown)
             return
         for line in shown:

@@ -31,6 +31,7 @@ COMMANDS = [
     "trim",
     "datasette",
     "demo",
+    "completion",
 ]
 
 
@@ -109,6 +110,33 @@ def test_similar_commands_are_suggested_for_a_mistyped_one():
     assert result.exit_code == 2
     assert "No such command 'repot'." in result.stderr
     assert "'report'" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_completion_script_asks_the_program_for_completions(shell):
+    result = run("completion", shell)
+
+    assert result.exit_code == 0
+    assert f"_WIRETAPE_COMPLETE={shell}_complete" in result.output
+
+
+@pytest.mark.parametrize(
+    ("typed", "completions"),
+    [
+        ("wiretape rep", ["replay", "report"]),
+        ("wiretape help rep", ["replay", "report"]),
+        ("wiretape report --form", ["--format"]),
+        ("wiretape report -f j", ["json", "junit"]),
+        ("wiretape rule sse01", ["SSE010", "SSE011"]),
+        ("wiretape show x", ["x"]),
+    ],
+)
+def test_words_are_completed(typed, completions):
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    environment = {"_WIRETAPE_COMPLETE": "bash_complete", **words}
+    result = CliRunner().invoke(cli.wiretape, [], prog_name="wiretape", env=environment)
+
+    assert [line.partition(",")[2] for line in result.output.splitlines()] == completions
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,14 @@ def test_the_page_is_up_to_date():
     assert PAGE.read_text("utf-8") == cli_page.page(), "run make docs-cli"
 
 
+def test_the_manual_page_is_up_to_date():
+    assert (ROOT / "docs" / "wiretape.1").read_text("utf-8") == cli_page.manual(), "run make docs-cli"
+
+
+def test_text_cannot_become_a_command_of_the_manual_page():
+    assert cli_page._roff(".so /etc/passwd\n'br\n`a-b` \\n") == "\\&.so /etc/passwd\n\\&'br\na\\-b \\en"
+
+
 @pytest.mark.parametrize("typed", COMMANDS)
 def test_every_option_is_on_a_page_about_its_command(typed):
     program, name, *_ = typed.split()

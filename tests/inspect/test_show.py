@@ -375,6 +375,17 @@ def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_col
     assert any(len(line) == 80 and line.endswith("…") for line in rows)
 
 
+@pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_force_color_colours_a_pipe_without_cutting_lines(run, session, monkeypatch, variables, coloured):
+    plain = run("show", session).output
+    for name, value in {"FORCE_COLOR": "1", **variables}.items():
+        monkeypatch.setenv(name, value)
+    output = run("show", session).output
+
+    assert ("\x1b[" in output) is coloured
+    assert click.unstyle(output) == plain
+
+
 def on_terminal(*arguments, **environment):
     """What a command writes to a terminal of 80 columns."""
     main, side = pty.openpty()

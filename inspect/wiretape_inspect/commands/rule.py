@@ -19,8 +19,12 @@ _PAGE = re.compile(r"[A-Z]+\d{3}\.md")
 """File names of rule pages; no other files are deleted."""
 
 
+def _complete_code(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[str]:
+    return [code for code in CATALOGUE if code.startswith(incomplete.upper())]
+
+
 @click.command()
-@click.argument("code", required=False)
+@click.argument("code", required=False, shell_complete=_complete_code)
 @click.option("--all", "all_", is_flag=True, help="Explain every rule; for one rule, show every example.")
 @click.option(
     "-f",
@@ -68,7 +72,9 @@ def _lines(rules: list[Rule], format_: str, *, all_: bool) -> Iterator[str]:
         yield from rule_explanation.table_lines(rules) if format_ == "text" else rule_explanation.index_lines(rules)
         return
     terminal = find_terminal()
-    width = min(terminal.width, rule_explanation.MAX_WIDTH) if terminal else rule_explanation.MAX_WIDTH
+    width = (
+        min(terminal.width, rule_explanation.MAX_WIDTH) if terminal and terminal.width else rule_explanation.MAX_WIDTH
+    )
     for number, each in enumerate(rules):
         explained = ExplainedRule.of(each)
         yield from [""] if number else []

@@ -155,7 +155,8 @@ def summary_lines(summary: RecordingSummary, terminal: Terminal | None) -> Itera
         yield ""
         table = list(_table_lines(summary, has_colour=terminal is not None and terminal.has_colour))
         widest = max(cell_len(click.unstyle(line)) for line in table)
-        yield from table if terminal is None or widest <= terminal.width else _blocks(summary)
+        width = terminal.width if terminal else None
+        yield from table if width is None or widest <= width else _blocks(summary)
         yield ""
     yield f"other exchanges: {_tally(summary.others) or 'none'}"
     yield f"findings: {_severities(summary.findings) or 'none'}"
