@@ -90,7 +90,7 @@ READERS = {
     "docs/testing.md": read_fault_script,
 }
 """The function that reads the TOML of a page."""
-BUILTIN = {".", "export", "head", "trap", "kill"}
+BUILTIN = {".", "export", "head", "kill", "mkdir", "trap"}
 """Commands of the shell and of every system."""
 WHEEL = f"./dist/wiretape-{__version__}-py3-none-any.whl"
 SYNOPSIS = re.compile(r"wiretape [a-z]+ ")
