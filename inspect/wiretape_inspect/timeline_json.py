@@ -49,12 +49,15 @@ def exchange_document(exchange: Exchange) -> dict[str, Any]:
         "exchange": exchange.number,
         "time_ns": request.time_ns,
         "ended_ns": exchange.ended_ns,
+        "client": request.client,
         "method": request.method,
         "scheme": request.scheme,
         "authority": request.authority,
         "target": request.target,
+        "request_version": request.http_version,
         "request_headers": request.headers,
         "status": response.status if response else None,
+        "response_version": response.http_version if response else None,
         "response_headers": response.headers if response else None,
         "stream": exchange.is_stream,
         "operation": exchange.operation,
@@ -67,6 +70,12 @@ def exchange_document(exchange: Exchange) -> dict[str, Any]:
         "response_bytes": exchange.response_bytes,
         "lost_bytes": exchange.lost_bytes,
     }
+
+
+def listed_exchange(recording: Recording, exchange: Exchange) -> dict[str, Any]:
+    """Return an exchange for a list of exchanges: with the number of its events, which is None without a stream."""
+    events = recording.event_count(exchange.number) if exchange.is_stream else None
+    return {**exchange_document(exchange), "events": events}
 
 
 def exchange_row(exchange: Exchange) -> dict[str, Any]:
@@ -180,7 +189,7 @@ def recording_document(
         "tool": info.tool,
         "started": info.started,
         "ended_ns": info.ended_ns,
-        "exchanges": [exchange_document(exchange) for exchange in chosen],
+        "exchanges": [listed_exchange(recording, exchange) for exchange in chosen],
         "findings": found,
         "rules": rules_of(found),
     }

@@ -42,6 +42,7 @@ _FINDINGS = (
     "SELECT * FROM finding "
     "WHERE id > :after AND id <= :until AND (:exchange IS NULL OR exchange_id = :exchange) ORDER BY id"
 )
+_EVENT_COUNT = "SELECT event FROM frame WHERE exchange_id = ? AND event IS NOT NULL ORDER BY start DESC LIMIT 1"
 _LAST_START = "SELECT max(start) FROM frame WHERE exchange_id = ?"
 _EVENT_FROM = """
 SELECT start, event FROM frame WHERE exchange_id = ? AND start >= ? AND event IS NOT NULL ORDER BY start LIMIT 1
@@ -289,6 +290,12 @@ class Recording:
         with _report_damage(self.path):
             found = self._connection.execute(_GAPS, {"exchange": number, "min_ns": min_ns, "limit": limit})
             return [Gap(*row) for row in found]
+
+    def event_count(self, number: int) -> int:
+        """Return the number of indexed events of a stream."""
+        with _report_damage(self.path):
+            row = self._connection.execute(_EVENT_COUNT, (number,)).fetchone()
+            return 0 if row is None else int(row["event"])
 
     def last_frame_ns(self, number: int) -> int | None:
         """Return when the last indexed frame of a stream arrived; None if there is none."""

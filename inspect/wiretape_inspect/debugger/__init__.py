@@ -6,10 +6,10 @@ brackets are optional.
 **Documents** (`GET /api/…`, one JSON document)
 
 `recording`
-    `{file, upstream, tool, started, ended_ns, live, replay, position, exchanges: [head…], findings: [Finding…],
+    `{file, upstream, tool, started, ended_ns, live, replay, position, exchanges: [listed…], findings: [Finding…],
     rules}`.  `live` is true while a recorder writes to the file; a recorder that was killed leaves `ended_ns` null
-    and `live` false.  `replay` is null or `{url}`.  `position` is where `live` continues.  `rules` has
-    `{name, severity, side, clause, about}` for each code among the findings.
+    and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null or `{url}`.  `position` is where
+    `live` continues.  `rules` is `timeline_json.rules_of` the findings.
 `overview?exchange=N`
     `view.overview.Overview`.
 `event?exchange=N&event=M`
@@ -25,6 +25,8 @@ brackets are optional.
 `rows?exchange=N[&filter=F]`
     `timeline_json.exchange_json_lines`: the head, then the rows of a stream that match the filter.  Nothing if no row
     matches.
+`matches?filter=F`
+    `{exchange, matches}` for each exchange that matches: the number of its events, or 1 if only other rows match.
 `events?exchange=N&first=A&last=B`
     A row of kind `event` for each message from A to B, including deltas.
 `resume?first=A&second=B`
@@ -36,7 +38,7 @@ reports everything from the beginning.  `data` is one JSON object.  Every messag
 loses the connection continues by itself.
 
 `exchange`
-    The head of any exchange that began, changed or ended.
+    `timeline_json.listed_exchange` of any exchange that began, changed or ended.
 `finding`
     `{finding, rule}`: a finding about any exchange, and the member of `rules` for its code (null if sent before).
     A finding about exchange N precedes the rows that it changes.

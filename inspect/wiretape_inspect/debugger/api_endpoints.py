@@ -19,9 +19,11 @@ from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.event_export import bodies
+from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.overview import overview
+from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
@@ -50,8 +52,19 @@ def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict
     return timeline_json.cut_event_document(recording, stream, seen) | {"base64": b64encode(seen.frame.raw).decode()}
 
 
+def _matches(recording: Recording, *, filter_: str) -> Iterator[str]:
+    take = compile_filter(parse_filter(filter_))
+    findings = stored_findings(recording)
+    for exchange in recording.exchanges():
+        rows = matching_rows(recording, exchange, findings.get(exchange.number, ()), take)
+        if rows is not None:
+            events = sum(row.count if isinstance(row, DeltaRow) else isinstance(row, EventRow) for row in rows)
+            yield dump_json({"exchange": exchange.number, "matches": events or 1})
+
+
 LINES: Mapping[str, Callable[..., Iterator[str]]] = {
     "rows": _rows,
+    "matches": _matches,
     "events": lambda recording, *, exchange, first, last: timeline_json.event_lines(
         recording, _find_stream(recording, exchange), first, last
     ),

@@ -144,7 +144,7 @@ class LiveUpdates:
         until = recording.tail_position()
         watched = recording.exchange(self.number) if self.number is not None else None
         for exchange in self._changed_exchanges(recording):
-            yield self._message("exchange", dump_json(timeline_json.exchange_document(exchange)))
+            yield self._message("exchange", dump_json(timeline_json.listed_exchange(recording, exchange)))
         yield from self._findings(recording, watched, until)
         self._since = until
         if self._id != self._sent_id:

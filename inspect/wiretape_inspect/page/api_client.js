@@ -16,6 +16,7 @@ export function serverSource() {
       const found = await allLines(`/api/rows?exchange=${exchange}&filter=${encodeURIComponent(filter)}`);
       return found.filter((row) => row.row !== "exchange");
     },
+    matches: (filter, take, signal) => fetchLines(`/api/matches?filter=${encodeURIComponent(filter)}`, take, signal),
     deltas: (exchange, first, last) => allLines(`/api/events?exchange=${exchange}&first=${first}&last=${last}`),
     overview: (exchange) => fetchJson(`/api/overview?exchange=${exchange}`),
     event: (exchange, event) => fetchJson(`/api/event?exchange=${exchange}&event=${event}`),

@@ -13,11 +13,13 @@ import { watchKeys } from "./keyboard.js";
 import { LiveUpdates } from "./live_updates.js";
 import { Navigation } from "./navigation.js";
 import { showError } from "./notices.js";
-import { pickExchange, pickRecording } from "./pickers.js";
+import { MatchCounts } from "./match_counts.js";
 import { Playhead } from "./playhead.js";
+import { pickRecording } from "./recording_picker.js";
 import { listCount } from "./report_summary.js";
 import { ResumePane } from "./resume_pane.js";
 import { Selection } from "./selection.js";
+import { Sidebar } from "./sidebar.js";
 import { watchSplitter } from "./splitter.js";
 import { TimeStrip, partialOverview } from "./time_strip.js";
 import { ROW_COLUMNS, ROW_HEIGHT, fillRow } from "./timeline_row.js";
@@ -69,6 +71,8 @@ export class App {
       opened: () => this.navigation.toggle(),
     });
     this.strip = new TimeStrip(byId("strip"), { timeline: null, chosen: (timeNs) => this.navigation.goTime(timeNs) });
+    this.matchCounts = new MatchCounts(this.source, () => this.showMatches());
+    this.sidebar = new Sidebar(byId("exchanges"), this);
     this.panes = { findings: null, resume: null };
     this.live = new LiveUpdates(this);
     this.watch();
@@ -86,9 +90,10 @@ export class App {
   watch() {
     watchDialog();
     watchKeys(this);
-    watchSplitter();
+    watchSplitter(byId("splitter"), { variable: "--details", share: 0.4, box: byId("panes"), isLast: true });
+    watchSplitter(byId("sidebar-splitter"), { variable: "--sidebar", share: 0.24, box: byId("main") });
     const onClick = (id, action) => byId(id).addEventListener("click", action);
-    onClick("picker", () => pickExchange(this));
+    onClick("sidebar-button", () => this.showSidebar(byId("sidebar").hidden));
     onClick("files", () => pickRecording(this.report, this.recordingNumber));
     onClick("findings-button", () => this.go({ findings: !this.view.findings, resume: null }, true));
     onClick("compare", () => this.navigation.compare());
@@ -101,6 +106,28 @@ export class App {
     filter.addEventListener("keydown", (event) => {
       if (["Enter", "ArrowDown"].includes(event.key)) { event.preventDefault(); this.focusList(); }
     });
+  }
+
+  showSidebar(isShown) {
+    byId("sidebar").hidden = byId("sidebar-splitter").hidden = !isShown;
+    byId("sidebar-button").setAttribute("aria-pressed", isShown);
+    if (isShown) this.sidebar.list.resized();
+  }
+
+  /** Show in which other exchanges the filter matches. */
+  showMatches() {
+    const { matchCounts, head } = this;
+    const box = byId("elsewhere");
+    this.sidebar.changed();
+    const { exchanges, matches } = matchCounts.elsewhere(head ? head.exchange : null);
+    box.hidden = !matchCounts.filter || (!exchanges && !matchCounts.isBusy && this.recording.exchanges.length < 2);
+    if (box.hidden) return;
+    const next = matchCounts.after(head.exchange);
+    const text = exchanges
+      ? `${formatCount(matches, "match")} in ${formatCount(exchanges, "other exchange")}${matchCounts.isBusy ? " so far" : ""}. `
+      : matchCounts.isBusy ? "Searching the other exchanges …" : "No matches in other exchanges.";
+    const go = () => this.navigation.goExchange(next);
+    box.replaceChildren(text, ...(next === null ? [] : [element("button", { type: "button", class: "link", text: `Go to #${next}`, onclick: go })]));
   }
 
   showHelp() {
@@ -125,7 +152,10 @@ export class App {
     }
     if (view.x === null) { this.go({ x: head.exchange }); return; }
     if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);
+    this.sidebar.select(head);
     const isFiltered = this.reader.apply(view);
+    if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q);
+    else if (view.x !== before.x) this.showMatches();
     this.showControls(view);
     const isPaneChanged = ["findings", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
     if (isPaneChanged || !this.isPaneShown) this.showPane(view);

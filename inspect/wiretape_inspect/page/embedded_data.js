@@ -2,8 +2,9 @@
 
 import { SourceError, bytesFromBase64 } from "./api_client.js";
 import { byId } from "./dom.js";
+import { parseFilter } from "./filter_grammar.js";
+import { needsMessages, rowSubject } from "./filter_match.js";
 import { splitRun } from "./filtered_rows.js";
-import { rowSubject } from "./filter_match.js";
 import { lastCharacters } from "./format.js";
 import { parseJson } from "./json.js";
 
@@ -56,6 +57,23 @@ class EmbeddedSource {
       } else if (row.row !== "exchange" && matchesRow(row)) found.push(row);
     }
     return found;
+  }
+
+  /** How often a filter matches in each exchange, in the order of the exchanges. */
+  async matches(filter, take, signal, matches) {
+    const isQuick = !needsMessages(parseFilter(filter));
+    for (const head of this.data.recording.exchanges) {
+      if (signal.aborted) return;
+      const rows = isQuick
+        ? (this.data.rows[head.exchange] || []).filter((row) => (row.row !== "exchange" || !head.stream) && matches(rowSubject(row, head)))
+        : (await this.filteredRows(head.exchange, filter, matches)).concat(head.stream ? [] : this.matchingHead(head, matches));
+      const count = rows.reduce((sum, row) => sum + (row.row === "deltas" ? row.count : row.row === "event" ? 1 : 0), 0);
+      if (rows.length) take([{ exchange: head.exchange, matches: count || 1 }]);
+    }
+  }
+
+  matchingHead(head, matches) {
+    return (this.data.rows[head.exchange] || []).filter((row) => row.row === "exchange" && matches(rowSubject(row, head)));
   }
 
   async deltas(exchange, first, last) {

@@ -8,6 +8,15 @@ export function pathOf(head) {
   return `${head.method} ${head.target}`;
 }
 
+/** The path without its query, and with `…` in place of ids; with `isNarrow`, only its end: `…/events/stream`. */
+export function shortPath(head, isNarrow) {
+  const ids = [head.session_id, head.run_id].filter((id) => id);
+  const isId = (part) => ids.includes(part) || /^(?=.*\d).{8,}$/.test(part);
+  const parts = head.target.replace(/[?#][^]*$/, "").split("/").map((part) => (isId(part) ? "…" : part));
+  if (!isNarrow || parts.length < 4) return parts.join("/");
+  return `…/${parts.slice(-2).join("/")}`.replace("…/…", "…");
+}
+
 /** The Last-Event-ID of the request; null if it has none. */
 export function cursorOf(head) {
   const name = CONTRACT.cursorHeader.toLowerCase();

@@ -81,7 +81,8 @@ export function formatNumber(number) {
 
 /** `1 event`, `2 events`. */
 export function formatCount(number, noun) {
-  return `${formatNumber(number)} ${noun}${Number(number) === 1 ? "" : "s"}`;
+  const plural = noun.endsWith("ch") ? "es" : "s";
+  return `${formatNumber(number)} ${noun}${Number(number) === 1 ? "" : plural}`;
 }
 
 /** A recorded number; if it is absurdly long, its end becomes an ellipsis. */

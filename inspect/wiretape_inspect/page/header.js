@@ -16,15 +16,14 @@ export function showHeader(app) {
   showRecordingCount(app);
   showNewerStream(app);
   showCompareButton(app);
-  byId("picker").hidden = !head;
+  byId("exchange").hidden = !head;
   if (!head) {
     setText(byId("facts"), `This recording has no exchanges${recording.live ? " yet" : ""}.`);
     return;
   }
-  byId("picker").replaceChildren(
-    element("span", { class: "number", text: `#${head.exchange}` }),
+  byId("exchange").replaceChildren(
+    element("span", { class: "number", text: `#${head.exchange}` }), " ",
     element("span", { class: "path", text: shorten(pathOf(head), 300) }),
-    caret(),
   );
   byId("facts").replaceChildren(
     element("span", { class: statusClass(head), text: head.status === null ? "no response" : String(head.status) }),

@@ -22,7 +22,8 @@ const KEYS = [
     ["r", "bytes, and back"],
   ]],
   ["Go", [
-    ["x", "choose an exchange"],
+    ["x", "find an exchange: ↑ and ↓ show exchanges, Enter goes to the timeline"],
+    ["e", "show or hide the list of exchanges"],
     ["[  ]", "previous, next exchange"],
     ["c", "compare with the previous connection"],
     ["f", "all findings"],

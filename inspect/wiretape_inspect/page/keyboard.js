@@ -3,7 +3,7 @@
 import { byId } from "./dom.js";
 import { showGoToDialog } from "./go_to_dialog.js";
 import { copyText } from "./notices.js";
-import { pickExchange, pickRecording } from "./pickers.js";
+import { pickRecording } from "./recording_picker.js";
 import { TABS } from "./url_state.js";
 
 const INPUTS = /^(INPUT|TEXTAREA|SELECT)$/;
@@ -46,7 +46,8 @@ function keyActions(app) {
     ...Object.fromEntries(TABS.map((tab, at) => [String(at + 1), () => app.go({ tab })])),
     y: () => copyText(location.href, "a link to this view"),
     Y: () => navigation.copyCommand(),
-    x: () => pickExchange(app),
+    x: () => app.sidebar.focus(),
+    e: () => app.showSidebar(byId("sidebar").hidden),
     "[": () => navigation.stepExchange(-1),
     "]": () => navigation.stepExchange(1),
     o: () => pickRecording(app.report, app.recordingNumber),

@@ -65,6 +65,7 @@ export class LiveUpdates {
     if (app.head && app.head.exchange === head.exchange) this.updateHead(head);
     else if (!app.head || (!app.navigation.isUsed && head.stream && !app.head.stream)) app.go({ x: head.exchange, e: null, r: null });
     else if (at < 0) announce(`Exchange ${head.exchange} began.`);
+    app.sidebar.changed();
     app.redraw();
   }
 
@@ -86,6 +87,7 @@ export class LiveUpdates {
     if (rule) recording.rules[found.code] = rule;
     if (!isKnown && app.head && found.exchange === app.head.exchange && !app.reader.isLive) this.readAgain();
     if (app.view.findings) app.panes.findings.list.grew();
+    app.sidebar.changed();
     app.redraw();
   }
 
@@ -95,6 +97,7 @@ export class LiveUpdates {
     app.recording.findings.length = 0;
     if (app.head && !app.reader.isLive) this.readAgain();
     if (app.view.findings) app.panes.findings.list.grew();
+    app.sidebar.changed();
     app.redraw();
   }
 

@@ -91,12 +91,13 @@ export class Navigation {
     app.focusList();
   }
 
-  goExchange(number) {
+  goExchange(number, moveFocus = true) {
     const { app } = this;
-    if (number === app.view.x && !app.view.findings) return;
-    this.isUsed = true;
-    app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false }, true);
-    app.focusList();
+    if (number !== app.view.x || app.view.findings) {
+      this.isUsed = true;
+      app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false }, true);
+    }
+    if (moveFocus) app.focusList();
   }
 
   /** Go to an event; a filter that hides it is cleared. */

@@ -1,15 +1,13 @@
-// The border between the timeline and the details, moved with the mouse or the arrow keys.
+// The borders between the parts of the page, moved with the mouse or the arrow keys.
 
-import { byId } from "./dom.js";
+const [LEAST, MOST, STEP] = [0.1, 0.8, 0.03];
 
-const [LEAST, MOST, STEP] = [0.2, 0.75, 0.03];
-
-export function watchSplitter() {
-  const [splitter, main] = [byId("splitter"), byId("main")];
-  let share = 0.42;
+/** Let a splitter set `variable`, the share of `box` that the part before it has, or with `isLast` the part after it. */
+export function watchSplitter(splitter, { variable, share: initial, box, isLast = false }) {
+  let share = initial;
   const set = (wanted) => {
     share = Math.min(Math.max(wanted, LEAST), MOST);
-    main.style.setProperty("--details", `${(share * 100).toFixed(1)}%`);
+    box.style.setProperty(variable, `${(share * 100).toFixed(1)}%`);
     splitter.setAttribute("aria-valuenow", Math.round(share * 100));
   };
   splitter.setAttribute("aria-valuemin", LEAST * 100);
@@ -17,10 +15,17 @@ export function watchSplitter() {
   set(share);
   splitter.addEventListener("pointerdown", (event) => { splitter.setPointerCapture(event.pointerId); event.preventDefault(); });
   splitter.addEventListener("pointermove", (event) => {
-    if (splitter.hasPointerCapture(event.pointerId)) set(1 - event.clientX / main.clientWidth);
+    if (!splitter.hasPointerCapture(event.pointerId)) return;
+    const { left, top, width, height } = box.getBoundingClientRect();
+    const part = isStacked() ? (event.clientY - top) / height : (event.clientX - left) / width;
+    set(isLast ? 1 - part : part);
   });
   splitter.addEventListener("keydown", (event) => {
-    const change = { ArrowLeft: STEP, ArrowRight: -STEP }[event.key];
-    if (change) { event.preventDefault(); event.stopPropagation(); set(share + change); }
+    const change = { ArrowLeft: -STEP, ArrowUp: -STEP, ArrowRight: STEP, ArrowDown: STEP }[event.key];
+    if (change) { event.preventDefault(); event.stopPropagation(); set(share + (isLast ? -change : change)); }
   });
+
+  function isStacked() {
+    return getComputedStyle(box).flexDirection === "column";
+  }
 }

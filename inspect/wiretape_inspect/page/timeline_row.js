@@ -50,9 +50,10 @@ function fillWhat(cell, texts) {
   setText(text, texts.text || "");
 }
 
-/** Show the code and the severity of findings in a cell. */
-export function fillMarks(cell, findings) {
-  const label = findings.length ? `${findings[0].code}${findings.length > 1 ? ` +${findings.length - 1}` : ""}` : "";
+/** Show the code and the severity of findings in a cell, or with `isNarrow` their number. */
+export function fillMarks(cell, findings, isNarrow = false) {
+  const more = findings.length > 1 ? ` +${findings.length - 1}` : "";
+  const label = !findings.length ? "" : isNarrow ? formatNumber(findings.length) : `${findings[0].code}${more}`;
   const severity = findings.length ? worstSeverity(findings) : "";
   if (cell.dataset.label === label + severity) return;
   cell.dataset.label = label + severity;

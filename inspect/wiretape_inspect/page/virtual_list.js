@@ -5,15 +5,17 @@
 
 import { element, onNextFrame } from "./dom.js";
 
+const NARROWEST = 24; // pixels of a column
 const TALLEST = 15000000; // pixels; browsers have a limit somewhere above
 
 export class VirtualList {
   /**
    * `columns`: [{name, label}]; `height` of a row in pixels; `fill(cells, item, node, index)` sets the texts of a row;
-   * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click.
+   * `chosen(index, item, event)` is called for a click or an arrow key, `opened(index, item)` for a double click, and
+   * `sorted(name)` for a click on the head of a column.
    */
-  constructor(host, { label, columns, height, fill, chosen, opened, scrolled, role }) {
-    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, items: [], selected: -1, slots: [], top: 0, end: true });
+  constructor(host, { label, columns, height, fill, chosen, opened, scrolled, sorted, role }) {
+    Object.assign(this, { columns, height, fill, chosen, opened, scrolled, sorted, items: [], selected: -1, slots: [], top: 0, end: true });
     this.id = host.id;
     this.roles = role === "listbox" ? ["listbox", "option", "presentation"] : ["grid", "row", "gridcell"];
     this.rows = element("div", { class: "list-rows", role: "presentation" });
@@ -33,8 +35,33 @@ export class VirtualList {
   }
 
   head() {
-    const cells = this.columns.map(({ name, label }) => element("span", { class: name, role: "columnheader", text: label }));
-    return element("div", { class: "list-head row", role: "row" }, ...cells);
+    this.titles = this.columns.map(({ name, label }) => this.title(name, label));
+    return element("div", { class: "list-head row", role: "row" }, ...this.titles);
+  }
+
+  /** The head of a column, with a grip that changes its width. */
+  title(name, label) {
+    const text = this.sorted && label ? element("button", { type: "button", class: "sort", text: label, onclick: () => this.sorted(name) }) : label;
+    const cell = element("span", { class: name, role: "columnheader" }, text);
+    const grip = element("span", { class: "grip", "aria-hidden": "true" });
+    const set = (width) => this.root.style.setProperty(`--w-${name}`, width);
+    grip.addEventListener("pointerdown", (event) => { grip.setPointerCapture(event.pointerId); event.preventDefault(); });
+    grip.addEventListener("pointermove", (event) => {
+      if (!grip.hasPointerCapture(event.pointerId)) return;
+      set(`${Math.max(Math.round(event.clientX - cell.getBoundingClientRect().left), NARROWEST)}px`);
+    });
+    grip.addEventListener("dblclick", () => this.root.style.removeProperty(`--w-${name}`));
+    cell.append(grip);
+    return cell;
+  }
+
+  /** Show by which column the items are sorted. */
+  markSorted(name, isDescending) {
+    this.columns.forEach((column, at) => {
+      const isSorted = column.name === name;
+      if (isSorted) this.titles[at].setAttribute("aria-sort", isDescending ? "descending" : "ascending");
+      else this.titles[at].removeAttribute("aria-sort");
+    });
   }
 
   /** Replace the items. */

@@ -1,0 +1,134 @@
+"""The list of exchanges: it is sorted, searched, resized and chosen from, and counts the matches of the filter."""
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.page_export import export_page
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+JSON = (("content-type", "application/json"),)
+
+
+@pytest.fixture
+def recording(tape, message):
+    """Six exchanges: requests with three statuses, and two streams of which the second has a finding."""
+    tape.exchange("/v1/sessions", [(3, b'{"id": "s1"}')], method="POST", status=201, headers=JSON)
+    tape.exchange(chunks=[(5, message("run.started", id=f"e{n}", sequence=n, text="opening hours")) for n in (1, 2, 3)])
+    tape.exchange("/v1/runs", method="POST", status=429, headers=JSON)
+    tape.exchange("/v1/runs", method="POST", status=409, headers=JSON)
+    number = tape.exchange(chunks=[(900, message("tool.started", id="e4", sequence=4, text="opening hours"))])
+    tape.exchange("/v1/sessions/s1", status=404, headers=JSON)
+    tape.find(Finding("DUR004", Severity.ERROR, Party.SERVICE, number, 1, 4, 0, 5, "Expected no id, got `e4`."))
+    return tape.close()
+
+
+class Sidebar:
+    def __init__(self, shown):
+        self.page = shown.page
+        self.rows = self.page.locator("#exchanges .list-rows .row:visible")
+
+    async def has(self, column, *texts):
+        await expect(self.rows.locator(f".{column}")).to_have_text(list(texts))
+
+    async def find(self, text):
+        await self.page.locator("#timeline .list").focus()
+        await self.page.keyboard.press("x")
+        await self.page.keyboard.type(text)
+
+
+async def test_sidebar_is_searched_by_status_method_and_finding(debugging, recording):
+    async with debugging(recording) as shown:
+        sidebar = Sidebar(shown)
+        await sidebar.has("n", "1", "2", "3", "4", "5", "6")
+        for text, numbers in (("429", "3"), ("post", "134"), ("#6", "6"), ("dur004", "5"), ("stream s1", "25")):
+            await sidebar.find(text)
+            await sidebar.has("n", *numbers)
+        await expect(shown.page.locator("#exchange-count")).to_have_text("2 / 6")
+        await shown.keys("ArrowDown", "ArrowUp")
+        await shown.has_hash("x=2")
+        await expect(shown.page.locator("#exchange-search")).to_be_focused()
+        await shown.keys("Enter")
+        await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
+
+
+async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
+    async with debugging(recording) as shown:
+        sidebar = Sidebar(shown)
+        status = shown.page.get_by_role("columnheader", name="status").first
+        await status.get_by_role("button").click()
+        await sidebar.has("status", "429", "409", "404", "201", "200", "200")
+        await expect(status).to_have_attribute("aria-sort", "descending")
+        await status.get_by_role("button").click()
+        await sidebar.has("n", "2", "5", "1", "6", "4", "3")
+        await shown.page.get_by_role("columnheader", name="findings").get_by_role("button").click()
+        await expect(sidebar.rows.first.locator(".n")).to_have_text("5")
+
+
+async def test_wide_sidebar_shows_events_durations_and_sessions(debugging, recording):
+    async with debugging(recording) as shown:
+        sidebar = Sidebar(shown)
+        await expect(sidebar.rows.first.locator(".events")).to_be_hidden()
+        splitter = shown.page.get_by_role("separator", name="Width of the list of exchanges")
+        box = await splitter.bounding_box()
+        await shown.page.mouse.move(box["x"] + 3, 400)
+        await shown.page.mouse.down()
+        await shown.page.mouse.move(box["x"] + 303, 400, steps=3)
+        await shown.page.mouse.up()
+        await sidebar.has("events", "", "3", "", "", "1", "")
+        await expect(sidebar.rows.nth(4).locator(".duration")).to_have_text("902 ms")
+        await sidebar.has("session", "", "s1", "", "", "s1", "")
+        await expect(sidebar.rows.nth(4).locator(".marks")).to_contain_text("DUR004")
+        grip = await shown.page.locator("#exchanges .list-head .n .grip").bounding_box()
+        before = await sidebar.rows.first.locator(".n").bounding_box()
+        await shown.page.mouse.move(grip["x"] + 4, grip["y"] + 5)
+        await shown.page.mouse.down()
+        await shown.page.mouse.move(grip["x"] + 44, grip["y"] + 5, steps=2)
+        await shown.page.mouse.up()
+        after = await sidebar.rows.first.locator(".n").bounding_box()
+        assert 30 < after["width"] - before["width"] < 50
+
+
+async def test_sidebar_can_be_hidden(debugging, recording):
+    async with debugging(recording) as shown:
+        await shown.keys("e")
+        await expect(shown.page.locator("#sidebar")).to_be_hidden()
+        await shown.keys("x")
+        await expect(shown.page.locator("#sidebar")).to_be_visible()
+
+
+async def check_matches(shown):
+    sidebar = Sidebar(shown)
+    await shown.keys("/")
+    await shown.page.keyboard.type('"opening hours"')
+    elsewhere = shown.page.locator("#elsewhere")
+    await expect(elsewhere).to_have_text("3 matches in 1 other exchange. Go to #2")
+    await sidebar.has("matches", "", "3", "", "", "1", "")
+    await shown.page.locator("#only-matches").click()
+    await sidebar.has("n", "2", "5")
+    await elsewhere.get_by_role("button").click()
+    await shown.has_hash("x=2", "q=%22opening%20hours%22")
+    await expect(elsewhere).to_have_text("1 match in 1 other exchange. Go to #5")
+    await shown.page.locator("#filter").fill("type:nothing")
+    await expect(elsewhere).to_have_text("No matches in other exchanges.")
+    await shown.page.locator("#filter").fill("kind:request")
+    await expect(elsewhere).to_have_text("4 matches in 4 other exchanges. Go to #3")
+    await shown.page.locator("#filter").fill("")
+    await expect(elsewhere).to_be_hidden()
+    await sidebar.has("n", "1", "2", "3", "4", "5", "6")
+
+
+async def test_filter_counts_its_matches_in_each_exchange(debugging, recording):
+    async with debugging(recording) as shown:
+        await check_matches(shown)
+
+
+async def test_filter_counts_its_matches_in_an_exported_page(window, recording, tmp_path):
+    path = tmp_path / "page.html"
+    with open_recording(recording) as opened:
+        path.write_bytes(b"".join(export_page(opened)))
+    async with window(path.as_uri()) as shown:
+        await expect(shown.rows()).to_have_count(2)
+        await check_matches(shown)
