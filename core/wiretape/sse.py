@@ -106,6 +106,13 @@ _OVERLAP = 2
 # Finds the same in bytes without CR CR, several times faster, because its first byte is fixed.
 _BLANK_LINE_AFTER_LF = re.compile(rb"\n(?:\r?+\n|\r(?=[^\n]))")
 
+# Nearly all blocks; searching for the end and for each field takes twice as long.
+_USUAL_BLOCK = re.compile(
+    rb"(?:id: ([^\n\0]++)\n)?+event: ([^\n]*+)\n(?(1)|(?:id: ([^\n\0]++)\n)?+)data: ([^\n]*+)\n\n"
+)
+# Calling `Frame` takes three times as long.
+_new_tuple = tuple.__new__
+
 _FIELD = re.compile(rb"^([^:\n]++)(?::\x20?+(.*+))?+\n?+", re.MULTILINE)
 
 
@@ -237,16 +244,30 @@ class Parser:
         This is a faster form of `_finish`, because nearly all of a stream are such blocks.
         """
         first, origin, last_event_id = begin, self._offset - begin, self._last_event_id
-        while begin < len(data) and data[begin] not in _NO_BLOCK:
-            found = blank_line.search(data, begin)
-            if found is None or (end := found.end()) - begin > self._limit:
+        limit, size = self._limit, len(data)
+        fields: tuple[tuple[bytes, bytes], ...]
+        while begin < size and data[begin] not in _NO_BLOCK:
+            usual = _USUAL_BLOCK.match(data, begin) if only_lf else None
+            found = usual or blank_line.search(data, begin)
+            if found is None or (end := found.end()) - begin > limit:
                 break
             raw = data[begin:end]
-            fields = tuple(_FIELD.findall(raw)) if only_lf else _fields(raw)
-            for name, value in fields:
-                if name == b"id" and b"\0" not in value:
-                    last_event_id = value
-            frames.append(Frame(_MESSAGE, origin + begin, raw, fields, last_event_id))
+            if usual is not None:
+                first_id, event, second_id, value = usual.groups()
+                if first_id is not None:
+                    last_event_id = first_id
+                    fields = ((b"id", first_id), (b"event", event), (b"data", value))
+                elif second_id is not None:
+                    last_event_id = second_id
+                    fields = ((b"event", event), (b"id", second_id), (b"data", value))
+                else:
+                    fields = ((b"event", event), (b"data", value))
+            else:
+                fields = tuple(_FIELD.findall(raw)) if only_lf else _fields(raw)
+                for name, value in fields:
+                    if name == b"id" and b"\0" not in value:
+                        last_event_id = value
+            frames.append(_new_tuple(Frame, (_MESSAGE, origin + begin, raw, fields, last_event_id)))
             begin = end
         if begin > first:
             self._offset, self._last_event_id = origin + begin, last_event_id

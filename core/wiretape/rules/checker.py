@@ -258,10 +258,12 @@ class Checker:
 
     def _add_frames(self, stream: StreamState, frames: Iterable[SeenFrame]) -> None:
         for seen in frames:
-            kind = seen.frame.kind
+            # Reading a field by its name takes four times as long.
+            frame, _, event = seen
+            kind = frame[0]
             if stream.last_comment is not None:
                 self._follow_comment(stream, stream.last_comment, kind)
-            if seen.event is not None:
+            if event is not None:
                 self._add_event(stream, seen)
             elif kind is _COMMENT:
                 stream.last_comment = seen

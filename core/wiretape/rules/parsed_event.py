@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from wiretape.contract import DELTA_TYPES
-from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Violation
+from wiretape.contract.schemas import DURABLE_EVENT, EPHEMERAL_EVENT, EVENT_SCHEMAS, Schema, Violation
 from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import read_json, sequence_in
 from wiretape.rules.finding import Location
@@ -68,14 +68,9 @@ class FramedEvent:
     def __init__(self, seen: SeenFrame) -> None:
         self.frame: Frame
         self.frame, self.time_ns, self.number = seen
-        self._read_fields(self.frame.fields)
-        self._read_data()
-
-    def _read_fields(self, fields: tuple[tuple[bytes, bytes], ...]) -> None:
-        """Read the common fields; those that are rare or repeated take a second, slower pass."""
         data = event = identity = None
         rare = False
-        for name, value in fields:
+        for name, value in self.frame[3]:
             if name == b"data" and data is None:
                 data = value
             elif name == b"event" and event is None:
@@ -93,11 +88,12 @@ class FramedEvent:
         self.has_rare_fields = rare
         """Whether it has other fields than these, or one of these more than once."""
         if rare:
-            self._read_rare_fields(fields)
+            self._read_rare_fields(self.frame.fields)
         self.id: str | None = self._decode_id(self.id_line) if identity else None
         """The id that clients store; None if there is none, or if it is empty, contains NUL or is not UTF-8."""
         self.has_id = bool(self.id_line)
         """Whether it has an id that is not empty, usable or not."""
+        self._read_data()
 
     def _read_rare_fields(self, fields: tuple[tuple[bytes, bytes], ...]) -> None:
         """Apply the SSE rules: the last line wins, of ids the last one without NUL, and data lines are joined."""
@@ -129,7 +125,7 @@ class FramedEvent:
     @property
     def is_utf8(self) -> bool:
         """Whether the whole event is UTF-8."""
-        return self.frame.raw.isascii() or self.invalid_utf8_at is None
+        return self.frame[2].isascii() or self.invalid_utf8_at is None
 
     @property
     def invalid_utf8_at(self) -> int | None:
@@ -186,13 +182,10 @@ class ParsedEvent(FramedEvent):
         except orjson.JSONDecodeError:
             self.has_unusual_json = True
             document = read_json(self.data)
-        if type(document) is dict:
-            self._read_document(document)
-        else:
+        if type(document) is not dict:
             self.shape = Shape.NO_OBJECT
             self.non_object = document
-
-    def _read_document(self, document: dict[str, Any]) -> None:
+            return
         sequence = document.get("sequence")
         if type(sequence) is float:
             sequence = sequence_in(document, self.data or b"")
@@ -259,16 +252,16 @@ class ParsedEvent(FramedEvent):
     @property
     def schema_errors(self) -> SchemaErrors:
         """Where the JSON of a durable event or a delta does not match its schemas."""
-        if self._schema_errors is None:
-            self._schema_errors = self._validate()
-        return self._schema_errors
+        errors = self._schema_errors
+        if errors is None:
+            specific = EVENT_SCHEMAS.get(self.type or "")
+            general = EPHEMERAL_EVENT if self.is_delta else DURABLE_EVENT
+            is_valid = (specific or general).is_valid(self.document)
+            errors = self._schema_errors = NO_SCHEMA_ERRORS if is_valid else self._find_errors(general, specific)
+        return errors
 
-    def _validate(self) -> SchemaErrors:
+    def _find_errors(self, general: Schema, specific: Schema | None) -> SchemaErrors:
         document = self.document
-        specific = EVENT_SCHEMAS.get(self.type or "")
-        general = EPHEMERAL_EVENT if self.is_delta else DURABLE_EVENT
-        if (specific or general).is_valid(document):
-            return NO_SCHEMA_ERRORS
         violations = general.violations(document)
         if specific is None:
             return SchemaErrors(violations)

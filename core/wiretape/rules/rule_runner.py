@@ -46,15 +46,23 @@ _ENCODED_TYPES = {name: name.encode() for name in EVENT_TYPES}
 
 def is_ordinary(event: ParsedEvent) -> bool:
     """Whether an event is a delta or a durable event with unremarkable framing and JSON."""
-    line = event.event_line
-    if event.has_rare_fields or line is None or _ENCODED_TYPES.get(event.type or "") != line:
+    name = event.type
+    if event.has_rare_fields or name is None or event.event_line != _ENCODED_TYPES.get(name, b""):
         return False
     if event.is_delta:
         if event.id_line is not None or event.has_sequence:
             return False
     elif not (event.is_durable and _has_ordinary_id(event)):
         return False
-    return event.schema_errors is NO_SCHEMA_ERRORS and event.is_utf8 and _has_unique_keys(event)
+    if event.schema_errors is not NO_SCHEMA_ERRORS or not event.is_utf8:
+        return False
+    try:
+        # Keys are unique if the JSON is written as usual, which is quick to see.
+        if orjson.dumps(event.document) == event.data:
+            return True
+    except TypeError:
+        return False
+    return find_repeated_keys(event.data or b"", event.document) == []
 
 
 def is_plain(event: FramedEvent) -> bool:
@@ -67,16 +75,6 @@ def _has_ordinary_id(event: ParsedEvent) -> bool:
     if event.sequence is None or identity is None or not is_header_safe(identity):
         return False
     return bool(event.document.get("id") == identity)
-
-
-def _has_unique_keys(event: ParsedEvent) -> bool:
-    """Whether no key is repeated, which is cheap to see if the JSON is written as usual."""
-    try:
-        return orjson.dumps(event.document) == event.data or (
-            find_repeated_keys(event.data or b"", event.document) == []
-        )
-    except TypeError:
-        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,15 +149,21 @@ class RuleRunner:
 
     def run_event(self, event: ParsedEvent, stream: StreamState) -> None:
         """Run the rules on an event of a stream."""
-        if not is_ordinary(event):
-            self._run(event, stream, self._entries(event))
-            return
-        name = event.type or ""
-        ordinary = self._ordinary.get(name)
-        if ordinary is None:
-            ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
-        ordinary.count += 1
-        self._run(event, stream, ordinary.run)
+        if is_ordinary(event):
+            name = event.type or ""
+            ordinary = self._ordinary.get(name)
+            if ordinary is None:
+                ordinary = self._ordinary[name] = self._run_first_ordinary(self._entries(event), event, stream)
+            ordinary.count += 1
+            entries = ordinary.run
+        else:
+            entries = self._entries(event)
+        for entry in entries:
+            outcome = entry.function(event, stream)
+            if outcome is HELD:
+                entry.tally.held += 1
+            elif outcome is not None:
+                self._settle(entry, outcome, event.location(stream.exchange))
 
     def run_other_event(self, event: FramedEvent, stream: EventStream) -> None:
         """Run the rules that apply everywhere on an event of a stream that is not the service's."""
@@ -189,14 +193,6 @@ class RuleRunner:
             elif outcome is not None:
                 ordinary.run.append(entry)
         return ordinary
-
-    def _run(self, event: ParsedEvent, stream: StreamState, entries: list[_Entry]) -> None:
-        for entry in entries:
-            outcome = entry.function(event, stream)
-            if outcome is HELD:
-                entry.tally.held += 1
-            elif outcome is not None:
-                self._settle(entry, outcome, event.location(stream.exchange))
 
     def count_lost_events(self) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""

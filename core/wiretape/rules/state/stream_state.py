@@ -287,7 +287,14 @@ class StreamState(EventStream):
         """Add an event, after the rules have run."""
         self.last_event = event
         if event.is_delta:
-            self._add_delta(event)
+            if not self.deltas_requested:
+                self.has_unrequested_delta = True
+            if self.resume is not None:
+                self.resume.has_live_output = True
+            if event.id_line is not None:
+                # Some clients lose their cursor (DUR004).
+                self.delivered.is_unsure = True
+            self.runs.add_delta(event)
         elif event.is_durable:
             self._add_durable(event)
         elif event.shape is Shape.EPHEMERAL:
@@ -321,16 +328,6 @@ class StreamState(EventStream):
         self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
         if self.resync is not None:
             self.resync.end(ending, time_ns)
-
-    def _add_delta(self, event: ParsedEvent) -> None:
-        if not self.deltas_requested:
-            self.has_unrequested_delta = True
-        if self.resume is not None:
-            self.resume.has_live_output = True
-        if event.id_line is not None:
-            # Some clients lose their cursor (DUR004).
-            self.delivered.is_unsure = True
-        self.runs.add_delta(event)
 
     def _add_ephemeral(self, event: ParsedEvent) -> None:
         if event.type not in EVENT_TYPES:
