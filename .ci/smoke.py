@@ -17,7 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from threading import Timer
 
-_TIMEOUT_S = 60
+_TIMEOUT_S = 300
+"""A guard against hanging; a busy machine is slow."""
 _KEY = "wiretape-key"
 _URL = re.compile(r"http://127\.0\.0\.1:\d+\S*?(?=[,;\s]|$)")
 

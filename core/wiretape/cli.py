@@ -11,7 +11,6 @@ from typing import Any, NoReturn
 
 import click
 
-from wiretape import __version__
 from wiretape.errors import WiretapeError, missing_mitmproxy_error
 from wiretape.files import STDOUT_ERROR, discard_output
 from wiretape.safe_text import closest_match, shorten
@@ -76,11 +75,16 @@ _SECTIONS = {
             "datasette", "wiretape_inspect.commands.datasette:datasette", "Prepare a recording for datasette."
         ),
     ),
-    "Try it": (
+    "Get started": (
         _LazyCommand(
             "demo", "wiretape_inspect.commands.demo:demo", "Record, check and replay a small service on this machine."
         ),
         _LazyCommand("completion", "wiretape.completion:completion", "Complete commands and options in a shell."),
+        _LazyCommand(
+            "doctor",
+            "wiretape_inspect.commands.doctor:doctor",
+            "Check this machine, and list what is missing.",
+        ),
     ),
 }
 """The subcommands in `wiretape --help`, by section."""
@@ -179,6 +183,14 @@ def _message(error: Exception, ctx: click.Context) -> str:
     )
 
 
+def _print_versions(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        from wiretape.versions import version_lines  # noqa: PLC0415 - loaded only when it is used
+
+        click.echo("\n".join(version_lines()))
+        ctx.exit()
+
+
 @click.group(
     cls=_LazyGroup,
     commands=_COMMANDS,
@@ -187,7 +199,15 @@ def _message(error: Exception, ctx: click.Context) -> str:
     "at or above --fail-on, 2 the command could not do what was asked, 130 it was interrupted.",
 )
 @click.option("--traceback", is_flag=True, help="Print the details of an unexpected error, for a bug report.")
-@click.version_option(__version__, "-V", "--version", prog_name="wiretape")
+@click.option(
+    "-V",
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_versions,
+    help="Print the versions to include in a bug report, and exit.",
+)
 def wiretape(traceback: bool) -> None:
     """Record, check and replay the event streams of the Agent Session Service."""
 

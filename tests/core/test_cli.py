@@ -1,10 +1,12 @@
 """The `wiretape` command without its subcommands."""
 
+import platform
 import re
 import signal
 import sqlite3
 import subprocess
 import sys
+from importlib.metadata import version
 from types import ModuleType
 
 import click
@@ -32,6 +34,7 @@ COMMANDS = [
     "datasette",
     "demo",
     "completion",
+    "doctor",
 ]
 
 
@@ -74,7 +77,7 @@ def test_the_help_lists_every_command(flag):
 def test_the_help_groups_the_commands():
     headings = re.findall(r"^(\S.*):$", run("--help").output, re.MULTILINE)
 
-    assert headings == ["Options", "Record and replay", "Check and inspect", "Convert, merge and trim", "Try it"]
+    assert headings == ["Options", "Record and replay", "Check and inspect", "Convert, merge and trim", "Get started"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -92,8 +95,11 @@ def test_help_is_also_a_command(arguments):
 
 
 @pytest.mark.parametrize("flag", ["-V", "--version"])
-def test_the_version_is_that_of_the_package(flag):
-    assert run(flag).output == f"wiretape, version {__version__}\n"
+def test_the_versions_are_those_of_the_installed_packages(flag):
+    lines = run(flag).output.splitlines()
+
+    assert lines[0] == f"wiretape {__version__}"
+    assert {f"CPython {platform.python_version()}", f"mitmproxy {version('mitmproxy')}"} <= set(lines)
 
 
 def test_python_m_wiretape_runs_the_command():
@@ -101,7 +107,7 @@ def test_python_m_wiretape_runs_the_command():
         [sys.executable, "-m", "wiretape", "--version"], capture_output=True, text=True, check=False, timeout=50
     )
 
-    assert (result.returncode, result.stdout) == (0, f"wiretape, version {__version__}\n")
+    assert (result.returncode, result.stdout.splitlines()[0]) == (0, f"wiretape {__version__}")
 
 
 def test_similar_commands_are_suggested_for_a_mistyped_one():
