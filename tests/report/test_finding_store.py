@@ -27,7 +27,7 @@ def many(number):
 
 
 def place(found):
-    return found.exchange, found.event or 0, found.byte_offset or 0, found.code, found.message
+    return found.time_ns, found.exchange, found.event or 0, found.byte_offset or 0, found.code, found.message
 
 
 @pytest.mark.parametrize("number", [0, 1, 5_000])
@@ -50,7 +50,7 @@ def test_extreme_numbers_are_kept():
 
 
 def test_rules_are_counted_in_order_of_first_appearance():
-    kept = FindingStore([finding(0, "SEQ002", exchange=2), finding(0, "SEQ001", exchange=3), finding(0, "ERR001")])
+    kept = FindingStore([finding(2, "SEQ002"), finding(3, "SEQ001"), finding(1, "ERR001", exchange=2)])
     assert [code for code, _ in kept.counts] == ["ERR001", "SEQ002", "SEQ001"]
 
 

@@ -157,7 +157,7 @@ def test_undecodable_or_long_evidence_is_harmless(record, run):
     assert [line.split()[0] for line in text.splitlines() if line and line[0] != " "][:3] == [
         "SSE007",
         "ERR001",
-        "SSE007",
+        "REC001",
     ]
     assert "         | before\n" in text
     assert "after" not in text
@@ -181,9 +181,11 @@ def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, 
     assert len(json.loads(run("report", path, "--format", "json").stdout)["findings"]) == 12
 
 
-def test_findings_are_sorted_by_exchange_event_offset_and_code(record, run, all_vectors):
+def test_findings_are_sorted_by_time_exchange_event_offset_and_code(record, run, all_vectors):
     document = json.loads(run("report", record(all_vectors), "--format", "json").stdout)
-    found = [(f["exchange"], f["event"] or 0, f["byte_offset"] or 0, f["code"]) for f in document["findings"]]
+    found = [
+        (f["time_ns"], f["exchange"], f["event"] or 0, f["byte_offset"] or 0, f["code"]) for f in document["findings"]
+    ]
     assert found == sorted(found)
 
 

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from typing import Any
 
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, TOOL_TYPES
@@ -23,6 +22,8 @@ EVIDENCE_WIDTH = 109
 """Characters of a line of evidence unless the width is known: with the margin they fit into 120 columns."""
 MAX_BYTES = 1024
 """Bytes of a frame that are kept."""
+_MAX_STREAMS = 32
+"""Streams that are read at once to locate findings; others are resumed at the previous event."""
 _MAX_LINES = 6
 _MAX_BODY = 240
 _LINE_END = re.compile(r"\r\n|\r|\n")
@@ -78,37 +79,77 @@ class LocatedFinding:
 
 
 def locate(recording: Recording, findings: Iterable[Finding]) -> Iterator[LocatedFinding]:
-    """Locate findings that are in the order of a report; reads nothing twice for one stream."""
-    # In a report, findings about no event come first, but an unfinished event is at the end of the stream.
-    for (number, _), group in groupby(enumerate(findings), key=lambda item: (item[1].exchange, item[1].event is None)):
-        yield from _locate_in_order(recording, recording.exchange(number), group)
-
-
-def _locate_in_order(
-    recording: Recording, exchange: Exchange, findings: Iterable[tuple[int, Finding]]
-) -> Iterator[LocatedFinding]:
-    """Locate findings with increasing offsets."""
-    frames = _located_frames(recording, exchange)
-    frame = before = None
-    for index, finding in findings:
+    """Locate findings that are in the order of a report; reads few streams at once, and little of them twice."""
+    streams: dict[int, _StreamLocator] = {}
+    positions: dict[int, _Position] = {}
+    for index, finding in enumerate(findings):
+        number = finding.exchange
+        stream = streams.pop(number, None)
+        if stream is None:
+            stream = _StreamLocator(recording, recording.exchange(number), positions.get(number, _BEGINNING))
+            if len(streams) == _MAX_STREAMS:
+                oldest = next(iter(streams))
+                positions[oldest] = streams.pop(oldest).position
+        streams[number] = stream
+        # Without an offset it cannot be located, so the stream is not read on.
         offset = finding.byte_offset
-        if offset is None:
-            # Without an offset it cannot be located, so the stream is not read on.
-            yield LocatedFinding(index, finding, exchange, None, None)
-            continue
-        while frame is None or frame.seen.frame.start < offset:
-            following = next(frames, None)
+        frame, before = stream.find(offset) if offset is not None else (None, None)
+        yield LocatedFinding(index, finding, stream.exchange, frame, before)
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """An event from which a stream can be read on."""
+
+    event: int
+    start: int
+    """Its offset. Only the events after it can be located, because each needs the one before it."""
+    line: int
+    exported: int
+
+
+_BEGINNING = _Position(event=1, start=-1, line=1, exported=0)
+
+
+class _StreamLocator:
+    """Finds the frames of one stream by offsets that usually increase."""
+
+    def __init__(self, recording: Recording, exchange: Exchange, position: _Position) -> None:
+        self._recording = recording
+        self.exchange = exchange
+        self._start(position)
+
+    def _start(self, position: _Position) -> None:
+        self._frames = _located_frames(self._recording, self.exchange, position)
+        self._reached = position.start + 1
+        self._frame: LocatedFrame | None = None
+        self._before: LocatedFrame | None = None
+
+    @property
+    def position(self) -> _Position:
+        """The position of the previous event."""
+        before = self._before
+        if before is None or not before.seen.event or before.seen.event == 1:
+            return _BEGINNING
+        return _Position(before.seen.event, before.seen.frame.start, before.line, before.exported)
+
+    def find(self, offset: int) -> tuple[LocatedFrame | None, LocatedFrame | None]:
+        """Return the frame at an offset and the event before it; None if there is no such frame."""
+        if offset < self._reached:
+            self._start(_BEGINNING)
+        while self._frame is None or self._reached < offset:
+            following = next(self._frames, None)
             if following is None:
-                break
-            before = frame if frame is not None and frame.seen.event is not None else before
-            frame = following
-        is_found = frame is not None and frame.seen.frame.start == offset
-        yield LocatedFinding(index, finding, exchange, frame if is_found else None, before if is_found else None)
+                return None, None
+            if self._frame is not None and self._frame.seen.event is not None:
+                self._before = self._frame
+            self._frame, self._reached = following, following.seen.frame.start
+        return (self._frame, self._before) if self._reached == offset else (None, None)
 
 
-def _located_frames(recording: Recording, exchange: Exchange) -> Iterator[LocatedFrame]:
-    line, exported = 1, 0
-    for seen in recording.frames(exchange.number):
+def _located_frames(recording: Recording, exchange: Exchange, position: _Position) -> Iterator[LocatedFrame]:
+    line, exported = position.line, position.exported
+    for seen in recording.frames(exchange.number, position.event):
         yield LocatedFrame(seen, line, exported)
         line += len(_BYTE_LINE_END.findall(seen.frame.raw))
         exported += len(seen.frame.raw)

@@ -14,14 +14,14 @@ from wiretape.rules import Finding, Party, Severity
 _COLUMNS = "exchange, event, byte_offset, code, message, severity, side, sequence, time_ns"
 _MARKS = ", ".join("?" for _ in _COLUMNS.split(", "))
 _VALUES = attrgetter(*_COLUMNS.split(", "))
-# Findings about no event come before those about the first event.
-_ORDER = "exchange, ifnull(event, 0), ifnull(byte_offset, 0), code, message, rowid"
+# At the same time, findings about no event come before those about the first event.
+_ORDER = "time_ns, exchange, ifnull(event, 0), ifnull(byte_offset, 0), code, message, rowid"
 _SEVERITIES = {str(severity): severity for severity in Severity}
 _PARTIES = {str(party): party for party in Party}
 
 
 class FindingStore:
-    """Findings sorted by exchange, event, offset and code.  Can be iterated repeatedly.
+    """Findings sorted by time, then by exchange, event, offset and code.  Can be iterated repeatedly.
 
     SQLite keeps a database with an empty name in memory up to 2 MB, and beyond that in a file that is removed with
     the connection.  Raises InputError if that file cannot be written.
