@@ -72,6 +72,11 @@ _SECTIONS = {
         _LazyCommand("merge", "wiretape_inspect.commands.merge:merge", "Merge several recordings into one."),
         _LazyCommand("trim", "wiretape_inspect.commands.trim:trim", "Make a smaller or redacted copy of a recording."),
         _LazyCommand(
+            "recover",
+            "wiretape_inspect.commands.recover:recover",
+            "Save what is readable of a damaged recording.",
+        ),
+        _LazyCommand(
             "datasette", "wiretape_inspect.commands.datasette:datasette", "Prepare a recording for datasette."
         ),
     ),

@@ -31,6 +31,7 @@ COMMANDS = [
     "import",
     "merge",
     "trim",
+    "recover",
     "datasette",
     "demo",
     "completion",

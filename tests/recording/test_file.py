@@ -228,7 +228,7 @@ BAD_FILES = {
     "newer in its head": (_newer_in_its_head, "has recording format 2, but this version of wiretape reads up to 1"),
     "of no format": (_of_no_format, "is damaged: invalid recording format 0"),
     "damaged": (_cut, "damaged: the table segment is missing"),
-    "cut off": (_shorten, "is damaged or truncated"),
+    "cut off": (_shorten, "is damaged: "),
 }
 
 

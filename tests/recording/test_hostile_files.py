@@ -24,6 +24,7 @@ COMMANDS = (
     ("trim", "--exchange", "2", "--output"),
     ("merge", "--output"),
     ("replay", "--verify"),
+    ("recover", "--output"),
 )
 
 
@@ -56,6 +57,9 @@ ROWS = {
     "duplicated segment": (
         "INSERT INTO segment SELECT 100 + id, exchange_id, response, start, time_ns, chunks, bytes FROM segment"
     ),
+    "overlapping segment": (
+        "INSERT INTO segment SELECT 100 + id, exchange_id, response, start + 1, time_ns, NULL, x'41' FROM segment"
+    ),
     "huge loss": "INSERT INTO lost VALUES (1, 1, 1, 5, 9223372036854775807, 5, 'why')",
     "huge start of a loss": "INSERT INTO lost VALUES (1, 1, 1, 4611686018427387904, 5, 5, 'why')",
     "loss of no exchange": "INSERT INTO lost VALUES (1, 77, 1, 5, 5, 5, 'why')",
@@ -82,8 +86,9 @@ SCHEMAS = {
         "its table segment is different",
     ),
     "index that is missing": ("DROP INDEX segment_place", "the index segment_place is missing"),
+    # SQLite quotes it in its error message.
     "text that is not UTF-8": (
-        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = CAST(x'43C943' AS TEXT) WHERE name = 'word'",
+        "PRAGMA writable_schema = ON; UPDATE sqlite_master SET sql = 'CREATE ' || x'C9' WHERE name = 'word'",
         "is damaged",
     ),
     "control characters": ('CREATE VIEW "a\x1b[2J" AS SELECT 1', r"its view a\\x1b\[2J"),
@@ -120,6 +125,21 @@ def test_other_comments_views_and_statistics_are_no_difference(recording) -> Non
         assert len(list(opened.exchanges())) == 2
 
 
+@pytest.mark.parametrize("name", [*ROWS, *SCHEMAS])
+def test_what_is_refused_can_be_recovered(recording, name, tmp_path) -> None:
+    with open_recording(recording) as whole:
+        streams = [[event.id for event in whole.events(number)] for number in (1, 2)]
+    _change(recording, ROWS[name] if name in ROWS else SCHEMAS[name][0])
+    result = CliRunner().invoke(wiretape, ["recover", str(recording), "--output", str(tmp_path / "new.db")])
+    assert result.exit_code == 0, result.output
+    with open_recording(tmp_path / "new.db") as recovered:
+        found = [[event.id for event in recovered.events(each.number)] for each in recovered.exchanges()]
+    if name == "negative start":
+        assert "Exchange 1: 156 bytes of the response from byte 0 on." in result.output
+    else:
+        assert found[-2:] == streams, result.output
+
+
 @pytest.mark.parametrize("name", ROWS)
 def test_a_row_that_no_recorder_writes_is_refused_when_it_is_opened(recording, name) -> None:
     _change(recording, ROWS[name])
@@ -140,9 +160,20 @@ def test_a_start_in_the_year_2300_is_refused(recording, tmp_path) -> None:
     assert "2200" in result.output or "started_unix_ns" in result.output
 
 
-def test_equal_times_are_damage_and_do_not_hang(recording) -> None:
-    _change(recording, "UPDATE segment SET time_ns = (SELECT started_ns FROM exchange WHERE id = 1)")
-    with open_recording(recording) as opened, pytest.raises(RecordingError, match="is damaged"):
+@pytest.mark.parametrize(
+    "script",
+    [
+        "UPDATE segment SET time_ns = (SELECT started_ns FROM exchange WHERE id = 1)",
+        # Two runs of chunks that overlap.
+        "UPDATE segment SET time_ns = 10, chunks = '[1,0,1,5,' || (length(bytes) - 2) || ',9]'",
+    ],
+)
+def test_equal_times_are_damage_and_do_not_hang(recording, script) -> None:
+    _change(recording, script)
+    with (
+        open_recording(recording) as opened,
+        pytest.raises(RecordingError, match="is damaged: two observations have the same time; "),
+    ):
         list(opened.observations())
 
 
@@ -161,7 +192,7 @@ def test_wrong_bits_never_cause_a_traceback_or_a_false_result(recording, tmp_pat
                 arguments = [name, str(recording), str(damaged)]
             if name == "merge":
                 arguments = [name, str(recording), str(damaged), *options]
-            if name in {"trim", "merge"}:
+            if name in {"trim", "merge", "recover"}:
                 arguments.append(str(tmp_path / "new.db"))
             if name == "replay":
                 arguments = [name, str(damaged), "--verify"]
@@ -173,4 +204,7 @@ def test_wrong_bits_never_cause_a_traceback_or_a_false_result(recording, tmp_pat
             assert result.exception is None or isinstance(result.exception, SystemExit), place
             if result.exit_code == 2:
                 assert result.stderr.startswith("Error: "), place
+            if name == "recover" and result.exit_code == 0:
+                with open_recording(tmp_path / "new.db") as recovered:
+                    assert list(recovered.observations()), place
             (tmp_path / "new.db").unlink(missing_ok=True)

@@ -5,6 +5,7 @@ import sqlite3
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from typing import NamedTuple
 
 import orjson
@@ -75,36 +76,42 @@ def read_observations(connection: sqlite3.Connection, bounds: Bounds | None = No
     Consecutive chunks of one body that share a segment are one run.  `connection` must have `sqlite3.Row` rows.
     """
     bounds = bounds or Bounds()
-    return interleave(_read_marks(connection, bounds), _read_runs(connection, bounds))
+    return interleave(read_marks(connection, bounds), _read_runs(connection, bounds))
 
 
-def interleave(marks: Iterator[Observation], runs: Iterator[BytesArrived]) -> Iterator[Observation]:
+def interleave(
+    marks: Iterator[Observation], runs: Iterator[BytesArrived], *, strict: bool = True
+) -> Iterator[Observation]:
     """Merge observations without bytes and runs of bytes, each sorted by (first) time, into one sequence.
 
-    Runs overlap in time: a run is cut where something else was observed between its chunks.
+    Runs overlap in time: a run is cut where something else was observed between its chunks.  Raises ValueError if two
+    observations have the same time, unless `strict` is False.
     """
     mark, next_run = next(marks, None), next(runs, None)
-    # For each run that has begun: the time and the index of its next chunk.  All times differ.
-    begun: list[tuple[int, BytesArrived, int]] = []
+    # For each run that has begun: the time of its next chunk, a number that no other has, and the index of that chunk.
+    begun: list[tuple[int, int, BytesArrived, int]] = []
+    numbers = count()
     while begun or mark or next_run:
         mark_ns = mark.time_ns if mark else _FOREVER
         run_ns = next_run.time_ns if next_run else _FOREVER
         begun_ns = begun[0][0] if begun else _FOREVER
         if next_run and run_ns < min(begun_ns, mark_ns):
-            heapq.heappush(begun, (run_ns, next_run, 0))
+            heapq.heappush(begun, (run_ns, next(numbers), next_run, 0))
             next_run = next(runs, None)
         elif mark and mark_ns < begun_ns:
             yield mark
             mark = next(marks, None)
         else:
-            _, run, begin = heapq.heappop(begun)
+            _, number, run, begin = heapq.heappop(begun)
             horizon = min(mark_ns, run_ns, begun[0][0] if begun else _FOREVER)
             until = bisect_left(run.times, horizon, begin)
             if until == begin:
-                raise ValueError("two observations have the same time")
+                if strict:
+                    raise ValueError("two observations have the same time")
+                until += 1
             yield _slice_run(run, begin, until)
             if until < len(run.times):
-                heapq.heappush(begun, (run.times[until], run, until))
+                heapq.heappush(begun, (run.times[until], number, run, until))
 
 
 def _slice_run(run: BytesArrived, begin: int, until: int) -> BytesArrived:
@@ -121,7 +128,8 @@ def _read_runs(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[Bytes
     return map(unpack_run, connection.execute(query, (bounds.after_segment, bounds.until_segment)))
 
 
-def _read_marks(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[Observation]:
+def read_marks(connection: sqlite3.Connection, bounds: Bounds) -> Iterator[Observation]:
+    """Stream the observations without bytes within `bounds`, in time order."""
     exchanges = None if bounds.exchanges is None else orjson.dumps(bounds.exchanges).decode()
     parameters = {"after": bounds.after_ns, "until": bounds.until_ns, "exchanges": exchanges}
     for _, what, number in connection.execute(_MARKS, parameters):

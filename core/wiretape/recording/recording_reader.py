@@ -121,7 +121,7 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
     """Open the SQLite file of a recording read-only.  `name` is the path to use in messages instead of `path`.
 
     Raises RecordingError if the file does not exist, is not a recording, has a newer format, or has a row that no
-    recorder writes.  `check_rows` False skips the last check, which takes more than a second for a million segments.
+    recorder writes.  `check_rows` False skips the last check, which takes some seconds for a million segments.
     """
     _check_is_file(path)
     try:
@@ -353,7 +353,7 @@ def _report_damage(path: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.Error, ValueError, TypeError, AttributeError, LookupError, ArithmeticError) as error:
-        raise RecordingError(f"{path} is damaged: {error}.") from error
+        raise schema.damage_error(path, str(error)) from error
 
 
 def _read_info(connection: sqlite3.Connection) -> RecordingInfo:

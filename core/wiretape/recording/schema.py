@@ -35,8 +35,7 @@ MAX_UNIX_NS = 7_300_000_000 * 1_000_000_000
 """The year 2201: nanoseconds since 1970 fit into 64 bits until 2262."""
 _MAX_NS = 2**62
 _MAX_BODY = 2**60
-# The columns with numbers, and the largest one each may have.
-_RANGES = {
+RANGES = {
     "recording": {"started_unix_ns": MAX_UNIX_NS, "redacted": 2**53},
     "capture": {"began_ns": _MAX_NS, "ended_ns": _MAX_NS, "indexed_ns": _MAX_NS},
     "exchange": {
@@ -54,11 +53,17 @@ _RANGES = {
     "lost": {"id": 2**53, "response": 1, "start": _MAX_BODY, "count": _MAX_BODY, "time_ns": _MAX_NS},
     "finding": {"id": 2**53, "event": 2**53, "byte_offset": _MAX_BODY, "time_ns": _MAX_NS},
 }
-_DUPLICATE = "SELECT max(id) FROM segment GROUP BY exchange_id, response, start HAVING count(*) > 1 LIMIT 1"
+"""The columns with numbers, and the largest one each may have."""
+_SEGMENTS = "SELECT id, exchange_id * 2 + response, start, start + length(bytes) FROM segment ORDER BY id"
 _INCOMPLETE_RESPONSE = """
 SELECT id FROM exchange WHERE (status IS NULL) + (responded_ns IS NULL) + (response_headers IS NULL)
   + (reason IS NULL) + (response_version IS NULL) NOT IN (0, 5) LIMIT 1
 """
+
+
+def damage_error(path: Path, problem: str) -> RecordingError:
+    """Return the error that a recording is damaged."""
+    return RecordingError(f"{path} is damaged: {problem}; `wiretape recover` saves what is readable.")
 
 
 def create_schema(connection: sqlite3.Connection) -> None:
@@ -79,7 +84,7 @@ def check_schema(connection: sqlite3.Connection, path: Path) -> None:
         if "locked" in str(error) or "unable to open" in str(error):
             raise RecordingError(f"{path} cannot be read at the moment: {error}.") from None
         if is_sqlite_file(path):
-            raise RecordingError(f"{path} is damaged or truncated: {error}.") from None
+            raise damage_error(path, str(error)) from None
         raise RecordingError(f"{path} is not a wiretape recording.") from None
     if application != APPLICATION_ID:
         raise RecordingError(f"{path} is not a wiretape recording.")
@@ -113,15 +118,18 @@ def _compare_objects(found: _Objects, path: Path) -> None:
     own = _own_objects()
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "table"):
         which = f"table {missing[0]} is" if len(missing) == 1 else f"tables {', '.join(missing)} are"
-        raise RecordingError(f"{path} is damaged: the {which} missing.")
+        raise damage_error(path, f"the {which} missing")
     for (kind, name), sql in found.items():
         if (kind, name) not in own and (kind != "table" or name not in _STATISTICS):
             what = shorten(f"{kind} {name}", 80)
             raise RecordingError(f"{path} is not a recording that wiretape made: remove its {what}.")
         if kind != "view" and own.get((kind, name), sql) != sql:
-            raise RecordingError(f"{path} is not a recording that wiretape made: its {kind} {name} is different.")
+            raise RecordingError(
+                f"{path} is not a recording that wiretape made: its {kind} {name} is different; "
+                "`wiretape recover` copies its rows."
+            )
     if missing := sorted(name for kind, name in own.keys() - found.keys() if kind == "index"):
-        raise RecordingError(f"{path} is damaged: the index {missing[0]} is missing.")
+        raise damage_error(path, f"the index {missing[0]} is missing")
 
 
 def protect(connection: sqlite3.Connection) -> None:
@@ -139,7 +147,7 @@ def check_rows(connection: sqlite3.Connection, path: Path) -> None:
 
     Reads no bodies.
     """
-    for table, ranges in _RANGES.items():
+    for table, ranges in RANGES.items():
         valid = " AND ".join(
             f"(typeof({name}) = 'null' OR (typeof({name}) = 'integer' AND {name} BETWEEN 0 AND {largest}))"
             for name, largest in ranges.items()
@@ -148,7 +156,7 @@ def check_rows(connection: sqlite3.Connection, path: Path) -> None:
     for table in ("segment", "lost", "finding"):
         query = f"SELECT id FROM {table} WHERE exchange_id NOT IN (SELECT id FROM exchange) LIMIT 1"  # noqa: S608 - a constant
         _refuse_row(connection, path, query, table, "belongs to no exchange")
-    _refuse_row(connection, path, _DUPLICATE, "segment", "repeats another")
+    _refuse_overlaps(connection, path)
     _refuse_row(connection, path, _INCOMPLETE_RESPONSE, "exchange", "has an incomplete response")
 
 
@@ -156,16 +164,28 @@ def _refuse_row(connection: sqlite3.Connection, path: Path, query: str, table: s
     try:
         row = connection.execute(query).fetchone()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} is damaged: {error}.") from None
+        raise damage_error(path, str(error)) from None
     if row is not None:
-        raise RecordingError(f"{path} is damaged: row {row[0]} of the table {table} {problem}.")
+        raise damage_error(path, f"row {row[0]} of the table {table} {problem}")
+
+
+def _refuse_overlaps(connection: sqlite3.Connection, path: Path) -> None:
+    """Raise RecordingError unless each segment of a body begins after those before it."""
+    ends: dict[int, int] = {}
+    try:
+        for row, body, start, end in connection.execute(_SEGMENTS):
+            if start < ends.get(body, 0):
+                raise damage_error(path, f"row {row} of the table segment overlaps another")
+            ends[body] = end
+    except sqlite3.DatabaseError as error:
+        raise damage_error(path, str(error)) from None
 
 
 def check_not_empty(connection: sqlite3.Connection, path: Path) -> None:
     """Raise RecordingError if the rows that describe the recording are missing."""
     for table in ("recording", "capture"):
         if connection.execute(f"SELECT 1 FROM {table} LIMIT 1").fetchone() is None:  # noqa: S608 - a constant
-            raise RecordingError(f"{path} is damaged: the table {table} is empty.")
+            raise damage_error(path, f"the table {table} is empty")
 
 
 def _check_versions(connection: sqlite3.Connection, path: Path) -> None:
@@ -173,10 +193,10 @@ def _check_versions(connection: sqlite3.Connection, path: Path) -> None:
     try:
         rows = connection.execute("SELECT format FROM recording").fetchall()
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} is damaged: {error}.") from None
+        raise damage_error(path, str(error)) from None
     for (version,) in rows:
         if not isinstance(version, int) or version < 1:
-            raise RecordingError(f"{path} is damaged: invalid recording format {shorten(str(version), 60)}.")
+            raise damage_error(path, f"invalid recording format {shorten(str(version), 60)}")
         _refuse_newer(version, path)
 
 

@@ -1,0 +1,83 @@
+"""`wiretape recover`: save what is readable of a damaged recording."""
+
+import os
+import sqlite3
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
+from pathlib import Path
+
+import click
+
+from wiretape.errors import InputError, RecordingError
+from wiretape.files import PATH, read_error
+from wiretape.labels import count_of
+from wiretape.recording import Recording, RecordingSource, lock_for_writing
+from wiretape.safe_text import printable
+from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.recover.recovered_rows import RecoveredRows
+from wiretape_inspect.recover.sqlite_pages import SqlitePages
+
+_MAX_PRINTED = 20
+"""How many missing parts are printed."""
+
+
+@click.command()
+@click.argument("file", type=PATH)
+@click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
+def recover(file: Path, *, to: Path, force: bool) -> None:
+    """Save what is readable of a damaged recording in a new one.
+
+    FILE is not changed. It is read page by page without its schema, so it can be truncated, lack its journal, or
+    contain wrong bits or foreign tables. What is missing is printed, and REC001 reports lost bytes in the new
+    recording. The rules are run again on it.
+
+    \b
+    Example:
+        wiretape recover run.db --output saved.db
+    """
+    check_recording_output(to, [file], force=force)
+    summary: list[str] = []
+    with (
+        _open_damaged(file) as pages,
+        tempfile.TemporaryDirectory(prefix="wiretape-") as folder,
+        closing(sqlite3.connect(Path(folder, "rows.db"), isolation_level=None)) as connection,
+    ):
+        rows = RecoveredRows(connection)
+        rows.add(pages.rows())
+        metadata = rows.repair()
+        if metadata is None:
+            raise RecordingError(f"{file} contains no exchange of a recording that can be read.")
+        source = RecordingSource(metadata, rows.observations())
+        write_recording(source, to, lambda written: summary.append(_summarize(written)))
+    click.echo(f"{printable(str(to))}: {summary[0]}")
+    missing = rows.missing
+    if unused := pages.damaged_rows + rows.unused_rows:
+        missing.append(f"Not used because they are damaged: {count_of(unused, 'row')}.")
+    for sentence in missing[:_MAX_PRINTED]:
+        click.echo(f"  {sentence}", err=True)
+    if len(missing) > _MAX_PRINTED:
+        click.echo(f"… and {count_of(len(missing) - _MAX_PRINTED, 'more line')}.", err=True)
+
+
+@contextmanager
+def _open_damaged(path: Path) -> Iterator[SqlitePages]:
+    """Open a file and the journal beside it.  Raises InputError."""
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path} is not a regular file.")
+    with ExitStack() as opened:
+        try:
+            if os.access(path, os.W_OK):
+                opened.callback(os.close, lock_for_writing(path))
+            file = opened.enter_context(path.open("rb"))
+            journal = Path(f"{path}-wal")
+            yield SqlitePages(file, opened.enter_context(journal.open("rb")) if journal.is_file() else None)
+        except OSError as error:
+            raise InputError(read_error(path, error)) from None
+
+
+def _summarize(written: Recording) -> str:
+    exchanges = sum(1 for _ in written.exchanges())
+    found = sum(1 for _ in written.findings())
+    return f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."
