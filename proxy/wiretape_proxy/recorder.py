@@ -12,6 +12,7 @@ import signal
 import sqlite3
 import sys
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -34,6 +35,7 @@ from wiretape_proxy.recorder_messages import (
     RecorderConfig,
     RecorderMessage,
     RecordingClosed,
+    RecordingLocked,
     RecordingMissing,
     RecordingOpened,
     RecordingRefused,
@@ -67,6 +69,8 @@ _OWN_CORE_SHARE = 0.85
 _TURN_AT_LEAST_EVERY_S = 0.25
 MOST_UNCHECKED_BYTES = 64 * 1024 * 1024
 """Beyond this, storing and checking take turns, and the traffic is slowed down if necessary."""
+_MOST_WAITING_BYTES = 64 * 1024 * 1024
+"""Input that is read while another process locks the recording."""
 
 
 class CheckScheduler:
@@ -167,6 +171,7 @@ class Recorder:
     ) -> None:
         """`send` is called with each message for the proxy."""
         self._writer = writer
+        writer.wait_for_locks(self._on_locked)
         self._send = send
         self._checker = LiveChecker(settings, writer.stream_readers, wants_status=wants_status)
         self._earlier = self._open_earlier_part()
@@ -189,6 +194,12 @@ class Recorder:
         self._progress_at = time.monotonic() + _PATIENCE_S
         self._check_file_at = 0.0
         self._is_missing = False
+        self._source: int | None = None
+        """The pipe, until it ends."""
+        self._waiting: deque[bytes] = deque()
+        """Input that was read while the recording was locked."""
+        self._waiting_bytes = 0
+        self._locked_progress_s = 0.0
 
     @property
     def has_unchecked(self) -> bool:
@@ -206,12 +217,14 @@ class Recorder:
 
     def run(self, source: int, data: bytes = b"") -> None:
         """Record `data` and then the pipe `source` until it ends."""
+        self._source = source
         self.store(data)
-        while True:
-            if select.select([source], [], [], self._timeout())[0]:
-                data = os.read(source, _READ_BYTES)
-                if not data:
-                    break
+        while self._has_input:
+            if self._waiting:
+                data = self._waiting.popleft()
+                self._waiting_bytes -= len(data)
+                self.store(data)
+            elif data := self._read_input(self._timeout()):
                 self.store(data)
             if time.monotonic() >= self._commit_at:
                 self.commit()
@@ -220,6 +233,32 @@ class Recorder:
             if time.monotonic() >= self._status_at:
                 self._send_status()
         self.close()
+
+    @property
+    def _has_input(self) -> bool:
+        """Whether there is or may be input that was not stored."""
+        return self._source is not None or bool(self._waiting)
+
+    def _read_input(self, timeout: float | None) -> bytes:
+        """Return input; nothing if there is none in time, or if the pipe has ended."""
+        data = b""
+        if self._source is not None and select.select([self._source], [], [], timeout)[0]:
+            data = os.read(self._source, _READ_BYTES)
+            if not data:
+                self._source = None
+        return data
+
+    def _on_locked(self, seconds: float) -> bool:
+        """Another process locks the recording: wait, but read what the proxy sends, which could be killed."""
+        while self._waiting_bytes < _MOST_WAITING_BYTES and (data := self._read_input(0)):
+            self._waiting.append(data)
+            self._waiting_bytes += len(data)
+        if seconds < self._locked_progress_s:
+            self._locked_progress_s = 0.0
+        if seconds >= self._locked_progress_s + _PATIENCE_S:
+            self._locked_progress_s = seconds - _PATIENCE_S + _PROGRESS_EVERY_S
+            self._send(RecordingLocked(seconds, is_closing=self._source is None))
+        return True
 
     def _timeout(self) -> float | None:
         """Return how long to wait for input: not at all while there is something to check."""

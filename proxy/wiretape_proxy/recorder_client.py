@@ -30,6 +30,7 @@ from wiretape_proxy.recorder_messages import (
     RecorderMessage,
     RecorderStatus,
     RecordingClosed,
+    RecordingLocked,
     RecordingMissing,
     RecordingOpened,
     RecordingRefused,
@@ -318,7 +319,7 @@ class RecorderClient:
             case RecorderStatus():
                 for watcher in self._watchers:
                     watcher(message)
-            case RecordingMissing() | ChecksFailed():
+            case RecordingMissing() | RecordingLocked() | ChecksFailed():
                 log.warning(message.line())
             case BytesNotStored():
                 self._note_loss(message)

@@ -157,6 +157,23 @@ class RecordingMissing(Struct, frozen=True, tag=True):
         return "The recording was deleted, moved or replaced: traffic continues unrecorded."
 
 
+class RecordingLocked(Struct, frozen=True, tag=True):
+    """Another program locks the file of the recording."""
+
+    seconds: float
+    """For how long."""
+    is_closing: bool
+
+    def line(self) -> str:
+        """Return the log line."""
+        locked = f"Another program has locked the recording for {self.seconds:,.0f} s"
+        if self.is_closing:
+            return (
+                f"{locked}: closing waits until it is done. Ctrl-C exits now, and the recorder closes the file later."
+            )
+        return f"{locked}: traffic waits in memory until it is done."
+
+
 class ChecksFailed(Struct, frozen=True, tag=True):
     """A rule raised an exception; nothing is checked from now on."""
 
@@ -229,6 +246,7 @@ RecorderMessage = (
     | RecorderStatus
     | BytesNotStored
     | RecordingMissing
+    | RecordingLocked
     | ChecksFailed
     | CatchingUp
     | FindingsCorrected

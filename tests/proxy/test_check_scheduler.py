@@ -1,13 +1,28 @@
-"""When the recorder checks and when it only stores, and how unchecked bytes are reported."""
+"""When the recorder checks, when it only stores and when it waits, and how it reports that."""
 
 import io
+import os
+import sqlite3
 
 import pytest
 
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE
+from wiretape.observations import Ending, ExchangeEnded, RequestStarted
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, Writer, open_recording
+from wiretape.rules import Settings
+from wiretape_proxy import recorder
+from wiretape_proxy.capture_buffer import CaptureBuffer
+from wiretape_proxy.ipc_codec import encode_stop, pack_batch
 from wiretape_proxy.live_view import LiveView
-from wiretape_proxy.recorder import MOST_UNCHECKED_BYTES, CheckScheduler
-from wiretape_proxy.recorder_messages import CatchingUp, OpenStream, RecorderStatus, decode_line, encode_line
+from wiretape_proxy.recorder import MOST_UNCHECKED_BYTES, CheckScheduler, Recorder
+from wiretape_proxy.recorder_messages import (
+    CatchingUp,
+    OpenStream,
+    RecorderStatus,
+    RecordingClosed,
+    RecordingLocked,
+    decode_line,
+    encode_line,
+)
 
 MUCH = 500_000
 LITTLE = 500
@@ -86,3 +101,46 @@ def test_the_live_view_shows_unchecked_bytes(unchecked, is_shown):
 )
 def test_long_checks_report_what_is_left(is_closing, line):
     assert decode_line(encode_line(CatchingUp(4_200_000, is_closing=is_closing))).line() == line
+
+
+def test_while_the_recording_is_locked_input_is_read_and_the_wait_is_reported(tmp_path, monkeypatch):
+    """Another program holds a lock while traffic arrives and when the proxy stops."""
+    monkeypatch.setattr(recorder, "_PATIENCE_S", 0)
+    monkeypatch.setattr(recorder, "_PROGRESS_EVERY_S", 0)
+    path = tmp_path / "run.db"
+    writer = Writer.create(path, upstream="http://service")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    buffer = CaptureBuffer()
+    buffer.add_observation(
+        RequestStarted(1, 0, "127.0.0.1", "GET", "http", "service", "/v1/sessions/s1", "HTTP/1.1", ())
+    )
+    buffer.add_observation(ExchangeEnded(1, 0, Ending.COMPLETE))
+    source, sink = os.pipe()
+    os.write(sink, pack_batch(buffer.take()))
+    sent = []
+
+    def send(message):
+        sent.append(message)
+        waits = [each for each in sent if isinstance(each, RecordingLocked)]
+        if [message] == waits:
+            buffer.add_message(encode_stop())
+            os.write(sink, pack_batch(buffer.take()))
+            os.close(sink)
+        elif message in waits and message.is_closing:
+            other.execute("COMMIT")
+
+    Recorder(writer, Settings(), send).run(source)
+    os.close(source)
+    other.close()
+
+    waits = [message for message in sent if isinstance(message, RecordingLocked)]
+    assert [wait.is_closing for wait in waits] == [False, True]
+    lines = [decode_line(encode_line(wait)).line() for wait in waits]
+    assert lines[0].startswith("Another program has locked the recording for 0 s: traffic waits in memory")
+    assert lines[1].startswith("Another program has locked the recording for 0 s: closing waits")
+    assert isinstance(sent[-1], RecordingClosed)
+    assert sent[-1].lost_bytes == 0
+    with open_recording(path) as recording:
+        assert recording.exchange(1).ending is Ending.COMPLETE
+        assert recording.info.ended_ns is not None

@@ -214,6 +214,8 @@ def test_if_the_disk_is_full_traffic_continues_and_lost_bytes_are_counted(start_
     lost = int(proxy.lines[-1].split(" ", 1)[0].replace(",", ""))
     with open_recording(proxy.file) as recording:
         stored = sum(len(part.data) for part in recording.body(1, Side.RESPONSE) if not isinstance(part, BytesLost))
+        assert recording.exchange(1).lost_bytes == lost
+        assert recording.info.ended_ns is not None
     assert stored + lost == count * len(BLOCK)
 
 

@@ -1,10 +1,12 @@
 """The file of a recording: its writer, refused paths, kills, full disks and appending."""
 
 import os
+import resource
 import sqlite3
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from itertools import groupby
 from pathlib import Path
 
@@ -13,8 +15,9 @@ import pytest
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost, Ending, Side
 from wiretape.recording import Writer, lock_for_writing, open_recording
+from wiretape.recording.disk_space import RESERVE_BYTES
 from wiretape.recording.recording_file import RecordingFile
-from wiretape.rules import Checker
+from wiretape.rules import Checker, Finding, Party, Severity
 
 KILLED = """
 import os, signal, sys
@@ -51,17 +54,6 @@ for batch in range(20):
 writer.derive(SMALL_SLICE)
 assert writer.backlog_bytes > 300_000
 os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-HOLDER = """
-import sqlite3, sys
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-sys.stdin.readline()
-connection.execute("COMMIT")
-connection.close()
 """
 
 
@@ -365,31 +357,76 @@ def test_an_exchange_that_begins_on_a_full_disk_is_stored_later(begin, path, new
         assert exchange.response is not None
 
 
-def test_a_locked_file_delays_but_loses_nothing(begin, path, new_talk) -> None:
-    """While another process holds the lock, commit waits for it."""
+@pytest.fixture
+def limit_files():
+    """Limit how large files of this process may become, as a full disk does."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_disk_that_stays_full_still_takes_what_was_lost_and_the_end(begin, path, new_talk, limit_files) -> None:
+    limit_files(3_000_000)
     writer, talk = begin()
-    holder = subprocess.Popen(
-        [
-            sys.executable,
-            "-c",
-            HOLDER,
-            str(path),
-        ],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert holder.stdout is not None
-    assert holder.stdin is not None
-    with holder:
-        assert holder.stdout.readline() == b"held\n"
-        writer._connection.execute("PRAGMA busy_timeout = 0")
-        writer.feed([talk.ask()])
+    writer.feed([talk.ask(), talk.asked(), talk.answer()])
+    for number in range(80):
+        writer.feed([talk.send(*[b"data: %01000d\n\n" % number] * 100)])
         writer.commit()
-        assert writer.last_error == "database is locked", "the lock really was held"
-        writer._connection.execute("PRAGMA busy_timeout = 30000")
-        os.write(holder.stdin.fileno(), b"\n")
-        writer.feed([talk.end()])
-        writer.commit()
+        writer.derive()
+    writer.feed([talk.end(), *talk.stream(b"data: 2\n\n")])
     writer.close(talk.tick())
+
+    checker = Checker()
+    with open_recording(path) as recording:
+        first, second = recording.exchanges()
+        assert recording.info.ended_ns == talk.now_ns
+        assert (first.ending, second.ending) == (Ending.COMPLETE, Ending.COMPLETE)
+        assert first.response_bytes > 500_000
+        assert first.response_bytes + first.lost_bytes == 80 * 100 * 1008
+        counts = [part.count for part in recording.body(1, Side.RESPONSE) if isinstance(part, BytesLost)]
+        assert sum(counts) == first.lost_bytes
+        assert len(counts) < 20, "not a row for each commit"
+        found = [finding for seen in recording.observations() for finding in checker.feed(seen)]
+    assert ("REC001", Severity.ERROR, 1) in {(finding.code, finding.severity, finding.exchange) for finding in found}
+
+
+def test_space_for_what_a_full_disk_must_take_is_set_aside_from_the_beginning(begin, path, limit_files) -> None:
+    """No other program can take it: the journal and the file have the blocks."""
+    limit_files(RESERVE_BYTES // 2)
+    with pytest.raises(RecordingError, match=r"run\.db cannot be written: File too large"):
+        begin()
+    assert list(path.parent.iterdir()) == []
+    limit_files(10 * RESERVE_BYTES)
+    begin()
+    for file in (path, path.with_name("run.db-wal")):
+        assert file.stat().st_blocks * 512 >= RESERVE_BYTES
+
+
+def test_a_lock_delays_every_write_but_loses_nothing(begin, path) -> None:
+    """Another process locks the file before commits, the index, findings and the end are written."""
+    writer, talk = begin()
+    other = sqlite3.connect(path, isolation_level=None)
+    waits = []
+
+    def on_locked(seconds: float) -> bool:
+        waits.append(seconds)
+        if len(waits) % 2 == 0:
+            other.execute("COMMIT")
+        return True
+
+    writer.wait_for_locks(on_locked)
+    writer.feed(talk.stream(b"data: 1\n\n"))
+    finding = Finding("SSE002", Severity.ERROR, Party.SERVICE, 1, None, None, None, talk.now_ns, "Expected nothing.")
+    for write in (writer.commit, writer.derive, lambda: writer.add_findings([finding]), lambda: writer.close(10**9)):
+        other.execute("BEGIN EXCLUSIVE")
+        write()
+        assert not other.in_transaction, "the lock really was held"
+    other.close()
+    assert len(waits) == 8
+    assert writer.lost_bytes == 0
     with open_recording(path) as recording:
         assert recording.exchange(1).ending is Ending.COMPLETE
+        assert recording.info.ended_ns == 10**9
+        assert list(recording.findings()) == [finding]
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("SELECT count(*) FROM events").fetchone() == (1,)

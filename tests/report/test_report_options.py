@@ -122,6 +122,13 @@ def test_statistics_count_instead_of_showing(run, record, all_vectors):
     assert "-->" not in result.stdout
 
 
+def test_lost_bytes_fail_a_report_unless_they_are_allowed(run, record):
+    (lost,) = [vector for vector in vectors_of("REC001") if vector.name == "breaks"]
+    path = record(lost.text)
+    assert run("report", path).exit_code == 1
+    assert run("report", path, "--ignore", "REC001").exit_code == 0
+
+
 def test_severities_and_more_come_from_the_configuration(run, path, tmp_path):
     (tmp_path / "wiretape.toml").write_text('[severity]\nSEQ001 = "warning"\nSSE = "off"\n')
     result = run("report", path, "--format", "json")

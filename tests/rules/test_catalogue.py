@@ -58,7 +58,7 @@ RATE001 retry-after-missing            stated   error   service   exchange
 RATE002 limit-details-malformed        stated   error   service   exchange
 RATE003 retry-after-disagrees          stated   error   service   exchange
 RATE004 unpublished-limit              stated   note    service   exchange
-REC001  capture-incomplete             inferred warning recording recording
+REC001  capture-incomplete             inferred error   recording recording
 REC002  capture-began-mid-session      inferred note    recording session
 RES001  event-repeated-on-resume       stated   error   service   session
 RES002  event-lost-on-resume           stated   error   service   session

@@ -17,6 +17,7 @@ from wiretape import __version__
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import check_writable, exists_error, path_exists, write_error
 from wiretape.recording import schema
+from wiretape.recording.disk_space import DiskSpace
 from wiretape.recording.redactor import RedactionPolicy, Redactor
 from wiretape.recording.table_rows import Capture
 
@@ -30,6 +31,8 @@ SELECT max(t) FROM (
   UNION ALL SELECT s.time_ns + coalesce((SELECT max(value) FROM json_each(s.chunks) WHERE key % 2 = 1), 0)
   FROM segment s WHERE s.id > (SELECT max(id) - 10000 FROM segment))
 """
+_LOCK_ATTEMPT_MS = 100
+_LOCK_PATIENCE_S = 30.0
 
 
 class RecordingFile:
@@ -40,6 +43,7 @@ class RecordingFile:
         connection: sqlite3.Connection,
         path: Path,
         lock: int,
+        space: DiskSpace,
         *,
         upstream: str,
         started_unix_ns: int | None,
@@ -47,8 +51,15 @@ class RecordingFile:
     ) -> None:
         self.connection = connection
         self.path = path
+        self.on_locked: Callable[[float], bool] = lambda seconds: seconds < _LOCK_PATIENCE_S
+        """Called again and again while another process locks the file, with the seconds since the first attempt.
+        Returns whether to try again."""
         self._lock = lock
+        self._space = space
+        self.has_room = True
+        """Whether the disk is not known to be full."""
         self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns, policy)
+        connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
 
     @classmethod
     def create(
@@ -62,7 +73,7 @@ class RecordingFile:
     ) -> "RecordingFile":
         """Create a file, or open one to append to it; see `Writer.create`."""
         _claim(path, append=append)
-        connection, lock, is_new = None, -1, False
+        connection, space, lock, is_new = None, None, -1, False
         try:
             lock = lock_for_writing(path)
             is_new = _is_new(path, lock, append=append)
@@ -75,11 +86,15 @@ class RecordingFile:
             connection.execute("PRAGMA synchronous = NORMAL")
             if is_new:
                 schema.create_schema(connection)
+            space = DiskSpace(connection, lock)
+            space.reserve()
             policy = policy or RedactionPolicy()
-            return cls(connection, path, lock, upstream=upstream, started_unix_ns=started_unix_ns, policy=policy)
+            return cls(connection, path, lock, space, upstream=upstream, started_unix_ns=started_unix_ns, policy=policy)
         except BaseException as error:
             if connection is not None:
                 connection.close()
+            if space is not None:
+                space.close()
             if is_new:
                 delete_recording(path)
             if lock >= 0:
@@ -96,10 +111,27 @@ class RecordingFile:
         except OSError:
             return False
 
+    def find_room(self, size: int) -> bool:
+        """Set `has_room`: whether the disk has room for up to `size` bytes more."""
+        self.has_room = False
+        with suppress(OSError):
+            self._space.reserve(size)
+            self.has_room = True
+        return self.has_room
+
+    def has_reserve(self, size: int) -> bool:
+        """Whether `size` bytes can be written without what is reserved for the end of the recording."""
+        return self._space.has_reserve(size)
+
+    def merge_journal(self) -> None:
+        """Merge the journal into the file, so that it begins again, if nothing prevents that."""
+        with suppress(sqlite3.Error):
+            self.connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
     def write(self, statements: Callable[[], object]) -> sqlite3.Error | None:
         """Run `statements` in a transaction.  Returns the error if SQLite refused; nothing is written then."""
         try:
-            self.connection.execute("BEGIN IMMEDIATE")
+            self._begin()
             statements()
             self.connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -108,6 +140,20 @@ class RecordingFile:
                     self.connection.execute("ROLLBACK")
             return error
         return None
+
+    def _begin(self) -> None:
+        """Begin a transaction, once no other process locks the file.  Raises sqlite3.Error."""
+        since = time.monotonic()
+        while True:
+            try:
+                self.connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:
+                    raise
+                if not self.on_locked(time.monotonic() - since):
+                    raise
+            else:
+                return
 
     def close(
         self, ended_ns: int | None, captures: Sequence[Capture] = (), redacted_before: int = 0
@@ -125,13 +171,15 @@ class RecordingFile:
                 self._replace_captures(captures)
 
         error = self.write(store_end)
-        # This fails only while another process reads the file; SQLite then merges the journal when that process ends.
+        # This fails only while another process reads the file, or if the disk is full; SQLite then merges the journal
+        # when that process ends, or when the file is opened for writing again.
         with suppress(sqlite3.Error):
             self.connection.execute("PRAGMA busy_timeout = 2000")
             self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             self.connection.execute("PRAGMA journal_mode = DELETE")
         self.connection.close()
         os.close(self._lock)
+        self._space.close()
         return error
 
     def _replace_captures(self, captures: Sequence[Capture]) -> None:
@@ -151,6 +199,7 @@ class RecordingFile:
         self._end_open_exchanges()
         self.last_exchange = self._last_id("exchange")
         self.last_segment = self._last_id("segment")
+        self.last_loss = self._last_id("lost")
         self.began_ns: int = max(now_ns - recording["started_unix_ns"], self.last_ns + 1)
         row = {
             "tool": f"wiretape {__version__}",

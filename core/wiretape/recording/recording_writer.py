@@ -49,6 +49,9 @@ MEMORY_BYTES = 32 * 1024 * 1024
 """Body bytes that are kept in memory; beyond that, they are read from the file again when they are needed."""
 _MARK_BYTES = 2048
 """Assumed memory of an observation without bytes."""
+_CHUNK_BYTES = 24
+_ROW_BYTES = 16 * 1024
+"""Assumed disk space of the time of a chunk, and of the changed row of an exchange: pages of the table and an index."""
 
 
 @dataclass(slots=True)
@@ -138,15 +141,18 @@ class _Segment:
 class WriteBatch:
     """Bytes, packed into segments, and redacted observations without bytes ("marks")."""
 
-    def __init__(self, redactor: Redactor) -> None:
+    def __init__(self, redactor: Redactor, last_loss: int) -> None:
+        """`last_loss` is the number of the last row of `lost`."""
         self._redactor = redactor
+        self._last_loss = last_loss
         self.exchanges: dict[int, OpenExchange] = {}
         """The open exchanges."""
         self.changed: set[int] = set()
         """The numbers of the exchanges that changed."""
         self._filling: dict[tuple[int, Side], _Segment] = {}
         self.segments: list[_Segment] = []
-        self.losses: list[BytesLost] = []
+        self.losses: dict[int, BytesLost] = {}
+        """The rows of `lost` that are not stored as they are, by their number."""
         self.marks: list[Observation] = []
         """Requests, responses, endings and losses, in the order in which they were observed."""
         self.lost_bytes = 0
@@ -195,19 +201,35 @@ class WriteBatch:
         self.marks.append(seen)
 
     def drop_bytes(self, why: str) -> None:
-        """Count the bytes as lost.  Everything else is stored with the next commit that succeeds."""
+        """Count the bytes as lost.
+
+        While the disk is full, the rows of `lost` do not become more: each grows until its body is stored again.
+        """
         for segment in self.segments:
             exchange = self.exchanges[segment.exchange]
             count = segment.end - segment.start
             lost = BytesLost(segment.exchange, segment.times[0], segment.side, segment.start, count, why)
             exchange.stored[segment.side] -= count
-            self._add_loss(exchange, lost)
+            exchange.lost += count
+            self.lost_bytes += count
             self.marks.append(lost)
+            row, before = exchange.dropped.get(segment.side, (0, lost))
+            if before.end == lost.start:
+                lost = replace(before, count=before.count + count)
+            else:
+                row = self._next_row()
+            exchange.dropped[segment.side] = (row, lost)
+            self.losses[row] = lost
+        self.segments = []
 
     def _add_loss(self, exchange: OpenExchange, lost: BytesLost) -> None:
         exchange.lost += lost.count
         self.lost_bytes += lost.count
-        self.losses.append(lost)
+        self.losses[self._next_row()] = lost
+
+    def _next_row(self) -> int:
+        self._last_loss += 1
+        return self._last_loss
 
     def start_next(self) -> None:
         """Start the next batch; keep what a failed commit has to store again."""
@@ -229,7 +251,7 @@ class Writer:
     def __init__(self, file: RecordingFile) -> None:
         self._file = file
         self._connection = file.connection
-        self._batch = WriteBatch(file.redactor)
+        self._batch = WriteBatch(file.redactor, file.last_loss)
         self._masker = BodyMasker(file.redactor)
         self._json = JsonRedactor(file.redactor)
         self._index = FrameIndex(self._connection)
@@ -237,6 +259,7 @@ class Writer:
         self._findings = FindingTable(file.connection, file.write)
         self._stored_ns = file.last_ns
         self._segment_id = file.last_segment
+        self._is_indexed = True
         self._closed = False
         self.first_exchange = file.last_exchange + 1
         """The number that the first new exchange must have."""
@@ -307,23 +330,47 @@ class Writer:
             self._advance(seen)
             self._batch.add_mark(seen)
 
+    def wait_for_locks(self, on_locked: Callable[[float], bool]) -> None:
+        """Call `on_locked` again and again while another process locks the file, instead of waiting for 30 s.
+
+        It gets the seconds since the first attempt, and returns whether to try again.
+        """
+        self._file.on_locked = on_locked
+
     def commit(self) -> None:
-        """Store everything that was fed.  If the disk refuses, the bytes count as lost and recording continues."""
+        """Store everything that was fed.
+
+        If the disk refuses, the bytes count as lost and recording continues.  Bytes are stored again when there is
+        room for more than the rows about what is lost.
+        """
         batch = self._batch
         if not batch:
             return
-        runs = batch.runs()
         segment_before = self._segment_id
-        error = self._store(runs)
-        if error is not None:
+        runs = batch.runs()
+        error = self._store_runs(runs)
+        if has_lost := error is not None:
             batch.drop_bytes(str(error))
             runs = []
+            self._file.merge_journal()
+            if self._closed or self._file.has_reserve(_ROW_BYTES * len(batch.changed)):
+                error = self._store(runs)
         bounds = Bounds(self._stored_ns, self.last_ns, segment_before, self._segment_id, tuple(batch.changed))
-        self._backlog.add(bounds, batch.marks, runs, on_disk=error is None)
+        # The rows of losses may grow, so they cannot be read again for this commit.
+        self._backlog.add(bounds, batch.marks, runs, on_disk=not has_lost)
         self._stored_ns = self.last_ns
         batch.start_next()
         if error is None:
             batch.forget_stored()
+
+    def _store_runs(self, runs: list[BytesArrived]) -> sqlite3.Error | None:
+        """Store the batch in one transaction, if the disk has room for these runs."""
+        size = sum(len(run.data) + _CHUNK_BYTES * len(run.ends) for run in runs)
+        if not self._file.find_room(size + size // 4 + _ROW_BYTES * len(self._batch.changed)):
+            error = sqlite3.OperationalError("the disk is full")
+            self.last_error = str(error)
+            return error
+        return self._store(runs)
 
     @property
     def has_backlog(self) -> bool:
@@ -346,11 +393,15 @@ class Writer:
         def index() -> None:
             for read in reads:
                 self._index.feed(read)
-            if until_ns is not None:
+            if until_ns is not None and self._is_indexed:
                 self._connection.execute(_SET_INDEXED, (until_ns, self._file.capture))
 
-        if self._write(index):
+        if not self._file.has_room or self._write(index):
+            # The next capture indexes them.
+            self._is_indexed = False
             self._index.forget_words()
+            for read in reads:
+                self._index.feed(read._replace(frames=()))
         return reads
 
     def earlier_part(self) -> EarlierPart | None:
@@ -363,8 +414,8 @@ class Writer:
         return EarlierPart(self._file, self._findings, self.stream_readers, self._index.feed)
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
-        """Store live findings."""
-        if found := list(findings):
+        """Store live findings, unless the disk is full."""
+        if (found := list(findings)) and self._file.has_room:
             self._write(lambda: self._findings.add(found))
 
     def close(self, ended_ns: int | None = None, captures: Sequence[Capture] = (), redacted_before: int = 0) -> None:

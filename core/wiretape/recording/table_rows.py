@@ -1,7 +1,7 @@
 """Rows of a recording's tables: how exchanges, losses, segments and findings are stored, and read back."""
 
 import sqlite3
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate
@@ -26,7 +26,9 @@ SEGMENT_COLUMNS = "id, exchange_id, response, start, time_ns, chunks, bytes"
 _MAX_NS = 2**62
 _INVENTED = "null"
 """The request headers of a request that an import invented."""
-_INSERT_LOST = "INSERT INTO lost (exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?)"
+_WRITE_LOST = (
+    "INSERT OR REPLACE INTO lost (id, exchange_id, response, start, count, time_ns, why) VALUES (?, ?, ?, ?, ?, ?, ?)"
+)
 _FINDING_COLUMNS = "exchange_id, event, code, severity, side, sequence, byte_offset, time_ns, message"
 _INSERT_FINDING = f"INSERT INTO finding (id, {_FINDING_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"  # noqa: S608 - constants
 _CREATE_PROVEN = f"CREATE TEMP TABLE proven ({_FINDING_COLUMNS})"
@@ -119,6 +121,8 @@ class OpenExchange:
     stored: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
     """Bytes of each body that are in the file."""
     lost: int = 0
+    dropped: dict[Side, tuple[int, BytesLost]] = field(default_factory=dict)
+    """For each body the last row of `lost` about bytes that could not be stored, with its number."""
 
     def row(self) -> dict[str, object]:
         """Return the columns of `exchange`, by name."""
@@ -167,12 +171,13 @@ def write_exchanges(connection: sqlite3.Connection, exchanges: Iterable[OpenExch
         connection.executemany(statement, [tuple(row.values()) for row in rows])
 
 
-def write_losses(connection: sqlite3.Connection, losses: Iterable[BytesLost]) -> None:
-    """Insert a row of `lost` for each loss."""
+def write_losses(connection: sqlite3.Connection, losses: Mapping[int, BytesLost]) -> None:
+    """Insert or update the rows of `lost` with these ids."""
     rows = (
-        (lost.exchange, lost.side is Side.RESPONSE, lost.start, lost.count, lost.time_ns, lost.why) for lost in losses
+        (number, lost.exchange, lost.side is Side.RESPONSE, lost.start, lost.count, lost.time_ns, lost.why)
+        for number, lost in losses.items()
     )
-    connection.executemany(_INSERT_LOST, rows)
+    connection.executemany(_WRITE_LOST, rows)
 
 
 def read_exchange(row: sqlite3.Row) -> Exchange:

@@ -25,7 +25,6 @@ from wiretape.safe_text import printable
     "REC001",
     "capture-incomplete",
     on=EXCHANGE_END,
-    severity=Severity.WARNING,
     side=Party.RECORDING,
     scope=Scope.RECORDING,
     basis=Basis.INFERRED,
