@@ -199,7 +199,7 @@ class Recorder:
         self._waiting: deque[bytes] = deque()
         """Input that was read while the recording was locked."""
         self._waiting_bytes = 0
-        self._locked_progress_s = 0.0
+        self._report_lock_at = 0.0
 
     @property
     def has_unchecked(self) -> bool:
@@ -253,10 +253,9 @@ class Recorder:
         while self._waiting_bytes < _MOST_WAITING_BYTES and (data := self._read_input(0)):
             self._waiting.append(data)
             self._waiting_bytes += len(data)
-        if seconds < self._locked_progress_s:
-            self._locked_progress_s = 0.0
-        if seconds >= self._locked_progress_s + _PATIENCE_S:
-            self._locked_progress_s = seconds - _PATIENCE_S + _PROGRESS_EVERY_S
+        now = time.monotonic()
+        if seconds >= _PATIENCE_S and now >= self._report_lock_at:
+            self._report_lock_at = now + _PROGRESS_EVERY_S
             self._send(RecordingLocked(seconds, is_closing=self._source is None))
         return True
 

@@ -144,3 +144,14 @@ def test_while_the_recording_is_locked_input_is_read_and_the_wait_is_reported(tm
     with open_recording(path) as recording:
         assert recording.exchange(1).ending is Ending.COMPLETE
         assert recording.info.ended_ns is not None
+
+
+def test_a_wait_for_a_lock_is_reported_after_a_second_and_then_every_five(tmp_path, monkeypatch):
+    sent = []
+    writer = Writer.create(tmp_path / "run.db", upstream="http://service")
+    waiting = Recorder(writer, Settings(), sent.append)
+    for tenths in range(123):
+        monkeypatch.setattr(recorder.time, "monotonic", lambda tenths=tenths: 1000 + tenths / 10)
+        assert waiting._on_locked(tenths / 10)
+    writer.close()
+    assert [message.seconds for message in sent] == [1.0, 6.0, 11.0]
