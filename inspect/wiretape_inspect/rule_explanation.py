@@ -161,6 +161,7 @@ def explanation_document(explained: ExplainedRule) -> dict[str, Any]:
         "clause": rule.clause,
         "about": "\n\n".join(paragraphs(rule)),
         "why": explained.texts.why,
+        "fix": explained.texts.fix,
         "not_exercised": explained.texts.not_exercised,
         "worth_knowing": explained.texts.notes,
         "examples": explained.examples,
@@ -186,6 +187,8 @@ def _properties(rule: Rule) -> Iterator[tuple[str, str]]:
 def _sections(explained: ExplainedRule) -> Iterator[tuple[str, str]]:
     if explained.texts.why:
         yield "Why it matters", explained.texts.why
+    if explained.texts.fix:
+        yield "The usual fix", explained.texts.fix
     if explained.texts.not_exercised:
         yield "When it is not exercised", explained.texts.not_exercised
     if explained.texts.notes:

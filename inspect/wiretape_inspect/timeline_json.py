@@ -13,7 +13,7 @@ from wiretape.frame_reader import SeenFrame
 from wiretape.json_codec import dump_json
 from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
-from wiretape.rules import CATALOGUE, Finding
+from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
 from wiretape.safe_text import escape_json
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
@@ -198,8 +198,18 @@ def recording_document(
 def rules_of(findings: Iterable[Finding]) -> Mapping[str, Any]:
     """Return the rules of some findings, by code."""
     codes = sorted({finding.code for finding in findings})
-    names = ("name", "severity", "side", "clause", "about")
-    return {code: {name: getattr(CATALOGUE[code], name) for name in names} for code in codes if code in CATALOGUE}
+    names = ("name", "severity", "side", "clause")
+    return {
+        code: {name: getattr(CATALOGUE[code], name) for name in names} | explained_rule(CATALOGUE[code])
+        for code in codes
+        if code in CATALOGUE
+    }
+
+
+def explained_rule(rule: Rule) -> dict[str, str]:
+    """Return what explains a rule: `about`, `why` it matters, and the usual `fix`."""
+    texts = explanation_of(rule)
+    return {"about": rule.about, "why": texts.why, "fix": texts.fix}
 
 
 def event_lines(recording: Recording, exchange: Exchange, first: int, last: int) -> Iterator[str]:

@@ -130,6 +130,7 @@ def test_no_page_is_stale(pages, name):
 def test_every_built_in_rule_has_an_explanation(code):
     explanation = explanation_of(CATALOGUE[code])
     assert explanation.why.endswith(".")
+    assert explanation.fix.endswith(".")
     assert explanation.not_exercised.endswith(".")
 
 

@@ -197,6 +197,8 @@ class Explanation:
 
     why: str = ""
     """What goes wrong if the rule is broken."""
+    fix: str = ""
+    """What usually has to change."""
     not_exercised: str = ""
     """When the verdict is `not-exercised`."""
     notes: str = ""

@@ -82,8 +82,11 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         return (f"{line}\n".encode() for line in lines)
     if kind == "html":
         from wiretape_inspect.page_export import export_page  # noqa: PLC0415 - loaded only when it is used
+        from wiretape_inspect.report.evidence_json import evidence_document, locate_one  # noqa: PLC0415 - the same
 
-        return export_page(recording, chosen)
+        found = recording.findings(number)
+        findings = [evidence_document(recording, locate_one(recording, finding)) for finding in found]
+        return export_page(recording, chosen, findings=findings)
     if kind == "har":
         from wiretape.recording.formats.har import write  # noqa: PLC0415 - loaded only when it is used
 

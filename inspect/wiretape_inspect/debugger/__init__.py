@@ -14,6 +14,10 @@ brackets are optional.
     `view.overview.Overview`.
 `event?exchange=N&event=M`
     `timeline_json.detail_document`.
+`findings?exchange=N[&event=M]`
+    The findings about an event, or about the exchange as a whole, each as `report.evidence_json.evidence_document`.
+`test?exchange=N&event=M`
+    `{code}`: a pytest test about the bytes of an event.
 `cut?exchange=N&start=A&event=M`
     `{start, end, chunks, base64}`: the bytes of an unfinished message, which begin at offset A, after message M
     begins.

@@ -19,12 +19,16 @@ from wiretape.safe_text import shorten
 from wiretape_inspect import event_detail, timeline_json
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.event_export import bodies
+from wiretape_inspect.event_test import event_test
+from wiretape_inspect.report.evidence_json import evidence_document, locate_one
 from wiretape_inspect.timeline_text import matching_rows, stored_findings
 from wiretape_inspect.view.filter_grammar import parse_filter
 from wiretape_inspect.view.filter_match import compile_filter
 from wiretape_inspect.view.overview import overview
 from wiretape_inspect.view.timeline_rows import DeltaRow, EventRow
 
+_MOST_FINDINGS = 200
+"""Findings of one event, or of an exchange as a whole, that are returned with their evidence."""
 _NUMBER = re.compile(r"[0-9]{1,18}", re.ASCII)
 
 
@@ -43,6 +47,15 @@ def _event(recording: Recording, *, exchange: int, event: int) -> dict[str, Any]
     with _not_found():
         around = event_detail.find_event(recording, stream, event)
     return timeline_json.detail_document(recording, stream, around)
+
+
+def _findings(recording: Recording, *, exchange: int, event: int | None = None) -> list[dict[str, Any]]:
+    found = [each for each in recording.findings(find_exchange(recording, exchange).number) if each.event == event]
+    return [evidence_document(recording, locate_one(recording, each)) for each in found[:_MOST_FINDINGS]]
+
+
+def _test(recording: Recording, *, exchange: int, event: int) -> dict[str, str]:
+    return {"code": event_test(recording, _find_stream(recording, exchange), event)}
 
 
 def _cut(recording: Recording, *, exchange: int, start: int, event: int) -> dict[str, Any]:
@@ -77,6 +90,8 @@ DOCUMENTS: Mapping[str, Callable[..., Any]] = {
     "bodies": lambda recording, *, exchange: bodies(recording, find_exchange(recording, exchange)),
     "overview": lambda recording, *, exchange: overview(recording, _find_stream(recording, exchange)),
     "event": _event,
+    "findings": _findings,
+    "test": _test,
     "cut": _cut,
 }
 """The endpoints that return one JSON document."""

@@ -20,6 +20,8 @@ export function serverSource() {
     deltas: (exchange, first, last) => allLines(`/api/events?exchange=${exchange}&first=${first}&last=${last}`),
     overview: (exchange) => fetchJson(`/api/overview?exchange=${exchange}`),
     event: (exchange, event) => fetchJson(`/api/event?exchange=${exchange}&event=${event}`),
+    findings: (exchange, event) => fetchJson(`/api/findings?exchange=${exchange}${event === null ? "" : `&event=${event}`}`),
+    test: (exchange, event) => fetchJson(`/api/test?exchange=${exchange}&event=${event}`),
     cut: (exchange, start, event) => fetchJson(`/api/cut?exchange=${exchange}&start=${start}&event=${event}`),
     bodies: (exchange) => fetchJson(`/api/bodies?exchange=${exchange}`),
     resume: (first, second) => allLines(`/api/resume?first=${first}&second=${second}`),

@@ -1,6 +1,7 @@
 // The bytes tab: the bytes of an event in hexadecimal and as text, with their offsets and the beginnings of chunks.
 
 import { bytesFromBase64 } from "./api_client.js";
+import { copyRaw } from "./copying.js";
 import { element, setClass, setText } from "./dom.js";
 import { formatCount, formatNumber, formatTime } from "./format.js";
 import { copyText } from "./notices.js";
@@ -18,6 +19,7 @@ export function showBytes(panel, detail) {
     : `${formatCount(chunks.length, "chunk")}: ${chunks.slice(0, 4).map(([start, end, time]) => `${formatNumber(start)}–${formatNumber(end)} at ${formatTime(time)}`).join(", ")}${chunks.length > 4 ? ", …" : ""}`;
   const tools = element("div", { class: "tools" });
   const copyHex = () => copyText(Array.from(bytes.subarray(0, MOST_COPIED), hex).join(" "), "the bytes in hexadecimal");
+  tools.append(element("button", { type: "button", class: "plain", text: "Copy raw", title: "Copy the bytes as they are", onclick: () => copyRaw(bytes) }));
   tools.append(element("button", { type: "button", class: "plain", text: "Copy as hex", onclick: copyHex }));
   tools.append(element("span", { class: "dim", text: `bytes ${formatNumber(detail.start)}–${formatNumber(detail.end)} of the body · ${summary}` }));
   const host = element("div", { id: "hex", class: "pane" });

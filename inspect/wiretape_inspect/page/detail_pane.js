@@ -3,8 +3,8 @@
 import { showBytes } from "./bytes_tab.js";
 import { CONTRACT } from "./contract.js";
 import { byId, delay, element, factList, setText } from "./dom.js";
-import { code, showRequest, showStream } from "./exchange_details.js";
-import { findingCard, findingList, showFindings } from "./finding_card.js";
+import { code, showHeaders, showRequest, showStream } from "./exchange_details.js";
+import { explanationList, findingCard, findingList, showFindings } from "./finding_card.js";
 import {
   formatCount, formatDuration, formatNumber, formatTime, lastCharacters, printable, shorten, shortenNumber,
 } from "./format.js";
@@ -15,7 +15,7 @@ import { showState } from "./state_tab.js";
 import { findingsOf } from "./timeline.js";
 import { TABS } from "./url_state.js";
 
-const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "State here" };
+const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "State here", headers: "Headers" };
 const EVENTS_KEPT = 200;
 const LARGE_DATA = 200000;
 const STEP_PAUSE_MS = 120;
@@ -82,8 +82,12 @@ export class DetailPane {
   }
 
   async showItem(item, tab, name) {
+    if (tab === "headers") {
+      this.fill((panel) => showHeaders(panel, this.app, this.app.head));
+      return;
+    }
     if (tab === "findings") {
-      this.fill((panel) => showFindings(panel, findingsOf(item, this.app.timeline), this.app.recording, this.noFindings()));
+      this.fill((panel) => showFindings(panel, findingsOf(item, this.app.timeline), this.app, this.noFindings()));
       return;
     }
     // While the reader steps quickly, nothing is loaded until the steps stop.
@@ -124,7 +128,7 @@ export class DetailPane {
       panel.append(element("p", { class: "empty", text }));
     } else if (item.kind === "row" && item.row.row === "deltas") this.fillRun(panel, item, tab, detail);
     else if (tab === "bytes") showBytes(panel, detail);
-    else showPayload(panel, detail);
+    else showPayload(panel, detail, this.app);
   }
 
   /** A closed run of deltas: its joined text, which is the end of the text that the client has by then. */
@@ -150,10 +154,17 @@ export class DetailPane {
     byId("panel").removeAttribute("aria-labelledby");
     this.fill((panel) => {
       if (!found) return;
-      panel.append(findingCard(found, this.app.recording));
+      panel.append(findingCard(found, this.app));
       const place = found.event === null ? `exchange ${found.exchange}` : `event ${found.event} of exchange ${found.exchange}`;
       panel.append(element("p", { class: "empty" }, element("kbd", { text: "Enter" }), ` goes to ${place}.`));
     });
+  }
+
+  /** Show what a group of findings has in common: for a rule, its explanation. */
+  showGroup(title, rule) {
+    this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
+    this.fill((panel) => panel.append(element("h2", { class: "title", text: title }), ...(rule ? [explanationList(rule)] : [])));
   }
 
   /** Show a rule of the list of all rules. */

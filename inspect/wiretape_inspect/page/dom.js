@@ -1,6 +1,6 @@
 // Creates elements.  Text always becomes text nodes: recorded data is never parsed as markup.
 
-import { SEVERITY_SIGNS } from "./format.js";
+import { SEVERITY_SIGNS, printable } from "./format.js";
 
 const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
@@ -33,6 +33,14 @@ export function setProperties(target, properties) {
 
 export function byId(id) {
   return document.getElementById(id);
+}
+
+/** A text whose parts in backticks become code elements. */
+export function codeText(text) {
+  const pieces = String(text).split("`");
+  // Without a partner, the last backtick is only a character.
+  if (pieces.length % 2 === 0) pieces.push(`${pieces.splice(-2, 1)}\`${pieces.pop()}`);
+  return pieces.map((piece, at) => (at % 2 ? element("code", { text: printable(piece) }) : printable(piece)));
 }
 
 /** Set a text only if it differs, to avoid needless layout and announcements. */

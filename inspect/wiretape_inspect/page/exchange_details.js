@@ -1,11 +1,13 @@
 // The details of an exchange as a whole: a stream of which nothing is selected, or a request and its response.
 
+import { bytesFromBase64 } from "./api_client.js";
+import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { cursorOf, pathOf } from "./exchange_heads.js";
 import { findingList, showFindings } from "./finding_card.js";
 import { formatSize, formatTime, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
-import { showError } from "./notices.js";
+import { copyText, showError } from "./notices.js";
 import { jsonBox, longText } from "./payload_tab.js";
 
 const NO_FINDINGS = "No findings about this exchange.";
@@ -18,6 +20,7 @@ export function code(text) {
 /** A stream of which nothing is selected: how it went, and its findings. */
 export function showStream(panel, app, tab) {
   const { head, recording, navigation } = app;
+  if (tab === "headers" && head) { showHeaders(panel, app, head); return; }
   if (!head || tab === "bytes" || tab === "state") {
     const text = head ? "No event selected. The keys j and k move between events." : "No exchange to show.";
     panel.append(element("p", { class: "empty", text }));
@@ -25,7 +28,7 @@ export function showStream(panel, app, tab) {
   }
   const found = recording.findings.filter((one) => one.exchange === head.exchange);
   if (tab === "findings") {
-    showFindings(panel, found, recording, NO_FINDINGS);
+    showFindings(panel, found, app, NO_FINDINGS);
     return;
   }
   panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }));
@@ -55,31 +58,70 @@ export function showRequest(panel, app, tab) {
   const { recording } = app;
   const head = app.timeline.rows.find((row) => row.row === "exchange") || app.head;
   if (tab === "findings") {
-    showFindings(panel, recording.findings.filter((one) => one.exchange === head.exchange), recording, NO_FINDINGS);
+    showFindings(panel, recording.findings.filter((one) => one.exchange === head.exchange), app, NO_FINDINGS);
     return;
   }
+  if (tab === "headers") { showHeaders(panel, app, head); return; }
   if (tab !== "payload") {
     const text = "This exchange is not an event stream: the Payload tab shows its request and its response.";
     panel.append(element("p", { class: "empty", text }));
     return;
   }
-  showSide(panel, app, head, "request", pathOf(head), head.request_headers, head.request_bytes);
+  panel.append(copyButtons(app, head));
+  showSide(panel, app, head, "request", pathOf(head), head.request_bytes);
   const status = head.status === null ? "No response" : String(head.status);
-  showSide(panel, app, head, "response", `${status} · ${head.ending_label}`, head.response_headers, head.response_bytes);
+  showSide(panel, app, head, "response", `${status} · ${head.ending_label}`, head.response_bytes);
   if (head.detail) panel.append(element("p", { class: "wrong", text: printable(head.detail) }));
 }
 
-function showSide(panel, app, head, side, title, headers, size) {
+/** The request and the response without their bodies, and the connection; of a stream, too. */
+export function showHeaders(panel, app, head) {
+  panel.append(copyButtons(app, head));
+  panel.append(element("h2", { class: "title", text: shorten(pathOf(head), 1000) }), factList([
+    ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
+    ["client", head.client ? shorten(head.client, 80) : null],
+    ["protocol", head.request_version ? printable(head.request_version) : null],
+    ["request body", head.request_bytes ? formatSize(head.request_bytes) : null],
+  ]), headerList("Request headers", head.request_headers));
+  panel.append(element("h2", { class: "title side", text: head.status === null ? "No response" : String(head.status) }), factList([
+    ["protocol", head.response_version ? printable(head.response_version) : null],
+    ["ending", printable(head.ending_label)],
+    ["detail", head.detail ? shorten(head.detail, 500) : null],
+    ["body", formatSize(head.response_bytes)],
+  ]), headerList("Response headers", head.response_headers));
+}
+
+function headerList(title, headers) {
+  const box = element("section", null, element("h3", { text: title }));
+  if (!headers) box.append(element("p", { class: "dim", text: "not recorded" }));
+  else if (!headers.length) box.append(element("p", { class: "dim", text: "none" }));
+  else box.append(factList(headers.map(([name, value]) => [shorten(name, 80), element("code", { text: shorten(value, 2000) || "(empty)" })])));
+  return box;
+}
+
+function copyButtons(app, head) {
+  const button = (text, title, onclick) => element("button", { type: "button", class: "plain", text, title, onclick });
+  const body = async () => (head.request_bytes ? (await app.reader.bodies(head)).request : null);
+  const guarded = (action) => () => action().catch((error) => showError(error.message));
+  const buttons = [button("Copy as curl", "Copy the command that sends this request again", guarded(async () => copyText(curlCommand(head, await body()), "the curl command")))];
+  if (!head.stream && head.response_bytes) {
+    buttons.push(button("Copy response", "Copy the body of the response unchanged", guarded(async () => {
+      const { response } = await app.reader.bodies(head);
+      if (response.text !== undefined) copyText(response.text, "the response");
+      else if (response.base64 !== undefined) copyRaw(bytesFromBase64(response.base64));
+      else showError("The response is too large to copy: use `wiretape export`.");
+    })));
+  }
+  return element("div", { class: "tools" }, ...buttons);
+}
+
+function showSide(panel, app, head, side, title, size) {
   const arrow = element("span", { class: "dim", text: side === "request" ? "→ " : "← " });
   const box = element("div", { class: "body-box" });
   panel.append(element("h2", { class: "title side" }, arrow, shorten(title, 1000)), box);
   const preview = head[`${side}_preview`] || "";
   if (preview) box.append(bodyBox(preview));
   else box.append(element("p", { class: "dim", text: size ? formatSize(size) : "no body" }));
-  if (headers) {
-    const values = headers.map(([name, value]) => [shorten(name, 80), element("code", { text: shorten(value, 2000) })]);
-    box.append(element("h3", { text: "Headers" }), factList(values));
-  }
   if (size) showBody(box, app, head, side);
 }
 

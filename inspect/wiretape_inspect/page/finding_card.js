@@ -1,41 +1,69 @@
 // One finding in full, and short lists of findings.
 
-import { element, factList, setProperties, severityMark } from "./dom.js";
+import { codeText, element, factList, setProperties, severityMark } from "./dom.js";
 import { SEVERITY_SIGNS, formatNumber, formatTime, printable, printableLine, shorten, shortenNumber } from "./format.js";
 
 const MOST_CARDS = 200;
 
 /** Show findings in a panel, or say that there are none. */
-export function showFindings(panel, findings, recording, none) {
-  if (!findings.length) panel.append(element("p", { class: "empty", text: none }));
-  panel.append(...findings.slice(0, MOST_CARDS).map((one) => findingCard(one, recording)));
+export function showFindings(panel, findings, app, none) {
+  if (!findings.length) panel.append(element("p", { class: "empty" }, ...codeText(none)));
+  panel.append(...findings.slice(0, MOST_CARDS).map((one) => findingCard(one, app)));
 }
 
-/** A finding with the expected and the actual value, its evidence, and the clause that it is about. */
-export function findingCard(finding, recording) {
-  const found = reportedFinding(finding, recording);
+/** A finding with the expected and the actual value, its evidence, the clause, why it matters and the usual fix. */
+export function findingCard(finding, app) {
+  const card = element("article", { class: `finding-card ${SEVERITY_SIGNS[finding.severity] ? finding.severity : "error"}` });
+  fillCard(card, finding, app.recording);
+  loadEvidence(finding, app).then((found) => { if (found) fillCard(card, found, app.recording); });
+  return card;
+}
+
+/** A finding with its evidence: a report and an exported page contain it, a server returns it. */
+async function loadEvidence(finding, { recording, source }) {
+  const isSame = (one) => one.code === finding.code && one.exchange === finding.exchange && one.event === finding.event && one.message === finding.message;
+  if (finding.evidence) return null;
+  const known = recording.findings.find((one) => one.evidence && isSame(one));
+  if (known || !source.findings) return known || null;
+  return (await source.findings(finding.exchange, finding.event).catch(() => [])).find(isSame) || null;
+}
+
+function fillCard(card, found, recording) {
   const rule = recording.rules[found.code];
-  const card = element("article", { class: `finding-card ${SEVERITY_SIGNS[found.severity] ? found.severity : "error"}` });
   const name = element("span", { class: "dim", text: rule ? printable(rule.name) : "" });
-  card.append(element("h3", null, severityMark(found.severity), ` ${printable(found.code)} `, name));
+  card.replaceChildren(element("h3", null, severityMark(found.severity), ` ${printable(found.code)} `, name));
   if (found.expected && found.actual) {
-    const values = factList([["expected", printable(found.expected)], ["got", printable(found.actual)]]);
+    const values = factList([["expected", textBox(found.expected)], ["got", textBox(found.actual)]]);
     card.append(setProperties(values, { class: "facts-list both" }));
-  } else card.append(element("p", { class: "message", text: printable(found.message) }));
+  } else card.append(element("p", { class: "message" }, ...codeText(found.message)));
   const evidence = evidenceBox(found);
   if (evidence) card.append(evidence);
+  if (rule) card.append(explanationList(rule));
   card.append(factList([
     ["request", found.request ? element("code", { text: shorten(found.request, 300) }) : null],
-    ["clause", rule ? `${printable(rule.clause)}${rule.basis ? ` (${printable(rule.basis)})` : ""}` : null],
-    ["about", rule && rule.about ? printableLine(rule.about) : null],
     ["side", printable(found.side)],
     ["sequence", found.sequence === null ? null : shortenNumber(found.sequence)],
     ["bytes", byteRange(found)],
-    ["time", found.see ? formatTime(found.time_ns) : null],
+    ["time", formatTime(found.time_ns)],
     ["show", found.see ? element("code", { text: printable(found.see) }) : null],
     ["explain", element("code", { text: `wiretape rule ${printable(found.code)}` })],
   ]));
-  return card;
+}
+
+/** What explains a rule: the clause, what breaks it, why it matters, and the usual fix. */
+export function explanationList(rule) {
+  const line = (text) => (text ? textBox(printableLine(text)) : null);
+  const list = factList([
+    ["clause", textBox(`${rule.clause}${rule.basis ? ` (${rule.basis})` : ""}`)],
+    ["rule", line(rule.about)],
+    ["why", line(rule.why)],
+    ["usual fix", line(rule.fix)],
+  ]);
+  return setProperties(list, { class: "facts-list explanation" });
+}
+
+function textBox(text) {
+  return element("span", null, ...codeText(text));
 }
 
 function byteRange(found) {
@@ -44,22 +72,27 @@ function byteRange(found) {
   return found.end ? `${start}–${formatNumber(found.end)}` : `from ${start}`;
 }
 
-/** The finding of a report that equals the finding of a row, which lacks the evidence. */
-function reportedFinding(found, recording) {
-  if (found.see || !recording.report) return found;
-  const isSame = (one) => one.code === found.code && one.exchange === found.exchange && one.event === found.event && one.message === found.message;
-  return recording.findings.find(isSame) || found;
-}
-
-/** The bytes on the wire, as the report shows them in a terminal. */
+/** The bytes on the wire, as the report shows them in a terminal; what the finding is about is underlined. */
 function evidenceBox(found) {
-  const lines = [...(found.request_headers || []).map((line) => [">", line]), ...(found.evidence || [])];
+  const headers = (found.request_headers || []).map((line) => [">", line]);
+  const lines = [...headers, ...(found.evidence || [])];
   if (!lines.length) return null;
   const box = element("div", { class: "evidence" });
-  for (const [margin, line] of lines) {
-    box.append(element("span", { class: "margin", text: printable(margin) }), element("code", { text: printable(line) }));
-  }
+  const offending = found.offending ? { ...found.offending, line: found.offending.line + headers.length } : null;
+  lines.forEach(([margin, line], at) => {
+    const code = element("code");
+    if (offending && offending.line === at) code.append(...underlined(line, offending));
+    else code.textContent = printable(line);
+    box.append(element("span", { class: "margin", text: printable(margin) }), code);
+  });
   return box;
+}
+
+/** The parts of a line; positions count characters, as in Python. */
+function underlined(line, { begin, end }) {
+  const characters = Array.from(line);
+  const part = (from, to) => printable(characters.slice(from, to).join(""));
+  return [part(0, begin), element("mark", { class: "offending", text: part(begin, end) }), part(end)];
 }
 
 /** A list of findings in one line each; `place` returns where a finding is, and `go` goes there. */
@@ -67,7 +100,7 @@ export function findingList(findings, place, go) {
   const list = element("ul", { class: "found-list" });
   for (const one of findings) {
     const where = element("span", { class: "dim", text: place(one) });
-    const text = element("span", { class: "found-words", text: `${printable(one.code)}: ${printable(one.message)}` });
+    const text = element("span", { class: "found-words" }, `${printable(one.code)}: `, ...codeText(one.message));
     const button = { type: "button", class: "found-item", onclick: () => go(one) };
     list.append(element("li", null, element("button", button, severityMark(one.severity), where, text)));
   }

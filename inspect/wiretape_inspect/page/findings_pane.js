@@ -1,25 +1,36 @@
-// The list of all findings, in place of the timeline; a report also lists all rules.
+// The list of all findings, in place of the timeline, in groups and filtered; a report also lists all rules.
 
-import { element, setClass, setText, severityMark } from "./dom.js";
-import { SEVERITY_SIGNS, printable } from "./format.js";
+import { codeText, element, setClass, setText, severityMark } from "./dom.js";
+import { SEVERITIES, SEVERITY_SIGNS, formatCount, formatNumber, printable } from "./format.js";
 import { reportSummary, showReportTabs } from "./report_summary.js";
 import { RulesList } from "./rules_list.js";
 import { VirtualList } from "./virtual_list.js";
 
+const GROUPS = {
+  none: ["not grouped", () => ""],
+  rule: ["by rule", (found) => found.code],
+  severity: ["by severity", (found) => found.severity],
+  side: ["by side", (found) => found.side],
+  exchange: ["by exchange", (found) => `#${found.exchange}`],
+};
+
 export class FindingsPane {
   constructor(host, app) {
-    this.app = app;
+    Object.assign(this, { app, group: "none", closed: new Set(), chosen: { code: "", severity: "", side: "" } });
     if (app.recording.report) host.append(reportSummary(app));
+    this.tools = element("div", { class: "bar findings-bar" });
+    host.append(this.tools);
     this.findings = new VirtualList(host, {
       label: "Findings", height: 46,
       columns: ["severity", "rule", "place", "message"].map((name) => ({ name })),
-      fill: (cells, found, node) => this.fillRow(cells, found, node),
-      chosen: (index, _found, event) => (event.type === "click" ? this.open(index) : this.preview(index)),
+      fill: (cells, item, node) => this.fillRow(cells, item, node),
+      chosen: (index, _item, event) => (event.type === "click" ? this.open(index) : this.preview(index)),
     });
     this.findings.root.addEventListener("keydown", (event) => { if (event.key === "Enter") this.open(this.findings.selected); });
     this.none = element("p", { class: "empty nothing", text: "No findings.", hidden: true });
     this.findings.root.before(this.none);
     if (app.recording.report) this.rules = new RulesList(host, app);
+    this.fillTools();
   }
 
   /** The list that is shown: the findings, or the rules of a report. */
@@ -31,46 +42,122 @@ export class FindingsPane {
     return Boolean(this.rules && this.app.view.verdicts);
   }
 
+  /** The choices of what is listed, and how it is grouped. */
+  fillTools() {
+    const { recording } = this.app;
+    const values = (name) => [...new Set(recording.findings.map((found) => found[name]))].sort();
+    const counted = (name, value) => `${printable(value)} (${formatNumber(recording.findings.filter((found) => found[name] === value).length)})`;
+    const choice = (label, options, value, change) => {
+      const select = element("select", { "aria-label": label, onchange: () => { change(select.value); this.update(); } });
+      for (const [name, text] of options) select.append(element("option", { value: name, text, selected: name === value }));
+      return select;
+    };
+    const filter = (label, name, all, names) => choice(
+      label, [["", all], ...names.map((one) => [one, counted(name, one)])], this.chosen[name], (value) => { this.chosen[name] = value; },
+    );
+    this.count = element("output", { class: "count" });
+    this.tools.replaceChildren(
+      filter("Severity", "severity", "all severities", SEVERITIES.filter((one) => values("severity").includes(one))),
+      filter("Side", "side", "all sides", values("side")),
+      filter("Rule", "code", "all rules", values("code")),
+      choice("Group", Object.entries(GROUPS).map(([name, [text]]) => [name, text]), this.group, (value) => { this.group = value; this.closed.clear(); }),
+      this.count,
+    );
+    this.known = recording.findings.length;
+  }
+
   show() {
-    const { findings } = this.app.recording;
     const { x, e } = this.app.view;
     if (this.rules) {
       this.rules.host.hidden = !this.showsRules;
       showReportTabs(this.showsRules);
     }
-    this.none.hidden = this.showsRules || findings.length > 0;
-    this.findings.root.hidden = this.showsRules || !findings.length;
+    this.update();
     if (this.showsRules) this.rules.show();
     else {
-      const same = e === null ? 0 : findings.findIndex((found) => found.exchange === x && found.event === e);
-      this.findings.show(findings, -1);
-      this.preview(Math.max(same, 0));
+      const items = this.findings.items;
+      const same = e === null ? -1 : items.findIndex((item) => item.found && item.found.exchange === x && item.found.event === e);
+      this.preview(same >= 0 ? same : Math.max(items.findIndex((item) => item.found), 0));
     }
     this.list.root.focus({ preventScroll: true });
   }
 
-  /** Show a finding in the details. */
+  /** List the findings again. */
+  update() {
+    const { findings } = this.app.recording;
+    if (this.known !== findings.length) this.fillTools();
+    const selected = this.findings.items[this.findings.selected];
+    const shown = findings.filter((found) => Object.entries(this.chosen).every(([name, value]) => !value || found[name] === value));
+    const items = this.group === "none" ? shown.map((found) => ({ found })) : this.grouped(shown);
+    this.none.hidden = this.showsRules || items.length > 0;
+    setText(this.none, findings.length ? "No findings match." : "No findings.");
+    this.findings.root.hidden = this.showsRules || !items.length;
+    this.tools.hidden = this.showsRules || !findings.length;
+    setText(this.count, shown.length === findings.length ? "" : `${formatNumber(shown.length)} / ${formatNumber(findings.length)}`);
+    this.findings.show(items, selected ? items.findIndex((item) => item.found === selected.found && item.group === selected.group) : -1);
+  }
+
+  /** Each group, followed by its findings unless it is closed; the largest group of the worst severity comes first. */
+  grouped(findings) {
+    const groups = new Map();
+    const nameOf = GROUPS[this.group][1];
+    for (const found of findings) {
+      const name = nameOf(found);
+      if (!groups.has(name)) groups.set(name, []);
+      groups.get(name).push(found);
+    }
+    const worst = (all) => Math.min(...all.map((found) => SEVERITIES.indexOf(found.severity) >>> 0));
+    const sorted = [...groups].sort(([, a], [, b]) => worst(a) - worst(b) || b.length - a.length);
+    return sorted.flatMap(([group, all]) => [
+      { group, all }, ...(this.closed.has(group) ? [] : all.map((found) => ({ found }))),
+    ]);
+  }
+
+  /** Show a finding, or what its group has in common, in the details. */
   preview(index) {
     this.findings.select(index);
-    this.app.detail.showFinding(this.app.recording.findings[index] || null);
+    const item = this.findings.items[index];
+    if (item && item.group !== undefined) this.app.detail.showGroup(this.titleOf(item), this.app.recording.rules[item.group]);
+    else this.app.detail.showFinding(item ? item.found : null);
   }
 
-  /** Go to the event of a finding. */
+  /** Go to the event of a finding, or open or close a group. */
   open(index) {
-    const found = this.app.recording.findings[index];
-    if (found) this.app.navigation.goFinding(found);
+    const item = this.findings.items[index];
+    if (!item) return;
+    if (item.found) {
+      this.app.navigation.goFinding(item.found);
+      return;
+    }
+    if (!this.closed.delete(item.group)) this.closed.add(item.group);
+    this.update();
+    this.preview(index);
   }
 
-  fillRow(cells, found, node) {
-    const rule = this.app.recording.rules[found.code];
-    const severity = SEVERITY_SIGNS[found.severity] ? found.severity : "error";
-    setClass(node, "row");
+  titleOf({ group }) {
+    const rule = this.app.recording.rules[group];
+    return `${printable(group)} ${rule ? printable(rule.name) : ""}`;
+  }
+
+  fillRow(cells, item, node) {
+    const { found, all } = item;
+    const severity = found ? (SEVERITY_SIGNS[found.severity] ? found.severity : "error") : "";
+    setClass(node, found ? "row" : "row group");
+    if (found) node.removeAttribute("aria-expanded");
+    else node.setAttribute("aria-expanded", !this.closed.has(item.group));
     if (cells.severity.dataset.severity !== severity) {
       cells.severity.dataset.severity = severity;
-      cells.severity.replaceChildren(severityMark(severity));
+      cells.severity.replaceChildren(...(severity ? [severityMark(severity)] : []));
     }
+    if (!found) {
+      setText(cells.rule, `${this.closed.has(item.group) ? "▸" : "▾"} ${this.titleOf(item)}`);
+      setText(cells.place, formatCount(all.length, "finding"));
+      cells.message.replaceChildren();
+      return;
+    }
+    const rule = this.app.recording.rules[found.code];
     setText(cells.rule, `${printable(found.code)} ${rule ? printable(rule.name) : ""}`);
     setText(cells.place, found.event === null ? `#${found.exchange}` : `${found.exchange}:${found.event}`);
-    setText(cells.message, printable(found.message));
+    cells.message.replaceChildren(...codeText(found.message));
   }
 }

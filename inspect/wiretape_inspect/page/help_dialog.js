@@ -18,7 +18,7 @@ const KEYS = [
     ["Enter", "open or close a run of deltas or a tool call"],
     ["d", "every delta as a row, or runs of deltas"],
     ["t", "tool calls as one row each"],
-    ["1 2 3 4", "payload, bytes, findings, state here"],
+    ["1 2 3 4 5", "payload, bytes, findings, state here, headers"],
     ["r", "bytes, and back"],
   ]],
   ["Go", [

@@ -86,7 +86,7 @@ export class LiveUpdates {
     if (!isKnown) recording.findings.push(found);
     if (rule) recording.rules[found.code] = rule;
     if (!isKnown && app.head && found.exchange === app.head.exchange && !app.reader.isLive) this.readAgain();
-    if (app.view.findings) app.panes.findings.list.grew();
+    if (app.view.findings) app.panes.findings.update();
     app.sidebar.changed();
     app.redraw();
   }
@@ -96,7 +96,7 @@ export class LiveUpdates {
     const { app } = this;
     app.recording.findings.length = 0;
     if (app.head && !app.reader.isLive) this.readAgain();
-    if (app.view.findings) app.panes.findings.list.grew();
+    if (app.view.findings) app.panes.findings.update();
     app.sidebar.changed();
     app.redraw();
   }

@@ -1,8 +1,8 @@
 // The rules of a report with their verdicts.
 
 import { element, factList, setClass, setText, severityMark } from "./dom.js";
-import { findingList } from "./finding_card.js";
-import { formatCount, formatNumber, printable, printableLine } from "./format.js";
+import { explanationList, findingList } from "./finding_card.js";
+import { formatCount, formatNumber, printable } from "./format.js";
 import { ROW_HEIGHT } from "./timeline_row.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -67,7 +67,7 @@ function findingsText({ findings, suppressed }) {
 export function ruleCard(rule, { recording, navigation }) {
   const box = element("article", { class: "rule-card" });
   box.append(element("h3", null, `${printable(rule.code)} `, element("span", { class: "dim", text: printable(rule.name) })));
-  box.append(element("p", { class: "message", text: printableLine(rule.about || "") }));
+  box.append(explanationList(rule));
   const url = /^https?:\/\//.test(rule.url || "") ? rule.url : null;
   box.append(factList([
     ["verdict", element("span", { class: `verdict ${verdictClass(rule)}`, text: verdictText(rule) })],
@@ -76,7 +76,6 @@ export function ruleCard(rule, { recording, navigation }) {
     ["findings", findingsText(rule)],
     ["severity", severityMark(rule.severity)],
     ["side", printable(rule.side)],
-    ["clause", `${printable(rule.clause)} (${printable(rule.basis)})`],
     ["explain", element("code", { text: `wiretape rule ${printable(rule.code)}` })],
     ["documentation", url && element("a", { href: url, rel: "noreferrer", text: printable(url) })],
   ]));

@@ -15,7 +15,7 @@ export const EMPTY_VIEW = {
   findings: false, // show all findings in place of the timeline
   verdicts: false, // and in a report, show all rules in place of the findings
 };
-export const TABS = ["payload", "bytes", "findings", "state"];
+export const TABS = ["payload", "bytes", "findings", "state", "headers"];
 
 function parseView(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));

@@ -44,7 +44,8 @@ fragment of the URL selects one by its number.  `recording` then has `report`, a
 from a finding: `rows` contains rows `{row: "omitted", first, last}` in place of the other events.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect import timeline_text
@@ -54,10 +55,19 @@ from wiretape_inspect.page_export.page_document import PageContent, document_par
 __all__ = ["PageContent", "document_parts", "export_page", "page_parts"]
 
 
-def export_page(recording: Recording, exchanges: Sequence[Exchange] | None = None, start: str = "") -> Iterator[bytes]:
-    """Yield the page with a recording, or with some of its exchanges, in parts."""
+def export_page(
+    recording: Recording,
+    exchanges: Sequence[Exchange] | None = None,
+    start: str = "",
+    findings: Sequence[Mapping[str, Any]] | None = None,
+) -> Iterator[bytes]:
+    """Yield the page with a recording, or with some of its exchanges, in parts.
+
+    `findings` are those of the live checks with their evidence; without them, the page shows no evidence.
+    """
     chosen = list(recording.exchanges()) if exchanges is None else list(exchanges)
-    content = PageContent(recording, chosen, timeline_text.stored_findings(recording))
+    shown = {} if findings is None else {"findings": findings}
+    content = PageContent(recording, chosen, timeline_text.stored_findings(recording), overrides=shown)
     return page_parts([("data", document_parts(content, start))])
 
 

@@ -5,18 +5,18 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from itertools import islice
 from typing import Any
 
 from wiretape.json_codec import dump_json
-from wiretape.rules import CATALOGUE, Finding, Party, Severity
+from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
-from wiretape_inspect.report.evidence import LocatedFinding, evidence, locate, request_headers
-from wiretape_inspect.report.fingerprint import split_message
+from wiretape_inspect.report.evidence import LocatedFinding, locate
+from wiretape_inspect.report.evidence_json import evidence_document
 from wiretape_inspect.report.json_format import rule_document
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import inconclusive_lines, scope_lines, show_command, summary_text
+from wiretape_inspect.timeline_json import explained_rule
 
 MAX_FINDINGS_OF_RULE, MAX_FINDINGS = 50, 10_000
 """Findings of one rule that are shown unless all are requested, and findings of a recording in any case."""
@@ -110,19 +110,8 @@ def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> di
 def _rule(report: Report, code: str, options: ReportOptions) -> dict[str, Any]:
     suppressed = sum(report.suppressed_counts[code, severity] for severity in Severity)
     rule = rule_document(report, CATALOGUE[code], options)
-    return {**rule, "about": CATALOGUE[code].about, "suppressed": suppressed}
+    return {**rule, **explained_rule(CATALOGUE[code]), "suppressed": suppressed}
 
 
 def _finding(report: Report, located: LocatedFinding) -> dict[str, Any]:
-    finding, request, found = located.finding, located.exchange.request, evidence(report.recording, located)
-    expected, actual = split_message(finding.message) or (None, None)
-    return {
-        **asdict(finding),
-        "expected": expected,
-        "actual": actual,
-        "request": f"{request.method} {request.target}",
-        "request_headers": request_headers(located.exchange) if finding.side is Party.CLIENT else [],
-        "end": found.end,
-        "evidence": found.lines,
-        "see": show_command(report.file, finding),
-    }
+    return evidence_document(report.recording, located) | {"see": show_command(report.file, located.finding)}

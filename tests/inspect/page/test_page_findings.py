@@ -1,0 +1,170 @@
+"""Findings with their evidence, headers, and what can be copied."""
+
+import re
+import shlex
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.page_export import export_page
+from wiretape_inspect.report.evidence_json import evidence_document, locate_one
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest.fixture
+def recording(tape, message):
+    """A stream with two findings of the service, and a request with one of the client."""
+    delta = message("message.delta", id="live_7", run_id="r1", delta={"text": "Hi"})
+    number = tape.exchange(
+        chunks=[
+            (5, message("run.started", id="e1", sequence=4)),
+            (5, delta),
+            (5, message("run.ended", id="e2", sequence=3)),
+        ],
+        request_headers=(("Authorization", "Bearer [redacted:0123456789abcdef]"), ("X-It's", "a\x1bb")),
+    )
+    other = tape.exchange(
+        "/v1/runs",
+        [(1, b'{"a": 1}')],
+        method="POST",
+        request_body=b'{"it\'s": 1}',
+        status=429,
+        headers=(("content-type", "application/json"),),
+    )
+    tape.find(
+        Finding(
+            "DUR004",
+            Severity.ERROR,
+            Party.SERVICE,
+            number,
+            2,
+            None,
+            77,
+            13,
+            "Expected no `id` line in a message.delta, got the id `live_7`.",
+        ),
+        Finding("SEQ001", Severity.ERROR, Party.SERVICE, number, 3, 3, 200, 18, "Expected a sequence above 4, got 3."),
+        Finding(
+            "CLI001",
+            Severity.WARNING,
+            Party.CLIENT,
+            other,
+            None,
+            None,
+            None,
+            22,
+            "Expected the header `Authorization: Bearer …`, got none.",
+        ),
+    )
+    return tape.close()
+
+
+class Clipboard:
+    """Presses a button that copies, and returns what it copied."""
+
+    def __init__(self, shown):
+        self.shown = shown
+
+    async def press(self, name):
+        page = self.shown.page
+        await page.evaluate("""() => {
+            const writeText = async (text) => { window.copied = text; };
+            Object.defineProperty(navigator, "clipboard", { value: { writeText }, configurable: true });
+            document.getElementById("hint")?.replaceChildren();
+        }""")
+        await self.shown.panel().get_by_role("button", name=name).click()
+        await expect(page.locator("#hint")).to_contain_text("Copied")
+        return await page.evaluate("window.copied")
+
+
+async def check_evidence(shown):
+    card = shown.panel().locator(".finding-card")
+    await shown.go("#x=1&e=2&tab=findings")
+    await expect(card.locator(".offending")).to_have_text("live_7")
+    await expect(card.locator(".both dd code").last).to_have_text("live_7")
+    for text in ("usual fix", "Leave out the id line of deltas.", "Every client uses an id as its cursor", "Events 2:"):
+        await expect(card).to_contain_text(text)
+    await shown.go("#x=1&e=3&tab=findings")
+    await expect(card.locator(".offending")).to_have_text("3")
+
+
+async def test_live_finding_has_the_evidence_of_a_report(debugging, recording):
+    async with debugging(recording) as shown:
+        await check_evidence(shown)
+
+
+async def test_finding_of_an_exported_page_has_the_same_evidence(window, recording, tmp_path):
+    path = tmp_path / "page.html"
+    with open_recording(recording) as opened:
+        found = [evidence_document(opened, locate_one(opened, one)) for one in opened.findings()]
+        path.write_bytes(b"".join(export_page(opened, findings=found)))
+    async with window(path.as_uri()) as shown:
+        await check_evidence(shown)
+
+
+async def test_findings_are_filtered_and_grouped(debugging, recording):
+    async with debugging(recording, "#findings=1") as shown:
+        rows = shown.page.locator("#findings-pane .list-rows .row:visible")
+        await expect(rows).to_have_count(3)
+        choose = shown.page.get_by_label
+        await choose("Side", exact=True).select_option("client")
+        await expect(rows.locator(".rule")).to_have_text([re.compile("^CLI001 ")])
+        await choose("Side", exact=True).select_option("")
+        await choose("Severity", exact=True).select_option("error")
+        await expect(rows).to_have_count(2)
+        await choose("Severity", exact=True).select_option("")
+        await choose("Group", exact=True).select_option("rule")
+        await expect(rows.locator(".rule")).to_have_text(
+            [re.compile(f"{one} ") for one in ("▾ DUR004", "DUR004", "▾ SEQ001", "SEQ001", "▾ CLI001", "CLI001")]
+        )
+        await rows.first.click()
+        await expect(rows).to_have_count(5)
+        await expect(rows.first).to_have_attribute("aria-expanded", "false")
+        await expect(shown.panel()).to_contain_text("Leave out the id line of deltas.")
+
+
+async def test_headers_of_a_stream_are_shown(debugging, recording):
+    async with debugging(recording, "#x=1&e=2") as shown:
+        await shown.keys("5")
+        await expect(shown.panel()).to_contain_text("HTTP/1.1")
+        await expect(shown.panel()).to_contain_text("127.0.0.1")
+        await expect(shown.panel()).to_contain_text("text/event-stream")
+        await expect(shown.panel()).to_contain_text("a\\x1bb")
+        await shown.go("#x=2&tab=headers")
+        await expect(shown.panel()).to_contain_text("application/json")
+
+
+async def test_request_is_copied_as_a_curl_command(debugging, recording):
+    async with debugging(recording, "#x=1&tab=headers") as shown:
+        clipboard = Clipboard(shown)
+        assert (await clipboard.press("Copy as curl")).split(" \\\n  ") == [
+            "curl -N",
+            "'http://service.test/v1/sessions/s1/events/stream?event_deltas=true'",
+            "-H 'Authorization: Bearer '\"$API_KEY\"",
+            "-H $'X-It\\x27s: a\\x1bb'",
+        ]
+        await shown.go("#x=2")
+        command = await clipboard.press("Copy as curl")
+        assert shlex.split(command.replace("\\\n", ""))[1:] == [
+            "http://service.test/v1/runs",
+            "--data-raw",
+            '{"it\'s": 1}',
+        ]
+
+
+async def test_event_is_copied_with_its_fields_as_bytes_and_as_a_test(debugging, recording):
+    with open_recording(recording) as opened:
+        raw = next(event.raw for event in opened.events(1) if event.number == 3)
+    async with debugging(recording, "#x=1&e=3") as shown:
+        clipboard = Clipboard(shown)
+        assert (await clipboard.press("Copy event")).encode() == raw
+        code = await clipboard.press("Copy as test")
+        assert "SEQ001" in code
+        scope = {}
+        exec(code, scope)  # noqa: S102 - the page made it
+        scope["test_event_3_of_exchange_1"]()
+        await shown.keys("2")
+        assert (await clipboard.press("Copy raw")).encode() == raw
