@@ -7,7 +7,7 @@ of each type, and its outcome is counted for the others.
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -35,7 +35,11 @@ from wiretape.rules.selection import Settings
 from wiretape.rules.state.service_traffic import PathGroup
 from wiretape.rules.state.stream_state import EventStream, StreamState
 
-_NEVER = 1 << 63
+FOREVER = 1 << 63
+"""Later than every time."""
+ReasonOrder = tuple[int, int, int]
+"""When a rule was first inconclusive for a reason: the time, the phase at that time, and the order within that."""
+_RELEASED, _OBSERVED, _WAITED = range(3)
 _PLAIN = ""
 """Stands for the type of plain events of streams that are not the service's."""
 _MOST_HELD = 50_000
@@ -103,10 +107,17 @@ class _OrdinaryEvents:
 class RuleRunner:
     """Runs rules, counts their outcomes, and collects findings."""
 
-    def __init__(self, rules: Iterable[Rule], settings: Settings) -> None:
+    def __init__(self, rules: Iterable[Rule], settings: Settings, only: Collection[int] | None = None) -> None:
+        """With `only`, the rules run only on the exchanges with these numbers."""
         self.catalogue = catalogue_of(rules)
-        self.due_ns = _NEVER
+        self.due_ns = FOREVER
         """The earliest time for which a rule waits."""
+        self.now_ns = 0
+        """The time of the current observation."""
+        self.reason_order: dict[tuple[str, str], ReasonOrder] = {}
+        """When each rule, by code, was first inconclusive for each reason."""
+        self._only = only
+        self._phase, self._phase_order = _OBSERVED, 0
         self._tallies = {code: Tally() for code in self.catalogue}
         self._findings: list[Finding] = []
         self._waiting: list[tuple[int, int, _Entry, Later, Location]] = []
@@ -194,10 +205,11 @@ class RuleRunner:
                 ordinary.run.append(entry)
         return ordinary
 
-    def count_lost_events(self) -> None:
+    def count_lost_events(self, exchange: int) -> None:
         """Count the rules about every event as inconclusive, because events of a stream were lost."""
-        for entry in self._of_all:
-            entry.tally.add_inconclusive(LOST_EVENTS.reason)
+        if self._only is None or exchange in self._only:
+            for entry in self._of_all:
+                self._add_inconclusive(entry.rule.code, LOST_EVENTS.reason, exchange)
 
     def run(
         self, trigger: Trigger[Any], arguments: tuple[Any, ...], location: Location, group: PathGroup | None = None
@@ -207,6 +219,8 @@ class RuleRunner:
         The group of the exchange decides which rules apply: all of them if it is the service's (or None), only those
         that apply everywhere if it cannot be; and if that is unknown, the outcomes of the others are held.
         """
+        if self._only is not None and location.exchange not in self._only:
+            return
         entries = self._on if group is None or group.may_be_service else self._on_other
         for entry in entries.get(trigger.name, ()):
             outcome = entry.function(*arguments)
@@ -220,15 +234,17 @@ class RuleRunner:
     def release(self, groups: Iterable[PathGroup]) -> None:
         """Settle what was held for groups that are now known to be the service's."""
         held: list[tuple[_Entry, Outcome, Location]] = []
+        self._phase = _RELEASED
         for group in groups:
             held += group.held
             for code, number in group.passed.items():
                 self._tallies[code].held += number
             for code in group.dropped.elements():
-                self._tallies[code].add_inconclusive(DROPPED_STATE.reason)
+                self._add_inconclusive(code, DROPPED_STATE.reason, 0)
             self.discard(group)
         for entry, outcome, location in sorted(held, key=lambda each: each[2].time_ns):
             self._settle(entry, outcome, location)
+        self._phase = _OBSERVED
 
     def discard(self, group: PathGroup) -> None:
         """Drop what was held for a group."""
@@ -261,12 +277,14 @@ class RuleRunner:
 
     def decide_waiting(self, now_ns: int, *, finished: bool = False) -> None:
         """Decide the rules that waited for a time before `now_ns`, or all if the recording is finished."""
+        self._phase = _WAITED
         while self._waiting and (finished or self.due_ns < now_ns):
-            _, _, entry, later, location = heapq.heappop(self._waiting)
-            self.due_ns = self._waiting[0][0] if self._waiting else _NEVER
+            self._phase_order, _, entry, later, location = heapq.heappop(self._waiting)
+            self.due_ns = self._waiting[0][0] if self._waiting else FOREVER
             outcome = later.decide(now_ns)
             if outcome is not None:
                 self._settle(entry, outcome, location)
+        self._phase = _OBSERVED
 
     def take_findings(self) -> list[Finding]:
         """Return the findings since the last call."""
@@ -276,10 +294,15 @@ class RuleRunner:
             return findings
         return []
 
+    def _add_inconclusive(self, code: str, reason: str, exchange: int) -> None:
+        self._tallies[code].add_inconclusive(reason)
+        order = self._phase_order if self._phase == _WAITED else exchange
+        self.reason_order.setdefault((code, reason), (self.now_ns, self._phase, order))
+
     def _settle(self, entry: _Entry, outcome: Outcome, location: Location) -> None:
         """Count an outcome, and make findings of its problems."""
         if isinstance(outcome, Inconclusive):
-            entry.tally.add_inconclusive(outcome.reason)
+            self._add_inconclusive(entry.rule.code, outcome.reason, location.exchange)
         elif isinstance(outcome, Later):
             heapq.heappush(self._waiting, (outcome.due_ns, next(self._numbers), entry, outcome, location))
             self.due_ns = self._waiting[0][0]

@@ -1,10 +1,11 @@
 """`wiretape report`: check recordings against the specification."""
 
+import os
 import stat
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,17 @@ from wiretape.files import (
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation
 from wiretape.recording import Recording, check_not_recording, open_recording
-from wiretape.rules import Severity
+from wiretape.rules import Settings, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, check_recording, load_format
+from wiretape_inspect.report.parallel_check import (
+    SMALL,
+    body_bytes,
+    check_recordings,
+    process_pool,
+    rare_collections,
+)
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 
 PROGRESS_DELAY_S = 1.0
@@ -221,6 +229,13 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
     "--strict-baseline", is_flag=True, help="Exit with status 1 if the baseline lists findings that no longer occur."
 )
 @click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=os.cpu_count() or 1,
+    metavar="N",
+    help="Check in this many processes.  [default: number of cores]",
+)
+@click.option(
     "--config",
     "config_file",
     type=PATH,
@@ -249,6 +264,7 @@ def report(
     write_baseline: Path | None,
     prune_baseline: bool,
     strict_baseline: bool,
+    jobs: int,
 ) -> None:
     """Check recordings against every rule that follows from the specification.
 
@@ -288,18 +304,50 @@ def report(
         width=terminal.width if terminal else None,
     )
     with ExitStack() as opened:
-        recordings = [opened.enter_context(open_recording(file)) for file in files]
-        reports = [
-            check_recording(recording, str(file), partial(_show_progress, recording), settings=settings, selected=codes)
-            for file, recording in zip(files, recordings, strict=True)
-        ]
+        reports = _check(files, jobs, settings, codes, opened)
+        if not reports:
+            raise InputError("None of the files can be checked.")
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
         for output in paired:
             _write(output, applied.reports, options)
         is_stale = known.save(entries, earlier, applied)
+    if len(reports) < len(files):
+        ctx.exit(2)
     has_failed = any(each.fails(options) for each in applied.reports)
     if ((has_failed and not known.write) or is_stale) and not exit_zero:
         ctx.exit(1)
+
+
+def _check(
+    files: Sequence[Path], jobs: int, settings: Settings, codes: frozenset[str], opened: ExitStack
+) -> list[Report]:
+    """Check the files that can be read, and name the others.  Raises InputError if there is only one file."""
+
+    def fail(error: InputError) -> None:
+        if len(files) == 1:
+            raise error
+        click.echo(f"Error: {error}", err=True)
+
+    recordings = []
+    for file in files:
+        try:
+            recordings.append((str(file), opened.enter_context(open_recording(file))))
+        except InputError as error:
+            fail(error)
+    total = sum(body_bytes(recording) for _, recording in recordings)
+    with _progress_bar(total) as advance:
+        if jobs > 1 and total > SMALL:
+            with process_pool(jobs) as pool:
+                return check_recordings(recordings, pool, jobs, settings, codes, advance=advance, fail=fail)
+        reports = []
+        for name, recording in recordings:
+            try:
+                with rare_collections():
+                    watch = partial(_watch, advance)
+                    reports.append(check_recording(recording, name, watch, settings=settings, selected=codes))
+            except InputError as error:
+                fail(error)
+        return reports
 
 
 def _check_formats(outputs: Sequence[_Output], *, all_findings: bool, statistics: bool) -> None:
@@ -346,27 +394,37 @@ def _write(output: _Output, reports: Sequence[Report], options: ReportOptions) -
         file.writelines(f"{line}\n".encode() for line in make_lines(reports, replace(options, width=None)))
 
 
-def _show_progress(recording: Recording, observations: Iterable[Observation]) -> Iterator[Observation]:
-    """Pass the observations on; on a terminal, a bar on stderr shows the progress if checking takes long."""
+def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) -> Iterator[Observation]:
+    for observation in observations:
+        if isinstance(observation, BytesArrived):
+            advance(len(observation.data))
+        yield observation
+
+
+@contextmanager
+def _progress_bar(total: int) -> Iterator[Callable[[int], None]]:
+    """Yield a function to call with checked bytes; if it takes long, a bar on stderr shows them on a terminal."""
     if not sys.stderr.isatty():
-        yield from observations
+        yield lambda _: None
         return
     # rich takes long to import, and is needed for terminals only.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn  # noqa: PLC0415
 
-    total = sum(exchange.request_bytes + exchange.response_bytes for exchange in recording.exchanges())
     columns = (TextColumn("checking"), BarColumn(), TextColumn("{task.percentage:>3.0f}%"), TimeRemainingColumn())
     progress = Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False)
     task = progress.add_task("", total=total)
     size, next_s = 0, time.monotonic() + PROGRESS_DELAY_S
+
+    def advance(count: int) -> None:
+        nonlocal size, next_s
+        size += count
+        if time.monotonic() >= next_s:
+            progress.start()
+            progress.update(task, completed=size, refresh=True)
+            next_s = time.monotonic() + _PROGRESS_INTERVAL_S
+
     try:
-        for observation in observations:
-            size += len(observation.data) if isinstance(observation, BytesArrived) else 0
-            if time.monotonic() >= next_s:
-                progress.start()
-                progress.update(task, completed=size, refresh=True)
-                next_s = time.monotonic() + _PROGRESS_INTERVAL_S
-            yield observation
+        yield advance
     finally:
         progress.stop()

@@ -1,15 +1,16 @@
 """Check a whole recording, and hold what it shows about each rule."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from wiretape.observations import Observation
 from wiretape.recording import Recording
-from wiretape.rules import CATALOGUE, Checker, Finding, ScopeCount, Settings, Severity, Tally, Verdict
+from wiretape.rules import CATALOGUE, Checker, Finding, ReasonOrder, ScopeCount, Settings, Severity, Tally, Verdict
 from wiretape_inspect.report.finding_store import FindingStore
 
-_ALL_RULES = frozenset(CATALOGUE)
+ALL_RULES = frozenset(CATALOGUE)
+"""The codes of all rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Report:
     events: int
     scopes: Sequence[ScopeCount]
     """How many exchanges were judged by which rules, and why."""
-    selected: frozenset[str] = _ALL_RULES
+    selected: frozenset[str] = ALL_RULES
     """Codes of the rules that were checked."""
     settings: Settings = field(default_factory=Settings)
     suppressed: Mapping[int, str] = field(default_factory=dict)
@@ -125,34 +126,100 @@ Watch = Callable[[Iterable[Observation]], Iterable[Observation]]
 """Passes observations on unchanged, for example to show progress."""
 
 
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """What checking some observations showed, besides the findings."""
+
+    tallies: dict[str, Tally]
+    reason_order: dict[tuple[str, str], ReasonOrder]
+    """For each code and reason of the tallies when it was first added."""
+    exchanges: int
+    events: int
+    scopes: Sequence[ScopeCount]
+    unknown_cursors: Collection[int] = ()
+    """See `Checker`, like the following."""
+    found_cursors: Collection[int] = ()
+    kept_events: int = 0
+
+    @classmethod
+    def of(cls, checker: Checker) -> "Outcomes":
+        """Return the outcomes of a checker that has finished."""
+        return cls(
+            checker.tallies(),
+            checker.reason_order(),
+            checker.exchanges,
+            checker.events,
+            checker.scopes(),
+            checker.unknown_cursors,
+            checker.found_cursors,
+            checker.kept_events,
+        )
+
+    @classmethod
+    def merge(cls, parts: "Sequence[Outcomes]") -> "Outcomes":
+        """Return the outcomes of the whole recording, each exchange of which was judged in one of the parts."""
+        first, *others = parts
+        if not others:
+            return first
+        order: dict[tuple[str, str], ReasonOrder] = {}
+        for part in parts:
+            for key, at in part.reason_order.items():
+                order[key] = min(at, order.get(key, at))
+        tallies = {code: Tally() for code in first.tallies}
+        for code, reason in sorted(order, key=order.__getitem__):
+            tallies[code].reasons[reason] = 0
+        for part in parts:
+            for code, tally in part.tallies.items():
+                tallies[code].add(tally)
+        return replace(first, tallies=tallies, reason_order=order, events=sum(part.events for part in parts))
+
+
+def check_observations(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
+    """Yield the findings of a whole recording."""
+    for observation in observations:
+        yield from checker.feed(observation)
+    yield from checker.finish()
+
+
+def make_checker(settings: Settings, selected: frozenset[str], only: Collection[int] | None = None) -> Checker:
+    """Return a checker that runs only the `selected` rules, on all exchanges or `only` on those with these numbers."""
+    return Checker(replace(settings, off=ALL_RULES - selected), only=only)
+
+
 def check_recording(
     recording: Recording,
     file: str,
     watch: Watch = iter,
     *,
     settings: Settings | None = None,
-    selected: frozenset[str] = _ALL_RULES,
+    selected: frozenset[str] = ALL_RULES,
 ) -> Report:
     """Check a recording by the `selected` rules that are not off.  Raises RecordingError if the file is damaged."""
     settings = settings or Settings()
     selected -= settings.off
-    checker = Checker(replace(settings, off=_ALL_RULES - selected))
-    findings = FindingStore(_check(checker, watch(recording.observations())))
-    tallies = checker.tallies()
+    checker = make_checker(settings, selected)
+    findings = FindingStore(check_observations(checker, watch(recording.observations())))
+    return make_report(file, recording, findings, Outcomes.of(checker), settings=settings, selected=selected)
+
+
+def make_report(
+    file: str,
+    recording: Recording,
+    findings: FindingStore,
+    outcomes: Outcomes,
+    *,
+    settings: Settings,
+    selected: frozenset[str],
+) -> Report:
+    """Return the report about a recording that was checked."""
     return Report(
         file,
         recording,
         findings,
-        tallies,
-        checker.exchanges,
-        checker.events,
-        checker.scopes(),
+        outcomes.tallies,
+        outcomes.exchanges,
+        outcomes.events,
+        outcomes.scopes,
         selected=selected,
         settings=settings,
     )
-
-
-def _check(checker: Checker, observations: Iterable[Observation]) -> Iterator[Finding]:
-    for observation in observations:
-        yield from checker.feed(observation)
-    yield from checker.finish()

@@ -44,11 +44,23 @@ class EventBudget:
     most: int = 200_000
     events: int = 0
     ids: int = 0
+    returned: int = 0
+    """How many of both were subtracted."""
 
     @property
     def is_spent(self) -> bool:
         """Whether events have to be dropped."""
         return self.events > self.most
+
+    def return_events(self, count: int) -> None:
+        """Subtract events that are no longer kept."""
+        self.events -= count
+        self.returned += count
+
+    def return_ids(self, count: int) -> None:
+        """Subtract ids that are no longer kept."""
+        self.ids -= count
+        self.returned += count
 
     @property
     def has_spent_ids(self) -> bool:
@@ -113,7 +125,7 @@ class EventLog:
 
     def release(self) -> None:
         """Return the events to the budget, because the session is dropped."""
-        self.budget.events -= len(self.events)
+        self.budget.return_events(len(self.events))
 
     def _after(self, sequence: int, before_ns: int) -> Iterator[tuple[str, int]]:
         for identity, known in reversed(self.events.items()):
@@ -130,7 +142,7 @@ class EventLog:
                 self.dropped_up_to = sequence if self.dropped_up_to is None else max(self.dropped_up_to, sequence)
                 self.first_ids.pop(sequence, None)
                 self.other_ids.pop(sequence, None)
-        self.budget.events -= count
+        self.budget.return_events(count)
         self.dropped = True
 
 

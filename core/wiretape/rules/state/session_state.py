@@ -129,6 +129,11 @@ class SessionRegistry:
         """How many event ids are kept for all open streams."""
         return self._budget.ids
 
+    @property
+    def most_kept(self) -> int:
+        """Upper limit of the events, and of the ids of open streams, that were ever kept at the same time."""
+        return max(self._budget.events, self._budget.ids) + self._budget.returned
+
     def open(self, key: SessionKey) -> SessionState:
         """Return the session with that key, to which one more exchange belongs."""
         session = self._sessions.pop(key, None)

@@ -324,7 +324,7 @@ class StreamState(EventStream):
     def end(self, ending: Ending, time_ns: int) -> None:
         """End the stream, after the rules have run."""
         self.gone_ns = time_ns
-        self.session.log.budget.ids -= len(self.event_numbers)
+        self.session.log.budget.return_ids(len(self.event_numbers))
         self.reader.close_stream(self.delivered, self.cursor, ending, self.opened_ns, time_ns)
         if self.resync is not None:
             self.resync.end(ending, time_ns)
@@ -412,7 +412,7 @@ class StreamState(EventStream):
         budget.ids += 1
         if count > _MOST_IDS or (budget.has_spent_ids and count > LEAST_EVENTS):
             self.event_numbers = dict(islice(self.event_numbers.items(), count // 2, None))
-            budget.ids -= count // 2
+            budget.return_ids(count // 2)
             self.dropped_ids = True
 
     def _add_unreadable(self, event: ParsedEvent) -> None:

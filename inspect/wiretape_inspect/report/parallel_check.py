@@ -1,0 +1,201 @@
+"""Check recordings in several processes: different files, and independent sessions of one file.
+
+A part follows all exchanges of its file, but reads the event streams of its own sessions only.  The rules ask about
+other sessions in few cases: if they did, or if the checker may have had to drop state, the whole file is one part
+after all.  So the results are the same whatever the number of processes.
+"""
+
+import gc
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing import active_children, get_all_start_methods, get_context
+from pathlib import Path
+
+from wiretape.errors import InputError
+from wiretape.recording import Recording, open_recording
+from wiretape.rules import Finding, Settings
+from wiretape_inspect.report.finding_store import FindingStore
+from wiretape_inspect.report.recording_report import (
+    ALL_RULES,
+    Outcomes,
+    Report,
+    check_observations,
+    make_checker,
+    make_report,
+)
+
+SMALL = 16 * 1024 * 1024
+"""Bytes of bodies that are checked in less time than other processes need to start."""
+_MOST_EXCHANGES = 4000
+"""A checker keeps the state of at least so many sessions and clients."""
+_MOST_EVENTS = 200_000
+"""The durable events that a checker keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one process checks."""
+
+    path: str
+    exchanges: frozenset[int] | None
+    """The numbers of the exchanges to judge; None for all."""
+    settings: Settings
+    selected: frozenset[str]
+
+
+def check_part(part: Part) -> "PartResult":
+    """Check a part of a recording."""
+    checker = make_checker(part.settings, part.selected, part.exchanges)
+    with open_recording(Path(part.path)) as recording, rare_collections():
+        findings = list(check_observations(checker, recording.observations()))
+    return findings, Outcomes.of(checker)
+
+
+PartResult = tuple[list[Finding], Outcomes]
+
+
+@dataclass(slots=True)
+class _File:
+    """One file, and the parts of it that were checked."""
+
+    name: str
+    recording: Recording
+    volume: int
+    parts: int = 0
+    results: list[PartResult] = field(default_factory=list)
+    report: Report | None = None
+
+    def must_repeat(self) -> bool:
+        """Whether the parts, which all were checked, depend on each other."""
+        return len(self.results) > 1 and not _are_independent([outcomes for _, outcomes in self.results])
+
+    def make_report(self, settings: Settings, selected: frozenset[str]) -> None:
+        """Make the report from the results."""
+        findings = FindingStore(finding for found, _ in self.results for finding in found)
+        outcomes = Outcomes.merge([outcomes for _, outcomes in self.results])
+        self.report = make_report(self.name, self.recording, findings, outcomes, settings=settings, selected=selected)
+        self.results.clear()
+
+
+def check_recordings(
+    named: Sequence[tuple[str, Recording]],
+    executor: Executor,
+    jobs: int,
+    settings: Settings,
+    selected: frozenset[str] = ALL_RULES,
+    *,
+    advance: Callable[[int], None],
+    fail: Callable[[InputError], None],
+) -> list[Report]:
+    """Check recordings, each with the name of its file, by `jobs` parts at a time.
+
+    `advance` is called with the bytes of the bodies that were checked, and `fail` with the error of each file that is
+    damaged and therefore has no report.
+    """
+    selected -= settings.off
+    files = [_File(name, recording, body_bytes(recording)) for name, recording in named]
+    futures: dict[Future[PartResult], _File] = {}
+
+    def submit(file: _File, parts: Sequence[frozenset[int] | None]) -> None:
+        file.parts = len(parts)
+        file.results.clear()
+        for exchanges in parts:
+            part = Part(str(file.recording.path), exchanges, settings, selected)
+            futures[executor.submit(check_part, part)] = file
+
+    share = max(SMALL, sum(file.volume for file in files) // (2 * jobs))
+    # The largest come first, so that no process is left alone with one at the end.
+    for file in sorted(files, key=lambda file: -file.volume):
+        submit(file, (file.volume > share and split_sessions(file.recording, jobs)) or [None])
+    while futures:
+        future = next(as_completed(futures))
+        file = futures.pop(future)
+        try:
+            file.results.append(future.result())
+        except InputError as error:
+            if file.parts:
+                fail(error)
+            file.parts = 0
+        if len(file.results) != file.parts or not file.parts:
+            continue
+        if file.must_repeat():
+            submit(file, [None])
+        else:
+            file.make_report(settings, selected)
+            advance(file.volume)
+    return [file.report for file in files if file.report is not None]
+
+
+def split_sessions(recording: Recording, parts: int) -> list[frozenset[int]]:
+    """Divide the exchanges of a recording into parts of about the same size, each with whole sessions.
+
+    Returns nothing if the recording cannot be divided.
+    """
+    if recording.info.ended_ns is None:
+        # It may still grow.
+        return []
+    sizes: dict[str | None, int] = {}
+    numbers: dict[str | None, list[int]] = {}
+    for count, exchange in enumerate(recording.exchanges()):
+        if count >= _MOST_EXCHANGES:
+            return []
+        session = exchange.session_id
+        sizes[session] = sizes.get(session, 0) + exchange.request_bytes + exchange.response_bytes
+        numbers.setdefault(session, []).append(exchange.number)
+    divided: list[list[int]] = [[] for _ in range(parts)]
+    volumes = [0] * parts
+    for session in sorted(sizes, key=lambda session: (-sizes[session], session or "")):
+        smallest = volumes.index(min(volumes))
+        divided[smallest] += numbers[session]
+        volumes[smallest] += sizes[session]
+    found = [frozenset(part) for part in divided if part]
+    return found if len(found) > 1 else []
+
+
+def _are_independent(parts: Sequence[Outcomes]) -> bool:
+    """Whether no rule asked about a session of another part, and no state can have been dropped."""
+    unknown = frozenset[int]().union(*(part.unknown_cursors for part in parts))
+    found = frozenset[int]().union(*(part.found_cursors for part in parts))
+    return not unknown & found and sum(part.kept_events for part in parts) <= _MOST_EVENTS
+
+
+def body_bytes(recording: Recording) -> int:
+    """Return the recorded bytes of all bodies."""
+    return sum(exchange.request_bytes + exchange.response_bytes for exchange in recording.exchanges())
+
+
+@contextmanager
+def process_pool(jobs: int) -> Iterator[Executor]:
+    """Run processes on this machine; they end with the block.  Raises InputError if one of them is killed."""
+    method = "forkserver" if "forkserver" in get_all_start_methods() else "spawn"
+    context = get_context(method)
+    context.set_forkserver_preload([__name__])
+    # Ctrl-C ends them at once and without a traceback.
+    pool = ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=(signal.SIGINT, signal.SIG_DFL))
+    try:
+        yield pool
+    except BrokenProcessPool:
+        raise InputError(
+            "A process that checked a recording was killed, perhaps for lack of memory: use fewer --jobs."
+        ) from None
+    except BaseException:
+        for process in active_children():
+            process.terminate()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def rare_collections() -> Iterator[None]:
+    """Collect garbage rarely: the checker makes hardly any cycles, and searching for them takes a tenth of its time."""
+    before = gc.get_threshold()
+    gc.set_threshold(50_000, 20, 100)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
