@@ -43,7 +43,8 @@ def test_a_finding_is_shown_with_location_evidence_clause_and_command(record, ru
     path = record(OUT_OF_ORDER)
     result = run("report", path)
     assert result.exit_code == 1
-    block, _, summary = result.stdout.partition("\n\n")
+    block, totals, summary = result.stdout.split("\n\n")
+    assert totals == "1  error    SEQ001   sequence-not-increasing"
     lines = block.splitlines()
     assert lines[:4] == [
         "SEQ001 sequence-not-increasing  error in the service",
@@ -173,11 +174,11 @@ def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, 
     """)
     few = run("report", path).stdout
     assert few.count("SSE006 missing-event-line  error") == 5
-    assert "… and 7 more of SSE006 missing-event-line (error); --all shows them\n\n" in few
+    assert "\n12  error    SSE006   missing-event-line  (7 not shown; --all shows them)\n" in few
     assert ": 12 findings (12 errors) · " in few
     everything = run("report", path, "--all").stdout
     assert everything.count("SSE006 missing-event-line  error") == 12
-    assert "more of" not in everything
+    assert "not shown" not in everything
     assert len(json.loads(run("report", path, "--format", "json").stdout)["findings"]) == 12
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from wiretape.rules import CATALOGUE
+from wiretape.rules import CATALOGUE, Severity
 from wiretape.rules.vectors import vectors_of
 
 (BROKEN,) = [vector for vector in vectors_of("SEQ001") if vector.name == "breaks"]
@@ -117,8 +117,8 @@ def test_statistics_count_instead_of_showing(run, record, all_vectors):
     assert result.exit_code == 1
     lines = result.stdout.split("\n\n")[0].splitlines()
     assert {line.split()[2] for line in lines} == set(CATALOGUE)
-    numbers = [int(line.split()[0]) for line in lines]
-    assert numbers == sorted(numbers, reverse=True)
+    order = [(list(Severity).index(severity), -int(number)) for number, severity, *_ in map(str.split, lines)]
+    assert order == sorted(order), "most severe first"
     assert "-->" not in result.stdout
 
 

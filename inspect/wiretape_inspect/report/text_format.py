@@ -30,8 +30,9 @@ def text_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[Li
     for number, report in enumerate(reports):
         if number:
             yield ""
-        body: Iterator[Line | str] = _statistics(report) if options.statistics else _blocks(report, options)
-        yield from body
+        most = 0 if options.statistics else None if options.all_findings else MAX_FINDINGS
+        yield from _blocks(report, options, most)
+        yield from _totals(report, most)
         if reasons := [*inconclusive_lines(report), *scope_lines(report)]:
             yield from reasons
             yield ""
@@ -114,17 +115,10 @@ def finding_count_parts(severities: dict[Severity, int]) -> list[Part]:
     return [(count_of(sum(found.values()), "finding"), worst), f" ({each})"]
 
 
-def _blocks(report: Report, options: ReportOptions) -> Iterator[Line | str]:
-    most = None if options.all_findings else MAX_FINDINGS
+def _blocks(report: Report, options: ReportOptions, most: int | None) -> Iterator[Line | str]:
+    """Yield a block for each of the first `most` findings of each rule; for None, of all findings."""
     for located in locate(report.recording, report.first_findings(most)):
         yield from _block(report, located, options.width)
-        yield ""
-    omitted = report.omitted_findings(most)
-    for code, number in omitted.items():
-        severity = report.severity_of(code)
-        more = f"… and {number:,} more of {code} {CATALOGUE[code].name}"
-        yield wrapped((more, severity), f" ({severity}); --all shows them")
-    if omitted:
         yield ""
 
 
@@ -160,13 +154,17 @@ def _location(report: Report, finding: Finding, found: Evidence) -> Iterator[str
     yield format_time(finding.time_ns)
 
 
-def _statistics(report: Report) -> Iterator[Line | str]:
-    """Yield a line for each broken rule: number of findings, severity, rule."""
+def _totals(report: Report, most: int | None) -> Iterator[Line | str]:
+    """Yield a line for each broken rule, most severe first: number of findings, severity, rule, findings not shown."""
     counts = report.broken
+    worst_first = list(Severity)
+    omitted = report.omitted_findings(most) if most else {}
     width = max((len(f"{number:,}") for number in counts.values()), default=0)
-    for code, number in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
-        severity = report.severity_of(code)
-        yield wrapped(f"{number:>{width},}  ", (f"{severity:<7}", severity), f"  {code:<7}  {CATALOGUE[code].name}")
+    totals = [(report.severity_of(code), number, code) for code, number in counts.items()]
+    for severity, number, code in sorted(totals, key=lambda total: (worst_first.index(total[0]), -total[1], total[2])):
+        more = f"  ({omitted[code]:,} not shown; --all shows them)" if code in omitted else ""
+        rule = f"  {code:<7}  {CATALOGUE[code].name}"
+        yield wrapped(f"{number:>{width},}  ", (f"{severity:<7}", severity), rule, (more, "dim"))
     if counts:
         yield ""
 
