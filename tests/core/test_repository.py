@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 SOURCE_ROOTS = ["core", "proxy", "replay", "inspect"]
@@ -47,6 +48,14 @@ def test_mypy_checks_every_folder_except_the_tests():
     folders = {name.partition("/")[0] for name in tracked_files() if name.endswith(".py")}
 
     assert folders - {"tests"} == set(checked)
+
+
+def test_the_workflow_runs_all_checks():
+    """It is a thin layer: everything is in .ci/run."""
+    (workflow,) = (ROOT / ".github" / "workflows").iterdir()
+    (job,) = yaml.safe_load(workflow.read_text("utf-8"))["jobs"].values()
+
+    assert [step["run"] for step in job["steps"] if "run" in step] == [".ci/run"]
 
 
 def test_the_names_of_test_files_are_unique():

@@ -4,6 +4,7 @@ import contextlib
 import os
 import random
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,12 +12,15 @@ from pathlib import Path
 
 import pytest
 import yaml
+from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape_replay.loop_thread import start_scenario
 from wiretape_replay.service.serve_options import ServeOptions
 
-GUIDES = Path(__file__).parents[2] / "docs" / "guides"
+ROOT = Path(__file__).parents[2]
+GUIDES = ROOT / "docs" / "guides"
 CLIENT_PAGE = (GUIDES / "test-your-client.md").read_text("utf-8")
 SERVICE_PAGE = (GUIDES / "judge-your-service.md").read_text("utf-8")
 ANYTHING = re.compile(r"in \d+\.\d+s =+$|^=+ ")
@@ -34,7 +38,7 @@ def blocks(page: str, kind: str) -> list[str]:
 def run(folder: Path, command: str) -> subprocess.CompletedProcess[str]:
     """Run a step as GitHub does: bash that stops at the first failure."""
     return subprocess.run(
-        ["bash", "-e", "-c", command], cwd=folder, env=ENV, capture_output=True, text=True, timeout=50, check=False
+        ["bash", "-e", "-c", command], cwd=folder, env=ENV, capture_output=True, text=True, timeout=280, check=False
     )
 
 
@@ -83,29 +87,107 @@ def missing(shown: str, said: str) -> list[str]:
     return [one for one in shown.splitlines()[1:] if one != "..." and ANYTHING.sub("", one) not in lines]
 
 
-def test_the_workflow_checks_the_service_and_writes_the_reports(folder):
-    """Every step with a command runs; the others belong to GitHub."""
-    (text,) = blocks(SERVICE_PAGE, "yaml")
-    workflow = yaml.safe_load(text)
-    (job,) = workflow["jobs"].values()
-    steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
-    assert steps.pop("Install").startswith("pip install")
-    ports = "\n".join(f"export {name}=http://127.0.0.1:{free_port()}" for name in workflow["env"])
-    script = "\n".join([ports, "trap 'kill $(jobs -p)' EXIT", *steps.values(), *blocks(SERVICE_PAGE, "sh")])
+WORKFLOW, GITLAB, PRE_COMMIT = map(yaml.safe_load, blocks(SERVICE_PAGE, "yaml"))
+FAULTS, SETTINGS = blocks(SERVICE_PAGE, "toml")
+INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
-    result = run(folder, script)
 
-    log = "".join(path.read_text("utf-8") for path in folder.glob("*.log"))
-    assert result.returncode == 0, result.stderr + log
+@pytest.fixture
+def steps(folder):
+    """Return a function that runs the steps of the action as GitHub does, with the inputs of the guide."""
+    (used,) = [each for each in WORKFLOW["jobs"]["contract"]["steps"] if "/wiretape@" in each.get("uses", "")]
+    action = yaml.safe_load((ROOT / "action.yml").read_text("utf-8"))
+    runner = {"GITHUB_STEP_SUMMARY": str(folder / "summary.md")}
+    ports = {port: str(free_port()) for port in ("8000", "8080")}
+    groups = []
+
+    def run_steps(**changes: str) -> dict[str, subprocess.CompletedProcess[str]]:
+        inputs = {name: each.get("default") for name, each in action["inputs"].items()} | used["with"] | changes
+        assert set(inputs) == set(action["inputs"])
+        inputs = {name: re.sub(r"80[08]0", lambda port: ports[port[0]], str(value)) for name, value in inputs.items()}
+        done = {}
+        for step in action["runs"]["steps"]:
+            if "run" in step and step["name"] != "Install wiretape":
+                assert "${{" not in step["run"], "text that is inserted into a script runs as part of it"
+                given = {name: inputs[INPUT.fullmatch(value)[1]] for name, value in step["env"].items()}
+                command = ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", step["run"]]
+                with subprocess.Popen(
+                    command,
+                    cwd=folder,
+                    env=ENV | runner | given,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.PIPE,
+                    text=True,
+                    start_new_session=True,
+                ) as process:
+                    groups.append(process.pid)
+                    output = process.communicate(timeout=280)
+                done[step["name"]] = subprocess.CompletedProcess(command, process.returncode, *output)
+        return done
+
+    yield run_steps
+    for group in groups:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGTERM)
+
+
+@pytest.mark.timeout(300)
+def test_the_action_fails_with_an_annotation_and_writes_the_reports(steps, folder):
+    (folder / "faults.toml").write_text(FAULTS, "utf-8")
+    done = steps(service="wiretape serve hello --listen 127.0.0.1:8000 --faults faults.toml")
+
+    assert {name: each.returncode for name, each in done.items()} == {"Start the service": 0, "Record": 0, "Check": 1}
+    assert "run.completed" in done["Record"].stdout
+    assert "Recorded 3 exchanges" in (folder / "wiretape/recorder.log").read_text("utf-8")
+    assert done["Check"].stdout.startswith("::error title=SEQ001 sequence-not-increasing,file=")
+    assert "SEQ001" in (folder / "summary.md").read_text("utf-8")
+    names = {"run.db", "report.md", "report.sarif", "report.xml", "recorder.log", "service.log"}
+    assert {path.name for path in (folder / "wiretape").iterdir()} == names
+
+
+def test_the_action_reports_a_service_that_ends(steps):
+    done = steps(service="echo no such port; exit 3")["Start the service"]
+
+    assert done.returncode == 2
+    assert done.stdout.startswith("no such port\n::error::The service does not respond at http://127.0.0.1:")
+
+
+@pytest.mark.timeout(300)
+def test_the_gitlab_job_records_and_writes_the_reports(folder):
+    """Every line of the script but the first, which installs."""
+    install, *lines = GITLAB["contract"]["script"]
+    assert install.startswith("pip install")
+    script = re.sub(r"80[08]0", lambda port, ports={}: ports.setdefault(port[0], str(free_port())), "\n".join(lines))
+    result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")))
+
+    assert result.returncode == 0, result.stderr + (folder / "recorder.log").read_text("utf-8")
     assert "run.completed" in result.stdout
-    assert "Recorded 3 exchanges" in log
-    kept = [line for step in job["steps"] for line in step.get("with", {}).get("path", "").split() if "uses" in step]
-    given = [*kept[1:], job["steps"][-2]["with"]["sarif_file"], "known.json"]
-    assert [name for name in given if not list(folder.glob(name))] == []
+    artifacts = GITLAB["contract"]["artifacts"]
+    names = [*artifacts["paths"], *artifacts["reports"].values(), "known.json"]
+    assert [name for name in names if not list(folder.glob(name))] == []
+
+
+def test_the_pre_commit_hook_reports_invalid_tapes(folder, monkeypatch):
+    (hook,) = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    (repo,) = PRE_COMMIT["repos"]
+    assert repo["hooks"] == [{"id": hook["id"]}]
+    stream = "tape: 1\n---\nrequest: GET /v1/sessions/ses_1/events/stream\nevents:\n- data: {sequence: 1}\n"
+    (folder / "good.tape").write_text(stream, "utf-8")
+    (folder / "bad.tape").write_text(stream.replace("events:", "evnts:"), "utf-8")
+    assert all(re.search(hook["files"], path.name) for path in folder.glob("*.tape"))
+
+    def call(*arguments):
+        return CliRunner().invoke(wiretape, [*hook["entry"].split()[1:], *arguments])
+
+    monkeypatch.chdir(folder)
+    assert call("good.tape").exit_code == 0
+    assert call("--fail-on=error", "good.tape").exit_code == 1
+    invalid = call("good.tape", "bad.tape")
+    assert invalid.exit_code == 2
+    assert "bad.tape, line 4: evnts: unknown key" in invalid.stderr
 
 
 def test_the_settings_shown_are_valid(folder):
-    (text,) = blocks(SERVICE_PAGE, "toml")
     path = folder / "wiretape.toml"
-    path.write_text(text, "utf-8")
+    path.write_text(SETTINGS, "utf-8")
     assert load_config(path).fail_on == "warning"

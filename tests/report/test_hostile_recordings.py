@@ -38,6 +38,15 @@ def is_sarif(text):
     jsonschema.Draft7Validator(official).validate(json.loads(text))
 
 
+def is_gitlab(text):
+    issues = json.loads(text)
+    assert len({issue["fingerprint"] for issue in issues}) == len(issues) > 0
+    for issue in issues:
+        assert set(issue) == {"description", "check_name", "fingerprint", "severity", "location"}
+        assert issue["severity"] in {"info", "minor", "major", "critical", "blocker"}
+        assert issue["location"]["lines"]["begin"] >= 1
+
+
 def is_github(text):
     *commands, summary = text.splitlines()
     assert summary.startswith("wiretape: ")

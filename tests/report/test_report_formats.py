@@ -190,6 +190,20 @@ def test_github_shows_a_command_for_each_finding_with_its_escapes(run, record, h
         assert command.count("%0A") == 2
 
 
+def test_gitlab_points_at_the_line_of_the_exported_stream(run, record, tmp_path):
+    path = record(BROKEN.observations())
+    (issue,) = json.loads(shown(run, path, "gitlab"))
+    assert (issue["check_name"], issue["severity"]) == ("SEQ001", "major")
+    assert issue["description"].startswith("SEQ001 sequence-not-increasing: Expected a sequence above 1, got 0. See: ")
+    sarif = json.loads(shown(run, path, "sarif"))["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+    line, name = sarif["region"]["startLine"], sarif["artifactLocation"]["uri"]
+    assert issue["location"] == {"path": name, "lines": {"begin": line}}
+
+    known = tmp_path / "known.json"
+    run("report", path, "--no-config", "--write-baseline", known)
+    assert json.loads(shown(run, path, "gitlab", "--baseline", known)) == []
+
+
 def test_markdown_shows_recorded_text_in_code_spans_only(run, hostile):
     text = shown(run, hostile, "markdown")
     spans = re.sub(r"(`+)(?!`).*?(?<!`)\1(?!`)", "", text)

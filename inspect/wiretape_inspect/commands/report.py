@@ -44,8 +44,8 @@ PROGRESS_DELAY_S = 1.0
 _PROGRESS_INTERVAL_S = 0.1
 _FORMAT_HELP = (
     "text: for people. concise: one line per finding. json, ndjson: everything, for programs. "
-    "junit, github, sarif: for CI. markdown: for a pull request comment. html: a self-contained page. Repeatable.  "
-    "[default: text]"
+    "junit, github, gitlab, sarif: for CI. markdown: for a pull request comment. html: a self-contained page. "
+    "Repeatable.  [default: text]"
 )
 _ORDER = "wiretape.order"
 

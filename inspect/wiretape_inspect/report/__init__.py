@@ -18,6 +18,7 @@ FORMATS = {
     "ndjson": "json_format:ndjson_lines",
     "junit": "junit_format:junit_lines",
     "github": "github_format:github_lines",
+    "gitlab": "gitlab_format:gitlab_lines",
     "sarif": "sarif_format:sarif_lines",
     "markdown": "markdown_format:markdown_lines",
     "html": "html_format:html_lines",

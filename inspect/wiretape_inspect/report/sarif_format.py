@@ -101,11 +101,20 @@ def _location(report: Report, located: LocatedFinding) -> dict[str, Any]:
     }
 
 
+def file_and_line(report: Report, located: LocatedFinding) -> tuple[str, int]:
+    """Return the file name of the exported stream, and the line of the event in it.
+
+    Viewers of code require a line, so a finding about no event points at the first line of the recording.
+    """
+    name = PurePath(report.file)
+    if located.frame is None:
+        return name.name, 1
+    return f"{name.stem}.exchange-{located.exchange.number}.sse", located.frame.line
+
+
 def _physical(report: Report, located: LocatedFinding) -> dict[str, Any]:
-    """Code scanning requires a line, so a finding about no event points at the first one."""
-    frame, name = located.frame, PurePath(report.file).name
-    if frame is None:
-        return {"artifactLocation": {"uri": quote(name)}, "region": {"startLine": 1}}
-    stream = f"{PurePath(name).stem}.exchange-{located.exchange.number}.sse"
-    region = {"startLine": frame.line, "byteOffset": frame.exported, "byteLength": len(frame.seen.frame.raw)}
-    return {"artifactLocation": {"uri": quote(stream)}, "region": region}
+    name, line = file_and_line(report, located)
+    region = {"startLine": line}
+    if (frame := located.frame) is not None:
+        region |= {"byteOffset": frame.exported, "byteLength": len(frame.seen.frame.raw)}
+    return {"artifactLocation": {"uri": quote(name)}, "region": region}

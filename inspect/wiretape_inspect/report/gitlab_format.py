@@ -1,0 +1,45 @@
+"""The report as a code quality report of GitLab, which shows it in merge requests."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from wiretape.rules import CATALOGUE, Severity
+from wiretape_inspect.report.evidence import LocatedFinding, locate
+from wiretape_inspect.report.json_format import array_items
+from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.sarif_format import file_and_line
+from wiretape_inspect.report.text_format import show_command
+
+_SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "info"}
+
+
+def gitlab_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator[str]:
+    """Yield the lines of a JSON array with an object for each new finding."""
+    yield "["
+    yield from array_items(_issues(reports))
+    yield "]"
+
+
+def _issues(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
+    # Of issues with the same fingerprint, GitLab shows one.
+    seen: Counter[str] = Counter()
+    for report in reports:
+        for located in locate(report.recording, report.findings):
+            if located.index not in report.suppressed:
+                fingerprint = located.kind.fingerprint
+                seen[fingerprint] += 1
+                yield _issue(report, located, f"{fingerprint}-{seen[fingerprint]}")
+
+
+def _issue(report: Report, located: LocatedFinding, fingerprint: str) -> dict[str, Any]:
+    finding = located.finding
+    path, line = file_and_line(report, located)
+    return {
+        "description": f"{finding.code} {CATALOGUE[finding.code].name}: {finding.message} "
+        f"See: {show_command(report.file, finding)}",
+        "check_name": finding.code,
+        "fingerprint": fingerprint,
+        "severity": _SEVERITIES[finding.severity],
+        "location": {"path": path, "lines": {"begin": line}},
+    }
