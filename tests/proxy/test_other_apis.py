@@ -2,8 +2,6 @@
 
 import json
 
-import anthropic
-import openai
 import pytest
 from click.testing import CliRunner
 
@@ -65,6 +63,10 @@ def document(value, status=200):
 @pytest.fixture(scope="module")
 def recording(service, start_module_proxy):
     """The recording, made through the real proxy, and its last line."""
+    # Importing them takes seconds, which every worker that collects this file would spend.
+    import anthropic  # noqa: PLC0415
+    import openai  # noqa: PLC0415
+
     broken = b"data: caf\xe9\nretry: 0\n\ndata: unfinished"
     service.on("/v1/chat/completions", responder(stream(CHAT), document(TOO_FAST, 429)))
     service.on("/v1/messages", responder(stream(MESSAGES)))

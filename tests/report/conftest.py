@@ -2,6 +2,7 @@
 
 import os
 import pty
+import subprocess
 import tomllib
 from dataclasses import replace
 from itertools import chain
@@ -104,13 +105,16 @@ def run():
 
 @pytest.fixture
 def on_terminal():
-    """Runs `wiretape …` on a terminal and returns what it wrote there."""
+    """Runs `wiretape …` on a terminal and returns its standard output.
+
+    Standard error would have a progress bar if the machine is slow.
+    """
 
     def written(*arguments, columns=60):
         main, side = pty.openpty()
         kept = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "LESS"}}
         environment = kept | {"TERM": "xterm-256color", "COLUMNS": str(columns), "PAGER": "cat"}
-        with WiretapeProcess(*arguments, stdin=side, stdout=side, stderr=side, env=environment):
+        with WiretapeProcess(*arguments, stdin=side, stdout=side, stderr=subprocess.DEVNULL, env=environment):
             os.close(side)
             output = b""
             while data := _read(main):
