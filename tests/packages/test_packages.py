@@ -50,13 +50,15 @@ def sources(*folders: str) -> set[str]:
 
 
 def test_the_wheel_contains_every_file_of_the_packages(built):
-    packages = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+    target = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+    packages = target["packages"]
     with zipfile.ZipFile(built / WHEEL) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
         metadata = message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
         assert "MIT" in wheel.read(f"{NAME}.dist-info/licenses/LICENSE").decode()
 
-    assert names == {name.partition("/")[2] for name in sources(*packages)}
+    data = {f"{NAME}.data/data/{name}" for name in target["shared-data"].values()}
+    assert names == {name.partition("/")[2] for name in sources(*packages)} | data
     assert {f"{package}/py.typed" for package in map(os.path.basename, packages)} <= names
     assert (metadata["Version"], metadata["Metadata-Version"]) == (__version__, "2.4")
 
