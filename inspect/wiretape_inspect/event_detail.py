@@ -16,7 +16,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.sse import FrameKind
 from wiretape_inspect.client_state_lines import label_line, state_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
-from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_lines, row_line
+from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_lines, header_lines, row_line
 from wiretape_inspect.units import format_size, format_time
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.timeline_rows import EventRow
@@ -92,10 +92,13 @@ def detail_row(seen: SeenFrame, since_ns: int) -> EventRow:
     return replace(EventRow.of(seen, facts, seen.time_ns - since_ns), preview=facts.text)
 
 
-def detail_lines(recording: Recording, exchange: Exchange, context: EventContext) -> Iterator[Line]:
+def detail_lines(
+    recording: Recording, exchange: Exchange, context: EventContext, *, with_headers: bool = False
+) -> Iterator[Line]:
     """Yield the lines about an event and what a client knows just after it."""
     seen = context.seen
     yield exchange_line(exchange)
+    yield from header_lines(exchange) if with_headers else ()
     yield column_titles()
     if context.before is not None:
         yield row_line(detail_row(context.before, context.before_since_ns))

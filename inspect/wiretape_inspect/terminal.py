@@ -15,6 +15,8 @@ MIN_WIDTH = 40
 """Columns that a terminal is assumed to have at least."""
 _FULL_IDS_WIDTH = 160
 """Columns from which on there is room for ids of any length."""
+_MIN_WIDTHS = {"time column": 80, "gap column": 70, "long gap column": 70}
+"""Columns that a terminal needs to show a column of the timeline."""
 _ID_STYLES = {"id", "call"}
 _ID_BEGIN, _ID_END = 7, 6
 """Characters at the beginning and the end of an abbreviated id."""
@@ -32,7 +34,11 @@ class Terminal:
 
     def render(self, line: Line) -> str:
         """Return a line, styled and fitted to the width; control characters in it are escaped."""
-        parts = (printable(part) if isinstance(part, str) else (printable(part[0]), part[1]) for part in line.parts)
+        parts = (
+            printable(part) if isinstance(part, str) else (printable(part[0]), part[1])
+            for part in line.parts
+            if isinstance(part, str) or self.width is None or self.width >= _MIN_WIDTHS.get(part[1], 0)
+        )
         text = Text.assemble(*parts)
         text.rstrip()
         if self.width is None:

@@ -51,7 +51,7 @@ def exchange_line(exchange: Exchange) -> Line:
 
 def column_titles() -> Line:
     """The titles of the columns of a stream's rows."""
-    return Line([(f"{'event':>7} {'seq':>6} {'time':>11} {'gap':>9}  type", "dim")])
+    return Line([*_cells("event", "seq", "time", "gap", style="dim"), ("type", "dim")])
 
 
 def body_line(mark: str, preview: str) -> Line:
@@ -98,11 +98,16 @@ def row_line(row: StreamRow) -> Line:
 
 
 def _columns(event: int | str, sequence: int | str, time_ns: int, gap_ns: int) -> list[Part]:
-    gap = f"+{format_time(gap_ns)}"
-    return [
-        (f"{event:>7} {sequence:>6} {format_time(time_ns):>11} ", "dim"),
-        (f"{gap:>9}  ", "gap" if gap_ns >= GAP_NS else "dim"),
-    ]
+    is_gap = gap_ns >= GAP_NS
+    return _cells(event, sequence, format_time(time_ns), f"+{format_time(gap_ns)}", style="dim", is_gap=is_gap)
+
+
+def _cells(
+    event: int | str, sequence: int | str, time: str, gap: str = "", *, style: str, is_gap: bool = False
+) -> list[Part]:
+    """The columns before the type; narrow terminals leave out those that a column style names."""
+    gap_style = "long gap column" if is_gap else "gap column"
+    return [(f"{event:>7} {sequence:>6} ", style), (f"{time:>11} ", "time column"), (f"{gap:>9}  ", gap_style)]
 
 
 def _event(row: EventRow) -> list[Part]:
@@ -136,8 +141,7 @@ def _pause(row: PauseRow) -> list[Part]:
 
 
 def _bytes(mark: str, about: str, preview: str, time_ns: int) -> list[Part]:
-    columns = f"{mark:>7} {'':>6} {format_time(time_ns):>11} {'':>9}  "
-    return [(columns, "bad"), (about, "bad"), (f"  {preview}", "dim")]
+    return [*_cells(mark, "", format_time(time_ns), style="bad"), (about, "bad"), (f"  {preview}", "dim")]
 
 
 def _end(row: EndRow) -> list[Part]:
@@ -146,8 +150,7 @@ def _end(row: EndRow) -> list[Part]:
     counts += [f"{row.ephemeral:,} other"] if row.ephemeral else []
     counts += [count_of(row.keep_alives, "keep-alive")] if row.keep_alives else []
     parts: list[Part] = [
-        (f"{'end':>7} {'':>6} {time:>11} ", "dim"),
-        (f"+{format_time(row.gap_ns)}".rjust(9) + "  ", "dim"),
+        *_cells("end", "", time, f"+{format_time(row.gap_ns)}", style="dim"),
         (row.ending_label, "head"),
         f" · {' · '.join(counts)}",
     ]
@@ -181,23 +184,41 @@ def matching_rows(
     return None if first is None else chain([first], found)
 
 
+def header_lines(exchange: Exchange) -> Iterator[Line]:
+    """Yield the connection, the protocols, and the headers of the request and of the response."""
+    request, response = exchange.request, exchange.response
+    answered = f", response {response.http_version}" if response else ""
+    connection = f"{request.client or 'unknown client'} to {request.scheme}://{request.authority}"
+    yield labelled(("      ", "dim"), (f"{connection}, request {request.http_version}{answered}", "dim"))
+    for mark, headers in (("→", request.headers), ("←", response.headers if response else ())):
+        for name, value in headers:
+            yield labelled((f"      {mark} ", "dim"), (f"{name}: ", "key"), value)
+
+
 def exchange_lines(
-    recording: Recording, exchange: Exchange, findings: Sequence[Finding], take: Match | None = None
+    recording: Recording,
+    exchange: Exchange,
+    findings: Sequence[Finding],
+    take: Match | None = None,
+    *,
+    with_headers: bool = False,
 ) -> Iterator[Line]:
     """Yield the lines of one exchange; none if nothing of it matches."""
     shown = matching_rows(recording, exchange, findings, take)
     if shown is None:
         return
-    yield from _head_lines(recording, exchange)
+    yield exchange_line(exchange)
+    if with_headers:
+        yield from header_lines(exchange)
+    yield from _body_lines(recording, exchange)
     for row in shown:
         yield from row_lines(row)
     if not exchange.is_stream:
         yield from finding_lines(findings)
 
 
-def _head_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
-    """Yield the line of an exchange and those of its bodies."""
-    yield exchange_line(exchange)
+def _body_lines(recording: Recording, exchange: Exchange) -> Iterator[Line]:
+    """Yield the lines of the bodies of an exchange, or the titles of its events."""
     bodies = previews(recording, exchange)
     if bodies["request_preview"]:
         yield body_line("→", bodies["request_preview"])

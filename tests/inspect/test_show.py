@@ -12,8 +12,11 @@ from rich.cells import cell_len
 from wiretape_process import WiretapeProcess
 
 from wiretape.observations import BytesLost, Ending, Side
+from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
 from wiretape.safe_text import printable
+from wiretape_inspect.terminal import Terminal
+from wiretape_inspect.timeline_text import exchange_lines
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\u202e\x00\x9b31m\r\u2028"
 """Sets the title, clears the screen, reverses the text, is NUL, colours, overwrites and breaks the line."""
@@ -373,6 +376,43 @@ def test_on_a_terminal_it_is_coloured_cut_to_the_width_and_paged(session, no_col
     assert rows[-1] == "      at 16.492s"
     assert max(map(len, rows)) == 80
     assert any(len(line) == 80 and line.endswith("…") for line in rows)
+
+
+def test_headers_show_the_connection_the_protocol_and_what_was_sent(run, session):
+    output = run("show", session, "--exchange", 2, "--headers").output
+    at = run("show", session, "--at", "2:1", "--headers").output
+
+    with open_recording(session) as recording:
+        exchange = recording.exchange(2)
+    request, response = exchange.request, exchange.response
+    lines = [line.strip() for line in output.splitlines()]
+    assert lines[1:][: 1 + len(request.headers) + len(response.headers)] == [
+        f"{request.client} to {request.scheme}://{request.authority}, request HTTP/1.1, response HTTP/1.1",
+        *(f"→ {name}: {value}".strip() for name, value in request.headers),
+        *(f"← {name}: {value}".strip() for name, value in response.headers),
+    ]
+    assert [line.strip() for line in at.splitlines()][1:4] == lines[1:4]
+    assert "← " not in run("show", session, "--exchange", 2).output
+
+
+@pytest.mark.parametrize("other", [["--follow"], ["--calls"], ["--resume", "2:3"]])
+def test_headers_cannot_be_added_to_every_view(run, session, other):
+    assert run("show", session, "--headers", *other).exit_code == 2
+
+
+def test_a_narrow_terminal_leaves_out_times_before_ids_and_texts(session):
+    with open_recording(session) as recording:
+        lines = list(exchange_lines(recording, recording.exchange(2), ()))[1:]
+    titles, first = (
+        [Terminal(width, has_colour=False).render(lines[number]).split() for width in (60, 70, 80)] for number in (0, 1)
+    )
+
+    assert titles == [
+        ["event", "seq", "type"],
+        ["event", "seq", "gap", "type"],
+        ["event", "seq", "time", "gap", "type"],
+    ]
+    assert first[0][2:4] == first[1][3:5] == first[2][4:6], "type and id are shown"
 
 
 @pytest.mark.parametrize(("variables", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])

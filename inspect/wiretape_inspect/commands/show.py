@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -48,6 +49,7 @@ def _parse_filter(_context: click.Context, _parameter: click.Parameter, conditio
     "--resume", "pair", metavar="EXCHANGE:EXCHANGE", help="Show two streams of a session side by side, for example 2:3."
 )
 @click.option("--calls", is_flag=True, help="Show the runs and tool calls, one per line.")
+@click.option("--headers", is_flag=True, help="Also show the connection, the protocol and all headers.")
 @click.option("--follow", "-f", is_flag=True, help="Keep showing new rows until the recording is closed.")
 @click.option("--json", "as_json", is_flag=True, help="Write one JSON object per line.")
 @click.option("--no-pager", is_flag=True, help="Write straight to the terminal, even if the output is long.")
@@ -60,6 +62,7 @@ def show(
     at: str | None,
     pair: str | None,
     calls: bool,
+    headers: bool,
     follow: bool,
     as_json: bool,
     no_pager: bool,
@@ -82,6 +85,7 @@ def show(
         wiretape show run.db 'type:tool.* gap:>1s'
         wiretape show run.db 'rule:SEQ*' '-type:*.delta'
         wiretape show run.db --at 2:57
+        wiretape show run.db --exchange 2 --headers
         wiretape show run.db --resume 2:3
         wiretape show run.db --follow
     """
@@ -89,13 +93,15 @@ def show(
     _check_options(session=session, number=number, at=at, pair=pair, is_narrowed=is_narrowed, follow=follow)
     if calls and (filter_.groups or at is not None or pair is not None or follow):
         raise click.UsageError("--calls: combine it only with --session, --exchange and --json.")
+    if headers and (pair is not None or calls or follow):
+        raise click.UsageError("--headers: combine it with a filter, --session, --exchange or --at.")
     if follow:
         write_lines(follow_recording(file, filter_, as_json=as_json), live=True)
         return
     with open_recording(file) as recording:
         lines: Iterable[Line | str]
         if at is not None:
-            lines = _event_lines(recording, at, as_json=as_json)
+            lines = _event_lines(recording, at, as_json=as_json, with_headers=headers)
         elif pair is not None:
             lines = _reconnection_lines(recording, pair, as_json=as_json)
         elif calls:
@@ -104,7 +110,9 @@ def show(
             )
         else:
             selected = select_exchanges(recording, session=session, number=number)
-            lines = _or_explain(timeline_lines(recording, selected, filter_, as_json=as_json), filter_)
+            lines = _or_explain(
+                timeline_lines(recording, selected, filter_, as_json=as_json, with_headers=headers), filter_
+            )
         write_lines(lines, page=not as_json and not no_pager)
 
 
@@ -132,13 +140,13 @@ def _or_explain(lines: Iterable[Line | str], filter_: Filter) -> Iterator[Line |
         click.echo("No rows match the filter." if filter_.groups else "The recording is empty.", err=True)
 
 
-def _event_lines(recording: Recording, location: str, *, as_json: bool) -> Iterable[Line | str]:
+def _event_lines(recording: Recording, location: str, *, as_json: bool, with_headers: bool) -> Iterable[Line | str]:
     number, event = parse_location(location)
     exchange = recording.exchange(number)
     context = find_event(recording, exchange, event)
     if as_json:
         return [dump_json(detail_document(recording, exchange, context))]
-    return detail_lines(recording, exchange, context)
+    return detail_lines(recording, exchange, context, with_headers=with_headers)
 
 
 def _reconnection_lines(recording: Recording, pair: str, *, as_json: bool) -> Iterable[Line | str]:
@@ -167,11 +175,16 @@ def _activity_lines(recording: Recording, selected: Iterator[Exchange], *, as_js
 
 
 def timeline_lines(
-    recording: Recording, selected: Iterator[Exchange], filter_: Filter = EVERYTHING, *, as_json: bool = False
+    recording: Recording,
+    selected: Iterator[Exchange],
+    filter_: Filter = EVERYTHING,
+    *,
+    as_json: bool = False,
+    with_headers: bool = False,
 ) -> Iterator[Line | str]:
-    """Yield the lines of the selected exchanges that match the filter."""
+    """Yield the lines of the selected exchanges that match the filter; JSON always has the headers."""
     findings, take = stored_findings(recording), compile_filter(filter_)
-    make_lines = exchange_json_lines if as_json else exchange_lines
+    make_lines = exchange_json_lines if as_json else partial(exchange_lines, with_headers=with_headers)
     for exchange in selected:
         if may_match_exchange(filter_, exchange):
             yield from make_lines(recording, exchange, findings.get(exchange.number, ()), take)
