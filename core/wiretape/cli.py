@@ -53,6 +53,9 @@ _SECTIONS = {
             "report", "wiretape_inspect.commands.report:report", "Check recordings against the specification."
         ),
         _LazyCommand(
+            "probe", "wiretape_inspect.commands.probe:probe", "Drive a service through every situation, and judge it."
+        ),
+        _LazyCommand(
             "rule", "wiretape_inspect.commands.rule:rule", "Explain the rules that recordings are checked against."
         ),
         _LazyCommand("sessions", "wiretape_inspect.commands.sessions:sessions", "List the sessions of a recording."),

@@ -6,30 +6,36 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import click
 
-from wiretape.config import FAIL_ON, INCONCLUSIVE, Config, find_config, load_config, override_base, threshold_of
+from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
 from wiretape.errors import InputError
 from wiretape.files import (
     PATH,
     check_writable,
-    is_input_error,
-    is_same_file,
     path_exists,
     replace_atomically,
     write_error,
 )
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import Recording, check_not_recording, open_recording
+from wiretape.recording import open_recording
 from wiretape.rules import Settings, Severity
 from wiretape.safe_text import printable
-from wiretape_inspect.atomic_output import open_output
-from wiretape_inspect.report import FORMATS, Report, ReportOptions, baseline, check_recording, load_format
+from wiretape_inspect.commands.report_outputs import (
+    OrderedCommand,
+    ReportOutput,
+    output_options,
+    pair_outputs,
+    read_config,
+    refuse_recordings,
+    write_report,
+)
+from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
 from wiretape_inspect.report.parallel_check import (
     SMALL,
     body_bytes,
@@ -37,76 +43,11 @@ from wiretape_inspect.report.parallel_check import (
     process_pool,
     rare_collections,
 )
-from wiretape_inspect.terminal_output import find_terminal, write_lines
+from wiretape_inspect.terminal_output import find_terminal
 
 PROGRESS_DELAY_S = 1.0
 """How long checking may take before a progress bar appears."""
 _PROGRESS_INTERVAL_S = 0.1
-_FORMAT_HELP = (
-    "text: for people. concise: one line per finding. json, ndjson: everything, for programs. "
-    "junit, github, gitlab, sarif: for CI. markdown: for a pull request comment. html: a self-contained page. "
-    "Repeatable.  [default: text]"
-)
-_ORDER = "wiretape.order"
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """A format, and the file it is written to; None is standard output."""
-
-    format: str
-    path: Path | None
-
-
-class _OrderedCommand(click.Command):
-    """A command that remembers the order of its options, which click does not."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse twice: once for the order alone."""
-        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
-        ctx.meta[_ORDER] = [parameter.name for parameter in order]
-        return super().parse_args(ctx, args)
-
-
-def _pair_outputs(ctx: click.Context, formats: Sequence[str], paths: Sequence[Path], default: str) -> list[_Output]:
-    """Pair the values of `--format` and `--output`.  Raises click.UsageError."""
-    if len(formats) <= 1 and len(paths) <= 1:
-        # With one of each the order does not matter.
-        return [_Output(formats[0] if formats else default, _path(paths[0]) if paths else None)]
-    outputs: list[_Output] = []
-    has_path: list[bool] = []
-    left_formats, left_paths = iter(formats), iter(paths)
-    for name in ctx.meta[_ORDER]:
-        if name == "formats":
-            outputs.append(_Output(next(left_formats), None))
-            has_path.append(False)
-        elif name == "outputs":
-            path = next(left_paths)
-            if not outputs:
-                raise click.UsageError(f"--output {printable(str(path))} has no --format before it.")
-            if has_path[-1]:
-                raise click.UsageError(
-                    f"--format {outputs[-1].format} has two outputs: put each --output after its --format."
-                )
-            outputs[-1], has_path[-1] = _Output(outputs[-1].format, _path(path)), True
-    _check_destinations(outputs)
-    return outputs
-
-
-def _path(path: Path) -> Path | None:
-    return None if path == Path("-") else path
-
-
-def _check_destinations(outputs: Sequence[_Output]) -> None:
-    printed = [output.format for output in outputs if output.path is None]
-    if len(printed) > 1:
-        raise click.UsageError(
-            f"{' and '.join(printed)} would both go to standard output: give all but one an --output."
-        )
-    paths = [output.path.resolve() for output in outputs if output.path is not None]
-    for path in paths:
-        if paths.count(path) > 1:
-            raise click.UsageError(f"Two formats would be written to {printable(path.name)}.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +73,7 @@ class _BaselineOptions:
             file = None
         return cls(file, write, prune, strict)
 
-    def check_outputs(self, outputs: Sequence[_Output]) -> None:
+    def check_outputs(self, outputs: Sequence[ReportOutput]) -> None:
         """Check that no report replaces a baseline.  Raises click.UsageError."""
         if self.write == Path("-"):
             raise click.UsageError(
@@ -190,18 +131,9 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
         raise InputError(write_error(path, error)) from None
 
 
-@click.command(cls=_OrderedCommand)
+@click.command(cls=OrderedCommand)
 @click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
-@click.option("-f", "--format", "formats", type=click.Choice(list(FORMATS)), multiple=True, help=_FORMAT_HELP)
-@click.option(
-    "-o",
-    "--output",
-    "outputs",
-    type=PATH,
-    multiple=True,
-    metavar="FILE",
-    help="Write to this file instead of stdout; applies to the preceding --format.",
-)
+@output_options
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, like SEQ,RES001."
 )
@@ -281,17 +213,17 @@ def report(
         wiretape report run.db --write-baseline known.json
         wiretape report run.db --baseline known.json
     """
-    paired = _pair_outputs(ctx, formats, outputs, "text")
+    paired = pair_outputs(ctx, formats, outputs, "text")
     _check_formats(paired, all_findings=all_findings, statistics=statistics)
-    config = _read_config(config_file, no_config=no_config)
+    config = read_config(config_file, no_config=no_config)
     settings = override_base(config.settings, base)
     codes = config.rule_codes(_split_codes("--select", select), _split_codes("--ignore", ignore))
     known = _BaselineOptions.of(
         baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
     )
     known.check_outputs(paired)
-    _refuse_recordings("--output", [output.path for output in paired], files)
-    _refuse_recordings("--write-baseline", [known.write], files)
+    refuse_recordings("--output", [output.path for output in paired], files)
+    refuse_recordings("--write-baseline", [known.write], files)
     entries, earlier = known.load()
     fail_on = fail_on or config.fail_on or Severity.ERROR.value
     terminal = find_terminal()
@@ -309,7 +241,7 @@ def report(
             raise InputError("None of the files can be checked.")
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
         for output in paired:
-            _write(output, applied.reports, options)
+            write_report(output, applied.reports, options)
         is_stale = known.save(entries, earlier, applied)
     if len(reports) < len(files):
         ctx.exit(2)
@@ -350,20 +282,12 @@ def _check(
         return reports
 
 
-def _check_formats(outputs: Sequence[_Output], *, all_findings: bool, statistics: bool) -> None:
+def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:
     formats = {output.format for output in outputs}
     if all_findings and not formats & {"text", "html"}:
         raise click.UsageError("--all needs --format text or html; json always contains every finding.")
     if statistics and "text" not in formats:
         raise click.UsageError("--statistics needs --format text; the other formats contain the numbers anyway.")
-
-
-def _read_config(path: Path | None, *, no_config: bool) -> Config:
-    if path is not None and no_config:
-        raise click.UsageError("--config and --no-config cannot be combined.")
-    if no_config:
-        return Config()
-    return load_config(path) if path is not None else find_config(Path.cwd())
 
 
 def _split_codes(option: str, values: Sequence[str]) -> list[str]:
@@ -372,26 +296,6 @@ def _split_codes(option: str, values: Sequence[str]) -> list[str]:
     if not all(lists):
         raise InputError(f"{option} matches no rule: give codes or code prefixes, like SEQ,RES001.")
     return [prefix for prefixes in lists for prefix in prefixes]
-
-
-def _refuse_recordings(option: str, paths: Sequence[Path | None], checked: Sequence[Path]) -> None:
-    """Raise InputError if a report would replace a recording; it may replace an older report."""
-    for path in paths:
-        if path is None or not path_exists(path) or not path.is_file():
-            continue
-        check_not_recording(path, option)
-        if any(is_same_file(path, file) for file in checked):
-            raise InputError(is_input_error(path, option))
-
-
-def _write(output: _Output, reports: Sequence[Report], options: ReportOptions) -> None:
-    make_lines = load_format(output.format)
-    if output.path is None and output.format != "html":
-        write_lines(make_lines(reports, options))
-        return
-    recording: Recording = reports[0].recording
-    with open_output(output.path, force=True, recording=recording.path) as file:
-        file.writelines(f"{line}\n".encode() for line in make_lines(reports, replace(options, width=None)))
 
 
 def _watch(advance: Callable[[int], None], observations: Iterable[Observation]) -> Iterator[Observation]:

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import totals
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command, summary_line
 
@@ -18,6 +19,12 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
     for report in reports:
         for severity in (severity for severity, number in report.severities.items() if number):
             yield from (_command(report, found) for found in report.new_findings if found.severity is severity)
+        for result in report.cases.unexplained if report.cases is not None else ():
+            command, text = _COMMANDS[result.case.severity], f"{result.reason}\nclause: {result.case.clause}"
+            yield f"::{command} title={_property(result.case.name)},file={_property(report.file)}::{_data(text)}"
+        if report.cases is not None:
+            yield f"wiretape: {totals(report.cases)}"
+            yield f"wiretape: {report.coverage}"
         # The name of a file must not begin the line, or it could be taken for a command.
         yield f"wiretape: {summary_line(report)}"
 

@@ -11,6 +11,7 @@ from typing import Any
 from wiretape.json_codec import dump_json
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape_inspect.page_export import PageContent, document_parts, page_parts
+from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import LocatedFinding, locate
 from wiretape_inspect.report.evidence_json import evidence_document
 from wiretape_inspect.report.json_format import rule_document
@@ -93,12 +94,13 @@ def _page_content(report: Report, options: ReportOptions, *, is_whole: bool) -> 
 
 def _summary(report: Report, shown: Sequence[Finding], radius: int | None) -> dict[str, Any]:
     counts = Counter(finding.code for finding in shown)
+    cases = case_lines(report.cases, report.coverage) if report.cases is not None else ()
     return {
         "file": report.file,
         "summary": summary_text(report),
         "severities": _numbers(report),
         "more": {code: number - counts[code] for code, number in report.broken.items() if number > counts[code]},
-        "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report))],
+        "inconclusive_reasons": [str(line) for line in (*inconclusive_lines(report), *scope_lines(report), *cases)],
         "suppressed": len(report.suppressed),
         "selected": len(report.selected),
         "events": report.events,

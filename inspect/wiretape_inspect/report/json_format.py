@@ -16,6 +16,7 @@ from typing import Any
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, EVERYWHERE, Rule, ScopeCount, Severity, Tally, family_names
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import case_document, probe_document
 from wiretape_inspect.report.evidence import LocatedFinding, LocatedFrame, bytes_at, locate
 from wiretape_inspect.report.fingerprint import split_message
 from wiretape_inspect.report.recording_report import Report, ReportOptions
@@ -62,6 +63,10 @@ def ndjson_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[
             yield ascii_json({"kind": "rule", **file, **rule_document(report, rule, options)})
         for located in locate(report.recording, report.findings):
             yield ascii_json({"kind": "finding", **file, **finding_document(report, located)})
+        if report.cases is not None:
+            for result in report.cases.results:
+                yield ascii_json({"kind": "case", **file, **case_document(result)})
+            yield ascii_json({"kind": "probe", **file, **probe_document(report.cases, report.coverage)})
         yield ascii_json({"kind": "summary", **file, **_summary(report)})
 
 
@@ -92,6 +97,11 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield '"findings": ['
     yield from array_items(finding_document(report, located) for located in locate(report.recording, report.findings))
     yield "],"
+    if report.cases is not None:
+        yield '"cases": ['
+        yield from array_items(map(case_document, report.cases.results))
+        yield "],"
+        yield f'"probe": {ascii_json(probe_document(report.cases, report.coverage))},'
     yield f'"summary": {ascii_json(_summary(report))}'
 
 

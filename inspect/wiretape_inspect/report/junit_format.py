@@ -1,4 +1,4 @@
-"""The report as JUnit XML: a test suite for each recording, a test case for each rule."""
+"""The report as JUnit XML: a test suite for each recording, a test case for each rule, or for each probe case."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Rule, Verdict
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import CaseResult, CaseResults, CaseVerdict
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import show_command
 
@@ -33,15 +34,50 @@ def junit_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
 
 def _suite(root: ET.Element, report: Report, options: ReportOptions) -> None:
     suite = ET.SubElement(root, "testsuite", name=_text(printable(report.file)))
+    if report.cases is not None:
+        _probe_cases(suite, report, report.cases, options)
+        return
     by_rule: dict[str, list[Finding]] = {}
     for finding in report.first_findings(MAX_FINDINGS):
         by_rule.setdefault(finding.code, []).append(finding)
     rules = [rule for rule in CATALOGUE.values() if rule.code in report.selected]
     for rule in rules:
         _case(suite, report, rule, by_rule.get(rule.code, []), options)
-    failures, skipped = (len(suite.findall(f"testcase/{kind}")) for kind in ("failure", "skipped"))
-    numbers = {"tests": len(rules), "failures": failures, "errors": 0, "skipped": skipped}
-    suite.attrib.update({name: str(number) for name, number in numbers.items()})
+    _add_numbers(suite)
+
+
+def _add_numbers(suite: ET.Element) -> None:
+    kinds = {"tests": "testcase", "failures": "testcase/failure", "errors": "testcase/error"}
+    for name, path in {**kinds, "skipped": "testcase/skipped"}.items():
+        suite.set(name, str(len(suite.findall(path))))
+
+
+def _probe_cases(suite: ET.Element, report: Report, cases: CaseResults, options: ReportOptions) -> None:
+    """Add a test case for each probe case; the findings of all exchanges belong to one."""
+    for result in cases.results:
+        case = ET.SubElement(suite, "testcase", classname=f"probe.{result.case.group}", name=result.case.name)
+        if result.verdict is CaseVerdict.NOT_POSSIBLE and not result.findings:
+            ET.SubElement(case, "skipped", message=_text(f"not possible: {result.reason}"))
+        elif result.severity is not None and result.severity.reaches(options.threshold):
+            first = result.reason or next(
+                finding.message for finding in result.findings if finding.severity is result.severity
+            )
+            failure = ET.SubElement(case, "failure", type=result.severity, message=_text(first))
+            failure.text = _describe_case(report, cases, result)
+        elif result.severity is not None:
+            ET.SubElement(case, "system-out").text = _describe_case(report, cases, result)
+    ET.SubElement(suite, "system-out").text = _text(str(report.coverage))
+    _add_numbers(suite)
+
+
+def _describe_case(report: Report, cases: CaseResults, result: CaseResult) -> str:
+    lines = [f"{result.case.severity}: {result.reason}"] if result.reason else []
+    for finding in result.findings[:MAX_FINDINGS]:
+        lines.append(f"{finding.severity} {finding.code}: {finding.message}")
+        lines.append(f"  see: {show_command(report.file, finding)}")
+    lines += [f"case: {result.case.about}", f"steps: {result.case.steps}", f"clause: {result.case.clause}"]
+    lines += [line for each in cases.reproductions if each.code in result.broken_rules for line in each.curl]
+    return _text("\n".join(map(printable, lines)))
 
 
 def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding], options: ReportOptions) -> None:

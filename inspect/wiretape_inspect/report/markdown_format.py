@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import CaseVerdict, totals
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.text_format import scope_lines, show_command, summary_text
 
@@ -45,6 +46,7 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield ""
     yield f"{summary_text(report)}  "
     yield from (f"{code_span(str(line))}  " for line in scope_lines(report))
+    yield from _cases(report)
     counts = report.broken
     if not counts:
         return
@@ -54,6 +56,22 @@ def _report(report: Report, options: ReportOptions) -> Iterator[str]:
     yield from ["", "<details><summary>The first findings of each rule</summary>", ""]
     yield from _findings(report, MAX_SIZE // 2)
     yield from ["", "</details>"]
+
+
+def _cases(report: Report) -> Iterator[str]:
+    """Yield the cases of a probe that did not hold."""
+    if report.cases is None:
+        return
+    yield f"{totals(report.cases)}  "
+    yield f"{report.coverage}"
+    missed = [result for result in report.cases.results if result.verdict is not CaseVerdict.HELD]
+    if not missed:
+        return
+    yield from ["", "| | Case | Why |", "|---|---|---|"]
+    for result in missed:
+        mark = f"{_MARKS[result.severity]} {result.severity}" if result.severity else str(result.verdict)
+        why = code_span(result.problem.replace("|", "/"))
+        yield f"| {mark} | {result.case.name} | {why} |"
 
 
 def _rule(rule: str, options: ReportOptions) -> str:

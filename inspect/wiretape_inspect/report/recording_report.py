@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from wiretape.observations import Observation
 from wiretape.recording import Recording
 from wiretape.rules import CATALOGUE, Checker, Finding, ReasonOrder, ScopeCount, Settings, Severity, Tally, Verdict
+from wiretape_inspect.report.case_results import CaseResults, Coverage
 from wiretape_inspect.report.finding_store import FindingStore
 
 ALL_RULES = frozenset(CATALOGUE)
@@ -53,6 +54,13 @@ class Report:
     """The reasons of findings that are in the baseline, by their index in `findings`."""
     suppressed_counts: Counter[tuple[str, Severity]] = field(default_factory=Counter)
     """The number of these for each rule and severity."""
+    cases: CaseResults | None = None
+    """The results of the probe cases, if the recording is that of a probe."""
+
+    @property
+    def coverage(self) -> Coverage:
+        """Which rules about the service came up."""
+        return Coverage.of(self.tallies, self.selected)
 
     @property
     def new_findings(self) -> Iterator[Finding]:
@@ -118,6 +126,8 @@ class Report:
     def fails(self, options: ReportOptions) -> bool:
         """Whether a new finding is severe enough to fail, or an inconclusive rule fails."""
         if options.fail_on_inconclusive and self.verdicts[Verdict.INCONCLUSIVE]:
+            return True
+        if self.cases is not None and self.cases.fails(options.threshold):
             return True
         return any(severity.reaches(options.threshold) for _, severity in self.counts)
 

@@ -5,6 +5,7 @@ the name and the bytes that `wiretape export --format sse` would write.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import quote
@@ -12,6 +13,7 @@ from urllib.parse import quote
 from wiretape import __version__
 from wiretape.rules import CATALOGUE, Rule
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import CaseResult
 from wiretape_inspect.report.evidence import LocatedFinding, locate
 from wiretape_inspect.report.json_format import array_items, ascii_json
 from wiretape_inspect.report.recording_report import Report, ReportOptions
@@ -32,15 +34,16 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     yield '"tool": {"driver": {'
     version = ascii_json(__version__)
     yield f'"name": "wiretape", "version": {version}, "semanticVersion": {version}, "rules": ['
-    yield from array_items(_rule(rule, options) for rule in CATALOGUE.values())
+    cases = [(report, result) for report in reports if report.cases for result in report.cases.unexplained]
+    rules = [_rule(rule, options) for rule in CATALOGUE.values()]
+    yield from array_items([*rules, *(_case_rule(result) for _, result in cases)])
     yield "]}},"
     yield '"columnKind": "unicodeCodePoints",'
     # Event streams may end their lines with a carriage return alone.
     yield f'"newlineSequences": {ascii_json(_LINE_ENDS)},'
     yield '"results": ['
-    yield from array_items(
-        _result(report, located) for report in reports for located in locate(report.recording, report.findings)
-    )
+    found = (_result(report, located) for report in reports for located in locate(report.recording, report.findings))
+    yield from array_items(chain(found, (_case_result(report, result) for report, result in cases)))
     yield "]"
     yield "}]}"
 
@@ -66,6 +69,30 @@ def _rule(rule: Rule, options: ReportOptions) -> dict[str, Any]:
         },
     }
     return document | ({"helpUri": f"{options.docs_url}{rule.code}.md"} if options.docs_url else {})
+
+
+def _case_rule(result: CaseResult) -> dict[str, Any]:
+    """The rule of a probe case."""
+    case = result.case
+    return {
+        "id": f"probe/{case.name}",
+        "shortDescription": {"text": case.about},
+        "fullDescription": {"text": f"{case.about} {case.steps} {case.clause}"},
+        "defaultConfiguration": {"level": case.severity},
+        "properties": {"tags": ["probe", case.group], "clause": case.clause, "side": "service"},
+    }
+
+
+def _case_result(report: Report, result: CaseResult) -> dict[str, Any]:
+    """A probe case in which the service did something else; its location is the recording."""
+    artifact = {"uri": quote(PurePath(report.file).name)}
+    return {
+        "ruleId": f"probe/{result.case.name}",
+        "level": result.case.severity,
+        "message": {"text": result.reason},
+        "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": 1}}}],
+        "partialFingerprints": {"wiretape/v1": f"probe/{result.case.name}"},
+    }
 
 
 def _result(report: Report, located: LocatedFinding) -> dict[str, Any]:

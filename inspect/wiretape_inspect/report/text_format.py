@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import (
     EVIDENCE_WIDTH,
     Evidence,
@@ -36,6 +37,9 @@ def text_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[Li
         if reasons := [*inconclusive_lines(report), *scope_lines(report)]:
             yield from reasons
             yield ""
+        if report.cases is not None:
+            yield from case_lines(report.cases, report.coverage)
+            yield ""
         yield summary_line(report)
     if len(reports) > 1:
         yield ""
@@ -52,6 +56,9 @@ def concise_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterato
                 f"{printable(report.file)}:{location}: {finding.code} {name} {finding.severity}: "
                 f"{printable(finding.message)}"
             )
+        for result in report.cases.unexplained if report.cases is not None else ():
+            name = result.case.name
+            yield f"{printable(report.file)}: {name} {result.case.severity}: {printable(result.reason)}"
 
 
 def show_command(file: str, finding: Finding) -> str:

@@ -92,7 +92,7 @@ class SessionEngine:
         self._check(CommandKind.CREATE, None)
         parsed = parse_create_body(body)
         number = len(self._runs) + 1
-        script = self.scenario.script(number)
+        script = self.scenario.script(number, body.get("input"))
         _check_inputs(script, parsed.tools)
         self._refuse_by_script(script, parsed)
         run_id = self._emitter.generate_id("run", number)

@@ -147,6 +147,8 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
             yield ("ephemeral", index), f"{shorten(repr(name), 60)} is not an event type that may be ephemeral{hint}"
     yield from _tool_problems(scenario)
     schemas = {tool.name: ToolSchema(tool.input) for tool in scenario.tools}
+    if all(run.input is not None for run in scenario.runs):
+        yield ("run",), "every run has an input: add one without, for runs that are created with another input"
     for index, run in enumerate(scenario.runs):
         path = ("run", index)
         if isinstance(run.refuse, Refuse) and run.refuse.times is True:

@@ -312,6 +312,8 @@ class RunScript(_Table, frozen=True, kw_only=True):
     pace: Seconds | None = None
     """Seconds between events; the scenario's pace by default."""
     refuse: RefusalCode | Refuse | None = None
+    input: Text | None = None
+    """Runs that are created with this `input` follow it, whatever their number; no other runs do."""
 
     @property
     def pace_ns(self) -> int:
@@ -338,7 +340,10 @@ class ToolSchemas(_Table, frozen=True, kw_only=True):
 
 
 class Scenario(_Table, frozen=True, kw_only=True):
-    """What the runs of every session do: the n-th run follows the n-th script, and the last script repeats."""
+    """What the runs of every session do: the n-th run follows the n-th script, and the last script repeats.
+
+    Scripts with an `input` do not count: they are for the runs that are created with it.
+    """
 
     title: Text
     runs: Annotated[tuple[RunScript, ...], Meta(min_length=1)] = field(name="run")
@@ -356,9 +361,13 @@ class Scenario(_Table, frozen=True, kw_only=True):
         """The event types that are not stored."""
         return EPHEMERAL_TYPES | frozenset(self.ephemeral)
 
-    def script(self, number: int) -> RunScript:
-        """The script of the run that is the `number`-th of its session, from 1."""
-        return self.runs[min(number, len(self.runs)) - 1]
+    def script(self, number: int, run_input: object = None) -> RunScript:
+        """The script of the run that is the `number`-th of its session, from 1, and was created with an `input`."""
+        for run in self.runs:
+            if run.input is not None and run.input == run_input:
+                return run
+        numbered = [run for run in self.runs if run.input is None]
+        return numbered[min(number, len(numbered)) - 1]
 
     def _with_defaults(self, run: RunScript) -> RunScript:
         pace = self.pace if run.pace is None else run.pace

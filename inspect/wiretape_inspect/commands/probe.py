@@ -1,0 +1,224 @@
+"""`wiretape probe`: drive a service through every situation in the specification."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import click
+
+from wiretape.config import FAIL_ON, INCONCLUSIVE, override_base, threshold_of
+from wiretape.errors import InputError
+from wiretape.files import PATH, path_exists, write_error
+from wiretape.recording import delete_recording, open_recording
+from wiretape.rules import Severity
+from wiretape.safe_text import printable
+from wiretape_inspect.atomic_output import check_recording_output
+from wiretape_inspect.commands.report_outputs import (
+    OrderedCommand,
+    output_options,
+    pair_outputs,
+    read_config,
+    refuse_recordings,
+    write_report,
+)
+from wiretape_inspect.demo.child_process import DemoError
+from wiretape_inspect.probe.probe_file import initial_file, read_probe_file
+from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, keys_of, run_probe
+from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, select_cases
+from wiretape_inspect.report import Report, ReportOptions
+from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription, CaseResult, CaseVerdict
+from wiretape_inspect.styled_line import Line, labelled
+from wiretape_inspect.terminal_output import find_terminal, write_lines
+
+_STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdict.NOT_POSSIBLE: "dim"}
+
+
+@click.command(cls=OrderedCommand)
+@click.argument("file", type=PATH, default=Path("probe.toml"), metavar="[FILE]")
+@click.option("--init", "url", metavar="URL", help="Write a commented FILE for the service at URL, and exit.")
+@click.option("--list", "lists", is_flag=True, help="List the cases, and exit.")
+@click.option(
+    "--only", multiple=True, metavar="CASES", help="Run only these cases: names, groups, rule codes, or unsafe."
+)
+@click.option("--skip", multiple=True, metavar="CASES", help="Do not run these cases; the same as for --only.")
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed for the order of the cases.")
+@click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Cases at the same time.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(1, 3600),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="Longest time for a case, without waiting for rate limits.",
+)
+@click.option("--limits", is_flag=True, help="Also exceed the rate limits, which disturbs others of the same tenant.")
+@click.option("--through-proxy", is_flag=True, help="Record with wiretape proxy instead of at the socket.")
+@click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
+@click.option("--force", is_flag=True, help="Replace the recording if it exists.")
+@output_options
+@click.option(
+    "--fail-on",
+    type=click.Choice(FAIL_ON),
+    help="Exit with status 1 if any finding or case is at least this severe.  [default: error]",
+)
+@click.option("--config", "config_file", type=PATH, metavar="FILE", help="Configuration file for the rules.")
+@click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
+@click.pass_context
+def probe(
+    ctx: click.Context,
+    /,
+    *,
+    file: Path,
+    url: str | None,
+    lists: bool,
+    only: tuple[str, ...],
+    skip: tuple[str, ...],
+    seed: int,
+    jobs: int,
+    timeout: float,
+    limits: bool,
+    through_proxy: bool,
+    record: Path | None,
+    force: bool,
+    formats: tuple[str, ...],
+    outputs: tuple[Path, ...],
+    fail_on: str | None,
+    config_file: Path | None,
+    no_config: bool,
+) -> None:
+    """Drive the service that FILE describes through every situation in the specification.
+
+    Each case sends requests, and reads streams; everything is recorded and checked like any other traffic. The report
+    shows each case that did not hold, each rule that was broken, with the smallest recording and the commands that
+    reproduce it, and each rule that no case could exercise, with the reason.
+
+    FILE is probe.toml by default; it names the environment variables with the keys.
+
+    Exit status: 0 if nothing at or above --fail-on is broken, 1 if something is, 2 if the service could not be probed.
+
+    \b
+    Examples:
+        wiretape probe --init http://127.0.0.1:8090
+        wiretape probe --record probe.db --format junit --output probe.xml --format text
+        wiretape probe --only replay,RES002 --skip unsafe
+    """
+    if url is not None:
+        _write_initial_file(file, url)
+        return
+    options = ProbeOptions(_split(only), _split(skip), seed, jobs, timeout, limits)
+    cases = select_cases(options)
+    if lists:
+        write_lines(line for case in sorted(cases, key=lambda each: each.name) for line in _describe(case))
+        return
+    paired = pair_outputs(ctx, formats, outputs, "text")
+    config = read_config(config_file, no_config=no_config)
+    described = read_probe_file(file)
+    keys = keys_of(described)
+    record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S}.db")  # noqa: DTZ005 - for people
+    check_recording_output(record, [file], force=force)
+    refuse_recordings("--output", [output.path for output in paired], [record, file])
+    fail_on = fail_on or config.fail_on or Severity.ERROR.value
+    terminal = find_terminal()
+    shown = ReportOptions(
+        threshold=threshold_of(fail_on),
+        fail_on_inconclusive=fail_on == INCONCLUSIVE,
+        docs_url=config.docs_url,
+        width=terminal.width if terminal else None,
+    )
+    settings = override_base(config.settings, described.base_url)
+    if path_exists(record):
+        _delete(record)
+    setup = ProbeSetup(
+        described, keys, record, settings, config.rule_codes() & SERVICE_RULES, options, through_proxy=through_proxy
+    )
+
+    def write(report: Report) -> bool:
+        for output in paired:
+            write_report(output, [report], shown)
+        return report.fails(shown)
+
+    try:
+        has_failed = asyncio.run(_probe(setup, cases, write))
+    except DemoError as error:
+        raise InputError(str(error)) from None
+    click.echo(f"The recording is {printable(str(record))}.", err=True)
+    ctx.exit(int(has_failed))
+
+
+async def _probe(setup: ProbeSetup, cases: Sequence[CaseDescription], write: Callable[[Report], bool]) -> bool:
+    with _progress() as on_change:
+        results, runner = await run_probe(setup, cases, on_change)  # type: ignore[arg-type]
+    with open_recording(setup.record) as recording:
+        return write(await judge(setup, recording, results, runner))
+
+
+def _write_initial_file(path: Path, url: str) -> None:
+    """Raises InputError if the file exists or cannot be written, or the URL is invalid."""
+    text = initial_file(url)
+    if path_exists(path):
+        raise InputError(f"{path} exists already: edit it, or give another name.")
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise InputError(write_error(path, error)) from None
+    click.echo(
+        f"Wrote {printable(str(path))}: adapt it, set the environment variables in [keys], and run wiretape probe."
+    )
+
+
+def _delete(path: Path) -> None:
+    try:
+        delete_recording(path)
+    except OSError as error:
+        raise InputError(write_error(path, error)) from None
+
+
+def _split(values: Sequence[str]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _describe(case: CaseDescription) -> Iterator[Line]:
+    yield Line([(case.name, "head"), "" if case.is_safe else ("  not safe in production", "warning")])
+    for label, text in (
+        ("clause", case.clause),
+        ("expects", case.about),
+        ("steps", case.steps),
+        ("rules", " ".join(case.rules) or "none"),
+        ("leaves", case.leaves),
+    ):
+        yield labelled((f"    {label + ':':<9}", "dim"), text)
+
+
+@contextmanager
+def _progress() -> Iterator[OnChange]:
+    """Show each case on stderr when it has ended, and on a terminal also those that run."""
+    # rich takes long to import, and is needed here only.
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    running: dict[str, None] = {}
+    ended = 0
+    live = Live(console=console, transient=True, auto_refresh=False) if sys.stderr.isatty() else None
+
+    def change(case: CaseDescription, result: CaseResult | None) -> None:
+        nonlocal ended
+        if result is None:
+            running[case.name] = None
+        else:
+            running.pop(case.name, None)
+            ended += 1
+            why = f"  {result.reason}" if result.reason else ""
+            console.print(Text.assemble((f"{result.verdict:<13}", _STYLES[result.verdict]), printable(case.name + why)))
+        if live is not None:
+            live.update(Text(f"{ended} ended, running: {', '.join(running)}", style="dim", no_wrap=True), refresh=True)
+
+    if live is None:
+        yield change
+        return
+    with live:
+        yield change

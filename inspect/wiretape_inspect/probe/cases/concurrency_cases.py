@@ -1,0 +1,81 @@
+"""Ordering and totality while much happens at the same time."""
+
+from wiretape.contract import SESSION_BUSY
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+
+_ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
+_ORDER = 'Durable event, sequence: "Order number of the durable event."'
+
+
+@case(
+    "concurrency/two-runs-at-once",
+    _ONE_RUN,
+    steps="Create two runs of one session at the same time.",
+    rules="BUSY001",
+)
+async def two_runs_at_once(probe: Prober) -> None:
+    """One of two runs is created, and the other is refused."""
+    session = await probe.create_session()
+    responses = await probe.together(probe.run_step(session, "tool"), probe.run_step(session, "tool"))
+    refused = [response for response in responses if response.status is None or response.status // 100 != 2]
+    probe.expect(len(refused) == 1, f"Expected one of two runs to be refused, got {len(refused)}.")
+    probe.expect_error(refused[0], SESSION_BUSY)
+
+
+@case(
+    "concurrency/readers-come-and-go",
+    _ORDER,
+    steps="During a run, open four streams with the cursors of its first events, and read all to the end.",
+    rules="SEQ001 RES003",
+)
+async def readers_come_and_go(probe: Prober) -> None:
+    """All readers get the same events in the same order."""
+    session, _, stream = await probe.start()
+    await stream.until("run.started")
+    readers = [await probe.open_stream(session, stream.cursor(0)) for _ in range(4)]
+    await stream.until_run_ends()
+    ids = [event.id for event in stream.durable[1:]]
+    for reader in readers:
+        await reader.until_run_ends()
+        read = [event.id for event in reader.durable]
+        await reader.close()
+        probe.expect(read == ids, f"Expected {len(ids)} events in the same order, got {len(read)}, or another order.")
+    await stream.close()
+
+
+@case(
+    "concurrency/sessions-side-by-side",
+    _ORDER,
+    steps="Create a run in each of two sessions at the same time, and read all to their ends.",
+    rules="EVT009 EVT010 SEQ001",
+    leaves="two sessions",
+)
+async def sessions_side_by_side(probe: Prober) -> None:
+    """Sessions do not disturb each other."""
+    sessions = [await probe.create_session() for _ in range(2)]
+    streams = [await probe.open_stream(session) for session in sessions]
+    await probe.together(*(probe.run_step(session) for session in sessions))
+    for stream in streams:
+        await stream.until_run_ends()
+        await stream.close()
+
+
+@case(
+    "concurrency/results-at-once",
+    'Codes, event_already_resolved: "Do not execute the tool again."',
+    steps="Send the result that a run waits for twice at the same time.",
+    rules="TOOL003",
+)
+async def results_at_once(probe: Prober) -> None:
+    """Only one of two equal results is accepted."""
+    probe.result("")
+    session, run, stream = await probe.start("tool")
+    await stream.until("agent.custom_tool_use")
+    body = probe.result(f"<<{stream.name}.call-1>>")
+    responses = await probe.together(*(probe.command_step(session, run, "resume", body) for _ in range(2)))
+    await stream.until_run_ends()
+    await stream.close()
+    accepted = sum(response.status is not None and response.status // 100 == 2 for response in responses)
+    if accepted == 0:
+        raise NotPossible("no result was accepted")
+    probe.expect(accepted == 1, "Expected one of two equal results to be refused, got two accepted.")

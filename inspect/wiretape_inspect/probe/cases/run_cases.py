@@ -1,0 +1,136 @@
+"""Runs: one at a time, cancelling and resuming them."""
+
+from wiretape.contract import (
+    RUN_CANCELLED,
+    RUN_COMPLETED,
+    RUN_FAILED,
+    RUN_NOT_CANCELLABLE,
+    RUN_NOT_RESUMABLE,
+    RUN_STARTED,
+    SANDBOX_PROVISION_FAILED,
+    SESSION_BUSY,
+    STATUS_IDLE,
+)
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+
+_ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
+_BUSY = 'States, fact 1: "A session with an active run refuses a new run with HTTP 409 SESSION_BUSY."'
+_ENDED = 'States, fact 2: "Cancelling a run that is already terminal fails with RUN_NOT_CANCELLABLE."'
+_RULES = "RUN001 RUN002 RUN003 RUN004 RUN005"
+
+
+@case(
+    "runs/two-in-a-row",
+    _ONE_RUN,
+    steps="Create a run, read until the session is idle, and create another.",
+    rules=f"{_RULES} SEQ002",
+)
+async def two_in_a_row(probe: Prober) -> None:
+    """A second run can follow the first."""
+    session, _, stream = await probe.start()
+    await stream.until(STATUS_IDLE)
+    await probe.create_run(session)
+    await stream.until_run_ends()
+    await stream.close()
+
+
+@case("runs/failing", "Event types: run.failed", steps="Create a run that fails, and read to its end.", rules=_RULES)
+async def failing(probe: Prober) -> None:
+    """A run that fails ends with run.failed."""
+    _, _, stream = await probe.start("failing")
+    end = (await stream.until_run_ends())[-1].type
+    await stream.close()
+    probe.expect(end == RUN_FAILED, f"Expected {RUN_FAILED}, got {end}.")
+
+
+@case(
+    "runs/busy",
+    _BUSY,
+    steps="While a run waits for a tool result, create another run; cancel the first, and create one again.",
+    rules="BUSY001 BUSY002 BUSY003 RUN001 RUN007",
+)
+async def busy(probe: Prober) -> None:
+    """A second run is refused while one is active, and possible afterwards."""
+    session, run, stream = await probe.start("tool")
+    await stream.until("agent.custom_tool_use")
+    second = await probe.try_run(session)
+    await probe.command(run, "cancel")
+    await stream.until(STATUS_IDLE)
+    await probe.create_run(session)
+    await stream.until_run_ends()
+    await stream.close()
+    probe.expect_error(second, SESSION_BUSY)
+
+
+@case(
+    "runs/busy-while-running",
+    _BUSY,
+    steps="While a run is busy, create another run.",
+    rules="BUSY001 BUSY002 BUSY003",
+)
+async def busy_while_running(probe: Prober) -> None:
+    """A second run is refused while one is running."""
+    session, run, stream = await probe.start("long")
+    await stream.until(RUN_STARTED)
+    second = await probe.try_run(session)
+    await probe.command(run, "cancel")
+    await stream.close()
+    if second.status == 201 and RUN_COMPLETED in {event.type for event in stream.events}:
+        raise NotPossible("the run of the kind runs.long ends too soon")
+    probe.expect_error(second, SESSION_BUSY)
+
+
+@case(
+    "runs/cancel",
+    "Endpoints, cancel: Cancels the active run.",
+    steps="Cancel a run that waits, read to its end, send the result, and cancel it again.",
+    rules="RUN003 RUN006 ERR004",
+)
+async def cancel(probe: Prober) -> None:
+    """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again."""
+    _, run, stream = await probe.start("tool")
+    await stream.until("agent.custom_tool_use")
+    response = await probe.command(run, "cancel")
+    probe.expect_success(response, "a cancelled run")
+    end = (await stream.until_run_ends())[-1].type
+    probe.expect(end == RUN_CANCELLED, f"Expected {RUN_CANCELLED}, got {end}.")
+    if probe.file.tool_result is not None:
+        probe.expect_refused(await probe.command(run, "resume", probe.result(f"<<{stream.name}.call-1>>")))
+    probe.expect_error(await probe.command(run, "cancel"), RUN_NOT_CANCELLABLE)
+    await stream.close()
+
+
+@case("runs/cancel-completed", _ENDED, steps="Cancel a completed run.", rules="ERR004", leaves="nothing")
+async def cancel_completed(probe: Prober) -> None:
+    """A completed run cannot be cancelled."""
+    ready = probe.ready
+    probe.expect_error(await probe.command(ready.run, "cancel", session=ready.session), RUN_NOT_CANCELLABLE)
+
+
+@case(
+    "runs/resume-completed",
+    'States, fact 3: "Resuming a run that cannot be resumed fails with run_not_resumable."',
+    steps="Resume a completed run.",
+    rules="ERR004",
+    leaves="nothing",
+)
+async def resume_completed(probe: Prober) -> None:
+    """A completed run cannot be resumed."""
+    ready = probe.ready
+    body = probe.result("probe-call")
+    response = await probe.command(ready.run, "resume", body, session=ready.session)
+    probe.expect_error(response, RUN_NOT_RESUMABLE)
+
+
+@case(
+    "runs/no-sandbox",
+    "Errors, SANDBOX_PROVISION_FAILED (HTTP 503)",
+    steps="Create a run for which no sandbox can be provided.",
+    rules="ERR004 ERR007",
+)
+async def no_sandbox(probe: Prober) -> None:
+    """A run without a sandbox is refused."""
+    probe.run_step("", "no-sandbox")
+    probe.runs.clear()
+    session = await probe.create_session()
+    probe.expect_error(await probe.try_run(session, "no-sandbox"), SANDBOX_PROVISION_FAILED)

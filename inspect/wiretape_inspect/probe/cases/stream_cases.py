@@ -1,0 +1,150 @@
+"""Streams: framing, contents, deltas, keep-alives, several readers."""
+
+from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS
+from wiretape_inspect.probe.probe_case import Prober, case
+
+_FRAMING = (
+    'Endpoints, stream response: "each message has an event: line naming the type, an id: line …, and a data: line"'
+)
+_KEEP_ALIVE = 'Stream rule 3: "Every 15 seconds the server sends an SSE keep-alive comment."'
+_PERSISTED = 'What the service does: "Durable events are persisted, carry an SSE id and a JSON sequence."'
+_MESSAGES = "SSE001 SSE003 SSE004 SSE005 SSE006 SSE008 SSE011"
+_CONTENTS = "EVT001 EVT002 EVT003 EVT004 EVT005 EVT006 EVT007 EVT008 EVT009 EVT010 EVT012"
+_DURABILITY = "DUR001 DUR002 DUR003 DUR006"
+_ORDER = "SEQ001 SEQ002 SEQ003 SEQ004 SEQ005"
+_RUN = "RUN001 RUN002 RUN003 RUN004 RUN005"
+_TOOLS = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
+
+
+@case(
+    "streams/run-with-deltas",
+    _FRAMING,
+    steps="Open a stream with deltas, create a run, and read to its end.",
+    rules=f"{_MESSAGES} {_CONTENTS} {_DURABILITY} {_ORDER} {_RUN} {_TOOLS} EVT011 DUR004 DUR005 SSE007 SSE009 KAL002",
+)
+async def run_with_deltas(probe: Prober) -> None:
+    """A whole run arrives, with deltas."""
+    _, _, stream = await probe.start()
+    await stream.until_run_ends()
+    await stream.close()
+
+
+@case(
+    "streams/deltas-on-and-off",
+    'Events 2: "The final durable message events arrive either way."',
+    steps="Open streams with event_deltas true, false, and absent, create a run, and read all to its end.",
+    rules="DUR007 RES003",
+)
+async def deltas_on_and_off(probe: Prober) -> None:
+    """All streams carry the same durable events, and only the first carries deltas."""
+    session = await probe.create_session()
+    streams = [await probe.open_stream(session, deltas=deltas) for deltas in (True, False, None)]
+    await probe.create_run(session)
+    for stream in streams:
+        await stream.until_run_ends()
+    read = [[event.id for event in stream.durable] for stream in streams]
+    shared = min(map(len, read))
+    is_same = all(ids[:shared] == read[0][:shared] for ids in read)
+    probe.expect(is_same, "Expected the same durable events on all streams, got others.")
+    for stream in streams:
+        await stream.close()
+
+
+@case(
+    "streams/keep-alive",
+    _KEEP_ALIVE,
+    steps=f"Open the stream of an idle session for {KEEP_ALIVE_SECONDS} seconds and the tolerance.",
+    rules="KAL001",
+    leaves="nothing",
+    long=True,
+)
+async def keep_alive(probe: Prober) -> None:
+    """A comment arrives on an idle stream."""
+    stream = await probe.open_stream(probe.ready.session, probe.ready.cursor(-1))
+    await stream.read_for(KEEP_ALIVE_SECONDS + 2.2)
+    comments = stream.exchange.comments
+    await stream.close()
+    probe.expect(comments > 0, f"Expected a comment within {KEEP_ALIVE_SECONDS + 2} s, got none.")
+
+
+@case(
+    "streams/keep-alive-during-run",
+    _KEEP_ALIVE,
+    steps="Create a run that takes long, and read up to a comment or its end.",
+    rules="KAL003",
+    long=True,
+)
+async def keep_alive_during_run(probe: Prober) -> None:
+    """A comment arrives while a run is silent."""
+    _, run, stream = await probe.start("long")
+    await stream.until_comment()
+    await probe.command(run, "cancel")
+    await stream.close()
+
+
+@case(
+    "streams/two-readers",
+    _PERSISTED,
+    steps="Open two streams of one session, create a run, and read both to its end.",
+    rules="RES003 SEQ002 EVT010",
+)
+async def two_readers(probe: Prober) -> None:
+    """Two readers get the same durable events in the same order."""
+    session = await probe.create_session()
+    streams = [await probe.open_stream(session) for _ in range(2)]
+    await probe.create_run(session)
+    read = [[event.id for event in await stream.until_run_ends() if event.is_durable] for stream in streams]
+    probe.expect(read[0] == read[1], "Expected the same durable events on both streams, got others.")
+    for stream in streams:
+        await stream.close()
+
+
+@case(
+    "streams/slow-reader",
+    _PERSISTED,
+    steps="Read a stream at 50 kB a second while a run goes on, and another stream at full speed.",
+    rules="RES003",
+)
+async def slow_reader(probe: Prober) -> None:
+    """A slow reader gets every durable event, and does not delay another."""
+    session = await probe.create_session()
+    slow, fast = await probe.open_stream(session, slow=True), await probe.open_stream(session)
+    await probe.create_run(session)
+    quick = [event.id for event in await fast.until_run_ends() if event.is_durable]
+    late = [event.id for event in await slow.until_run_ends() if event.is_durable]
+    probe.expect(quick == late, "Expected the same durable events for the slow reader, got others.")
+    await slow.close()
+    await fast.close()
+
+
+@case(
+    "streams/disconnect",
+    'Symptom to action: "Stream drops: Reconnect with the last durable SSE id."',
+    steps="Close a stream after the first event of a run, reconnect with the cursor, and read to the end of the run.",
+    rules="RES001",
+)
+async def disconnect(probe: Prober) -> None:
+    """A run goes on without readers, and nothing is lost."""
+    session, _, stream = await probe.start()
+    await stream.until("run.started")
+    await stream.close()
+    again = await probe.open_stream(session, stream.cursor())
+    await again.until_run_ends()
+    await again.close()
+
+
+@case(
+    "streams/deltas-are-not-replayed",
+    'Events 2: "never persisted, never replayed"',
+    steps="Read the stream of a finished session from its first event, with deltas.",
+    rules="RES004",
+    leaves="nothing",
+)
+async def deltas_are_not_replayed(probe: Prober) -> None:
+    """A replay has no deltas."""
+    ready = probe.ready
+    stream = await probe.open_stream(ready.session, ready.cursor(0))
+    events = await stream.until_event(ready.cursor(-1))
+    await stream.close()
+    deltas = [event.type for event in events if event.type in DELTA_TYPES]
+    probe.expect(not deltas, f"Expected no deltas in the replay, got {', '.join(deltas[:3])}.")

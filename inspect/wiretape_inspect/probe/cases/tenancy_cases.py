@@ -1,0 +1,48 @@
+"""Tenancy: a key of another tenant must not see a session."""
+
+from wiretape.contract import RESOURCE_NOT_FOUND
+from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+
+_SCOPED = 'What the service does: "All data is scoped to a tenant and a workspace."'
+
+
+@case(
+    "tenancy/stream", _SCOPED, steps="Request the stream of another tenant's session.", rules="ERR004", leaves="nothing"
+)
+async def stream(probe: Prober) -> None:
+    """The stream of another tenant's session does not exist."""
+    refused = await probe.request_stream(probe.ready.session, key="other-tenant")
+    await refused.close()
+    probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
+
+
+@case(
+    "tenancy/replay", _SCOPED, steps="Request a replay of another tenant's session.", rules="ERR004", leaves="nothing"
+)
+async def replay(probe: Prober) -> None:
+    """A valid cursor does not open another tenant's session."""
+    refused = await probe.request_stream(probe.ready.session, probe.ready.cursor(0), key="other-tenant")
+    await refused.close()
+    probe.expect_error(refused.exchange, RESOURCE_NOT_FOUND)
+
+
+@case("tenancy/commands", _SCOPED, steps="Cancel and resume a run of another tenant.", rules="ERR004", leaves="nothing")
+async def commands(probe: Prober) -> None:
+    """The runs of another tenant do not exist."""
+    ready = probe.ready
+    for name in ("cancel", "resume"):
+        target = f"/v1/sessions/{ready.session}/runs/{ready.run}/{name}"
+        refused = await probe.send("POST", target, key="other-tenant", body={})
+        probe.expect_error(refused, RESOURCE_NOT_FOUND)
+
+
+@case("tenancy/records", _SCOPED, steps="Read a session and a run of another tenant.", rules="ERR004", leaves="nothing")
+async def records(probe: Prober) -> None:
+    """The records of another tenant do not exist."""
+    for name in ("read-session", "read-run"):
+        operation = getattr(probe.file, name.replace("-", "_"))
+        if operation is None:
+            raise NotPossible(f"probe.toml has no {name}")
+        method, target = operation.request.split(" ", 1)
+        target = target.replace("{session_id}", probe.ready.session).replace("{run_id}", probe.ready.run)
+        probe.expect_error(await probe.send(method, target, key="other-tenant"), RESOURCE_NOT_FOUND)

@@ -1,0 +1,128 @@
+"""Tool results: correct, wrong, repeated, late."""
+
+from wiretape.contract import (
+    AGENT_CUSTOM_TOOL_USE,
+    EVENT_ALREADY_RESOLVED,
+    EVENT_EXPIRED,
+    RUN_COMPLETED,
+    RUN_NOT_RESUMABLE,
+    RUNTIME_RESUME_UNAVAILABLE,
+    TOOL_COMPLETED,
+    TOOL_RESULT_INVALID,
+)
+from wiretape_inspect.probe.probe_case import Prober, StreamReader, case
+
+_RESULT = 'Endpoints, resume: "also used to return application tool results"'
+_WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'
+_RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
+
+
+async def _asked(probe: Prober) -> tuple[str, StreamReader, str]:
+    """Create a run that waits for a tool result: its name, the stream, and the name of the call."""
+    probe.result("")
+    _, run, stream = await probe.start("tool")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
+    return run, stream, f"<<{stream.name}.call-1>>"
+
+
+@case("tools/correct-result", _RESULT, steps="Send the result that a run waits for, and read to its end.", rules=_RULES)
+async def correct_result(probe: Prober) -> None:
+    """A run continues with a correct result."""
+    run, stream, call = await _asked(probe)
+    response = await probe.command(run, "resume", probe.result(call))
+    probe.expect_success(response, "a resumed run")
+    events = [event.type for event in await stream.until_run_ends()]
+    await stream.close()
+    probe.expect(events[-1] == RUN_COMPLETED, f"Expected {RUN_COMPLETED}, got {events[-1]}.")
+    probe.expect(TOOL_COMPLETED in events, f"Expected {TOOL_COMPLETED} for the result, got none.")
+
+
+@case(
+    "tools/wrong-result",
+    _WRONG,
+    steps="Send the result of an unknown call, and one that does not match the schema; then cancel the run.",
+    rules="ERR004 ERR005",
+)
+async def wrong_result(probe: Prober) -> None:
+    """A wrong result is refused, and the run still waits."""
+    probe.result("", wrong=True)
+    run, stream, call = await _asked(probe)
+    unknown = await probe.command(run, "resume", probe.result("probe-call-that-does-not-exist"))
+    response = await probe.command(run, "resume", probe.result(call, wrong=True))
+    cancelled = await probe.command(run, "cancel")
+    await stream.until_run_ends()
+    await stream.close()
+    probe.expect_refused(unknown)
+    probe.expect_error(response, TOOL_RESULT_INVALID)
+    probe.expect_success(cancelled, "a run that still waits and can be cancelled")
+
+
+@case(
+    "tools/corrected-result",
+    'Tool result validation: "The client corrects the result and retries with the same idempotency key."',
+    steps="Send a wrong result, and the correct one with the same idempotency key.",
+    rules="ERR004 TOOL003",
+)
+async def corrected_result(probe: Prober) -> None:
+    """A corrected result with the same idempotency key is accepted."""
+    probe.result("", wrong=True)
+    run, stream, call = await _asked(probe)
+    wrong = await probe.command(run, "resume", probe.result(call, wrong=True), idempotency_key="result")
+    probe.expect_error(wrong, TOOL_RESULT_INVALID)
+    right = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
+    probe.expect_success(right, "a resumed run")
+    await stream.until_run_ends()
+    await stream.close()
+
+
+@case(
+    "tools/repeated-result",
+    'Codes, event_already_resolved: "Do not execute the tool again."',
+    steps="Send a result, read to the end of the run, and send the result again.",
+    rules="ERR004 TOOL003",
+)
+async def repeated_result(probe: Prober) -> None:
+    """A result is accepted only once."""
+    run, stream, call = await _asked(probe)
+    await probe.command(run, "resume", probe.result(call))
+    await stream.until_run_ends()
+    again = await probe.command(run, "resume", probe.result(call))
+    await stream.close()
+    probe.expect_error(again, EVENT_ALREADY_RESOLVED, RUN_NOT_RESUMABLE)
+
+
+@case(
+    "tools/late-result",
+    'Codes, event_expired: "Start a new run."',
+    steps="Let the deadline of a call pass, and send the result.",
+    rules="ERR004",
+)
+async def late_result(probe: Prober) -> None:
+    """A late result is refused."""
+    probe.result("")
+    _, run, stream = await probe.start("brief-tool")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
+    await probe.miss_deadline(stream)
+    response = await probe.command(run, "resume", probe.result(f"<<{stream.name}.call-1>>"))
+    await stream.close()
+    probe.expect_error(response, EVENT_EXPIRED, RUN_NOT_RESUMABLE)
+
+
+@case(
+    "tools/runtime-unavailable",
+    'Codes, runtime_resume_unavailable: "Retry with the same idempotency key."',
+    steps="Send a result that is refused once, and again with the same idempotency key.",
+    rules="ERR004",
+)
+async def runtime_unavailable(probe: Prober) -> None:
+    """A result that is refused for a while is accepted later."""
+    probe.result("")
+    _, run, stream = await probe.start("unavailable-tool")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
+    body = probe.result(f"<<{stream.name}.call-1>>")
+    refused = await probe.command(run, "resume", body, idempotency_key="result")
+    accepted = await probe.command(run, "resume", body, idempotency_key="result")
+    await stream.until_run_ends()
+    await stream.close()
+    probe.expect_error(refused, RUNTIME_RESUME_UNAVAILABLE)
+    probe.expect_success(accepted, "a resumed run")

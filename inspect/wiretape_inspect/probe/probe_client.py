@@ -1,0 +1,393 @@
+"""The client of the probe: HTTP/1.1 over sockets of its own, with every byte and its time as observations.
+
+Each exchange has its own connection, so nothing that the service does on one can disturb another.
+"""
+
+import asyncio
+import ssl
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+import h11
+
+from wiretape.errors import InputError
+from wiretape.event_facts import facts_of
+from wiretape.json_codec import UnreadableJson, read_json
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    Headers,
+    Observation,
+    RequestEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+    header,
+)
+from wiretape.sse import FrameKind, Parser
+from wiretape_inspect.probe.probe_file import ProbeFile
+
+MOST_BYTES = 16 * 1024 * 1024
+"""Bytes of a response after which the probe closes the connection."""
+_READ_SIZE = 64 * 1024
+_SLOW_READ_SIZE, _SLOW_PAUSE_S = 512, 0.01
+_LONGEST_HEAD = 256 * 1024
+_STEP_NS = 10
+"""Time between two observations at least; a recording needs room for those that it inserts."""
+
+
+class ProbeClock:
+    """Real time; tests replace it by the virtual time of a service."""
+
+    def now_ns(self) -> int:
+        """The time (ns)."""
+        return time.monotonic_ns()
+
+    async def sleep(self, seconds: float) -> None:
+        """Let time pass."""
+        await asyncio.sleep(seconds)
+
+
+class ObservationLog:
+    """Gives exchanges their numbers and observations their times, which strictly increase."""
+
+    def __init__(self, clock: ProbeClock, on_observation: Callable[[Observation], None]) -> None:
+        self.exchanges = 0
+        self.clock = clock
+        self._began_ns = clock.now_ns()
+        self._last_ns = 0
+        self._on_observation = on_observation
+
+    def next_exchange(self) -> int:
+        """Return the number of the next exchange."""
+        self.exchanges += 1
+        return self.exchanges
+
+    def tick(self) -> int:
+        """The time of the next observation (ns)."""
+        self._last_ns = max(self.clock.now_ns() - self._began_ns, self._last_ns + _STEP_NS)
+        return self._last_ns
+
+    def add(self, seen: Observation) -> None:
+        """Pass an observation on."""
+        self._on_observation(seen)
+
+    def branch(self, observations: list[Observation]) -> "ObservationLog":
+        """Return a log whose observations are also added to a list."""
+        return _Branch(self, observations)
+
+
+class _Branch(ObservationLog):
+    def __init__(self, whole: ObservationLog, observations: list[Observation]) -> None:
+        self._whole, self._observations, self.clock = whole, observations, whole.clock
+
+    def next_exchange(self) -> int:
+        return self._whole.next_exchange()
+
+    def tick(self) -> int:
+        return self._whole.tick()
+
+    def add(self, seen: Observation) -> None:
+        self._observations.append(seen)
+        self._whole.add(seen)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """An event of a stream."""
+
+    type: str
+    id: str | None
+    json: dict[str, Any]
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it has an id."""
+        return bool(self.id)
+
+    @property
+    def run_id(self) -> str | None:
+        """Its run."""
+        value = self.json.get("run_id")
+        return value if isinstance(value, str) else None
+
+    @property
+    def tool_call_id(self) -> str | None:
+        """The id of its tool call."""
+        for part in (self.json.get("content"), self.json.get("data")):
+            if isinstance(part, dict) and isinstance(part.get("tool_call_id"), str):
+                return str(part["tool_call_id"])
+        return None
+
+
+@dataclass(eq=False, slots=True)
+class HttpExchange:
+    """One request and as much of its response as has arrived."""
+
+    number: int
+    method: str
+    target: str
+    status: int | None = None
+    """None until the head of the response arrived."""
+    headers: Headers = ()
+    body: bytearray = field(default_factory=bytearray)
+    """Empty for event streams."""
+    events: list[StreamEvent] = field(default_factory=list)
+    comments: int = 0
+    ending: Ending | None = None
+    """None while it is open."""
+    detail: str = ""
+    """Why it ended so."""
+    size: int = 0
+    """Bytes of the body."""
+    is_slow: bool = False
+    """Whether the probe reads it slowly."""
+    _changed: asyncio.Event = field(default_factory=asyncio.Event)
+    _task: "asyncio.Task[None] | None" = None
+    _parser: Parser = field(default_factory=Parser)
+
+    @property
+    def is_stream(self) -> bool:
+        """Whether the response is an event stream."""
+        return (header(self.headers, "content-type") or "").lower().startswith("text/event-stream")
+
+    @property
+    def json(self) -> Any:
+        """The body as JSON; None if it is not JSON."""
+        value = read_json(bytes(self.body))
+        return None if isinstance(value, UnreadableJson) else value
+
+    @property
+    def error_code(self) -> str | None:
+        """The code in the error envelope."""
+        error = self.json.get("error") if isinstance(self.json, dict) else None
+        code = error.get("code") if isinstance(error, dict) else None
+        return code if isinstance(code, str) else None
+
+    @property
+    def outcome(self) -> str:
+        """What came, in a few words: `409 SESSION_BUSY`, `200`, `no response (service reset)`."""
+        if self.status is None:
+            return f"no response ({self.detail or (self.ending.value if self.ending else 'none yet')})"
+        code = self.error_code
+        where = f" to {header(self.headers, 'location')}" if self.status // 100 == 3 else ""
+        return f"{self.status}{where}" + (f" {code}" if code else "")
+
+    async def wait_until(self, is_reached: Callable[[], bool]) -> bool:
+        """Wait until something is the case, or the exchange ended; return whether it is the case."""
+        while not is_reached():
+            if self.ending is not None:
+                return False
+            self._changed.clear()
+            await self._changed.wait()
+        return True
+
+    def notify(self) -> None:
+        """Wake up who waits."""
+        self._changed.set()
+
+    def add_body(self, data: bytes) -> None:
+        """Add bytes of the response."""
+        self.size += len(data)
+        if not (self.is_stream and self.status == 200):
+            self.body += data
+            return
+        for frame in self._parser.feed(data):
+            if frame.kind is FrameKind.COMMENT:
+                self.comments += 1
+            elif frame.kind is FrameKind.MESSAGE and frame.is_dispatched:
+                value = read_json(frame.data)
+                fields = value if isinstance(value, dict) else {}
+                self.events.append(StreamEvent(facts_of(frame).type, frame.id, fields))
+
+    def begin(self, task: "asyncio.Task[None]") -> None:
+        """Remember the task that reads the response."""
+        self._task = task
+
+    async def close(self) -> None:
+        """Close the connection, unless the response has ended."""
+        if self._task is not None:
+            await asyncio.sleep(0)  # a task that is cancelled before it began does not observe the end
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+
+class ProbeClient:
+    """Sends requests to a service, or to a proxy in front of it, and observes them."""
+
+    def __init__(self, file: ProbeFile, *, proxy: str | None = None) -> None:
+        """`proxy` is the origin to connect to instead.  Raises InputError if `ca_file` cannot be used."""
+        parts, there = urlsplit(file.origin), urlsplit(proxy or file.origin)
+        self.scheme = parts.scheme
+        self.authority = parts.netloc
+        self._host = there.hostname or ""
+        self._port = there.port or (443 if there.scheme == "https" else 80)
+        self._host_header = there.netloc
+        self._tls = _tls_context(file.ca_file) if there.scheme == "https" else None
+
+    async def check_reachable(self, timeout_s: float) -> None:
+        """Connect once.  Raises InputError if the service cannot be reached."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                _, writer = await self._connect()
+                writer.transport.abort()
+        except ssl.SSLCertVerificationError as error:
+            raise InputError(
+                f"The certificate of {self.authority} is not trusted ({error.verify_message}): "
+                "set ca-file in the probe file to a certificate to trust."
+            ) from None
+        except (OSError, TimeoutError) as error:
+            raise InputError(f"{self.authority} cannot be reached: {_reason(error)}.") from None
+
+    def start(
+        self,
+        log: ObservationLog,
+        method: str,
+        target: str,
+        headers: Iterable[tuple[str, str]],
+        body: bytes,
+        *,
+        slow: bool = False,
+    ) -> HttpExchange:
+        """Send a request, and read the response in the background, slowly if `slow`."""
+        exchange = HttpExchange(log.next_exchange(), method, target, is_slow=slow)
+        has_body = bool(body) or method in {"POST", "PUT", "PATCH"}
+        sent = (
+            ("Host", self._host_header),
+            ("Accept-Encoding", "identity"),
+            *headers,
+            *((("Content-Length", str(len(body))),) if has_body else ()),
+        )
+        log.add(
+            RequestStarted(
+                exchange.number, log.tick(), "127.0.0.1", method, self.scheme, self.authority, target, "HTTP/1.1", sent
+            )
+        )
+        if body:
+            run = BytesArrived(exchange.number, Side.REQUEST, 0, body, (len(body),), (log.tick(),))
+            log.add(run)
+        log.add(RequestEnded(exchange.number, log.tick()))
+        exchange.begin(asyncio.create_task(self._run(log, exchange, sent, body)))
+        return exchange
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection(self._host, self._port, ssl=self._tls)
+
+    async def _run(
+        self, log: ObservationLog, exchange: HttpExchange, headers: Iterable[tuple[str, str]], body: bytes
+    ) -> None:
+        ending, detail, writer = Ending.CLIENT_CLOSED, "", None
+        try:
+            reader, writer = await self._connect()
+            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=_LONGEST_HEAD)
+            request = h11.Request(
+                method=exchange.method,
+                target=exchange.target,
+                headers=[(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers],
+            )
+            head = connection.send(request) or b""
+            rest = (connection.send(h11.Data(data=body)) or b"") if body else b""
+            writer.write(head + rest + (connection.send(h11.EndOfMessage()) or b""))
+            ending, detail = await _Response(log, exchange, connection, reader).read()
+        except h11.RemoteProtocolError as error:
+            ending, detail = Ending.SERVICE_INVALID, f"not HTTP: {error}"
+        except ConnectionResetError:
+            ending, detail = Ending.SERVICE_RESET, "the service reset the connection"
+        except OSError as error:
+            ending, detail = Ending.SERVICE_UNREACHABLE, f"cannot connect: {_reason(error)}"
+        finally:
+            if writer is not None:
+                writer.transport.abort()
+            exchange.detail, exchange.ending = detail, ending
+            log.add(ExchangeEnded(exchange.number, log.tick(), ending, detail))
+            exchange.notify()
+
+
+class _Response:
+    """Reads one response."""
+
+    def __init__(
+        self, log: ObservationLog, exchange: HttpExchange, connection: h11.Connection, reader: asyncio.StreamReader
+    ) -> None:
+        self._log, self._exchange, self._connection, self._reader = log, exchange, connection, reader
+
+    async def read(self) -> tuple[Ending, str]:
+        """Read to the end; return how it ended, and why."""
+        while True:
+            if self._exchange.is_slow:
+                await self._log.clock.sleep(_SLOW_PAUSE_S)
+            data = await self._reader.read(_SLOW_READ_SIZE if self._exchange.is_slow else _READ_SIZE)
+            chunks: list[bytes] = []
+            ending: tuple[Ending, str] | None = None
+            try:
+                self._connection.receive_data(data)
+                ending = self._take(chunks)
+            except h11.RemoteProtocolError:
+                if data:
+                    self._flush(chunks)
+                    raise
+                ending = Ending.SERVICE_CLOSED, "the service closed the connection"
+            self._flush(chunks)
+            if ending is not None:
+                return ending
+            if self._exchange.size > MOST_BYTES:
+                return Ending.CLIENT_CLOSED, f"the response is larger than {MOST_BYTES >> 20} MiB"
+
+    def _take(self, chunks: list[bytes]) -> tuple[Ending, str] | None:
+        """Take what h11 has; return how the response ended if it did."""
+        while True:
+            event = self._connection.next_event()
+            if event is h11.NEED_DATA:
+                return None
+            if isinstance(event, h11.Response):
+                self._begin(event)
+            elif isinstance(event, h11.Data):
+                chunks.append(bytes(event.data))
+            elif isinstance(event, h11.EndOfMessage):
+                return Ending.COMPLETE, ""
+            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                return Ending.SERVICE_CLOSED, "the service closed the connection"
+
+    def _begin(self, response: h11.Response) -> None:
+        headers = tuple(
+            (name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw_items()
+        )
+        self._exchange.status, self._exchange.headers = response.status_code, headers
+        self._log.add(
+            ResponseStarted(
+                self._exchange.number,
+                self._log.tick(),
+                response.status_code,
+                bytes(response.reason).decode("latin-1"),
+                f"HTTP/{bytes(response.http_version).decode()}",
+                headers,
+            )
+        )
+        self._exchange.notify()
+
+    def _flush(self, chunks: list[bytes]) -> None:
+        """Observe what arrived together as one chunk."""
+        data = b"".join(chunks)
+        if data:
+            start = self._exchange.size
+            ends, times = (start + len(data),), (self._log.tick(),)
+            self._log.add(BytesArrived(self._exchange.number, Side.RESPONSE, start, data, ends, times))
+            self._exchange.add_body(data)
+            self._exchange.notify()
+
+
+def _tls_context(ca_file: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise InputError(f"{ca_file} cannot be used as ca-file: {_reason(error)}.") from None
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, TimeoutError):
+        return "it does not respond"
+    return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -1,0 +1,217 @@
+"""`probe.toml`: how to reach a service, and the requests that the specification does not show."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from msgspec import Meta, Struct
+
+from wiretape.decode import Source, decode
+from wiretape.errors import InputError
+from wiretape.rules import parse_service_base
+from wiretape.toml_files import read_toml
+
+_Text = Annotated[str, Meta(min_length=1)]
+_Pointer = Annotated[str, Meta(pattern="^/")]
+_REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*)")
+_REQUESTS = ("create-session", "create-run", "read-session", "read-run", "delete-session")
+
+
+class _Table(Struct, forbid_unknown_fields=True, rename="kebab", frozen=True):
+    """A table of the file."""
+
+
+class Keys(_Table, frozen=True):
+    """Names of environment variables with bearer keys."""
+
+    main: _Text = "SERVICE_KEY"
+    other_tenant: _Text | None = None
+    """Of another tenant: it must not see the sessions of `main`."""
+    limited: _Text | None = None
+    """Without the scope to create sessions."""
+
+
+class Create(_Table, frozen=True):
+    """A request that creates something, and where its response has the id."""
+
+    request: _Text
+    body: dict[str, Any] = {}
+    id: _Pointer = "/id"
+
+
+class Operation(_Table, frozen=True):
+    """A request."""
+
+    request: _Text
+
+
+class Runs(_Table, frozen=True):
+    """Bodies of requests that create runs of different kinds."""
+
+    plain: dict[str, Any] = {}
+    """Ends by itself within seconds; better with reasoning, a tool and a message."""
+    tool: dict[str, Any] | None = None
+    """Waits for the result of an application tool."""
+    brief_tool: dict[str, Any] | None = None
+    """The same, with a deadline of a few seconds."""
+    unavailable_tool: dict[str, Any] | None = None
+    """The same, but the first result is refused with `runtime_resume_unavailable`."""
+    long: dict[str, Any] | None = None
+    """Is still active after 20 seconds."""
+    failing: dict[str, Any] | None = None
+    """Ends with `run.failed`."""
+    many: dict[str, Any] | None = None
+    """Has a thousand durable events."""
+    resync: dict[str, Any] | None = None
+    """Sends `stream.resync` to its readers."""
+    no_sandbox: dict[str, Any] | None = None
+    """Is refused with `SANDBOX_PROVISION_FAILED`."""
+
+
+class ToolResult(_Table, frozen=True):
+    """Bodies of resume requests, in which `{tool_call_id}` stands for the id of the call."""
+
+    correct: dict[str, Any]
+    wrong: dict[str, Any] | None = None
+    """Does not match the output schema of the tool."""
+
+
+class Limits(_Table, frozen=True):
+    """The limits of the main key's tenant: requests per window."""
+
+    sessions: Annotated[int, Meta(ge=1)] | None = None
+    runs: Annotated[int, Meta(ge=1)] | None = None
+    events: Annotated[int, Meta(ge=1)] | None = None
+
+
+class ProbeFile(_Table, frozen=True):
+    """The whole file."""
+
+    base_url: _Text
+    keys: Keys = Keys()
+    create_session: Create | None = None
+    create_run: Create | None = None
+    read_session: Operation | None = None
+    read_run: Operation | None = None
+    delete_session: Operation | None = None
+    runs: Runs = Runs()
+    tool_result: ToolResult | None = None
+    limits: Limits = Limits()
+    idempotency_header: _Text | None = None
+    largest_body: Annotated[int, Meta(ge=1)] | None = None
+    """Bytes; a larger body is refused."""
+    ca_file: _Text | None = None
+    """Certificates to trust instead of the system's, for example a self-signed one."""
+
+    @property
+    def origin(self) -> str:
+        """`http://host:port` of the service."""
+        parts = urlsplit(self.base_url)
+        return f"{parts.scheme}://{parts.netloc}"
+
+    @property
+    def base_path(self) -> str:
+        """What precedes `/v1`."""
+        return urlsplit(self.base_url).path.rstrip("/")
+
+
+def read_probe_file(path: Path) -> ProbeFile:
+    """Read a file.  Raises InputError."""
+    return decode_probe_file(read_toml(path), str(path))
+
+
+def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
+    """Decode the document of a file; `name` is what error messages call it.  Raises InputError."""
+    source = Source(name)
+    file = decode(document, ProbeFile, source)
+    try:
+        has_origin = parse_service_base(file.base_url).origin is not None
+    except ValueError as error:
+        raise source.error(("base-url",), str(error)) from None
+    if not has_origin:
+        raise source.error(("base-url",), f"expected a URL such as https://service.test, got '{file.base_url}'")
+    for key in _REQUESTS:
+        operation = getattr(file, key.replace("-", "_"))
+        if operation is not None and not _REQUEST.fullmatch(operation.request):
+            raise source.error(
+                (key, "request"), f"expected a method and a path such as POST /v1/sessions, got '{operation.request}'"
+            )
+    return file
+
+
+def main_key(file: ProbeFile, environment: Mapping[str, str] = os.environ) -> str:
+    """Return the main key.  Raises InputError if the environment does not have it."""
+    key = environment.get(file.keys.main, "").strip()
+    if not key:
+        raise InputError(f"The environment variable {file.keys.main} is not set: set it to the key of the service.")
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise InputError(f"The environment variable {file.keys.main} is not a key: it has spaces or is not ASCII.")
+    return key
+
+
+def initial_file(url: str) -> str:
+    """Return the text of a new file for the service at `url`.  Raises InputError if that is not a URL."""
+    text = _INITIAL.replace("BASE_URL", url.rstrip("/"))
+    try:
+        if parse_service_base(url).origin is not None and '"' not in url and "\\" not in url:
+            return text
+    except ValueError:
+        pass
+    raise InputError(f"Invalid URL '{url}': expected the address of the service, for example http://127.0.0.1:8090.")
+
+
+_INITIAL = """\
+# What `wiretape probe` has to know about your service.  The values suit `wiretape serve probe`.
+# Remove what your service does not have: the cases that need it are then not possible, and do not fail.
+
+base-url = "BASE_URL"                      # what precedes /v1
+idempotency-header = "Idempotency-Key"
+largest-body = 4_194_304                   # in bytes; a larger one is refused
+# ca-file = "service.pem"                  # certificates to trust instead of the system's
+
+[keys]                                     # names of environment variables, never the keys themselves
+main = "SERVICE_KEY"
+# other-tenant = "OTHER_SERVICE_KEY"       # must not see the sessions of main
+# limited = "LIMITED_SERVICE_KEY"          # must not create sessions
+
+[create-session]
+request = "POST /v1/sessions"
+body = {}
+id = "/id"                                 # JSON pointer into the response
+
+[create-run]
+request = "POST /v1/sessions/{session_id}/runs"
+id = "/id"
+
+[read-session]
+request = "GET /v1/sessions/{session_id}"
+
+[read-run]
+request = "GET /v1/sessions/{session_id}/runs/{run_id}"
+
+# [delete-session]                         # if your service has it, nothing is left behind
+# request = "DELETE /v1/sessions/{session_id}"
+
+[runs]                                     # the bodies that create runs
+plain = { input = "plain" }                # ends within seconds; best with reasoning, a tool and a message
+tool = { input = "tool" }                  # waits for the result of an application tool
+brief-tool = { input = "brief tool" }      # the same, with a deadline of a few seconds
+unavailable-tool = { input = "unavailable tool" } # its first result is refused: runtime_resume_unavailable
+long = { input = "long" }                  # is still active after 20 seconds
+failing = { input = "fail" }               # ends with run.failed
+many = { input = "many" }                  # has a thousand durable events
+resync = { input = "resync" }              # sends stream.resync
+no-sandbox = { input = "no sandbox" }      # is refused: SANDBOX_PROVISION_FAILED
+
+[tool-result]                              # the bodies that resume a run
+correct = { tool_call_id = "{tool_call_id}", output = { celsius = 21.5 } }
+wrong = { tool_call_id = "{tool_call_id}", output = { celsius = "warm" } }
+
+[limits]                                   # requests in 60 seconds; used only with --limits
+sessions = 30
+runs = 60
+events = 120
+"""

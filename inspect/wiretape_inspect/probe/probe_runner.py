@@ -1,0 +1,224 @@
+"""Run the cases against a service."""
+
+import asyncio
+import fnmatch
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from wiretape.errors import InputError
+from wiretape.observations import Ending, Observation
+from wiretape.rules import CATALOGUE, Checker, Settings, Severity
+from wiretape_inspect.probe import cases as _cases  # noqa: F401 - registers the cases
+from wiretape_inspect.probe.probe_case import (
+    CASES,
+    Case,
+    NotPossible,
+    Prober,
+    ReadySession,
+    Unexpected,
+    make_ready_session,
+)
+from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient
+from wiretape_inspect.probe.probe_file import ProbeFile
+from wiretape_inspect.probe.probe_steps import Step, StepRunner, UnknownNameError, names_in
+from wiretape_inspect.report.case_results import SERVICE_RULES, CaseResult, CaseVerdict
+
+SETUP = "setup/completed-run"
+"""The name of what is done before the cases: a session with a completed run."""
+READY_PREFIX = "ready-"
+"""What the names of its session, run and stream begin with."""
+UNSAFE = "unsafe"
+"""A pattern for the cases that are not safe in production."""
+_AGENT = "wiretape-probe"
+_CLEAN_UP_SECONDS = 10
+_MOST_UNREACHABLE = 3
+"""Cases in a row that end because the service cannot be reached, before the others are not tried."""
+
+OnChange = Callable[[Case, CaseResult | None], None]
+"""Called when a case begins (without a result) and when it has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeOptions:
+    """How to run the cases."""
+
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    seed: int = 0
+    jobs: int = 4
+    timeout_s: float = 30.0
+    limits: bool = False
+
+
+def select_cases(options: ProbeOptions) -> list[Case]:
+    """Return the cases to run, in the order that the seed gives.  Raises InputError for a pattern without a case."""
+    chosen = sorted(CASES.values(), key=lambda each: each.name)
+    for patterns, is_included in ((options.only, True), (options.skip, False)):
+        for pattern in patterns:
+            if not any(_matches(case, pattern) for case in CASES.values()):
+                groups = ", ".join(dict.fromkeys(case.group for case in CASES.values()))
+                raise InputError(
+                    f"No case matches '{pattern}': give names, groups ({groups}), rule codes, or {UNSAFE}; "
+                    "wiretape probe --list lists the cases."
+                )
+        if patterns:
+            chosen = [case for case in chosen if any(_matches(case, each) for each in patterns) is is_included]
+    if not chosen:
+        raise InputError("No case is left: --skip excludes every case that --only selects.")
+    random.Random(options.seed).shuffle(chosen)  # noqa: S311 - an order that can be repeated
+    # Long cases begin first; those that exhaust limits disturb all others, so they come last.
+    return sorted(chosen, key=lambda case: (case.needs_limits, not case.is_long))
+
+
+def _matches(case: Case, pattern: str) -> bool:
+    if pattern == UNSAFE:
+        return not case.is_safe
+    return pattern == case.group or pattern.upper() in case.rules or fnmatch.fnmatchcase(case.name, pattern)
+
+
+def user_agent(case_name: str) -> str:
+    """The User-Agent of a case's requests, which shows in logs and recordings whose they are."""
+    return f"{_AGENT} ({case_name})"
+
+
+def case_name_of(agent: str | None) -> str | None:
+    """Return the name of the case whose request it is; None if it is not the probe's."""
+    text = agent or ""
+    return text[len(_AGENT) + 2 : -1] if text.startswith(f"{_AGENT} (") and text.endswith(")") else None
+
+
+@dataclass(slots=True)
+class ProbeRunner:
+    """Runs cases against one service."""
+
+    client: ProbeClient
+    file: ProbeFile
+    keys: Mapping[str, str]
+    settings: Settings
+    options: ProbeOptions
+    log: ObservationLog
+    on_change: OnChange = lambda _case, _result: None
+    ready: ReadySession | None = None
+    steps: dict[str, tuple[Step, ...]] = field(default_factory=dict)
+    """The steps of each case that has run."""
+    _setup: list[Observation] = field(default_factory=list)
+    """The observations of the ready session."""
+    _unreachable: int = 0
+
+    async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
+        """Make the ready session, and run cases; return the results, in the same order.  Always ends."""
+        results = {SETUP: await self._make_ready_session()}
+        gate = asyncio.Semaphore(self.options.jobs)
+
+        async def run_one(case: Case) -> None:
+            async with gate:
+                self.on_change(case, None)
+                results[case.name] = await self._run_case(case)
+                self.on_change(case, results[case.name])
+
+        async with asyncio.TaskGroup() as group:
+            for case in cases:
+                if not case.needs_limits:
+                    group.create_task(run_one(case))
+        for case in cases:
+            if case.needs_limits:
+                await run_one(case)
+        return [results[name] for name in (SETUP, *(case.name for case in cases))]
+
+    def all_steps(self, case_name: str) -> list[Step]:
+        """The steps of a case, after those that make the ready session if the case uses it."""
+        steps = self.steps[case_name]
+        uses_ready = any(name.startswith(READY_PREFIX) for step in steps for name in names_in(step))
+        return [*(self.ready.steps if self.ready is not None and uses_ready else ()), *steps]
+
+    async def repeat(self, steps: Sequence[Step], case_name: str, timeout_s: float) -> list[Observation]:
+        """Execute the steps of a case again; return what was observed.  Raises UnknownNameError and TimeoutError."""
+        seen: list[Observation] = []
+        log = ObservationLog(self.log.clock, seen.append)
+        prober = Prober(self.file, StepRunner(self.client, log, self.keys, user_agent(case_name)))
+        prober.adopt(steps)
+        try:
+            async with asyncio.timeout(timeout_s):
+                for step in steps:
+                    await prober.runner.execute(step)
+        finally:
+            await self._clean_up(prober)
+        return seen
+
+    async def _make_ready_session(self) -> CaseResult:
+        about, steps = "A run completes.", "Create a session and a run, and read to its end."
+        case = Case(SETUP, "Event types: run.completed", steps, (), "a session", True, Severity.ERROR, about, _set_up)
+        prober = self._prober(SETUP, self._setup)
+        prober.prefix = READY_PREFIX
+        self.on_change(case, None)
+        result = await self._attempt(case, prober)
+        self.ready = prober.ready_session
+        result.exercised = frozenset(code for code, number in self._exercised(self._setup).items() if number)
+        self.on_change(case, result)
+        return result
+
+    async def _run_case(self, case: Case) -> CaseResult:
+        if case.needs_limits and not self.options.limits:
+            return CaseResult(case, CaseVerdict.NOT_POSSIBLE, "it needs --limits")
+        if self._unreachable >= _MOST_UNREACHABLE:
+            return CaseResult(
+                case, CaseVerdict.BROKEN, "Expected a response, but the service cannot be reached any more."
+            )
+        seen: list[Observation] = []
+        prober = self._prober(case.name, seen)
+        prober.keeps_limits = not case.needs_limits
+        result = await self._attempt(case, prober)
+        before, after = self._exercised(self._setup), self._exercised([*self._setup, *seen])
+        result.exercised = frozenset(code for code, number in after.items() if number > before[code])
+        endings = [exchange.ending for exchange in prober.runner.exchanges]
+        is_unreachable = bool(endings) and all(ending is Ending.SERVICE_UNREACHABLE for ending in endings)
+        self._unreachable = self._unreachable + 1 if is_unreachable else 0
+        return result
+
+    def _prober(self, name: str, seen: list[Observation]) -> Prober:
+        ready = self.ready
+        ids, streams = ({}, {}) if ready is None else (dict(ready.runner.ids), dict(ready.runner.streams))
+        runner = StepRunner(self.client, self.log.branch(seen), self.keys, user_agent(name), ids, streams)
+        return Prober(self.file, runner, ready)
+
+    async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
+        """Run the function of a case, whatever the service does."""
+        result = CaseResult(case)
+        try:
+            async with asyncio.timeout(self.options.timeout_s) as timeout:
+                # The time that the service's limits take is not the case's.
+                prober.extend = lambda seconds: timeout.reschedule((timeout.when() or 0) + seconds)
+                await case.function(prober)
+        except NotPossible as error:
+            result.verdict, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
+        except Unexpected as error:
+            result.verdict, result.reason = CaseVerdict.BROKEN, str(error)
+        except UnknownNameError:
+            result.verdict, result.reason = CaseVerdict.BROKEN, "Expected an id in a tool event, got none."
+        except TimeoutError:
+            waited = f"{self.options.timeout_s:g} s"
+            result.verdict = CaseVerdict.BROKEN
+            result.reason = f"Expected {prober.waits_for} within {waited}, got none."
+        result.sessions_left = await self._clean_up(prober)
+        self.steps[case.name] = tuple(prober.steps)
+        return result
+
+    async def _clean_up(self, prober: Prober) -> int:
+        try:
+            async with asyncio.timeout(_CLEAN_UP_SECONDS):
+                return await prober.clean_up()
+        except (TimeoutError, UnknownNameError):
+            await prober.runner.close()
+            return len(prober.sessions)
+
+    def _exercised(self, observations: Iterable[Observation]) -> dict[str, int]:
+        checker = Checker(replace(self.settings, off=frozenset(CATALOGUE) - SERVICE_RULES))
+        for seen in observations:
+            checker.feed(seen)
+        checker.finish()
+        return {code: tally.exercised for code, tally in checker.tallies().items()}
+
+
+async def _set_up(prober: Prober) -> None:
+    prober.ready_session = await make_ready_session(prober)

@@ -1,0 +1,213 @@
+"""The steps of a case as data: what it sends and waits for, so that it can be repeated, shortened, and shown.
+
+Ids that the service chooses are not in the steps.  A name such as `<<session-1>>` stands for them, and is filled in
+when the step is executed.
+"""
+
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote
+
+from wiretape.contract import AUTHORIZATION
+from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, StreamEvent
+
+NAME = re.compile(r"<<([^<>]+)>>")
+"""What stands for an id in a step."""
+
+
+class UnknownNameError(Exception):
+    """A step uses an id that no earlier step produced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """Send a request, and wait for its response (only for its head if it is a stream), and those of earlier ones."""
+
+    method: str
+    target: str
+    key: str | None = "main"
+    """Which key to send: its name in the probe file, or None for no key."""
+    headers: tuple[tuple[str, str], ...] = ()
+    body: str | None = None
+    id_name: str | None = None
+    """What to call the id in the response."""
+    id_pointer: str = "/id"
+    stream: str | None = None
+    """What to call the stream."""
+    is_slow: bool = False
+    is_started_only: bool = False
+    """Whether the next step begins before the response arrives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read a stream up to an event of one of these types or with this id, or a comment, or for some seconds."""
+
+    stream: str
+    until: tuple[str, ...] = ()
+    until_id: str | None = None
+    comment: bool = False
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the connection of a stream."""
+
+    stream: str
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let time pass."""
+
+    seconds: float
+
+
+Step = Send | Read | Close | Wait
+
+
+@dataclass(slots=True)
+class StepRunner:
+    """Executes steps."""
+
+    client: ProbeClient
+    log: ObservationLog
+    keys: Mapping[str, str]
+    user_agent: str
+    ids: dict[str, str] = field(default_factory=dict)
+    """The ids that responses contained, by name."""
+    streams: dict[str, HttpExchange] = field(default_factory=dict)
+    positions: dict[str, int] = field(default_factory=dict)
+    """How many events of a stream were read."""
+    exchanges: list[HttpExchange] = field(default_factory=list)
+    _started: list[tuple[Send, HttpExchange]] = field(default_factory=list)
+
+    async def execute(self, step: Step) -> None:
+        """Execute a step.  Raises UnknownNameError."""
+        if isinstance(step, Send):
+            await self.send(step)
+        elif isinstance(step, Read):
+            await self.read(step)
+        elif isinstance(step, Close):
+            await self.stream(step.stream).close()
+        else:
+            await self.log.clock.sleep(step.seconds)
+
+    async def send(self, step: Send) -> HttpExchange:
+        """Send a request; the exchange has ended, or its head has arrived.  Raises UnknownNameError."""
+        authorization = () if step.key is None else ((AUTHORIZATION, f"Bearer {self.keys[step.key]}"),)
+        headers = (
+            ("User-Agent", self.user_agent),
+            *authorization,
+            *((name, self.fill(value).encode().decode("latin-1")) for name, value in step.headers),
+        )
+        target = NAME.sub(lambda match: quote(self.value(match[1]), safe=""), step.target)
+        body = b"" if step.body is None else self.fill(step.body).encode()
+        exchange = self.client.start(self.log, step.method, target, headers, body, slow=step.is_slow)
+        self.exchanges.append(exchange)
+        if step.stream is not None:
+            self.streams[step.stream] = exchange
+            self.positions[step.stream] = 0
+        self._started.append((step, exchange))
+        if not step.is_started_only:
+            for each in self._started:
+                await self._finish(*each)
+            self._started.clear()
+        return exchange
+
+    async def _finish(self, step: Send, exchange: HttpExchange) -> None:
+        """Wait for the response, and remember its id."""
+        await exchange.wait_until(lambda: step.stream is not None and exchange.is_stream)
+        if step.id_name is not None:
+            found = resolve_pointer(exchange.json, step.id_pointer)
+            if isinstance(found, str | int) and not isinstance(found, bool) and exchange.status in range(200, 300):
+                self.ids[step.id_name] = str(found)
+
+    async def read(self, step: Read) -> list[StreamEvent] | None:
+        """Read a stream; return the events, or None if it ended before what was waited for."""
+        stream, begin = self.stream(step.stream), self.positions[step.stream]
+        if step.seconds is not None:
+            await self.log.clock.sleep(step.seconds)
+            end: int | None = len(stream.events)
+        elif step.comment:
+            known = stream.comments
+            end = len(stream.events) if await stream.wait_until(lambda: stream.comments > known) else None
+        else:
+            end = begin
+            last_id = None if step.until_id is None else self.fill(step.until_id)
+
+            def is_reached() -> bool:
+                nonlocal end
+                while end < len(stream.events):  # type: ignore[operator]  # a number in this branch
+                    end += 1  # type: ignore[operator]
+                    event = stream.events[end - 1]
+                    if event.type in step.until or (last_id is not None and event.id == last_id):
+                        return True
+                return False
+
+            end = end if await stream.wait_until(is_reached) else None
+        if end is None:
+            return None
+        self.positions[step.stream] = end
+        return stream.events[begin:end]
+
+    def stream(self, name: str) -> HttpExchange:
+        """Return a stream.  Raises UnknownNameError."""
+        if name not in self.streams:
+            raise UnknownNameError(name)
+        return self.streams[name]
+
+    def fill(self, text: str) -> str:
+        """Replace the names in a text by ids.  Raises UnknownNameError."""
+        return NAME.sub(lambda match: self.value(match[1]), text)
+
+    def value(self, name: str) -> str:
+        """Return the id that a name stands for.  Raises UnknownNameError."""
+        stream, _, part = name.partition(".")
+        if not part:
+            if name not in self.ids:
+                raise UnknownNameError(name)
+            return self.ids[name]
+        kind, number = part.split("-")
+        events = self.stream(stream).events
+        if kind == "id":
+            found = [event.id for event in events if event.id]
+        else:
+            found = list(dict.fromkeys(event.tool_call_id for event in events if event.tool_call_id))
+        with suppress(IndexError):
+            if value := found[int(number) - 1]:
+                return value
+        raise UnknownNameError(name)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        for exchange in self.exchanges:
+            await exchange.close()
+
+
+def names_in(step: Step) -> set[str]:
+    """Return the names that a step uses."""
+    if isinstance(step, Send):
+        texts = [step.target, step.body or "", *(value for _, value in step.headers)]
+        return {match[1].partition(".")[0] for text in texts for match in NAME.finditer(text)}
+    if isinstance(step, Wait):
+        return set()
+    until_id = step.until_id if isinstance(step, Read) else None
+    return {step.stream, *(match[1].partition(".")[0] for match in NAME.finditer(until_id or ""))}
+
+
+def resolve_pointer(document: Any, pointer: str) -> Any:
+    """Return what a JSON pointer (RFC 6901) selects; None if there is nothing."""
+    for key in pointer.split("/")[1:]:
+        name = key.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, dict):
+            document = document.get(name)
+        elif isinstance(document, list) and name.isascii() and name.isdigit() and int(name) < len(document):
+            document = document[int(name)]
+        else:
+            return None
+    return document

@@ -1,0 +1,240 @@
+"""The results of probe cases, which a report on the recording of `wiretape probe` has in addition to its rules."""
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from wiretape.labels import count_of
+from wiretape.rules import CATALOGUE, Finding, Party, Severity, Tally
+from wiretape_inspect.styled_line import Line, labelled, wrapped
+
+SERVICE_RULES = frozenset(code for code, rule in CATALOGUE.items() if rule.side is Party.SERVICE)
+"""The rules that a service can break; the others are about clients and recordings."""
+
+
+class CaseVerdict(StrEnum):
+    """What a case shows."""
+
+    HELD = "held"
+    """The service did what the clause requires."""
+    BROKEN = "broken"
+    """A rule was broken, or the service did something else."""
+    NOT_POSSIBLE = "not possible"
+    """The service or the probe file does not have what the case needs."""
+
+
+@dataclass(frozen=True)
+class CaseDescription:
+    """What a case states about itself."""
+
+    name: str
+    """Group and name: `replay/after-last-event`."""
+    clause: str
+    steps: str
+    rules: tuple[str, ...]
+    """Codes of the rules that it is meant to exercise."""
+    leaves: str
+    """What it leaves behind if sessions cannot be deleted."""
+    is_safe: bool
+    """Whether it is safe in production."""
+    severity: Severity
+    """How serious it is if the service does something else, and no rule is broken."""
+    about: str
+    """What has to be true."""
+
+    @property
+    def group(self) -> str:
+        """The part of the specification."""
+        return self.name.partition("/")[0]
+
+
+@dataclass(slots=True)
+class CaseResult:
+    """What happened in a case."""
+
+    case: CaseDescription
+    verdict: CaseVerdict = CaseVerdict.HELD
+    reason: str = ""
+    """Why it is broken or not possible; empty if it held, or if a broken rule explains it."""
+    exercised: frozenset[str] = frozenset()
+    """Codes of the rules that came up."""
+    findings: list[Finding] = field(default_factory=list)
+    """The findings about its exchanges."""
+    sessions_left: int = 0
+
+    @property
+    def broken_rules(self) -> list[str]:
+        """The codes of the broken rules."""
+        return sorted({finding.code for finding in self.findings})
+
+    @property
+    def severity(self) -> Severity | None:
+        """The worst of its findings, or that of the case if the service did something else; None if it held."""
+        found = [finding.severity for finding in self.findings]
+        if self.reason and self.verdict is CaseVerdict.BROKEN:
+            found.append(self.case.severity)
+        return min(found, key=list(Severity).index, default=None)
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, in one line: the broken rules, and the reason."""
+        parts = [", ".join(self.broken_rules), self.reason]
+        return ": ".join(part for part in parts if part)
+
+    def add_findings(self, findings: Sequence[Finding]) -> None:
+        """Decide the verdict by the findings: what a broken rule explains is not reported twice."""
+        self.findings = list(findings)
+        if any(finding.severity is not Severity.NOTE for finding in findings):
+            self.reason, self.verdict = "", CaseVerdict.BROKEN
+        elif findings and self.verdict is CaseVerdict.HELD:
+            self.verdict = CaseVerdict.BROKEN
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """The smallest known way to show a broken rule."""
+
+    code: str
+    case: str
+    curl: tuple[str, ...]
+    """The lines of a shell script."""
+    steps: int
+    """How many steps it has."""
+    removed: int
+    """How many steps of the case are not needed."""
+    tape: Path | None
+    """The smallest recording, as a tape; None if the rule was not broken again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseResults:
+    """The results of all cases, in the order in which they began."""
+
+    results: Sequence[CaseResult]
+    seed: int
+    reproductions: Sequence[Reproduction] = ()
+    not_reached: Mapping[str, str] = field(default_factory=dict)
+    """Why a rule did not come up, by its code."""
+
+    @property
+    def counts(self) -> dict[CaseVerdict, int]:
+        """How many cases have each verdict."""
+        return {verdict: sum(result.verdict is verdict for result in self.results) for verdict in CaseVerdict}
+
+    @property
+    def sessions_left(self) -> int:
+        """How many sessions the cases left behind."""
+        return sum(result.sessions_left for result in self.results)
+
+    @property
+    def unexplained(self) -> Iterator[CaseResult]:
+        """The cases in which the service did something else although no rule was broken."""
+        return (result for result in self.results if result.verdict is CaseVerdict.BROKEN and result.reason)
+
+    def fails(self, threshold: Severity | None) -> bool:
+        """Whether one of those is severe enough to fail."""
+        return any(result.case.severity.reaches(threshold) for result in self.unexplained)
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Which rules about the service came up, and with what result."""
+
+    held: list[str]
+    broken: list[str]
+    not_reached: list[str]
+
+    @classmethod
+    def of(cls, tallies: Mapping[str, Tally], selected: frozenset[str]) -> "Coverage":
+        """Count each selected rule as broken, held at least once, or not reached."""
+        codes = sorted(SERVICE_RULES & selected)
+        broken = [code for code in codes if tallies[code].failed]
+        held = [code for code in codes if tallies[code].held and not tallies[code].failed]
+        return cls(held, broken, [code for code in codes if code not in {*held, *broken}])
+
+    def __str__(self) -> str:
+        exercised = len(self.held) + len(self.broken)
+        rules = count_of(exercised + len(self.not_reached), "rule")
+        return (
+            f"{exercised} of {rules} about the service exercised: {len(self.held)} held, {len(self.broken)} broken; "
+            f"{len(self.not_reached)} not reachable"
+        )
+
+
+def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
+    """Yield the cases that did not hold, the coverage, how to reproduce broken rules, and the totals of the cases."""
+    for result in cases.results:
+        name, severity = result.case.name, result.severity
+        if result.verdict is CaseVerdict.BROKEN:
+            yield labelled((f"{result.verdict:<13} ", severity or "bad"), f"{name}: {result.problem}")
+        elif result.verdict is CaseVerdict.NOT_POSSIBLE:
+            yield labelled((f"{result.verdict:<13} ", "dim"), (f"{name}: {result.reason}", "dim"))
+    yield labelled("coverage: ", f"{coverage}")
+    by_reason: dict[str, list[str]] = {}
+    for code in coverage.not_reached:
+        by_reason.setdefault(cases.not_reached.get(code, "it did not come up"), []).append(code)
+    for reason, codes in by_reason.items():
+        yield labelled(("not reached: ", "dim"), (f"{', '.join(codes)}, because {reason}", "dim"))
+    for each in cases.reproductions:
+        if each.tape is None:
+            yield labelled(f"reproduce {each.code}: ", f"the rule held when {each.case} was repeated; its requests:")
+        else:
+            tape = shlex.quote(str(each.tape))
+            smaller = f", {count_of(each.removed, 'step')} fewer than {each.case}" if each.removed else ""
+            yield labelled(f"reproduce {each.code}: ", f"{count_of(each.steps, 'step')}{smaller}; wiretape show {tape}")
+        yield from (Line([("    " + line, "dim")], "keep") for line in each.curl)
+    yield wrapped(totals(cases))
+
+
+def totals(cases: CaseResults) -> str:
+    """Return how many cases have each verdict."""
+    counts = ", ".join(f"{number} {verdict}" for verdict, number in cases.counts.items() if number)
+    left = count_of(cases.sessions_left, "session")
+    return f"{count_of(len(cases.results), 'case')}: {counts} · seed {cases.seed} · left behind: {left}"
+
+
+def case_document(result: CaseResult) -> dict[str, Any]:
+    """Return a case for programs."""
+    case = result.case
+    return {
+        "name": case.name,
+        "verdict": result.verdict,
+        "severity": result.severity,
+        "reason": result.reason or None,
+        "broken": result.broken_rules,
+        "exercised": sorted(result.exercised),
+        "findings": len(result.findings),
+        "about": case.about,
+        "clause": case.clause,
+        "steps": case.steps,
+        "leaves": case.leaves,
+        "safe": case.is_safe,
+    }
+
+
+def probe_document(cases: CaseResults, coverage: Coverage) -> dict[str, Any]:
+    """Return everything except the cases for programs."""
+    return {
+        "seed": cases.seed,
+        "sessions_left": cases.sessions_left,
+        "cases": cases.counts,
+        "coverage": {
+            "held": coverage.held,
+            "broken": coverage.broken,
+            "not_reached": {code: cases.not_reached.get(code, "") for code in coverage.not_reached},
+        },
+        "reproductions": [
+            {
+                "code": each.code,
+                "case": each.case,
+                "steps": each.steps,
+                "removed_steps": each.removed,
+                "tape": each.tape.name if each.tape is not None else None,
+                "curl": list(each.curl),
+            }
+            for each in cases.reproductions
+        ],
+    }
