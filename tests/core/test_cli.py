@@ -22,6 +22,7 @@ COMMANDS = [
     "serve",
     "control",
     "report",
+    "probe",
     "rule",
     "sessions",
     "show",

@@ -30,7 +30,7 @@ from wiretape.recording import Writer
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "guides").glob("*.md"))]
-SERVING = {"proxy", "replay", "serve", "control", "demo", "debug"}
+SERVING = {"proxy", "replay", "serve", "control", "demo", "debug", "probe"}
 """Commands that run until they are stopped, need a running server, or take long: only their options are parsed."""
 COMMAND = re.compile(r"^(?:\$ )?wiretape (?=[a-z-]+\b)")
 BASE = "run.db"

@@ -87,7 +87,7 @@ def missing(shown: str, said: str) -> list[str]:
     return [one for one in shown.splitlines()[1:] if one != "..." and ANYTHING.sub("", one) not in lines]
 
 
-WORKFLOW, GITLAB, PRE_COMMIT = map(yaml.safe_load, blocks(SERVICE_PAGE, "yaml"))
+PROBE, WORKFLOW, GITLAB, PRE_COMMIT = map(yaml.safe_load, blocks(SERVICE_PAGE, "yaml"))
 FAULTS, SETTINGS = blocks(SERVICE_PAGE, "toml")
 INPUT = re.compile(r"\$\{\{ inputs\.([a-z-]+) \}\}")
 
@@ -158,7 +158,7 @@ def test_the_gitlab_job_records_and_writes_the_reports(folder):
     install, *lines = GITLAB["contract"]["script"]
     assert install.startswith("pip install")
     script = re.sub(r"80[08]0", lambda port, ports={}: ports.setdefault(port[0], str(free_port())), "\n".join(lines))
-    result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")))
+    result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")[2:]))
 
     assert result.returncode == 0, result.stderr + (folder / "recorder.log").read_text("utf-8")
     assert "run.completed" in result.stdout
@@ -185,6 +185,29 @@ def test_the_pre_commit_hook_reports_invalid_tapes(folder, monkeypatch):
     invalid = call("good.tape", "bad.tape")
     assert invalid.exit_code == 2
     assert "bad.tape, line 4: evnts: unknown key" in invalid.stderr
+
+
+def test_the_probe_workflow_writes_the_reports(folder):
+    """Every step with a command runs; the others belong to GitHub."""
+    (job,) = PROBE["jobs"].values()
+    steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
+    # All cases take twenty seconds: tests/probe runs them.
+    steps["Probe the service"] = steps["Probe the service"].replace("probe ", "probe --only errors,sessions ")
+    assert steps.pop("Install").startswith("pip install")
+    ports = "\n".join(f"export {name}=http://127.0.0.1:{free_port()}" for name in PROBE["env"])
+    keys = "\n".join(f"export {name}={value}" for name, value in job["env"].items())
+    describe, repeat, *_ = blocks(SERVICE_PAGE, "sh")
+    describe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE")
+
+    result = run(folder, "\n".join([ports, keys, describe, "trap 'kill $(jobs -p)' EXIT", *steps.values(), repeat]))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "held         errors/unknown-session" in result.stderr
+    assert "broken" not in result.stderr
+    given = [name for step in job["steps"][-2:] for name in step["with"].values() if name != "contract"]
+    # Tapes are written for broken rules only.
+    names = [name for name in "\n".join(given).split() if not name.endswith(".tape")]
+    assert [name for name in names if not list(folder.glob(name))] == []
 
 
 def test_the_settings_shown_are_valid(folder):

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from wiretape.config import ConfigTable, load_config
+from wiretape_inspect.probe.probe_file import ProbeFile, read_probe_file
 from wiretape_replay.faults.fault_script import FaultScript, read_fault_script
 from wiretape_replay.responses.access_settings import AccessFile
 from wiretape_replay.service.assumptions import Assumptions, read_service_settings
@@ -40,6 +41,7 @@ FILES = {
     "wiretape.toml": (load_config, ["report.md"], tuple(keys_of(ConfigTable))),
     "a fault script": (read_fault_script, ["faults.md"], tuple(keys_of(FaultScript))),
     "a scenario": (read_scenario, ["scenarios.md"], tuple(keys_of(Scenario))),
+    "a probe file": (read_probe_file, ["probe.md"], tuple(keys_of(ProbeFile))),
     "a service": (
         read_service_settings,
         ["service.md", "assumptions.md"],

@@ -24,6 +24,7 @@ from wiretape import __version__
 from wiretape.cli import subcommand, wiretape
 from wiretape.config import load_config
 from wiretape.recording import open_recording
+from wiretape_inspect.probe.probe_file import read_probe_file
 from wiretape_inspect.report import baseline
 from wiretape_proxy.addon_options import OPTIONS
 from wiretape_replay.faults.fault_script import read_fault_script
@@ -84,6 +85,7 @@ NOT_TRIED = {
 READERS = {
     "docs/assumptions.md": read_service_settings,
     "docs/faults.md": read_fault_script,
+    "docs/probe.md": read_probe_file,
     "docs/report.md": load_config,
     "docs/scenarios.md": read_scenario,
     "docs/serve.md": read_service_settings,

@@ -15,7 +15,7 @@ from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunn
 from wiretape_inspect.report.case_results import CaseDescription
 
 _SESSION = re.compile(r"<<[^<>]*session-[0-9]+>>")
-_IDLE_SECONDS = 1.0
+_IDLE_SECONDS = 0.3
 _MOST_RETRIES = 3
 _LONGEST_LIMIT_SECONDS = 120
 _DEADLINE_SECONDS = 6

@@ -104,6 +104,8 @@ class ProbeRunner:
     """The steps of each case that has run."""
     _setup: list[Observation] = field(default_factory=list)
     """The observations of the ready session."""
+    _exercised_before: dict[str, int] = field(default_factory=dict)
+    """How often these exercise each rule."""
     _unreachable: int = 0
 
     async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
@@ -118,12 +120,12 @@ class ProbeRunner:
                 self.on_change(case, results[case.name])
 
         async with asyncio.TaskGroup() as group:
+            tasks = {case: group.create_task(run_one(case)) for case in cases if not case.needs_limits}
+            # What the long cases still do is to wait on an open stream, which a limit does not disturb.
+            await asyncio.gather(*(task for case, task in tasks.items() if not case.is_long))
             for case in cases:
-                if not case.needs_limits:
-                    group.create_task(run_one(case))
-        for case in cases:
-            if case.needs_limits:
-                await run_one(case)
+                if case.needs_limits:
+                    await run_one(case)
         return [results[name] for name in (SETUP, *(case.name for case in cases))]
 
     def all_steps(self, case_name: str) -> list[Step]:
@@ -154,7 +156,8 @@ class ProbeRunner:
         self.on_change(case, None)
         result = await self._attempt(case, prober)
         self.ready = prober.ready_session
-        result.exercised = frozenset(code for code, number in self._exercised(self._setup).items() if number)
+        self._exercised_before = self._exercised(self._setup)
+        result.exercised = frozenset(code for code, number in self._exercised_before.items() if number)
         self.on_change(case, result)
         return result
 
@@ -169,8 +172,8 @@ class ProbeRunner:
         prober = self._prober(case.name, seen)
         prober.keeps_limits = not case.needs_limits
         result = await self._attempt(case, prober)
-        before, after = self._exercised(self._setup), self._exercised([*self._setup, *seen])
-        result.exercised = frozenset(code for code, number in after.items() if number > before[code])
+        after = self._exercised([*self._setup, *seen])
+        result.exercised = frozenset(code for code, number in after.items() if number > self._exercised_before[code])
         endings = [exchange.ending for exchange in prober.runner.exchanges]
         is_unreachable = bool(endings) and all(ending is Ending.SERVICE_UNREACHABLE for ending in endings)
         self._unreachable = self._unreachable + 1 if is_unreachable else 0

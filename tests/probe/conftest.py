@@ -1,0 +1,125 @@
+"""Probe services in the event loop of a test: the stand-in in virtual time, or any other address."""
+
+import asyncio
+import time
+import tomllib
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from wiretape.config import override_base
+from wiretape.recording import open_recording
+from wiretape.rules import Settings
+from wiretape_inspect.probe.probe_client import ProbeClock
+from wiretape_inspect.probe.probe_file import decode_probe_file, initial_file
+from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, run_probe
+from wiretape_inspect.probe.probe_runner import ProbeOptions, select_cases
+from wiretape_inspect.report.case_results import SERVICE_RULES
+from wiretape_replay.service.scenario_server import serve_scenario
+from wiretape_replay.service.serve_options import ServeOptions
+
+SERVICE = """
+[[keys]]
+key = "main-key"
+tenant = "acme"
+[[keys]]
+key = "other-key"
+tenant = "globex"
+[[keys]]
+key = "limited-key"
+tenant = "acme"
+scopes = ["events:read"]
+[limits]
+sessions = 60
+runs = 120
+events = 120
+"""
+KEYS = {"main": "main-key", "other-tenant": "other-key", "limited": "limited-key"}
+
+
+class ServiceClock(ProbeClock):
+    """Real time, except that sleeping takes virtual time of the service."""
+
+    def __init__(self, service):
+        self._service, self._slept_ns = service, 0
+
+    def now_ns(self):
+        return time.monotonic_ns() + self._slept_ns
+
+    async def sleep(self, seconds):
+        while seconds > 0:
+            step = min(seconds, 1)
+            await self._service.control.async_advance(step)
+            await asyncio.sleep(0.002)
+            self._slept_ns += round(step * 1e9)
+            seconds -= step
+
+
+@dataclass
+class Probed:
+    """The result of a probe."""
+
+    report: object
+    runner: object
+    record: Path
+
+    @property
+    def cases(self):
+        return {result.case.name: result for result in self.report.cases.results}
+
+    def reasons(self, verdict):
+        return {name: result.problem for name, result in self.cases.items() if result.verdict == verdict}
+
+    @property
+    def worse_than_notes(self):
+        """The codes of findings above notes, and the cases that no finding explains."""
+        codes = {code for code, severity in self.report.counts if severity != "note"}
+        return codes | {result.case.name for result in self.report.cases.unexplained}
+
+
+@pytest.fixture
+def probe_file():
+    """The probe file for a URL; keywords replace its keys."""
+
+    def make(url, **changes):
+        document = tomllib.loads(initial_file(url))
+        document["keys"] = {"main": "A", "other-tenant": "B", "limited": "C"}
+        document["limits"] = {"sessions": 60, "runs": 120, "events": 120}
+        document |= {key.replace("_", "-"): value for key, value in changes.items() if value is not None}
+        for key in [key for key, value in changes.items() if value is None]:
+            del document[key.replace("_", "-")]
+        return decode_probe_file(document, "probe.toml")
+
+    return make
+
+
+@pytest.fixture
+def probe(tmp_path, probe_file):
+    """Probe a service: `async with probe(url, only=("replay",)) as probed`."""
+
+    @asynccontextmanager
+    async def run(url, *, clock=None, file=None, keys=KEYS, through_proxy=False, changes=None, **options):
+        file = file or probe_file(url, **(changes or {}))
+        options = ProbeOptions(**({"jobs": 1, "timeout_s": 20} | options))
+        record = tmp_path / f"run-{len(list(tmp_path.glob('run-*.db')))}.db"
+        settings = override_base(Settings(), file.base_url)
+        setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
+        results, runner = await run_probe(setup, select_cases(options))
+        with open_recording(record) as recording:
+            yield Probed(await judge(setup, recording, results, runner), runner, record)
+
+    return run
+
+
+@pytest.fixture
+def serve():
+    """Serve the scenario `probe` in virtual time."""
+    return lambda: serve_scenario("probe", ServeOptions(clock="virtual", service=SERVICE))
+
+
+@pytest.fixture
+def clock_of():
+    """The clock of a probe of the stand-in."""
+    return ServiceClock

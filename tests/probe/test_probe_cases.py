@@ -1,0 +1,114 @@
+"""All cases against the stand-in, which conforms."""
+
+import re
+from pathlib import Path
+
+from wiretape.rules import CATALOGUE
+from wiretape_inspect.probe.probe_file import initial_file
+from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_cases
+from wiretape_inspect.report.case_results import SERVICE_RULES, CaseVerdict
+
+PAGE = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
+NOT_REACHED = {"SSE010": "the service never sends `retry`, which the specification does not have"}
+
+
+async def test_every_case_holds_and_exercises_its_rules(serve, probe, clock_of):
+    """Nothing is broken, every rule that a service can break is exercised, and no run stays active."""
+    async with serve() as service, probe(service.url, clock=clock_of(service), limits=True) as probed:
+        assert probed.reasons(CaseVerdict.BROKEN) == {}
+        assert probed.reasons(CaseVerdict.NOT_POSSIBLE) == {}
+        assert probed.report.coverage.broken == []
+        assert probed.report.cases.not_reached == NOT_REACHED
+        missing = {name: set(result.case.rules) - result.exercised for name, result in probed.cases.items()}
+        assert {name: codes for name, codes in missing.items() if codes} == {}
+        assert [live.id for live in service.sessions.by_id.values() if live.engine.active] == []
+        assert probed.report.cases.sessions_left == len(service.sessions.by_id)
+
+
+async def test_the_same_seed_gives_the_same_order_and_verdicts(serve, probe, clock_of):
+    async def verdicts(seed):
+        async with (
+            serve() as service,
+            probe(service.url, clock=clock_of(service), seed=seed, only=("errors", "tenancy")) as probed,
+        ):
+            return [(name, result.verdict, sorted(result.exercised)) for name, result in probed.cases.items()]
+
+    first, same, other = await verdicts(7), await verdicts(7), await verdicts(8)
+    assert first == same
+    assert first != other
+    assert sorted(first) == sorted(other)
+
+
+async def test_what_the_file_does_not_have_is_not_possible(serve, probe, clock_of):
+    lacking = {"runs": {"plain": {"input": "plain"}}, "tool_result": None, "idempotency_header": None}
+    async with (
+        serve() as service,
+        probe(
+            service.url,
+            clock=clock_of(service),
+            keys={"main": "main-key"},
+            changes=lacking,
+            only=("tools", "idempotency", "tenancy", "runs", "streams/keep-alive-during-run"),
+        ) as probed,
+    ):
+        assert probed.reasons(CaseVerdict.BROKEN) == {}
+        missing = probed.reasons(CaseVerdict.NOT_POSSIBLE)
+        assert missing["tools/correct-result"] == "probe.toml has no tool-result.correct"
+        assert missing["runs/busy"] == "probe.toml has no runs.tool"
+        assert (
+            missing["tenancy/stream"] == "probe.toml has no keys.other-tenant, or its environment variable is not set"
+        )
+        assert missing["idempotency/concurrent-twins"] == "probe.toml has no idempotency-header"
+
+
+async def test_the_proxy_gives_the_same_findings(serve, probe, clock_of):
+    found = []
+    for through_proxy in (False, True):
+        async with (
+            serve() as service,
+            probe(
+                service.url,
+                clock=clock_of(service),
+                through_proxy=through_proxy,
+                only=("authentication", "replay/after-each-event", "errors/malformed-json"),
+            ) as probed,
+        ):
+            verdicts = {name: (result.verdict, result.problem) for name, result in probed.cases.items()}
+            tallies = {code: tally.verdict for code, tally in probed.report.tallies.items()}
+            found.append((verdicts, tallies))
+    assert found[0] == found[1]
+
+
+def test_every_service_rule_is_meant_to_be_exercised_by_a_case():
+    meant = {code for case in CASES.values() for code in case.rules}
+    assert meant - CATALOGUE.keys() == set()
+    assert SERVICE_RULES - meant == NOT_REACHED.keys()
+
+
+def test_cases_state_what_they_do():
+    for case in CASES.values():
+        assert case.about.endswith(".")
+        assert case.steps.endswith(".")
+        assert case.clause
+        assert case.leaves
+        assert case.group == case.name.split("/")[0]
+    assert len({case.about for case in CASES.values()}) == len(CASES)
+
+
+def test_the_page_lists_all_cases_and_the_initial_file():
+    rows = re.findall(r"^\| `([a-z/-]+)`( ⚠)? \| (.+) \| ([A-Z0-9 ]*) \|$", PAGE, re.MULTILINE)
+    listed = {name: (not unsafe, about, tuple(rules.split())) for name, unsafe, about, rules in rows}
+    assert listed == {case.name: (case.is_safe, case.about, case.rules) for case in CASES.values()}
+    assert f"There are {len(CASES)} cases" in PAGE
+    assert initial_file("http://127.0.0.1:8090") in PAGE
+
+
+def test_patterns_select_cases():
+    def names(**options):
+        return {case.name for case in select_cases(ProbeOptions(**options))}
+
+    assert names(only=("tenancy",)) == {f"tenancy/{name}" for name in ("commands", "records", "replay", "stream")}
+    assert names(only=("RES006",)) == {"replay/foreign-cursor"}
+    assert names(only=("tenancy/re*",), skip=("tenancy/replay",)) == {"tenancy/records"}
+    assert "errors/oversized-body" not in names(skip=("unsafe",))
+    assert [case.needs_limits for case in select_cases(ProbeOptions(seed=5))][-3:] == [True] * 3
