@@ -1,7 +1,7 @@
 """Decode Content-Encoding incrementally; bodies are stored encoded.
 
 Encoded bodies are untrusted: a few bytes can decode to gigabytes.  So they are decoded in slices whose output fits
-into memory, and one feed decodes to at most `MOST_DECODED` bytes.
+into memory, and only up to the limits below.
 """
 
 import zlib
@@ -10,8 +10,14 @@ from collections.abc import Callable, Iterator
 import brotli
 import zstandard
 
-MOST_DECODED = 64 * 1024 * 1024
-"""Decoded bytes of one feed.  A chunk from a socket has about 64 KiB; no real stream compresses a thousandfold."""
+MOST_DECODED = 256 * 1024 * 1024
+"""Decoded bytes of one body."""
+MOST_RATIO = 32
+"""Decoded bytes for each encoded one.  Streams that are flushed after each event reach 12."""
+ANY_RATIO = 8 * 1024 * 1024
+"""This many bytes are decoded at any ratio."""
+
+_SLICE = 64 * 1024
 
 # RFC 9659 allows a zstd window of 8 MB in HTTP; browsers refuse more.
 _ZSTD_WINDOW = 8 * 1024 * 1024
@@ -24,19 +30,33 @@ class DecodingError(Exception):
 class Decoder:
     """Decodes bytes as early as the format allows.  Unusable after a DecodingError."""
 
+    def __init__(self) -> None:
+        self._left = MOST_DECODED
+        """Bytes that may still be decoded ..."""
+        self._allowed = ANY_RATIO
+        """... and with the input so far."""
+
     def feed(self, data: bytes) -> bytes:
         """Return the decoded bytes that `data` completes.  Raises DecodingError."""
         return b"".join(self.slices(data))
 
     def slices(self, data: bytes) -> Iterator[bytes]:
-        """Yield them in non-empty parts; parts before a DecodingError are valid."""
-        decoded = 0
+        """Yield them in non-empty parts of up to 64 KiB; parts before a DecodingError are valid."""
+        self._allowed += MOST_RATIO * len(data)
         for part in self._slices(data):
-            decoded += len(part)
-            if decoded > MOST_DECODED:
-                raise DecodingError(f"{len(data)} bytes decode to more than {MOST_DECODED}")
-            if part:
-                yield part
+            for begin in range(0, len(part), _SLICE):
+                piece = part[begin : begin + _SLICE]
+                self.spend(len(piece))
+                yield piece
+
+    def spend(self, size: int) -> None:
+        """Count decoded bytes, or what is as much work.  Raises DecodingError beyond the limits."""
+        self._left -= size
+        self._allowed -= size
+        if self._left < 0:
+            raise DecodingError(f"it decodes to more than {MOST_DECODED >> 20} MiB")
+        if self._allowed < 0:
+            raise DecodingError(f"it decodes to more than {ANY_RATIO >> 20} MiB and {MOST_RATIO} times its size")
 
     def _slices(self, data: bytes) -> Iterator[bytes]:
         raise NotImplementedError
@@ -64,6 +84,7 @@ class _Members(Decoder):
     def __init__(
         self, new_member: "Callable[[bytes], zlib._Decompress | zstandard.ZstdDecompressionObj]", step: int
     ) -> None:
+        super().__init__()
         self._new_member = new_member
         self._step = step
         self._member: zlib._Decompress | zstandard.ZstdDecompressionObj | None = None
@@ -88,6 +109,7 @@ class _Brotli(Decoder):
     _STEP = 16
 
     def __init__(self) -> None:
+        super().__init__()
         self._decompressor = brotli.Decompressor()
 
     def _slices(self, data: bytes) -> Iterator[bytes]:
@@ -100,7 +122,7 @@ class _Brotli(Decoder):
 
 def _gzip() -> Decoder:
     # One byte of deflate decodes to at most 1032 bytes.
-    return _Members(lambda _: zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), step=4096)
+    return _Members(lambda _: zlib.decompressobj(wbits=zlib.MAX_WBITS | 32), step=1024)
 
 
 def _deflate() -> Decoder:
@@ -109,7 +131,7 @@ def _deflate() -> Decoder:
     def new_member(first: bytes) -> "zlib._Decompress":
         return zlib.decompressobj(wbits=zlib.MAX_WBITS if first[0] & 0x0F == 8 else -zlib.MAX_WBITS)
 
-    return _Members(new_member, step=4096)
+    return _Members(new_member, step=1024)
 
 
 def _zstd() -> Decoder:

@@ -21,6 +21,8 @@ from wiretape.sse import Frame, FrameKind, Parser
 _MESSAGE = FrameKind.MESSAGE
 # Calling `SeenFrame` takes three times as long.
 _new_tuple = tuple.__new__
+_FRAME_BYTES = 100
+"""A frame of a decoded body counts as at least this many decoded bytes: it takes as much in the index."""
 
 
 class SeenFrame(NamedTuple):
@@ -61,6 +63,8 @@ class FrameReader:
 
     def __init__(self, content_encoding: str | None = None, position: StreamPosition = STREAM_START) -> None:
         self.undecodable: str | None = None
+        self.undecodable_ns: int | None = None
+        """When the first bytes arrived that could not be decoded."""
         self.events = position.events
         self._parser = Parser(start=position.start, last_event_id=position.last_event_id)
         self._begin = position.start
@@ -74,6 +78,8 @@ class FrameReader:
     def feed(self, run: BytesArrived) -> list[SeenFrame]:
         """Return the frames that these bytes complete."""
         if self.undecodable is not None:
+            if self.undecodable_ns is None:
+                self.undecodable_ns = run.time_ns
             return []
         if run.start < self._begin:
             run = run.after(min(self._begin, run.end))
@@ -85,6 +91,7 @@ class FrameReader:
         """Return the frames that lost bytes cut off; reading continues after them."""
         if self.undecodable is None and not isinstance(self._decoder, Identity):
             self.undecodable = f"{lost.count} bytes of the encoded body were not recorded"
+            self.undecodable_ns = lost.time_ns
         cut = self.close()
         last_event_id = self._parser.last_event_id
         self._parser = Parser(start=lost.end, last_event_id=last_event_id, midstream=True)
@@ -100,9 +107,12 @@ class FrameReader:
             try:
                 for decoded in self._decoder.slices(data):
                     end = self._last[0] + len(decoded)
-                    seen += self._add_times(self._parser.feed(decoded), (end,), (time_ns,))
+                    frames = self._parser.feed(decoded)
+                    seen += self._add_times(frames, (end,), (time_ns,))
+                    small = sum(_FRAME_BYTES - len(frame.raw) for frame in frames if len(frame.raw) < _FRAME_BYTES)
+                    self._decoder.spend(small)
             except DecodingError as error:
-                self.undecodable = str(error)
+                self.undecodable, self.undecodable_ns = str(error), time_ns
                 break
         return seen
 
@@ -133,14 +143,21 @@ class FrameReader:
         return seen
 
 
+class Undecodable(NamedTuple):
+    """Why and from when on a stream cannot be decoded."""
+
+    reason: str
+    time_ns: int
+
+
 class ReadObservation(NamedTuple):
     """An observation with the frames that it completes."""
 
     observation: Observation
     frames: Sequence[SeenFrame] = ()
     """The frames of its event stream that it completes or cuts off."""
-    undecodable: bool = False
-    """Whether that stream can no longer be decoded."""
+    undecodable: Undecodable | None = None
+    """If that stream can no longer be decoded."""
 
 
 class StreamReaders:
@@ -163,7 +180,10 @@ class StreamReaders:
         reader = self._readers.get(seen.exchange)
         if reader is None:
             return ReadObservation(seen)
-        return ReadObservation(seen, self._frames(reader, seen), reader.undecodable is not None)
+        frames = self._frames(reader, seen)
+        if reader.undecodable is None or reader.undecodable_ns is None:
+            return ReadObservation(seen, frames)
+        return ReadObservation(seen, frames, Undecodable(reader.undecodable, reader.undecodable_ns))
 
     def _frames(self, reader: FrameReader, seen: Observation) -> Sequence[SeenFrame]:
         if isinstance(seen, ExchangeEnded):

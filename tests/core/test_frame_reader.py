@@ -10,6 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from wiretape.content_encoding import ANY_RATIO, MOST_RATIO
 from wiretape.frame_reader import FrameReader, StreamReaders, read_frames
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, ResponseStarted, Side
 from wiretape.sse import FrameKind
@@ -180,6 +181,17 @@ def test_a_body_that_decodes_to_too_many_bytes_is_undecodable():
     reader = FrameReader("br")
     assert all(found.frame.kind is FrameKind.OVERSIZED for found in reader.feed(arrived((10, bomb))))
     assert "more than" in reader.undecodable
+
+
+@pytest.mark.parametrize("frame", [b"a\n\n", b":\n", b"data: 1\n\n"])
+def test_small_frames_of_an_encoded_body_count_as_100_bytes(frame):
+    """Each takes as much in the index, so a few bytes could become a large file."""
+    bomb = gzip.compress(frame * 200_000, 9)
+    reader = FrameReader("gzip")
+    seen = reader.feed(arrived((10, bomb)))
+    most = (ANY_RATIO + MOST_RATIO * len(bomb)) // 100
+    assert most <= len(seen) < most + 64 * 1024
+    assert (reader.undecodable_ns, reader.feed(arrived((20, b"x"), start=len(bomb)))) == (10, [])
 
 
 def test_reading_continues_at_the_next_blank_line_after_lost_bytes():

@@ -60,6 +60,7 @@ RATE003 retry-after-disagrees          stated   error   service   exchange
 RATE004 unpublished-limit              stated   note    service   exchange
 REC001  capture-incomplete             inferred error   recording recording
 REC002  capture-began-mid-session      inferred note    recording session
+REC003  stream-not-checked             inferred warning recording stream
 RES001  event-repeated-on-resume       stated   error   service   session
 RES002  event-lost-on-resume           stated   error   service   session
 RES003  event-changed-on-resume        stated   error   service   session

@@ -207,8 +207,10 @@ class Checker:
             state.add_request_bytes(run)
         elif state.stream is not None:
             self._add_frames_and_silences(state.stream, state.stream.silence.feed(run), read.frames)
-            if read.undecodable and not state.stream.has_unknown_end:
-                self._lose_events(state.stream)
+            if read.undecodable is not None and state.stream.undecodable is None:
+                state.stream.undecodable = read.undecodable
+                if not state.stream.has_unknown_end:
+                    self._lose_events(state.stream)
         elif state.other_stream is not None:
             self._add_other_frames(state.other_stream, read)
         else:
@@ -289,7 +291,7 @@ class Checker:
             elif kind is _COMMENT:
                 stream.last_comment = seen
             if kind is _OVERSIZED:
-                # A piece of an event that is too large to be read.
+                self.events += stream.add_oversized(seen)
                 self._lose_events(stream)
             else:
                 stream.has_unknown_end = False
@@ -313,9 +315,13 @@ class Checker:
             if seen.event is not None:
                 self.events += 1
                 self._runner.run_other_event(FramedEvent(seen), stream)
+            elif seen.frame.kind is _OVERSIZED:
+                self.events += stream.add_oversized(seen)
             if seen.frame.kind is not FrameKind.TAIL:
                 stream.has_unknown_end = seen.frame.kind is _OVERSIZED
-        stream.has_unknown_end |= read.undecodable
+        if read.undecodable is not None:
+            stream.undecodable = stream.undecodable or read.undecodable
+            stream.has_unknown_end = True
 
     def _add_event(self, stream: StreamState, seen: SeenFrame) -> None:
         self.events += 1

@@ -1,6 +1,6 @@
 """REC: gaps in the recording itself, for which neither side is responsible."""
 
-from wiretape.observations import Ending
+from wiretape.observations import Ending, Side
 from wiretape.rules.catalogue import (
     EVENT,
     EXCHANGE_END,
@@ -10,6 +10,7 @@ from wiretape.rules.catalogue import (
     Outcome,
     Problem,
     Scope,
+    limit_problems,
     problem,
     rule,
 )
@@ -19,6 +20,7 @@ from wiretape.rules.quoting import format_number
 from wiretape.rules.state.exchange_state import ExchangeState
 from wiretape.rules.state.stream_state import StreamState
 from wiretape.safe_text import printable
+from wiretape.sse import DEFAULT_LIMIT
 
 
 @rule(
@@ -68,3 +70,33 @@ def capture_began_mid_session(event: ParsedEvent, stream: StreamState) -> Outcom
     if session.began_earlier:
         return problem(f"Expected {wanted}, got sequence {format_number(event.sequence or 0)} first.")
     return HELD
+
+
+@rule(
+    "REC003",
+    "stream-not-checked",
+    on=EXCHANGE_END,
+    severity=Severity.WARNING,
+    side=Party.RECORDING,
+    scope=Scope.STREAM,
+    basis=Basis.INFERRED,
+    everywhere=True,
+    clause='About the recording: "bytes that were recorded but not checked"',
+)
+def stream_not_checked(exchange: ExchangeState, ending: Ending) -> Outcome:
+    """A part of a stream was recorded, but not checked: an event is too large, or the stream cannot be decoded."""
+    stream = exchange.stream or exchange.other_stream
+    if stream is None:
+        return None
+    limit = f"{DEFAULT_LIMIT >> 20} MiB"
+    problems = [Problem(f"Expected events of at most {limit}, got a larger one.", where) for where in stream.oversized]
+    undecodable = stream.undecodable
+    if undecodable is not None and Side.RESPONSE in exchange.lost:
+        return problems or None  # lost bytes are REC001
+    if undecodable is not None:
+        reason = printable(undecodable.reason[:100])
+        message = f"Expected a stream that can be decoded, got a part that is not checked: {reason}."
+        problems.append(Problem(message, Location(exchange.number, undecodable.time_ns)))
+    if problems:
+        return limit_problems(problems, "events")
+    return OPEN_EXCHANGE if ending is Ending.OPEN else HELD

@@ -16,7 +16,7 @@ from wiretape.contract import (
     TOOL_TYPES,
     deltas_requested,
 )
-from wiretape.frame_reader import SeenFrame
+from wiretape.frame_reader import SeenFrame, Undecodable
 from wiretape.observations import BytesArrived, Ending, RequestStarted
 from wiretape.rules.finding import Location
 from wiretape.rules.parsed_event import ParsedEvent, Shape
@@ -25,7 +25,7 @@ from wiretape.rules.state.event_log import LEAST_EVENTS, KnownEvent, json_hash
 from wiretape.rules.state.resume_state import ResumeState
 from wiretape.rules.state.runs import Position, StreamRuns
 from wiretape.rules.state.session_state import SessionState
-from wiretape.sse import Frame
+from wiretape.sse import DEFAULT_LIMIT, Frame
 
 _MOST_IDS = 50_000
 """Ids kept for each connection, if there are not too many in all."""
@@ -103,12 +103,26 @@ class SilenceMonitor:
 class EventStream:
     """A connection with an event stream, of the service or of another."""
 
-    __slots__ = ("exchange", "has_unknown_end")
+    __slots__ = ("_oversized_end", "exchange", "has_unknown_end", "oversized", "undecodable")
 
     def __init__(self, exchange: int) -> None:
         self.exchange = exchange
         self.has_unknown_end = False
         """Whether it is unknown if the last bytes seen end an event."""
+        self.oversized: list[Location] = []
+        """Where events begin that are too large to be read."""
+        self.undecodable: Undecodable | None = None
+        self._oversized_end: int | None = None
+
+    def add_oversized(self, seen: SeenFrame) -> bool:
+        """Add a piece of a block that is too large to be read; return whether it begins an event."""
+        frame, before = seen.frame, self._oversized_end
+        # Only the last piece of a block is smaller than the limit.
+        self._oversized_end = frame.end if len(frame.raw) == DEFAULT_LIMIT else None
+        if frame.start == before or frame.raw.startswith((b":", b"\n:")):
+            return False
+        self.oversized.append(Location(self.exchange, seen.time_ns, byte_offset=frame.start))
+        return True
 
 
 class StreamState(EventStream):

@@ -1,0 +1,55 @@
+"""What the recording does not show, or what was not checked."""
+
+import gzip
+
+import pytest
+
+from wiretape.rules import Verdict
+
+FAMILIES = {"REC"}
+OTHER = "GET /feed"
+
+
+def encoded(coding):
+    return {"Content-Type": "text/event-stream", "Content-Encoding": coding}
+
+
+@pytest.mark.parametrize("request_", ["GET /v1/sessions/ses_1/events/stream", OTHER])
+def test_an_oversized_event_is_counted_and_reported(wire, event, request_):
+    wire.begin(request=request_)
+    wire.body(event(1))
+    for _ in range(33):
+        wire.body(b"data: " + b"x" * (1 << 20) + b"\n")
+    wire.body(b"\n" + event(3).encode() + b":" + b"x" * (1 << 24) + b"\n")
+    wire.body(event(4))
+    wire.end()
+    assert [(found.code, found.event, found.byte_offset) for found in wire.findings] == [
+        ("REC003", None, len(event(1)))
+    ]
+    assert wire.checker.events == 4
+
+
+@pytest.mark.parametrize("request_", ["GET /v1/sessions/ses_1/events/stream", OTHER])
+@pytest.mark.parametrize(
+    ("coding", "data", "reason"),
+    [
+        ("gzip", b"not gzip at all", "incorrect header check."),
+        ("secret", b"\0\1", "Content-Encoding 'secret' is not known."),
+        ("gzip", gzip.compress(b"\n" * 10_000_000), "it decodes to more than 8 MiB and 32 times its size."),
+    ],
+    ids=["invalid", "unknown", "bomb"],
+)
+def test_a_stream_that_cannot_be_decoded_is_reported(wire, request_, coding, data, reason):
+    assert wire.stream(data, data, headers=encoded(coding), request=request_) == ["REC003"]
+    (finding,) = wire.findings
+    assert finding.message.endswith(reason)
+    assert finding.time_ns == 3
+
+
+def test_lost_bytes_of_an_encoded_stream_are_reported_once(wire):
+    wire.begin(headers=encoded("gzip"))
+    wire.lose(7)
+    wire.body(b"x")
+    wire.end()
+    assert wire.codes == ["REC001"]
+    assert wire.verdict("REC003") is Verdict.NOT_EXERCISED
