@@ -1,16 +1,13 @@
 """A stream at a glance, and the list of runs and tool calls."""
 
 import json
-from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from wiretape.json_codec import dump_json
 from wiretape.observations import Ending
-from wiretape.recording import Gap, open_recording
-from wiretape_inspect.view.overview import MAX_CALLS, overview, time_axis
+from wiretape.recording import open_recording
+from wiretape_inspect.view.overview import MAX_CALLS, overview
 
 S = 1_000_000_000
 
@@ -41,34 +38,16 @@ def test_a_stream_at_a_glance(calls):
     with open_recording(calls) as recording:
         seen = overview(recording, recording.exchange(1))
     assert [(silence.event, silence.until_ns - silence.since_ns) for silence in seen.silences] == [(3, 20 * S)]
-    assert [stretch.folded for stretch in seen.axis] == [False, True, False]
-    assert (seen.axis[0].since_ns, seen.axis[-1].until_ns) == (seen.began_ns, seen.ended_ns)
     assert [(call.id, call.name, call.is_open) for call in seen.calls] == [("t1", "f(1)", True), ("t2", "f(1)", True)]
     assert [(run.id, run.events, run.is_open) for run in seen.runs] == [("r1", 3, True)]
-    assert json.loads(dump_json(seen))["axis"][1]["folded"] is True
+    assert json.loads(dump_json(seen))["silences"][0][2] == 3
 
 
-def test_a_stream_without_messages_has_an_axis(tape):
+def test_a_stream_without_messages_has_no_silences(tape):
     tape.exchange(ending=None)
     with open_recording(tape.close()) as recording:
         seen = overview(recording, recording.exchange(1))
-    assert (seen.axis, seen.silences, seen.began_ns) == ((), (), seen.ended_ns)
-
-
-@settings(max_examples=50)
-@given(st.lists(st.tuples(st.integers(0, 3 * S), st.integers(S, 100 * S)), max_size=6), st.integers(0, 3 * S))
-def test_the_axis_has_no_holes_and_keeps_the_order(pieces, rest):
-    now, silences = 7, []
-    for busy, quiet in pieces:
-        silences.append(Gap(now + busy, now + busy + quiet, 1))
-        now += busy + quiet
-    found = list(time_axis(7, now + rest, silences))
-    if found:
-        assert (found[0].since_ns, found[0].begin, found[-1].until_ns) == (7, 0, now + rest)
-        assert found[-1].end == pytest.approx(1)
-    for before, after in pairwise(found):
-        assert (before.until_ns, before.end) == (after.since_ns, after.begin)
-    assert sum(stretch.folded for stretch in found) == len(silences)
+    assert (seen.silences, seen.began_ns) == ((), seen.ended_ns)
 
 
 def test_the_command_puts_calls_together_over_streams(run, calls):

@@ -1,6 +1,7 @@
 // The application: puts the parts of the page together, and shows the view that the URL describes.
 
 import { DetailPane } from "./detail_pane.js";
+import { TIME_MODES, setClock } from "./clock.js";
 import { watchDialog } from "./dialogs.js";
 import { byId, element, onNextFrame, setText } from "./dom.js";
 import { firstExchange, newestStream } from "./exchange_heads.js";
@@ -70,7 +71,12 @@ export class App {
       chosen: (index) => this.navigation.choose(index),
       opened: () => this.navigation.toggle(),
     });
-    this.strip = new TimeStrip(byId("strip"), { timeline: null, chosen: (timeNs) => this.navigation.goTime(timeNs) });
+    setClock({ startedMs: Date.parse(this.recording.started) || 0 });
+    this.strip = new TimeStrip(byId("strip"), {
+      goTime: (timeNs) => this.navigation.goTime(timeNs),
+      goExchange: (number) => this.navigation.goExchange(number),
+      findingsOf: (head) => this.sidebar.findingsOf(head),
+    });
     this.matchCounts = new MatchCounts(this.source, () => this.showMatches());
     this.sidebar = new Sidebar(byId("exchanges"), this);
     this.panes = { findings: null, resume: null };
@@ -101,6 +107,10 @@ export class App {
     onClick("help-button", () => this.showHelp());
     onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
     onClick("tools", () => this.go({ tools: !this.view.tools }));
+    onClick("dock", () => { this.wantsBelow = !(this.wantsBelow ?? this.isDocked); this.dock(); });
+    const times = byId("time-mode");
+    for (const [value, text] of Object.entries(TIME_MODES)) times.append(element("option", { value, text }));
+    times.addEventListener("change", () => this.go({ time: times.value }));
     const filter = byId("filter");
     filter.addEventListener("input", () => this.go({ q: filter.value }));
     filter.addEventListener("keydown", (event) => {
@@ -153,6 +163,7 @@ export class App {
     if (view.x === null) { this.go({ x: head.exchange }); return; }
     if (!this.timeline || this.timeline.head.exchange !== head.exchange) this.openExchange(head);
     this.sidebar.select(head);
+    if (view.time !== before.time || byId("time-mode").value !== view.time) this.showTimes(view.time);
     const isFiltered = this.reader.apply(view);
     if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q);
     else if (view.x !== before.x) this.showMatches();
@@ -167,11 +178,26 @@ export class App {
 
   openExchange(head) {
     this.selection.isMoved = true;
-    this.strip.host.hidden = !head.stream;
+    setClock({ exchangeNs: head.time_ns });
+    this.strip.showExchanges(this.recording.exchanges, head);
     this.list.scroller.scrollTop = 0;
     this.reader.open(head, this.live.sendsRows(head));
     this.live.restart();
+    this.isDocked = null;
     this.list.show(this.timeline.items, -1);
+    this.dock();
+  }
+
+  /** Put the details below a timeline that leaves more than half of the room, or where the reader wants them. */
+  dock() {
+    const { timeline, reader, view } = this;
+    const panes = byId("panes");
+    const isShort = timeline && (timeline.items.length + 3) * ROW_HEIGHT <= panes.clientHeight / 2;
+    if (this.isDocked === null && timeline && (timeline.done || reader.isLive || !isShort)) this.isDocked = isShort && !reader.isLive;
+    const isBelow = (this.wantsBelow ?? this.isDocked) && !view.findings && view.resume === null;
+    panes.classList.toggle("below", Boolean(isBelow));
+    byId("dock").setAttribute("aria-pressed", Boolean(this.wantsBelow ?? this.isDocked));
+    byId("timeline").style.setProperty("--tall", `${this.list.items.length * ROW_HEIGHT}px`);
   }
 
   /** Read the exchange that is shown again. */
@@ -189,6 +215,16 @@ export class App {
     this.showBusy();
   }
 
+  /** Show times in another way. */
+  showTimes(mode) {
+    setClock({ mode });
+    byId("time-mode").value = mode;
+    byId("timeline").classList.toggle("wall-clock", mode === "utc" || mode === "local");
+    this.list.draw();
+    this.strip.draw();
+    this.detail.forget();
+  }
+
   /** Show the timeline, or the pane that replaces it. */
   showPane(view) {
     const name = view.findings ? "findings" : view.resume !== null ? "resume" : "timeline";
@@ -198,6 +234,7 @@ export class App {
     byId("tabs").hidden = view.findings;
     // The pane of a report has a summary of its own.
     byId("bar").hidden = view.findings && Boolean(this.recording.report);
+    this.dock();
     if (name === "timeline") return;
     if (!this.panes[name]) {
       const host = element("div", { id: `${name}-pane`, class: "pane other" });
@@ -235,6 +272,7 @@ export class App {
   showRows(timeline) {
     if (this.list.items === timeline.items) this.list.grew(this.reader.isLive);
     else this.list.show(timeline.items, -1);
+    this.dock();
     this.selection.update();
     this.redraw();
   }
@@ -247,6 +285,7 @@ export class App {
     if (!timeline) return;
     if (reader.overview) this.strip.show(reader.overview, timeline);
     else if (reader.overviewIsLate && timeline.head.stream) this.strip.show(partialOverview(timeline), timeline);
+    if (!this.selection.item) this.selection.update();
     this.showBusy();
     this.showCount();
     if (reader.isLive) this.refreshLive();

@@ -1,9 +1,10 @@
 // The bytes tab: the bytes of an event in hexadecimal and as text, with their offsets and the beginnings of chunks.
 
+import { clockTime } from "./clock.js";
 import { bytesFromBase64 } from "./api_client.js";
 import { copyRaw } from "./copying.js";
 import { element, setClass, setText } from "./dom.js";
-import { formatCount, formatNumber, formatTime } from "./format.js";
+import { formatCount, formatNumber } from "./format.js";
 import { copyText } from "./notices.js";
 import { VirtualList } from "./virtual_list.js";
 
@@ -16,7 +17,7 @@ export function showBytes(panel, detail) {
   const begins = new Set(chunks.map(([start]) => start).filter((start) => start >= detail.start && start < detail.end));
   const summary = detail.chunks === null
     ? "chunks unknown, because the body was compressed"
-    : `${formatCount(chunks.length, "chunk")}: ${chunks.slice(0, 4).map(([start, end, time]) => `${formatNumber(start)}–${formatNumber(end)} at ${formatTime(time)}`).join(", ")}${chunks.length > 4 ? ", …" : ""}`;
+    : `${formatCount(chunks.length, "chunk")}: ${chunks.slice(0, 4).map(([start, end, time]) => `${formatNumber(start)}–${formatNumber(end)} at ${clockTime(time)}`).join(", ")}${chunks.length > 4 ? ", …" : ""}`;
   const tools = element("div", { class: "tools" });
   const copyHex = () => copyText(Array.from(bytes.subarray(0, MOST_COPIED), hex).join(" "), "the bytes in hexadecimal");
   tools.append(element("button", { type: "button", class: "plain", text: "Copy raw", title: "Copy the bytes as they are", onclick: () => copyRaw(bytes) }));

@@ -1,12 +1,13 @@
 // The details on the right: four tabs about the selected item.
 
+import { clockTime } from "./clock.js";
 import { showBytes } from "./bytes_tab.js";
 import { CONTRACT } from "./contract.js";
 import { byId, delay, element, factList, setText } from "./dom.js";
 import { code, showHeaders, showRequest, showStream } from "./exchange_details.js";
 import { explanationList, findingCard, findingList, showFindings } from "./finding_card.js";
 import {
-  formatCount, formatDuration, formatNumber, formatTime, lastCharacters, printable, shorten, shortenNumber,
+  formatCount, formatDuration, formatNumber, lastCharacters, printable, shorten, shortenNumber,
 } from "./format.js";
 import { eventLink } from "./navigation.js";
 import { longText, showPayload } from "./payload_tab.js";
@@ -66,7 +67,7 @@ export class DetailPane {
     const { head, view, timeline, recording } = this.app;
     const parts = [view.x, view.tab];
     if (item) parts.push(item.kind, item.at, item.event, item.row.event, item.row.last_event, (item.row.findings || []).length);
-    else parts.push("exchange", head && head.ended_ns, timeline && !head.stream && timeline.rows.length, recording.findings.length);
+    else parts.push("exchange", Boolean(this.app.reader.overview), head && head.ended_ns, timeline && !head.stream && timeline.rows.length, recording.findings.length);
     return JSON.stringify(parts);
   }
 
@@ -220,7 +221,7 @@ export class DetailPane {
     for (const at of item.call.rows.slice(0, MOST_LISTED)) {
       const row = this.app.timeline.rows[at];
       const link = eventLink({ exchange: this.app.view.x, event: row.event }, this.app.navigation);
-      const time = element("span", { class: "dim", text: formatTime(row.time_ns) });
+      const time = element("span", { class: "dim", text: clockTime(row.time_ns) });
       list.append(element("li", null, link, ` ${shorten(row.type, 80)} `, time));
     }
     return list;
@@ -259,7 +260,7 @@ function eventFacts(row) {
     ["id", code(row.id)],
     ["run", code(row.run_id)],
     ["tool call", code(row.tool_call_id)],
-    ["time", `${formatTime(row.time_ns)}  (+${formatDuration(row.gap_ns)})`],
+    ["time", `${clockTime(row.time_ns)}  (+${formatDuration(row.gap_ns)})`],
   ];
 }
 
@@ -268,18 +269,18 @@ function runFacts(row) {
     ["events", `${row.event} to ${row.last_event}`],
     ["characters", formatNumber(row.characters)],
     ["run", code(row.run_id)],
-    ["time", `${formatTime(row.time_ns)} to ${formatTime(row.until_ns)}  (+${formatDuration(row.gap_ns)})`],
+    ["time", `${clockTime(row.time_ns)} to ${clockTime(row.until_ns)}  (+${formatDuration(row.gap_ns)})`],
     ["bytes", `${formatNumber(row.start)}–${formatNumber(row.end)}`],
   ];
 }
 
 function otherFacts(row) {
-  const time = ["time", row.time_ns === null ? "still open" : formatTime(row.time_ns)];
+  const time = ["time", row.time_ns === null ? "still open" : clockTime(row.time_ns)];
   switch (row.row) {
     case "pause":
       return [
         time,
-        ["until", `${formatTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
+        ["until", `${clockTime(row.until_ns)}  (${formatDuration(row.until_ns - row.time_ns)})`],
         ["keep-alives", formatNumber(row.keep_alives)],
         ["comment", row.comment ? code(row.comment) : null],
         ["longest silence", formatDuration(row.silence_ns)],

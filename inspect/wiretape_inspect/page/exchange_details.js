@@ -1,11 +1,12 @@
 // The details of an exchange as a whole: a stream of which nothing is selected, or a request and its response.
 
+import { clockTime } from "./clock.js";
 import { bytesFromBase64 } from "./api_client.js";
 import { copyRaw, curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { cursorOf, pathOf } from "./exchange_heads.js";
 import { findingList, showFindings } from "./finding_card.js";
-import { formatSize, formatTime, printable, shorten } from "./format.js";
+import { formatDuration, formatSize, printable, shorten } from "./format.js";
 import { parseJsonTree } from "./json.js";
 import { copyText, showError } from "./notices.js";
 import { jsonBox, longText } from "./payload_tab.js";
@@ -36,9 +37,10 @@ export function showStream(panel, app, tab) {
     ["to", shorten(`${head.scheme}://${head.authority}`, 200)],
     ["session", code(head.session_id)],
     ["resumed after", code(cursorOf(head))],
-    ["began", formatTime(head.time_ns)],
-    ["ended", head.ended_ns === null ? "still open" : `${formatTime(head.ended_ns)} · ${printable(head.ending_label)}`],
+    ["began", clockTime(head.time_ns)],
+    ["ended", head.ended_ns === null ? "still open" : `${clockTime(head.ended_ns)} · ${printable(head.ending_label)}`],
     ["detail", head.detail ? shorten(head.detail, 500) : null],
+    ["longest silence", longestSilence(app)],
   ]));
   panel.append(element("h3", { text: found.length ? "Findings" : "No findings" }));
   const place = (one) => (one.event === null ? "" : ` event ${one.event}`);
@@ -47,6 +49,15 @@ export function showStream(panel, app, tab) {
     "p", { class: "empty" }, key("j"), " and ", key("k"), " move between events, ", key("n"),
     " jumps to the next finding, ", key("?"), " lists all keys.",
   ));
+}
+
+/** A button that goes to the longest pause between events; null if there is none. */
+function longestSilence({ reader, navigation }) {
+  const silences = reader.overview ? reader.overview.silences : [];
+  if (!silences.length) return null;
+  const [since, until] = silences.reduce((a, b) => (b[1] - b[0] > a[1] - a[0] ? b : a));
+  const text = `${formatDuration(until - since)}, from ${clockTime(since)} to ${clockTime(until)}`;
+  return element("button", { type: "button", class: "link", text, onclick: () => navigation.goTime((since + until) / 2) });
 }
 
 function key(name) {

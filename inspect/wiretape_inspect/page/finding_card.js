@@ -1,7 +1,8 @@
 // One finding in full, and short lists of findings.
 
+import { clockTime } from "./clock.js";
 import { codeText, element, factList, setProperties, severityMark } from "./dom.js";
-import { SEVERITY_SIGNS, formatNumber, formatTime, printable, printableLine, shorten, shortenNumber } from "./format.js";
+import { SEVERITY_SIGNS, formatNumber, printable, printableLine, shorten, shortenNumber } from "./format.js";
 
 const MOST_CARDS = 200;
 
@@ -44,7 +45,7 @@ function fillCard(card, found, recording) {
     ["side", printable(found.side)],
     ["sequence", found.sequence === null ? null : shortenNumber(found.sequence)],
     ["bytes", byteRange(found)],
-    ["time", formatTime(found.time_ns)],
+    ["time", clockTime(found.time_ns)],
     ["show", found.see ? element("code", { text: printable(found.see) }) : null],
     ["explain", element("code", { text: `wiretape rule ${printable(found.code)}` })],
   ]));

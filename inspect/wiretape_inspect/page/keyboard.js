@@ -1,5 +1,6 @@
 // The keys of the page.
 
+import { TIME_MODES } from "./clock.js";
 import { byId } from "./dom.js";
 import { showGoToDialog } from "./go_to_dialog.js";
 import { copyText } from "./notices.js";
@@ -51,6 +52,11 @@ function keyActions(app) {
     "[": () => navigation.stepExchange(-1),
     "]": () => navigation.stepExchange(1),
     o: () => pickRecording(app.report, app.recordingNumber),
+    z: () => app.strip.zoomToExchange(),
+    Z: () => app.strip.axis.fit(),
+    "+": () => app.strip.zoomBy(0.5),
+    "-": () => app.strip.zoomBy(2),
+    T: () => { const modes = Object.keys(TIME_MODES); app.go({ time: modes[(modes.indexOf(app.view.time) + 1) % modes.length] }); },
     c: () => navigation.compare(),
     f: () => app.go({ findings: !app.view.findings, resume: null }, true),
   };

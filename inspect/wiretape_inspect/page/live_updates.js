@@ -66,6 +66,7 @@ export class LiveUpdates {
     else if (!app.head || (!app.navigation.isUsed && head.stream && !app.head.stream)) app.go({ x: head.exchange, e: null, r: null });
     else if (at < 0) announce(`Exchange ${head.exchange} began.`);
     app.sidebar.changed();
+    app.strip.showExchanges(exchanges, app.head);
     app.redraw();
   }
 

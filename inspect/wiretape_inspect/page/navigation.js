@@ -116,7 +116,7 @@ export class Navigation {
     let nearest = -1, least = Infinity;
     this.app.list.items.forEach(({ row }, index) => {
       if (row.time_ns === null) return;
-      const isInside = row.row === "deltas" && row.time_ns <= timeNs && timeNs <= row.until_ns;
+      const isInside = ["deltas", "pause"].includes(row.row) && row.time_ns <= timeNs && timeNs <= row.until_ns;
       const distance = isInside ? 0 : Math.abs(row.time_ns - timeNs);
       if (distance < least) { least = distance; nearest = index; }
     });

@@ -1,39 +1,123 @@
-// The time strip: the density of events with idle time folded, tool calls as bars, findings as marks, and the cursor.
+// The times: the waterfall of all exchanges, and below it, on the same axis, the strip of the exchange that is shown:
+// the density of its events, its tool calls as bars, its findings as marks, and the cursor.
 
+import { clockTime, originOfTimes } from "./clock.js";
 import { element, onNextFrame, svg } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, formatTime, shorten, worstSeverity } from "./format.js";
+import { formatCount, formatDuration, formatNumber, shorten, worstSeverity } from "./format.js";
+import { TimeAxis } from "./time_axis.js";
+import { Waterfall, barText } from "./waterfall.js";
 
-const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 12 };
-/** What a file without times was imported with is shorter: its observations are a nanosecond apart. */
-const SHORTEST_NS = 100000;
+const STRIP = { least: 45, top: 10, density: 22, lanes: 3, lane: 5, side: 12, times: 14 };
 const TICK = { apart: 140, gap: 16, letter: 6 }; // pixels: the usual distance, the smallest gap, the width of a letter
+/** A file without times is imported with less: its observations are a nanosecond apart. */
+const SHORTEST_NS = 100000;
+const CLICK = 4; // pixels: a shorter drag is a click
+const SMALL = 0.12; // an exchange that takes less of the window is zoomed to when it is opened
 
 /** An overview without pauses and tool calls, for a stream whose overview is still being made. */
 export function partialOverview({ head, rows }) {
   const last = rows.findLast((row) => row.time_ns);
   const began = head.time_ns;
   const ended = Math.max(head.ended_ns || (last && (last.until_ns || last.time_ns)) || began, began);
-  const axis = [{ since_ns: began, until_ns: ended, folded: false, begin: 0, end: 1 }];
-  return { exchange: head.exchange, began_ns: began, ended_ns: ended, axis, silences: [], calls: [], call_count: 0, open_call_count: 0, partial: true };
+  return { exchange: head.exchange, began_ns: began, ended_ns: ended, silences: [], calls: [], call_count: 0, open_call_count: 0, partial: true };
 }
 
 export class TimeStrip {
-  constructor(host, { timeline, chosen }) {
-    Object.assign(this, { host, timeline, chosen, overview: null, cursor: null });
-    this.svg = svg("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
-    this.label = element("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
-    host.replaceChildren(this.svg, this.label);
+  /** `goTime(timeNs)` and `goExchange(number)` are called for clicks, `findingsOf(head)` returns findings. */
+  constructor(host, { goTime, goExchange, findingsOf }) {
+    Object.assign(this, { host, goTime, goExchange, findingsOf, timeline: null, overview: null, cursor: null, playhead: null, head: null, exchanges: [] });
     this.draw = onNextFrame(() => this.drawNow());
-    this.svg.addEventListener("click", (event) => this.click(event));
-    this.svg.addEventListener("pointermove", (event) => this.hover(event));
-    this.svg.addEventListener("pointerleave", () => this.hover(null));
+    this.axis = new TimeAxis(this.draw);
+    this.waterfall = new Waterfall(this.axis);
+    this.svg = svg("svg", { class: "strip-svg", role: "img", focusable: "false", height: STRIP.least });
+    this.ticks = svg("svg", { class: "ticks", height: STRIP.times, "aria-hidden": "true" });
+    this.label = element("span", { class: "strip-time", hidden: true, "aria-hidden": "true" });
+    this.range = element("span", { class: "strip-range", hidden: true });
+    this.window = element("span", { class: "strip-window", "aria-hidden": "true" });
+    this.fitButton = element("button", { type: "button", class: "plain strip-fit", text: "Fit", title: "Show the whole recording (Z, or double-click)", hidden: true, onclick: () => this.axis.fit() });
+    host.replaceChildren(this.window, this.waterfall.svg, this.svg, this.ticks, this.range, this.label, this.fitButton);
+    this.watchPointer();
     new ResizeObserver(this.draw).observe(host);
   }
 
-  /** Show an overview; it is drawn again only if something has changed. */
+  watchPointer() {
+    const { host } = this;
+    let from = null;
+    host.addEventListener("pointerdown", (event) => {
+      if (event.button || event.target.closest("button")) return;
+      host.setPointerCapture(event.pointerId);
+      from = event.clientX;
+    });
+    host.addEventListener("pointermove", (event) => {
+      this.hover(event);
+      if (from !== null) this.showRange(from, event.clientX);
+    });
+    host.addEventListener("pointerup", (event) => {
+      const begin = from;
+      from = null;
+      this.range.hidden = true;
+      if (begin === null) return;
+      if (Math.abs(event.clientX - begin) < CLICK) this.click(event);
+      else this.axis.zoom(...[begin, event.clientX].map((x) => this.placeOf(x)).sort((a, b) => a - b));
+    });
+    host.addEventListener("pointercancel", () => { from = null; this.range.hidden = true; });
+    host.addEventListener("pointerleave", () => this.hover(null));
+    host.addEventListener("dblclick", () => this.axis.fit());
+    host.addEventListener("wheel", (event) => {
+      event.preventDefault();
+      if (event.ctrlKey) this.zoomAround(this.placeOf(event.clientX), event.deltaY > 0 ? 1.25 : 0.8);
+      else this.axis.pan((event.deltaX || event.deltaY) / this.width);
+    }, { passive: false });
+  }
+
+  /** Zoom so that the window is `factor` times as wide, and a place stays where it is. */
+  zoomAround(place, factor) {
+    this.axis.zoom(place - place * factor, place + (1 - place) * factor);
+  }
+
+  /** Zoom around the cursor, or around the middle. */
+  zoomBy(factor) {
+    const place = this.cursor === null ? 0.5 : this.axis.place(this.cursor);
+    this.zoomAround(place >= 0 && place <= 1 ? place : 0.5, factor);
+  }
+
+  /** Zoom to the exchange that is shown. */
+  zoomToExchange() {
+    if (this.head) this.axis.zoomTo(this.head.time_ns, this.head.ended_ns ?? this.axis.ended);
+  }
+
+  /** Show the exchanges of the recording; with `head`, a change of the exchange that is shown. */
+  showExchanges(exchanges, head) {
+    const isOpened = head && (!this.head || this.head.exchange !== head.exchange);
+    Object.assign(this, { exchanges, head: head || null });
+    if (isOpened) this.overview = null;
+    this.setAxis();
+    if (isOpened && this.isHidden !== true) this.reveal();
+    this.draw();
+  }
+
+  /** Zoom to the exchange that was opened if it is outside the window, or if it is a stream and too small there. */
+  reveal() {
+    const [from, to] = [this.head.time_ns, this.head.ended_ns ?? this.axis.ended].map((time) => this.axis.place(time));
+    const isOutside = to < 0 || from > 1;
+    if (this.head.stream ? isOutside || to - from < SMALL : isOutside) this.zoomToExchange();
+  }
+
+  setAxis() {
+    const { exchanges, overview } = this;
+    const began = Math.min(...exchanges.map((head) => head.time_ns));
+    const ended = exchanges.reduce((last, head) => Math.max(last, head.ended_ns ?? head.time_ns), overview ? overview.ended_ns : 0);
+    const idle = overview ? overview.silences.map(([since, until]) => [since, until]) : [];
+    this.isHidden = !exchanges.length || ended - began < SHORTEST_NS;
+    this.host.hidden = this.isHidden;
+    if (this.isHidden) return;
+    this.axis.set(began, ended, [...idle, ...timesWithoutExchanges(exchanges)]);
+    this.waterfall.show(exchanges, ended);
+  }
+
+  /** Show the overview of the exchange; it is drawn again only if something has changed. */
   show(overview, timeline) {
     const name = `${timeline.head.exchange}/${timeline.rows.length}/${timeline.events}/${timeline.findings}/${timeline.done}`;
-    this.host.hidden = overview.ended_ns - overview.began_ns < SHORTEST_NS;
     const same = this.overview === overview || (overview.partial && this.overview && this.overview.partial);
     if (same && this.name === name) return;
     this.host.classList.toggle("partial", Boolean(overview.partial));
@@ -41,13 +125,19 @@ export class TimeStrip {
     // While rows are loaded, drawing a few times a second is enough.
     if (this.timer && !timeline.done) return;
     clearTimeout(this.timer);
-    this.timer = setTimeout(() => { this.timer = 0; this.drawNow(); }, this.drawn && !timeline.done ? 250 : 0);
+    this.timer = setTimeout(() => { this.timer = 0; this.setAxis(); this.draw(); }, this.drawn && !timeline.done ? 250 : 0);
   }
 
   /** Set the cursor. */
   setCursor(timeNs) {
     this.cursor = timeNs;
-    if (this.overview && this.line) this.placeLine();
+    this.placeLines();
+  }
+
+  /** Set the time of a replay's playhead; null if it is not in this exchange. */
+  setPlayhead(timeNs) {
+    this.playhead = timeNs;
+    this.placeLines();
   }
 
   get width() {
@@ -56,56 +146,60 @@ export class TimeStrip {
 
   /** The x coordinate of a time. */
   place(timeNs) {
-    const axis = this.overview.axis;
-    if (!axis.length) return STRIP.side;
-    let low = 0, high = axis.length - 1;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (axis[middle].until_ns < timeNs) low = middle + 1;
-      else high = middle;
-    }
-    const piece = axis[low];
-    const part = (timeNs - piece.since_ns) / Math.max(piece.until_ns - piece.since_ns, 1);
-    const within = piece.begin + (piece.end - piece.begin) * Math.min(Math.max(part, 0), 1);
-    return STRIP.side + within * this.width;
+    return STRIP.side + this.axis.place(timeNs) * this.width;
   }
 
-  /** The time at an x coordinate. */
-  time(x) {
-    const at = Math.min(Math.max((x - STRIP.side) / this.width, 0), 1);
-    const piece = this.overview.axis.find((one) => at <= one.end) || this.overview.axis.at(-1);
-    if (!piece) return this.overview.began_ns;
-    const part = (at - piece.begin) / Math.max(piece.end - piece.begin, 1e-12);
-    return piece.since_ns + part * (piece.until_ns - piece.since_ns);
+  /** The place in the window at a coordinate of the screen. */
+  placeOf(clientX) {
+    return (clientX - this.host.getBoundingClientRect().left - STRIP.side) / this.width;
+  }
+
+  get isStrip() {
+    return Boolean(this.head && this.head.stream && this.overview && this.timeline && this.overview.exchange === this.head.exchange);
   }
 
   drawNow() {
-    if (!this.overview || this.host.hidden || !this.host.clientWidth) return;
-    const bars = this.bars();
-    this.tall = Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least) + STRIP.times;
-    this.svg.setAttribute("width", this.host.clientWidth);
+    if (this.isHidden || !this.host.clientWidth) return;
+    const { host, axis, isStrip } = this;
+    this.waterfall.draw(STRIP.side, this.width, this.findingsOf, this.head);
+    this.svg.setAttribute("class", isStrip ? "strip-svg" : "strip-svg none");
+    const bars = isStrip ? this.bars() : [];
+    this.tall = isStrip ? Math.max(STRIP.top + STRIP.density + 6 + this.lanes * (STRIP.lane + 2), STRIP.least) : 0;
+    this.svg.setAttribute("width", host.clientWidth);
     this.svg.setAttribute("height", this.tall);
-    this.svg.setAttribute("aria-label", this.description());
-    this.line = svg("line", { class: "cursor", y1: 0, y2: this.tall - STRIP.times });
-    this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.times(), ...this.marks(), this.line);
-    this.placeLine();
+    this.ticks.setAttribute("width", host.clientWidth);
+    this.line = svg("line", { class: "cursor", y1: 0, y2: this.tall });
+    this.playLine = svg("line", { class: "play-cursor", y1: 0, y2: this.tall });
+    if (isStrip) {
+      this.svg.setAttribute("aria-label", this.description());
+      this.svg.replaceChildren(...this.folds(), this.density(), ...bars, ...this.marks(), this.playLine, this.line);
+    } else this.svg.replaceChildren();
+    this.ticks.replaceChildren(...this.times());
+    this.window.hidden = this.fitButton.hidden = !axis.isZoomed;
+    this.window.style.left = `${STRIP.side + axis.from * this.width}px`;
+    this.window.style.width = `${Math.max((axis.to - axis.from) * this.width, 3)}px`;
+    this.placeLines();
     this.drawn = true;
   }
 
-  placeLine() {
-    const x = this.cursor === null ? -10 : Math.round(this.place(this.cursor)) + 0.5;
-    this.line.setAttribute("x1", x);
-    this.line.setAttribute("x2", x);
+  placeLines() {
+    if (!this.line) return;
+    for (const [line, time] of [[this.line, this.cursor], [this.playLine, this.playhead]]) {
+      const x = time === null || !this.axis.pieces.length ? -10 : Math.round(this.place(time)) + 0.5;
+      line.setAttribute("x1", x);
+      line.setAttribute("x2", x);
+    }
   }
 
   folds() {
     const base = STRIP.top + STRIP.density;
     const parts = [svg("line", { class: "base", x1: STRIP.side, x2: STRIP.side + this.width, y1: base + 0.5, y2: base + 0.5 })];
-    for (const piece of this.overview.axis) {
+    for (const piece of this.axis.pieces) {
       if (!piece.folded) continue;
-      const [from, to] = [STRIP.side + piece.begin * this.width, STRIP.side + piece.end * this.width];
+      const [from, to] = [this.place(piece.since), this.place(piece.until)];
+      if (to < 0 || from > this.host.clientWidth) continue;
       parts.push(svg("rect", { class: "fold", x: from, width: Math.max(to - from, 1), y: STRIP.top, height: STRIP.density }));
-      const label = formatDuration(piece.until_ns - piece.since_ns);
+      const label = formatDuration(piece.until - piece.since);
       if (to - from < label.length * 6 + 4) continue;
       const text = svg("text", { class: "fold-text", x: (from + to) / 2, y: base - 8, "text-anchor": "middle" });
       text.textContent = label;
@@ -114,14 +208,16 @@ export class TimeStrip {
     return parts;
   }
 
-  /** The times of the beginning and the end, and round times between them if there is room. */
+  /** The times at both ends of the window, and round times between them if there is room. */
   times() {
-    const { began_ns, ended_ns } = this.overview;
+    const [began, ended] = [this.axis.time(0), this.axis.time(1)];
     const [first, last] = [STRIP.side, STRIP.side + this.width];
-    const parts = [...this.tick(first, formatTime(began_ns), "start"), ...this.tick(last, formatTime(ended_ns), "end")];
-    let free = first + formatTime(began_ns).length * TICK.letter + TICK.gap;
-    const until = last - formatTime(ended_ns).length * TICK.letter - TICK.gap;
-    for (const [timeNs, label] of this.roundTimes()) {
+    const digits = ended - began < 1e6 ? 6 : 3;
+    const [from, to] = [clockTime(began, digits), clockTime(ended, digits)];
+    const parts = [...this.tick(first, from, "start"), ...this.tick(last, to, "end")];
+    let free = first + from.length * TICK.letter + TICK.gap;
+    const until = last - to.length * TICK.letter - TICK.gap;
+    for (const [timeNs, label] of this.roundTimes(began, ended)) {
       const [x, half] = [this.place(timeNs), (label.length * TICK.letter) / 2];
       if (x - half < free || x + half > until) continue;
       parts.push(...this.tick(x, label, "middle"));
@@ -131,22 +227,26 @@ export class TimeStrip {
   }
 
   tick(x, label, anchor) {
-    const text = svg("text", { class: "tick-text", x, y: this.tall - 3, "text-anchor": anchor });
+    const text = svg("text", { class: "tick-text", x, y: STRIP.times - 3, "text-anchor": anchor });
     text.textContent = label;
     const at = Math.round(x) + 0.5;
-    return [svg("line", { class: "tick", x1: at, x2: at, y1: this.tall - STRIP.times - 4, y2: this.tall - STRIP.times }), text];
+    return [svg("line", { class: "tick", x1: at, x2: at, y1: 0, y2: 4 }), text];
   }
 
   /** Round times (steps of 1, 2 or 5) outside the folds, each with its label. */
-  roundTimes() {
-    const pieces = this.overview.axis.filter((piece) => !piece.folded);
-    const least = pieces.reduce((sum, piece) => sum + piece.until_ns - piece.since_ns, 0) / Math.max(this.width / TICK.apart, 1);
+  roundTimes(began, ended) {
+    const pieces = this.axis.pieces.filter((piece) => !piece.folded && piece.until > began && piece.since < ended)
+      .map((piece) => ({ since: Math.max(piece.since, began), until: Math.min(piece.until, ended) }));
+    const least = pieces.reduce((sum, piece) => sum + piece.until - piece.since, 0) / Math.max(this.width / TICK.apart, 1);
     const power = 10 ** Math.floor(Math.log10(Math.max(least, 1)));
     const step = power * [1, 2, 5, 10].find((factor) => factor * power >= least);
-    const digits = Math.max(0, 9 - Math.floor(Math.log10(step)));
+    const digits = Math.min(Math.max(0, 9 - Math.floor(Math.log10(step))), 9);
+    const origin = originOfTimes();
     const found = [];
     for (const piece of pieces) {
-      for (let time = Math.ceil(piece.since_ns / step) * step; time <= piece.until_ns; time += step) found.push([time, `${(time / 1e9).toFixed(digits)}s`]);
+      for (let time = Math.ceil((piece.since - origin) / step) * step + origin; time <= piece.until && found.length < 1000; time += step) {
+        found.push([time, clockTime(time, digits)]);
+      }
     }
     return found;
   }
@@ -154,7 +254,10 @@ export class TimeStrip {
   density() {
     const step = 3;
     const bins = new Float64Array(Math.ceil(this.width / step) + 1);
-    const put = (timeNs, number) => { bins[Math.floor((this.place(timeNs) - STRIP.side) / step)] += number; };
+    const put = (timeNs, number) => {
+      const bin = Math.floor((this.place(timeNs) - STRIP.side) / step);
+      if (bin >= 0 && bin < bins.length) bins[bin] += number;
+    };
     for (const row of this.timeline.rows) {
       if (row.row === "event") put(row.time_ns, 1);
       else if (row.row === "deltas") this.spread(row, put);
@@ -183,10 +286,12 @@ export class TimeStrip {
     const number = this.overview.exchange;
     const free = new Array(STRIP.lanes).fill(-Infinity);
     const parts = [];
+    const { began_ns: began, ended_ns: ended } = this.overview;
     this.lanes = 0;
     for (const call of this.overview.calls) {
-      const from = call.began && call.began.exchange === number ? this.place(call.began.time_ns) : STRIP.side;
-      const to = call.ended && call.ended.exchange === number ? this.place(call.ended.time_ns) : STRIP.side + this.width;
+      const from = this.place(call.began && call.began.exchange === number ? call.began.time_ns : began);
+      const to = this.place(call.ended && call.ended.exchange === number ? call.ended.time_ns : ended);
+      if (to < 0 || from > this.host.clientWidth) continue;
       const lane = free.findIndex((until) => until < from);
       if (lane < 0) continue;
       this.lanes = Math.max(this.lanes, lane + 1);
@@ -221,22 +326,52 @@ export class TimeStrip {
   description() {
     const { overview, timeline } = this;
     const parts = [`${formatDuration(overview.ended_ns - overview.began_ns)}`, formatCount(timeline.events, "event")];
-    if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map((one) => one.until_ns - one.since_ns)))}`);
+    if (overview.silences.length) parts.push(`${formatCount(overview.silences.length, "pause")} folded, the longest ${formatDuration(Math.max(...overview.silences.map(([since, until]) => until - since)))}`);
     if (overview.partial) parts.push("pauses and tool calls are not known yet");
     else parts.push(formatCount(overview.call_count, "tool call") + (overview.open_call_count ? `, ${formatNumber(overview.open_call_count)} still open` : ""));
     parts.push(formatCount(timeline.findings, "finding"));
     return `Time: ${parts.join(" · ")}. The timeline lists all of it.`;
   }
 
+  /** The exchange of the waterfall under the pointer. */
+  headAt(event) {
+    const { top, bottom } = this.waterfall.svg.getBoundingClientRect();
+    if (event.clientY < top || event.clientY > bottom) return null;
+    return this.waterfall.at(this.placeOf(event.clientX), event.clientY - top, 1 / this.width);
+  }
+
   click(event) {
-    if (this.overview) this.chosen(this.time(event.clientX - this.svg.getBoundingClientRect().left));
+    const head = this.headAt(event);
+    if (head) this.goExchange(head.exchange);
+    else if (this.isStrip && event.clientY >= this.svg.getBoundingClientRect().top) this.goTime(this.axis.time(this.placeOf(event.clientX)));
   }
 
   hover(event) {
-    this.label.hidden = !event || !this.overview;
+    this.label.hidden = !event || this.isHidden;
     if (this.label.hidden) return;
-    const x = event.clientX - this.svg.getBoundingClientRect().left;
-    this.label.textContent = formatTime(this.time(x));
-    this.label.style.left = `${Math.min(Math.max(x, 30), this.host.clientWidth - 40)}px`;
+    const head = this.headAt(event);
+    const x = event.clientX - this.host.getBoundingClientRect().left;
+    const time = clockTime(this.axis.time(this.placeOf(event.clientX)));
+    this.label.textContent = head ? `${barText(head)} · ${time}` : time;
+    const half = this.label.clientWidth / 2;
+    this.label.style.left = `${Math.min(Math.max(x, half + 2), this.host.clientWidth - half - 2)}px`;
   }
+
+  showRange(from, to) {
+    const { left } = this.host.getBoundingClientRect();
+    this.range.hidden = Math.abs(to - from) < CLICK;
+    this.range.style.left = `${Math.min(from, to) - left}px`;
+    this.range.style.width = `${Math.abs(to - from)}px`;
+  }
+}
+
+/** The times between the exchanges in which none was open. */
+function timesWithoutExchanges(exchanges) {
+  const found = [];
+  let until = null;
+  for (const head of exchanges) {
+    if (until !== null && head.time_ns > until) found.push([until, head.time_ns]);
+    until = Math.max(until ?? 0, head.ended_ns ?? Infinity);
+  }
+  return found;
 }

@@ -1,5 +1,6 @@
 // One row of the timeline: the texts of its columns, worded as in `wiretape show`.
 
+import { clockTime } from "./clock.js";
 import { CONTRACT } from "./contract.js";
 import { element, setClass, setText } from "./dom.js";
 import { endedWell } from "./exchange_heads.js";
@@ -94,7 +95,7 @@ function rowTexts(item, timeline) {
 
 function timesOf(row) {
   const late = row.gap_ns >= 1e9;
-  return { time: formatTime(row.time_ns), gap: `+${formatTime(row.gap_ns)}`, late };
+  return { time: clockTime(row.time_ns), gap: `+${formatTime(row.gap_ns)}`, late };
 }
 
 function eventTexts(row) {
@@ -163,23 +164,23 @@ function endTexts(row, timeline) {
   if (row.detail) parts.push(shorten(row.detail, TEXT_LONGEST));
   const bad = !endedWell(timeline.head);
   return {
-    kind: bad ? "end bad" : "end", n: "end", time: row.time_ns === null ? "" : formatTime(row.time_ns),
+    kind: bad ? "end bad" : "end", n: "end", time: row.time_ns === null ? "" : clockTime(row.time_ns),
     gap: `+${formatTime(row.gap_ns)}`, type: printable(row.ending_label), text: parts.join(" · "),
   };
 }
 
 function otherTexts(mark, row, type, text) {
-  return { kind: "odd", n: mark, time: formatTime(row.time_ns), type, text: shorten(text || "", TEXT_LONGEST) };
+  return { kind: "odd", n: mark, time: clockTime(row.time_ns), type, text: shorten(text || "", TEXT_LONGEST) };
 }
 
 function sideTexts({ row, side }) {
   if (side === "request") {
     const body = row.request_preview ? `  ${shorten(row.request_preview, TEXT_LONGEST)}` : "";
-    return { kind: "durable", n: "→", time: formatTime(row.time_ns), type: printable(row.method), text: `${shorten(row.target, 200)}${body}` };
+    return { kind: "durable", n: "→", time: clockTime(row.time_ns), type: printable(row.method), text: `${shorten(row.target, 200)}${body}` };
   }
   const bad = row.status === null || row.status >= 400;
   return {
-    kind: bad ? "reply bad" : "reply", n: "←", time: row.ended_ns === null ? "" : formatTime(row.ended_ns),
+    kind: bad ? "reply bad" : "reply", n: "←", time: row.ended_ns === null ? "" : clockTime(row.ended_ns),
     gap: row.ended_ns === null ? "" : `+${formatTime(row.ended_ns - row.time_ns)}`,
     type: row.status === null ? printable(row.ending_label) : `${row.status} ${printable(row.ending_label)}`,
     text: shorten(row.response_preview || row.detail || "", TEXT_LONGEST),

@@ -1,5 +1,6 @@
 // The state of the view, which is stored in the fragment of the URL: every view has a link.
 
+import { TIME_MODES } from "./clock.js";
 import { recordingNumber } from "./embedded_data.js";
 
 export const EMPTY_VIEW = {
@@ -13,6 +14,7 @@ export const EMPTY_VIEW = {
   open: [], // the runs of deltas and tool calls that are open
   resume: null, // the earlier connection with which the exchange is compared
   findings: false, // show all findings in place of the timeline
+  time: "recording", // how times are shown
   verdicts: false, // and in a report, show all rules in place of the findings
 };
 export const TABS = ["payload", "bytes", "findings", "state", "headers"];
@@ -33,6 +35,7 @@ function parseView(hash) {
     resume: number("resume"),
     findings: flag("findings"),
     verdicts: flag("verdicts"),
+    time: Object.hasOwn(TIME_MODES, parameters.get("time")) ? parameters.get("time") : "recording",
   };
 }
 
@@ -45,6 +48,7 @@ function formatView(view, recording) {
   if (view.tab !== "payload") add("tab", view.tab);
   for (const name of ["deltas", "tools", "findings"]) if (view[name]) add(name, 1);
   if (view.findings && view.verdicts) add("verdicts", 1);
+  if (view.time !== "recording") add("time", view.time);
   for (const name of view.open) add("open", name);
   if (view.resume !== null) add("resume", view.resume);
   return `#${parts.join("&")}`;

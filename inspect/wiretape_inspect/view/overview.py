@@ -1,9 +1,8 @@
-"""A stream at a glance: its time axis with folded idle time, its runs and its tool calls, from the index alone."""
+"""A stream at a glance: its longest silences, its runs and its tool calls, from the index alone."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
-from itertools import accumulate, pairwise
 
 from wiretape.contract import DELTA_TYPES
 from wiretape.recording import Exchange, Gap, Recording
@@ -12,23 +11,10 @@ from wiretape_inspect.view.runs_and_calls import Location, RunsAndCalls, Span
 from wiretape_inspect.view.timeline_rows import GAP_NS
 
 MAX_FOLDED = 50
-"""Number of silences that are folded: the longest ones."""
+"""Number of silences that are listed: the longest ones."""
 MAX_CALLS = 1000
 """Number of tool calls that are listed: more cannot be told apart."""
 _END = 2**62
-
-
-@dataclass(frozen=True, slots=True)
-class AxisSegment:
-    """A segment of the time axis."""
-
-    since_ns: int
-    until_ns: int
-    folded: bool
-    """Whether it is a silence that is narrower than its time."""
-    begin: float
-    """Where it begins on the axis, from 0 to 1; `end` is where it ends."""
-    end: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +26,6 @@ class Overview:
     """When the response began."""
     ended_ns: int
     """When the stream ended; while it is open, when the last event arrived."""
-    axis: tuple[AxisSegment, ...]
-    """The time from `began_ns` to `ended_ns` without holes."""
     silences: tuple[Gap, ...]
     """The `MAX_FOLDED` longest times of a second or more before an event, in order."""
     runs: tuple[Span, ...]
@@ -64,7 +48,6 @@ def overview(recording: Recording, exchange: Exchange) -> Overview:
         exchange=exchange.number,
         began_ns=began,
         ended_ns=ended,
-        axis=tuple(time_axis(began, ended, silences)),
         silences=tuple(silences),
         runs=tuple(activity.runs.values()),
         calls=tuple(with_names(recording, iter(_longest(list(activity.calls.values()), began)))),
@@ -95,23 +78,3 @@ def runs_and_calls(recording: Recording, exchanges: Iterable[Exchange]) -> RunsA
                 location = Location(exchange.number, entry.event, entry.time_ns)
                 activity.add(entry.type, entry.run_id, entry.tool_call_id, location)
     return activity
-
-
-def time_axis(began_ns: int, ended_ns: int, silences: Sequence[Gap]) -> Iterator[AxisSegment]:
-    """Divide the time from `began_ns` to `ended_ns` into segments.
-
-    A silence is at most as wide as a twentieth of all other time, or as a second if that is longer.
-    `silences` are in order and do not overlap.
-    """
-    cuts = sorted(
-        {began_ns, ended_ns, *(time for silence in silences for time in (silence.since_ns, silence.until_ns))}
-    )
-    quiet = {silence.since_ns for silence in silences}
-    segments = [(since, until, since in quiet) for since, until in pairwise(cuts)]
-    busy = sum(until - since for since, until, folded in segments if not folded)
-    room = max(busy // 20, GAP_NS)
-    widths = [min(until - since, room) if folded else until - since for since, until, folded in segments]
-    total = sum(widths) or 1
-    edges = accumulate(widths, initial=0)
-    for (since, until, folded), (begin, end) in zip(segments, pairwise(edges), strict=True):
-        yield AxisSegment(since, until, folded, begin / total, end / total)

@@ -79,10 +79,10 @@ async def test_cut_returns_the_bytes_of_an_unfinished_message(client):
     assert b64decode(document["base64"]) == b"event: run.comp"
 
 
-async def test_overview_has_the_time_axis_and_tool_calls(client):
+async def test_overview_has_the_silences_and_tool_calls(client):
     _, document = await client.get("/api/overview?exchange=2")
 
-    assert [stretch["folded"] for stretch in document["axis"]] == [False, True, False]
+    assert len(document["silences"]) == 1
     assert [call["id"] for call in document["calls"]] == ["t1"]
 
 

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,6 +13,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, async_playwright, expect
 
+from wiretape_inspect import page as package
 from wiretape_inspect.debugger.debugger_server import serve_debugger
 
 FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update")
@@ -137,3 +139,24 @@ def debugging(window: Opening) -> Opening:
             yield shown
 
     return opening
+
+
+MODULES = ("format", "json", "filter_grammar", "filter_match", "time_axis")
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def run(browser):
+    """Runs a JavaScript function that can use the exports of the page's modules."""
+    imports = "".join(f"Object.assign(globalThis, await import('http://page.test/{name}.js'));" for name in MODULES)
+    page = await browser.new_page()
+    await page.route("http://page.test/**", _serve)
+    await page.goto("http://page.test/")
+    await page.evaluate(f"async () => {{ {imports} }}")
+    yield page.evaluate
+    await page.close()
+
+
+async def _serve(route):
+    name = route.request.url.rpartition("/")[2]
+    body = (files(package) / name).read_text("utf-8") if name else ""
+    await route.fulfill(body=body, content_type="text/javascript" if name else "text/html")

@@ -38,7 +38,7 @@ async def test_exported_page_shows_rows_payload_bytes_and_state(window, exported
         )
         await shown.go("#x=2&r=5&tab=bytes")
         lines = shown.page.locator("#hex .list-rows .row:visible .text")
-        await expect(lines).to_have_text(["event:\u00a0r", "un.comp"])
+        await expect(lines).to_have_text(["event:\u00a0run.comp"])
         await shown.go("#x=2&e=4&open=e3&q=kind:delta")
         await shown.keys("4")
         await expect(shown.panel().locator(".spoken")).to_have_text("word word ")

@@ -1,14 +1,11 @@
 """Filters, numbers and times of the page equal those of the terminal."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
-import pytest_asyncio
 
 from wiretape.safe_text import printable
-from wiretape_inspect import page as package
 from wiretape_inspect import units
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -17,27 +14,6 @@ VECTORS = json.loads(Path(__file__).parent.with_name("filters.json").read_text(e
 TIMES = [0, 1, 94_999, 9_499_999, 9_500_001, 999_400_000, 999_600_000, 1_900_000_000, 59_960_000_000, 3_723_000_000_000]
 SIZES = [0, 999, 1000, 12_345, 999_949, 999_951, 5_000_000, 12_000_000_000]
 TEXTS = ["a\tb\nc\rd", "\x1b[31m\x00\x7f\x85", "\u202eabc\u2066", "\ud800x", "😀 ok \udc00", "\ufeff\u2028"]
-
-
-MODULES = ("format", "json", "filter_grammar", "filter_match")
-
-
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def run(browser):
-    """Runs a JavaScript function that can use the exports of the page's modules."""
-    imports = "".join(f"Object.assign(globalThis, await import('http://page.test/{name}.js'));" for name in MODULES)
-    page = await browser.new_page()
-    await page.route("http://page.test/**", serve)
-    await page.goto("http://page.test/")
-    await page.evaluate(f"async () => {{ {imports} }}")
-    yield page.evaluate
-    await page.close()
-
-
-async def serve(route):
-    name = route.request.url.rpartition("/")[2]
-    body = (files(package) / name).read_text("utf-8") if name else ""
-    await route.fulfill(body=body, content_type="text/javascript" if name else "text/html")
 
 
 async def test_filter_matches_the_same_subjects_as_in_the_terminal(run):

@@ -1,0 +1,160 @@
+"""The waterfall of all exchanges, the strip below it, and how times are shown."""
+
+import re
+from itertools import pairwise
+
+import pytest
+from playwright.async_api import expect
+
+from wiretape.recording import open_recording
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+_PLACES = """texts => texts.map(text => {
+    const { left, right } = text.getBoundingClientRect();
+    return [left, right, text.textContent];
+})"""
+
+
+def ticks(shown):
+    return shown.page.locator("#strip .tick-text")
+
+
+async def ends(shown):
+    """The times at both ends of the window."""
+    texts = await ticks(shown).all_text_contents()
+    return [float(text.removesuffix("s")) for text in texts[:2]]
+
+
+async def drag(shown, begin, end):
+    """Drag over the strip from one share of its width to another."""
+    box = await shown.page.locator("#strip").bounding_box()
+    y = box["y"] + box["height"] - 20
+    await shown.page.mouse.move(box["x"] + begin * box["width"], y)
+    await shown.page.mouse.down()
+    await shown.page.mouse.move(box["x"] + end * box["width"], y, steps=3)
+    await shown.page.mouse.up()
+
+
+async def test_times_have_labels_that_do_not_overlap(debugging, session):
+    async with debugging(session) as shown:
+        for width in (1280, 1024, 500):
+            await shown.page.set_viewport_size({"width": width, "height": 700})
+            await expect(shown.page.locator("#strip .ticks")).to_have_attribute("width", str(width))
+            await expect(ticks(shown).first).to_have_text("0.001s")
+            boxes = await ticks(shown).evaluate_all(_PLACES)
+            assert (boxes[0][2], boxes[1][2]) == ("0.001s", "16.494s")
+            assert len(boxes) > 2
+            assert all(re.fullmatch(r"\d+(\.\d+)?s", words) for _, _, words in boxes)
+            boxes.sort()
+            assert all(one[1] < two[0] for one, two in pairwise(boxes))
+            assert (boxes[0][0], boxes[-1][1]) == pytest.approx((12, width - 12), abs=1)
+
+
+async def test_drag_zooms_wheel_pans_and_double_click_fits(debugging, session):
+    async with debugging(session) as shown:
+        strip = shown.page.locator("#strip")
+        await expect(strip.get_by_role("button", name="Fit")).to_be_hidden()
+        await drag(shown, 0.1, 0.3)
+        await expect(strip.get_by_role("button", name="Fit")).to_be_visible()
+        began, ended = await ends(shown)
+        assert 0.001 < began < ended < 16
+        await shown.page.mouse.wheel(0, 300)
+        await expect(ticks(shown).first).not_to_have_text(f"{began:.3f}s")
+        assert (await ends(shown))[0] > began
+        await strip.locator(".strip-svg").dblclick(position={"x": 300, "y": 30})
+        await expect(ticks(shown).first).to_have_text("0.001s")
+        await shown.page.locator("#timeline .list").focus()
+        await shown.keys("+")
+        await expect(ticks(shown).first).not_to_have_text("0.001s")
+        await shown.keys("Z")
+        await expect(ticks(shown).first).to_have_text("0.001s")
+
+
+async def test_waterfall_shows_all_exchanges_and_chooses_one(debugging, session):
+    async with debugging(session) as shown:
+        waterfall = shown.page.locator("#strip .waterfall")
+        await expect(waterfall).to_have_attribute("aria-label", re.compile("^4 exchanges over time"))
+        assert await waterfall.locator(".bar.stream, .bar.request, .bar.bad").count() == 3
+        box = await waterfall.locator(".bar.bad").bounding_box()
+        await shown.page.mouse.move(box["x"] + 1, box["y"] + 3)
+        await expect(shown.page.locator("#strip .strip-time")).to_contain_text("#1 POST /v1/runs · 409")
+        await shown.page.mouse.click(box["x"] + 1, box["y"] + 3)
+        await shown.has_hash("x=1")
+        await expect(shown.page.locator("#strip .strip-svg")).to_have_attribute("height", "0")
+
+
+async def test_small_stream_is_zoomed_to_when_it_is_opened(debugging, tape, message):
+    for number in (1, 2, 3, 4):
+        tape.exchange(f"/v1/sessions/s{number}/events/stream", [(5, message("run.started", id="e", sequence=1))])
+        tape.exchange("/v1/runs", [(90, b"{}")], headers=(("content-type", "application/json"),))
+    async with debugging(tape.close(), "#x=1") as shown:
+        await expect(ticks(shown).nth(1)).to_have_text("0.009s")
+        await shown.keys("]", "]")
+        await shown.has_hash("x=3")
+        await expect(shown.rows()).to_have_count(2)
+        assert 0.09 < (await ends(shown))[0] < (await ends(shown))[1] < 0.12
+
+
+async def test_times_are_shown_since_the_exchange_began_and_by_the_clock(debugging, session):
+    with open_recording(session) as recording:
+        started = recording.info.started
+    async with debugging(session, "#x=2&e=40") as shown:
+        time = shown.chosen().locator(".time")
+        await expect(time).to_have_text("16.485s")
+        modes = shown.page.get_by_label("Times", exact=True)
+        await modes.select_option("exchange")
+        await expect(time).to_have_text("16.478s")
+        await modes.select_option("utc")
+        await shown.has_hash("x=2", "e=40", "time=utc")
+        seconds = started.timestamp() + 16.485
+        clock = f"{int(seconds // 3600 % 24):02}:{int(seconds // 60 % 60):02}:"
+        await expect(time).to_contain_text(clock)
+        await expect(shown.panel()).to_contain_text(clock)
+        await expect(ticks(shown).first).to_have_text(re.compile(r"^\d\d:\d\d:\d\d\.\d{3}$"))
+        await shown.page.locator("#timeline .list").focus()
+        await shown.keys("T")
+        await shown.has_hash("x=2", "e=40", "time=local")
+
+
+async def test_longest_silence_is_named_and_leads_to_its_row(debugging, session):
+    async with debugging(session) as shown:
+        await shown.panel().get_by_role("button", name="16.1 s, from").click()
+        await expect(shown.chosen().locator(".type")).to_contain_text("16.1 s · 1 keep-alive")
+
+
+async def test_details_are_below_a_short_timeline_and_beside_a_long_one(debugging, tape, message):
+    tape.exchange(chunks=[(1, message("run.started", id="e1", sequence=1))])
+    tape.exchange(chunks=[(1, message("run.started", id=f"e{n}", sequence=n)) for n in range(60)])
+    async with debugging(tape.close(), "#x=1&e=1") as shown:
+
+        async def is_below():
+            left, right = [await shown.page.locator(f"#panes > .{side}").bounding_box() for side in ("left", "right")]
+            return right["y"] >= left["y"] + left["height"]
+
+        await expect(shown.rows()).to_have_count(2)
+        assert await is_below()
+        await shown.page.get_by_role("button", name="Below").click()
+        assert not await is_below()
+        await shown.page.get_by_role("button", name="Below").click()
+        assert await is_below()
+        await shown.page.reload()
+        await shown.go("#x=2&e=1")
+        await expect(shown.chosen()).to_have_count(1)
+        assert not await is_below()
+
+
+async def test_axis_folds_idle_times_and_keeps_the_order(run):
+    function = """([idle, times]) => {
+        const axis = new TimeAxis(() => {});
+        axis.set(0, 100e9, idle);
+        const found = times.map((time) => axis.timeOf(axis.shareOf(time)));
+        const [quiet, second] = [[20e9, 30e9], [4e9, 5e9]].map(([a, b]) => axis.shareOf(b) - axis.shareOf(a));
+        return [axis.pieces.map((piece) => piece.folded), found, axis.pieces.at(-1).end, quiet, second];
+    }"""
+    times = [0, 1e9, 9e9, 25e9, 60e9, 100e9]
+    folded, found, end, quiet, second = await run(function, [[[10e9, 40e9], [30e9, 50e9], [60e9, 60.5e9]], times])
+    assert folded == [False, True, False]
+    assert found == pytest.approx(times)
+    assert end == 1
+    assert quiet < second
