@@ -94,6 +94,9 @@ class PlaybackServer:
         control.on_reset.append(self.faults.rewind)
         malformed = malformed_request_handler(self.ids, allowed_methods)
         listener = None if self._checker is None else self._checker.start_exchange
+        if self._checker is not None:
+            control.client_findings = self._checker.attribution.client.kept
+            self._checker.on_finding.append(lambda _: control.changes.notify())
         server = HttpServer(handler, self._log, listener, malformed)
         ControlApi(control, self.token).attach(server.app)
         try:

@@ -260,12 +260,31 @@ export class App {
     fillRow(cells, item, node, this.timeline, this.list.wide);
     const isNext = this.next && this.next.exchange === this.head.exchange && item.row.event === this.next.event && item.kind !== "delta";
     node.classList.toggle("next", Boolean(isNext));
+    node.classList.toggle("unreleased", this.isUnreleased(item));
+  }
+
+  /** Whether a replay is still to send an item of the timeline. */
+  isUnreleased(item) {
+    const { next, head } = this;
+    if (!next || head.exchange < next.exchange || item.kind === "side") return false;
+    if (head.exchange > next.exchange) return head.session_id === this.recording.exchanges.find((one) => one.exchange === next.exchange)?.session_id;
+    if (item.kind === "delta") return item.event >= next.event;
+    return item.row.event === undefined ? item.at >= this.timeline.rows.findIndex((row) => (row.last_event ?? row.event) >= next.event) : (item.row.last_event ?? item.row.event) >= next.event;
   }
 
   /** Mark the row that a replay sends next: `{exchange, event}`, or null. */
   markNext(location) {
     this.next = location;
     this.list.draw();
+    this.showPlayhead();
+  }
+
+  /** Show the playhead on the strip of its stream. */
+  showPlayhead() {
+    const { next, timeline } = this;
+    const isHere = next && timeline && timeline.head.exchange === next.exchange;
+    const row = isHere ? timeline.rows.find((one) => one.row === "event" || one.row === "deltas" ? (one.last_event ?? one.event) >= next.event : false) : null;
+    this.strip.setPlayhead(row ? row.time_ns : null);
   }
 
   /** Show rows that were added or replaced. */
@@ -286,6 +305,7 @@ export class App {
     if (reader.overview) this.strip.show(reader.overview, timeline);
     else if (reader.overviewIsLate && timeline.head.stream) this.strip.show(partialOverview(timeline), timeline);
     if (!this.selection.item) this.selection.update();
+    if (this.next) this.showPlayhead();
     this.showBusy();
     this.showCount();
     if (reader.isLive) this.refreshLive();

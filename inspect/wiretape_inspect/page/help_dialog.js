@@ -41,6 +41,7 @@ const REPLAY_KEYS = ["Replay", [
   ["Space", "pause or run"],
   [".", "step: send one event"],
   [">", "step to the next durable event"],
+  ["F", "follow the playhead: select the next event whenever it moves"],
   ["b", "breakpoint before the selected event; for a delta, before any event of its type"],
   ["s", "seek to just after the selected event"],
 ]];

@@ -1,25 +1,29 @@
 // The playhead of a replay: its position, what it sends next, its breakpoints, and the buttons that move it.
 
-import { byId, element, setClass, setText } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { bytesFromBase64 } from "./api_client.js";
+import { byId, codeText, element, setClass, setText, severityMark } from "./dom.js";
+import { formatDuration, formatNumber, formatSize, printable, shorten, shortenNumber } from "./format.js";
 import { parseJson } from "./json.js";
 import { eventLink } from "./navigation.js";
 import { announce, showError } from "./notices.js";
 
 const BREAKPOINT_KINDS = { type: "type", sequence: "sequence", tool_call_id: "tool call", finding: "finding" };
+const NEXT_BYTES = 160;
+const MOST_NOTICES = 3;
 const STATUSES = {
   waiting: "waiting for a stream", moving: "moving", paused: "paused", breakpoint: "at a breakpoint", end: "at the end",
 };
 
 export class Playhead {
   constructor(app) {
-    Object.assign(this, { app, sessions: new Map(), session: null });
+    Object.assign(this, { app, sessions: new Map(), session: null, isFollowing: true, findings: [] });
     const host = byId("playhead");
     host.hidden = false;
     host.replaceChildren(...this.parts());
     this.refresh().catch((error) => showError(error.message));
     const stream = app.source.replay.listen();
     stream.addEventListener("playhead", (event) => this.receive(parseJson(event.data)));
+    stream.addEventListener("finding", (event) => this.addFinding(parseJson(event.data)));
     addEventListener("pagehide", () => stream.close());
   }
 
@@ -31,7 +35,10 @@ export class Playhead {
     this.bar = element("progress", { max: 1, value: 0, "aria-label": "Position of the playhead" });
     this.count = element("span", { class: "count" });
     this.next = element("span", { class: "play-next" });
-    this.streams = element("span", { class: "dim" });
+    this.streams = element("ul", { class: "clients", "aria-label": "Waiting clients" });
+    this.notices = element("ul", { class: "client-findings", role: "alert", "aria-label": "Rules that the client broke", hidden: true });
+    this.followButton = element("button", { type: "button", class: "toggle", text: "Follow", title: "Select the next event when the playhead moves (F)", onclick: () => this.toggleFollowing() });
+    this.followButton.setAttribute("aria-pressed", true);
     this.runButton = button("▶ Run", "Run or pause (Space)", () => this.runOrPause());
     this.stepButtons = [
       button("Step", "Step: send one event (.)", () => this.step("event")),
@@ -40,12 +47,33 @@ export class Playhead {
     ];
     const reset = button("Reset", "Go back to the beginning; breakpoints stay", () => this.post("reset", {}));
     this.breakpoints = element("ul", { class: "breakpoints", "aria-label": "Breakpoints" });
-    const moves = [this.picker, this.runButton, ...this.stepButtons, reset];
-    const state = [this.status, this.bar, this.count, this.next, this.streams];
+    const moves = [this.picker, this.runButton, ...this.stepButtons, reset, this.followButton];
+    const state = [this.status, this.bar, this.count, this.next];
     return [
       element("div", { class: "play-row" }, ...moves, ...state),
       element("div", { class: "play-row breaks" }, this.breakpoints, this.breakpointForm()),
+      this.streams,
+      this.notices,
     ];
+  }
+
+  toggleFollowing() {
+    this.isFollowing = !this.isFollowing;
+    this.followButton.setAttribute("aria-pressed", this.isFollowing);
+    this.followed = null;
+    if (this.state) this.follow(this.state);
+  }
+
+  /** Show a rule that the client broke just now. */
+  addFinding(found) {
+    if (this.findings.some((one) => one.code === found.code && one.time_ns === found.time_ns && one.message === found.message)) return;
+    this.findings.push(found);
+    this.notices.hidden = false;
+    const dismiss = { type: "button", class: "drop", text: "✕", "aria-label": "Dismiss", onclick: () => { this.findings.length = 0; this.notices.replaceChildren(); this.notices.hidden = true; } };
+    const count = this.findings.length > MOST_NOTICES ? [element("li", { class: "dim", text: `${formatNumber(this.findings.length - MOST_NOTICES)} earlier` })] : [];
+    this.notices.replaceChildren(...count, ...this.findings.slice(-MOST_NOTICES).map((one) => (
+      element("li", null, "The client broke a rule: ", severityMark(one.severity), ` ${printable(one.code)} `, ...codeText(one.message))
+    )), element("li", null, element("button", dismiss)));
   }
 
   breakpointForm() {
@@ -74,6 +102,7 @@ export class Playhead {
       ">": () => this.step("durable"),
       b: () => this.breakHere(),
       s: () => this.seekHere(),
+      F: () => this.toggleFollowing(),
     };
   }
 
@@ -181,7 +210,7 @@ export class Playhead {
     this.bar.value = state.position;
     setText(this.count, `${formatNumber(state.position)} / ${formatNumber(state.length)} · ${formatDuration(state.time_ms * 1e6)}`);
     this.drawNext(state.next);
-    setText(this.streams, `${formatCount(state.streams.length, "stream")} connected`);
+    this.drawStreams(state);
     this.drawBreakpoints(state);
     this.follow(state);
   }
@@ -206,6 +235,37 @@ export class Playhead {
     if (location) this.next.append(" ", eventLink(location, this.app.navigation));
   }
 
+  /** The clients that wait for the playhead, each with the bytes that it receives next. */
+  drawStreams({ streams, position, next }) {
+    const all = Array.isArray(streams) ? streams : [];
+    const name = JSON.stringify([all, position, next]);
+    if (this.drawnStreams === name) return;
+    this.drawnStreams = name;
+    const items = all.map((stream, at) => {
+      const from = stream.cursor === null || stream.cursor === undefined ? "from the beginning" : `after ${shorten(stream.cursor, 60)}`;
+      const text = `Client ${at + 1}: ${from}, ${stream.deltas ? "with" : "without"} deltas`;
+      const receives = element("code", { class: "next-bytes" });
+      const label = stream.position < position ? " · still receiving" : next ? " · waits for " : " · has everything";
+      const item = element("li", null, element("span", { class: "dim", text: text + label }), receives);
+      if (stream.position >= position && next) this.showNextBytes(receives, next, stream.deltas);
+      return item;
+    });
+    if (!items.length) items.push(element("li", { class: "dim", text: "No client is connected." }));
+    this.streams.replaceChildren(...items);
+  }
+
+  /** Show the bytes of the next entry, unless the client does not receive it. */
+  async showNextBytes(box, next, hasDeltas) {
+    const location = locationOf(next);
+    if (next.kind === "delta" && !hasDeltas) box.textContent = `what follows the ${shorten(next.type, 60)}, which it did not ask for`;
+    else if (!location || location.event === 0) box.textContent = shorten(next.ending ? `the end: ${next.ending}` : next.kind, 60);
+    else {
+      const detail = await this.app.source.event(location.exchange, location.event).catch(() => null);
+      const bytes = detail ? bytesFromBase64(detail.base64) : new Uint8Array();
+      box.textContent = `${formatSize(bytes.length)}: ${shorten(new TextDecoder().decode(bytes.subarray(0, 2 * NEXT_BYTES)), NEXT_BYTES)}`;
+    }
+  }
+
   drawBreakpoints({ breakpoints, stopped_by: stoppedBy }) {
     const points = Array.isArray(breakpoints) ? breakpoints : [];
     const name = JSON.stringify([points, stoppedBy]);
@@ -228,7 +288,7 @@ export class Playhead {
     const isFirst = this.followed === undefined;
     this.followed = name;
     this.app.markNext(location);
-    if (location && !isFirst && state.status !== "moving") this.app.navigation.goEvent(location.exchange, location.event, false);
+    if (location && !isFirst && this.isFollowing) this.app.navigation.goEvent(location.exchange, location.event, false);
   }
 }
 

@@ -71,7 +71,8 @@ class ClientChecker:
         """The error that stopped the checks."""
         self._record = record
         self._deferred = deferred
-        self._on_finding = on_finding
+        self.on_finding = [on_finding]
+        """Called with each finding about the client; append to it."""
         self._writer: Writer | DeferredWriter | None = None
         settings = settings or Settings()
         self._settings = replace(settings, off=settings.off | _OFF_RULES)
@@ -215,7 +216,8 @@ class ClientChecker:
         for finding in findings:
             self.attribution.add(finding)
             if finding.side is Party.CLIENT:
-                self._on_finding(finding)
+                for tell in self.on_finding:
+                    tell(finding)
         if self._writer is not None:
             self._writer.add_findings(findings)
 

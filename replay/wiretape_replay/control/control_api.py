@@ -174,12 +174,13 @@ class ControlApi:
 
 
 async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:
-    """SSE messages: the state of every session, then the state of each session that has changed.
+    """SSE messages: the state of every session, then the state of each session that has changed, and client findings.
 
     A message is a session's state with counts in place of its breakpoints and streams.  Its id counts the changes of
     the replay.  Ends with the replay.
     """
     sent: dict[str, _Document] = {}
+    told = 0
     while not control.changes.is_closed:
         count = control.changes.count
         for session in control.state().sessions:
@@ -187,6 +188,9 @@ async def _feed(control: PlayheadControl) -> AsyncIterator[bytes]:
             if sent.get(session.session) != document:
                 sent[session.session] = document
                 yield f"id: {count}\nevent: playhead\ndata: {json.dumps(document)}\n\n".encode()
+        for finding in control.client_findings[told:]:
+            yield f"id: {count}\nevent: finding\ndata: {json.dumps(asdict(finding))}\n\n".encode()
+            told += 1
         try:
             async with asyncio.timeout(_KEEP_ALIVE_S):
                 await control.changes.wait(count)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from copy import copy
@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypedDict, TypeVar, Unpack
 from wiretape.contract import EVENT_TYPES
 from wiretape.control_protocol import DEFAULT_WAIT_S
 from wiretape.errors import InputError
-from wiretape.rules import CATALOGUE
+from wiretape.rules import CATALOGUE, Finding
 from wiretape.safe_text import closest_match, shorten
 from wiretape_replay.control.control_requests import (
     AdvanceRequest,
@@ -106,6 +106,8 @@ class PlayheadControl:
         self.changes = playheads.changes
         self.on_reset = list(on_reset)
         """What else `reset` resets; append to it."""
+        self.client_findings: Sequence[Finding] = ()
+        """The first findings about the client; a list that grows if the client is checked."""
         self._advance = advance
         self.session_id: str | None = None
         """The session that it controls; None: all sessions."""

@@ -145,7 +145,7 @@ MODULES = ("format", "json", "filter_grammar", "filter_match", "time_axis")
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def run(browser):
+async def javascript(browser):
     """Runs a JavaScript function that can use the exports of the page's modules."""
     imports = "".join(f"Object.assign(globalThis, await import('http://page.test/{name}.js'));" for name in MODULES)
     page = await browser.new_page()

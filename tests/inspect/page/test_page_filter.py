@@ -16,7 +16,7 @@ SIZES = [0, 999, 1000, 12_345, 999_949, 999_951, 5_000_000, 12_000_000_000]
 TEXTS = ["a\tb\nc\rd", "\x1b[31m\x00\x7f\x85", "\u202eabc\u2066", "\ud800x", "😀 ok \udc00", "\ufeff\u2028"]
 
 
-async def test_filter_matches_the_same_subjects_as_in_the_terminal(run):
+async def test_filter_matches_the_same_subjects_as_in_the_terminal(javascript):
     function = """text => {
         const { subjects, cases } = parseJson(text);
         return cases.map(({filter}) => {
@@ -24,20 +24,20 @@ async def test_filter_matches_the_same_subjects_as_in_the_terminal(run):
             return subjects.map((subject, at) => at).filter((at) => !matches || matches(subjects[at]));
         });
     }"""
-    found = await run(function, json.dumps(VECTORS))
+    found = await javascript(function, json.dumps(VECTORS))
     assert {case["filter"]: one for case, one in zip(VECTORS["cases"], found, strict=True)} == {
         case["filter"]: case["matches"] for case in VECTORS["cases"]
     }
 
 
-async def test_invalid_filter_has_the_same_error_as_in_the_terminal(run):
+async def test_invalid_filter_has_the_same_error_as_in_the_terminal(javascript):
     filters = [case["filter"] for case in VECTORS["errors"]]
     function = "all => all.map((text) => { try { parseFilter(text); return ''; } catch (e) { return e.message; } })"
-    assert await run(function, filters) == [case["error"] for case in VECTORS["errors"]]
+    assert await javascript(function, filters) == [case["error"] for case in VECTORS["errors"]]
 
 
-async def test_numbers_and_times_are_formatted_as_in_the_terminal(run):
-    found = await run(
+async def test_numbers_and_times_are_formatted_as_in_the_terminal(javascript):
+    found = await javascript(
         "({times, sizes}) => [times.map(formatDuration), times.map(formatTime), sizes.map(formatSize)]",
         {"times": TIMES, "sizes": SIZES},
     )
@@ -48,24 +48,24 @@ async def test_numbers_and_times_are_formatted_as_in_the_terminal(run):
     ]
 
 
-async def test_characters_are_escaped_as_in_the_terminal(run):
+async def test_characters_are_escaped_as_in_the_terminal(javascript):
     # A lone surrogate cannot be passed to the browser, so both sides make the texts from code points.
     numbers = [[ord(char) for char in text] for text in TEXTS]
-    found = await run(
+    found = await javascript(
         "all => all.map((codes) => printable(codes.map((code) => String.fromCodePoint(code)).join('')))", numbers
     )
     assert found == [printable(text) for text in TEXTS]
 
 
-async def test_json_tree_keeps_the_text(run):
+async def test_json_tree_keeps_the_text(javascript):
     texts = ['{"a": 1, "a": 2}', "12345678901234567890.50", '[[[]], {}, "A"]', "true", '"<b>"']
-    trees = await run("all => all.map(parseJsonTree)", texts)
+    trees = await javascript("all => all.map(parseJsonTree)", texts)
     assert [written(tree) for tree in trees] == ["".join(text.split()) for text in texts]
 
 
-async def test_invalid_json_gives_no_tree(run):
+async def test_invalid_json_gives_no_tree(javascript):
     texts = ["", "{", "[1,2]]", "{'a': 1}", "[" * 1000 + "]" * 1000, "{]", '"a']
-    assert await run("all => all.map(parseJsonTree)", texts) == [None] * len(texts)
+    assert await javascript("all => all.map(parseJsonTree)", texts) == [None] * len(texts)
 
 
 def written(node):

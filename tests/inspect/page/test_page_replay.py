@@ -9,6 +9,7 @@ from playwright.async_api import expect
 
 from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 from wiretape_replay import ReplayOptions, serve_replay
+from wiretape_replay.client_verdict.client_checker import ClientChecker
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -58,11 +59,17 @@ async def test_playhead_is_stepped_and_run_to_a_breakpoint_while_a_client_waits(
         bar = shown.page.locator("#playhead")
         await expect(bar.locator(".play-status")).to_have_text("paused")
         await expect(bar.locator(".play-next")).to_contain_text("run.started")
-        await expect(bar).to_contain_text("1 stream connected")
+        client_line = bar.locator(".clients li")
+        await expect(client_line).to_contain_text("Client 1: from the beginning, with deltas · waits for")
+        await expect(client_line.locator("code")).to_contain_text("B: event: run.started\\nid: e1")
+        assert await shown.page.locator("#timeline .row.unreleased:visible").count() == 7
         await shown.keys(".")
         await client.has(1)
         await expect(bar.locator(".play-next")).to_contain_text("tool.started")
         await expect(shown.page.locator("#timeline .row.next:visible .n")).to_have_text("2")
+        await expect(shown.page.locator("#timeline .row:visible:not(.unreleased):not(.list-head) .n")).to_have_text("1")
+        line = shown.page.locator("#strip .play-cursor")
+        assert float(await line.get_attribute("x1")) > 12
 
         await bar.get_by_role("textbox", name="Break before").fill("message.completed")
         await shown.keys("Enter")
@@ -95,6 +102,38 @@ async def test_breakpoint_and_seek_use_the_selected_event(debugging, session):
         await expect(bar.locator(".count")).to_contain_text("2 / ")
         await bar.get_by_role("button", name="Go back to the beginning").click()
         await expect(bar.locator(".count")).to_contain_text("0 / ")
+
+
+async def test_page_follows_the_playhead_unless_told_not_to(debugging, session):
+    async with (
+        serve_replay(session, ReplayOptions(paused=True)) as replay,
+        debugging(session, "#x=2&e=1", replay=ReplayAddress(replay.url, replay.token)) as shown,
+    ):
+        bar = shown.page.locator("#playhead")
+        await expect(bar.locator(".play-status")).to_have_text("paused")
+        await shown.keys(".")
+        await shown.has_hash("x=2", "e=2")
+        await shown.keys("F", ".")
+        await expect(bar.locator(".play-next")).to_contain_text("message.delta")
+        await shown.has_hash("x=2", "e=2")
+        await shown.keys("F")
+        await shown.has_hash("x=2", "e=3")
+
+
+async def test_rule_that_the_client_breaks_is_shown_at_once(debugging, session):
+    checker = ClientChecker()
+    async with (
+        serve_replay(session, ReplayOptions(paused=True), checker=checker) as replay,
+        debugging(session, replay=ReplayAddress(replay.url, replay.token)) as shown,
+        ClientSession() as client,
+    ):
+        url = f"{replay.url}{PATH}&api_key=secret"
+        async with client.get(url, headers={"Authorization": "Bearer k"}) as answer:
+            assert answer.status == 200
+            notice = shown.page.locator("#playhead .client-findings")
+            await expect(notice).to_contain_text("The client broke a rule: ▲ warning CLI008")
+            await notice.get_by_role("button", name="Dismiss").click()
+            await expect(notice).to_be_hidden()
 
 
 async def test_unreachable_replay_is_reported(debugging, session):

@@ -144,7 +144,7 @@ async def test_details_are_below_a_short_timeline_and_beside_a_long_one(debuggin
         assert not await is_below()
 
 
-async def test_axis_folds_idle_times_and_keeps_the_order(run):
+async def test_axis_folds_idle_times_and_keeps_the_order(javascript):
     function = """([idle, times]) => {
         const axis = new TimeAxis(() => {});
         axis.set(0, 100e9, idle);
@@ -153,7 +153,9 @@ async def test_axis_folds_idle_times_and_keeps_the_order(run):
         return [axis.pieces.map((piece) => piece.folded), found, axis.pieces.at(-1).end, quiet, second];
     }"""
     times = [0, 1e9, 9e9, 25e9, 60e9, 100e9]
-    folded, found, end, quiet, second = await run(function, [[[10e9, 40e9], [30e9, 50e9], [60e9, 60.5e9]], times])
+    folded, found, end, quiet, second = await javascript(
+        function, [[[10e9, 40e9], [30e9, 50e9], [60e9, 60.5e9]], times]
+    )
     assert folded == [False, True, False]
     assert found == pytest.approx(times)
     assert end == 1
