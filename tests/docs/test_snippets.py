@@ -229,7 +229,8 @@ def check_toml(block: Block, folder: Path) -> None:
 
 
 def check_json(block: Block, folder: Path) -> None:
-    json.loads(block.text)
+    if "tasks" in json.loads(block.text):
+        return  # tests/report/test_source_map.py uses the problem matcher
     path = folder / "shown.json"
     path.write_text(block.text, "utf-8")
     if (block.page, "json") not in ELSEWHERE:

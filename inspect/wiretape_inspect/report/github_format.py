@@ -6,6 +6,7 @@ from wiretape.rules import CATALOGUE, Finding, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import totals
 from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command, summary_line
 
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -17,8 +18,9 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
     GitHub shows ten errors, ten warnings and ten notices of a step, so the worst come first.
     """
     for report in reports:
+        source = SourceMap(report.recording.path)
         for severity in (severity for severity, number in report.severities.items() if number):
-            yield from (_command(report, found) for found in report.new_findings if found.severity is severity)
+            yield from (_command(report, found, source) for found in report.new_findings if found.severity is severity)
         for result in report.cases.unexplained if report.cases is not None else ():
             command, text = _COMMANDS[result.case.severity], f"{result.reason}\nclause: {result.case.clause}"
             yield f"::{command} title={_property(result.case.name)},file={_property(report.file)}::{_data(text)}"
@@ -29,10 +31,12 @@ def github_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator
         yield f"wiretape: {summary_line(report)}"
 
 
-def _command(report: Report, finding: Finding) -> str:
+def _command(report: Report, finding: Finding, source: SourceMap) -> str:
     title = _property(f"{finding.code} {CATALOGUE[finding.code].name}")
+    found = source.find(finding, report.recording.exchange(finding.exchange))
+    position = f",line={found[0]},col={found[1]}" if found else ""
     text = f"{finding.message}\nsee: {show_command(report.file, finding)}\nexplain: wiretape rule {finding.code}"
-    return f"::{_COMMANDS[finding.severity]} title={title},file={_property(report.file)}::{_data(text)}"
+    return f"::{_COMMANDS[finding.severity]} title={title},file={_property(report.file)}{position}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -9,6 +9,7 @@ from wiretape_inspect.report.evidence import LocatedFinding, locate
 from wiretape_inspect.report.json_format import array_items
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.sarif_format import file_and_line
+from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command
 
 _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE: "info"}
@@ -25,16 +26,17 @@ def _issues(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
     # Of issues with the same fingerprint, GitLab shows one.
     seen: Counter[str] = Counter()
     for report in reports:
+        source = SourceMap(report.recording.path)
         for located in locate(report.recording, report.findings):
             if located.index not in report.suppressed:
                 fingerprint = located.kind.fingerprint
                 seen[fingerprint] += 1
-                yield _issue(report, located, f"{fingerprint}-{seen[fingerprint]}")
+                yield _issue(report, located, source, f"{fingerprint}-{seen[fingerprint]}")
 
 
-def _issue(report: Report, located: LocatedFinding, fingerprint: str) -> dict[str, Any]:
+def _issue(report: Report, located: LocatedFinding, source: SourceMap, fingerprint: str) -> dict[str, Any]:
     finding = located.finding
-    path, line = file_and_line(report, located)
+    path, line, _ = file_and_line(report, located, source)
     return {
         "description": f"{finding.code} {CATALOGUE[finding.code].name}: {finding.message} "
         f"See: {show_command(report.file, finding)}",

@@ -17,6 +17,7 @@ from wiretape_inspect.report.case_results import CaseResult
 from wiretape_inspect.report.evidence import LocatedFinding, locate
 from wiretape_inspect.report.json_format import array_items, ascii_json
 from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.report.text_format import show_command
 from wiretape_inspect.rule_explanation import ExplainedRule, markdown_lines, paragraphs, text_lines
 
@@ -42,7 +43,7 @@ def sarif_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[s
     # Event streams may end their lines with a carriage return alone.
     yield f'"newlineSequences": {ascii_json(_LINE_ENDS)},'
     yield '"results": ['
-    found = (_result(report, located) for report in reports for located in locate(report.recording, report.findings))
+    found = (result for report in reports for result in _results(report))
     yield from array_items(chain(found, (_case_result(report, result) for report, result in cases)))
     yield "]"
     yield "}]}"
@@ -95,14 +96,19 @@ def _case_result(report: Report, result: CaseResult) -> dict[str, Any]:
     }
 
 
-def _result(report: Report, located: LocatedFinding) -> dict[str, Any]:
+def _results(report: Report) -> Iterator[dict[str, Any]]:
+    source = SourceMap(report.recording.path)
+    return (_result(report, located, source) for located in locate(report.recording, report.findings))
+
+
+def _result(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
     finding = located.finding
     document: dict[str, Any] = {
         "ruleId": finding.code,
         "ruleIndex": _INDEX[finding.code],
         "level": finding.severity,
         "message": {"text": f"{finding.message} See: {show_command(PurePath(report.file).name, finding)}"},
-        "locations": [_location(report, located)],
+        "locations": [_location(report, located, source)],
         "partialFingerprints": {"wiretape/v1": located.kind.fingerprint},
         "properties": {"sequence": finding.sequence, "time_ns": finding.time_ns},
     }
@@ -112,12 +118,12 @@ def _result(report: Report, located: LocatedFinding) -> dict[str, Any]:
     return document
 
 
-def _location(report: Report, located: LocatedFinding) -> dict[str, Any]:
+def _location(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
     exchange, event = located.exchange, located.finding.event
     path = f"exchange/{exchange.number}" + ("" if event is None else f"/event/{event}")
     request = f"{exchange.request.method} {exchange.request.target}"
     return {
-        "physicalLocation": _physical(report, located),
+        "physicalLocation": _physical(report, located, source),
         "logicalLocations": [
             {
                 "fullyQualifiedName": path,
@@ -128,20 +134,25 @@ def _location(report: Report, located: LocatedFinding) -> dict[str, Any]:
     }
 
 
-def file_and_line(report: Report, located: LocatedFinding) -> tuple[str, int]:
-    """Return the file name of the exported stream, and the line of the event in it.
+def file_and_line(report: Report, located: LocatedFinding, source: SourceMap) -> tuple[str, int, int]:
+    """Return the file name, the line and the column of a finding.
 
-    Viewers of code require a line, so a finding about no event points at the first line of the recording.
+    The file is the recording if it is text, or else the exported stream.  Viewers of code require a line, so a finding
+    about no event of a database points at its first one.
     """
     name = PurePath(report.file)
+    if (found := source.find(located.finding, located.exchange)) is not None:
+        return name.name if name.is_absolute() else name.as_posix(), *found
     if located.frame is None:
-        return name.name, 1
-    return f"{name.stem}.exchange-{located.exchange.number}.sse", located.frame.line
+        return name.name, 1, 1
+    return f"{name.stem}.exchange-{located.exchange.number}.sse", located.frame.line, 1
 
 
-def _physical(report: Report, located: LocatedFinding) -> dict[str, Any]:
-    name, line = file_and_line(report, located)
+def _physical(report: Report, located: LocatedFinding, source: SourceMap) -> dict[str, Any]:
+    name, line, column = file_and_line(report, located, source)
     region = {"startLine": line}
-    if (frame := located.frame) is not None:
+    if source.is_text:
+        region["startColumn"] = column
+    elif (frame := located.frame) is not None:
         region |= {"byteOffset": frame.exported, "byteLength": len(frame.seen.frame.raw)}
     return {"artifactLocation": {"uri": quote(name)}, "region": region}

@@ -17,6 +17,7 @@ from wiretape_inspect.report.evidence import (
     shorten_line,
 )
 from wiretape_inspect.report.recording_report import Report, ReportOptions
+from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
 from wiretape_inspect.units import format_time
 
@@ -47,10 +48,16 @@ def text_lines(reports: Sequence[Report], options: ReportOptions) -> Iterator[Li
 
 
 def concise_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator[str]:
-    """Yield one line for each new finding: `run.db:2:57: SEQ001 error Expected …`."""
+    """Yield one line for each new finding: `run.tape:12:3: SEQ001 sequence-not-increasing error: Expected …`.
+
+    The numbers are the line and the column; in a database, the exchange and the event.
+    """
     for report in reports:
+        source = SourceMap(report.recording.path)
         for finding in report.new_findings:
-            location = f"{finding.exchange}" if finding.event is None else f"{finding.exchange}:{finding.event}"
+            found = source.find(finding, report.recording.exchange(finding.exchange))
+            numbers = found or (finding.exchange, finding.event)
+            location = ":".join(str(number) for number in numbers if number is not None)
             name = CATALOGUE[finding.code].name
             yield (
                 f"{printable(report.file)}:{location}: {finding.code} {name} {finding.severity}: "

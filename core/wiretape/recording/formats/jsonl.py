@@ -37,7 +37,7 @@ from wiretape.recording.builder import (
     RecordingMetadata,
     RecordingSource,
 )
-from wiretape.recording.formats.registry import FormatReader, FormatWriter
+from wiretape.recording.formats.registry import FormatReader, FormatWriter, SourcePosition
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Capture, Exchange
 from wiretape.rules import Finding, Party, Severity
@@ -45,6 +45,7 @@ from wiretape.safe_text import escape_json, printable
 
 VERSION = 1
 _BEGINNING = re.compile(rb'\s*\{\s*"kind"\s*:\s*"recording"')
+_DATA = re.compile(rb'"(?:text|base64)"\s*:\s*"')
 _MAX_INT = 2**63 - 1
 _Count = Annotated[int, Meta(ge=0, le=_MAX_INT)]
 _Number = Annotated[int, Meta(ge=1, le=_MAX_INT)]
@@ -168,12 +169,28 @@ def read(path: Path) -> RecordingSource:
     return RecordingSource(metadata, reader.observations(rest, findings), findings)
 
 
+def positions(path: Path) -> Iterator[SourcePosition]:
+    """Yield the positions of requests, responses and chunks in a file that `read` accepts.  Raises InputError."""
+    reader = _Reader(path)
+    for line in reader.lines():
+        if isinstance(line, _RequestLine | _ResponseLine):
+            side = Side.REQUEST if isinstance(line, _RequestLine) else Side.RESPONSE
+            yield SourcePosition(line.exchange, side, None, reader.line, 1)
+        if isinstance(line, _ExchangeLine):
+            reader.check_order(line)
+            seen = reader.observe(line)
+            if isinstance(seen, BytesArrived):
+                yield SourcePosition(seen.exchange, seen.side, seen.start, reader.line, reader.data_column)
+
+
 class _Reader:
     """Reads the lines of one file, and checks that they belong together."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._line = 1
+        self.line = 1
+        """Number of the current line."""
+        self._text = b""
         self._last_ns = self._last_exchange = 0
         self._exchanges = set[int]()
         self._ends: dict[int, dict[Side, int]] = {}
@@ -184,13 +201,20 @@ class _Reader:
         return self._source().error(() if key is None else (key,), problem)
 
     def _source(self) -> Source:
-        return Source(str(self._path), lambda _: self._line)
+        return Source(str(self._path), lambda _: self.line)
+
+    @property
+    def data_column(self) -> int:
+        """The column in which the data of the current line, which is a chunk, begins."""
+        match = _DATA.search(self._text)
+        return len(self._text[: match.end()].decode()) + 1 if match else 1
 
     def lines(self) -> Iterator[_AnyLine]:
         """Decode the lines that are not empty."""
         try:
             with self._path.open("rb") as file:
-                for self._line, text in enumerate(iter(lambda: file.readline(MAX_HELD_BYTES + 1), b""), 1):
+                for self.line, text in enumerate(iter(lambda: file.readline(MAX_HELD_BYTES + 1), b""), 1):
+                    self._text = text
                     if len(text) > MAX_HELD_BYTES:
                         raise self.error(None, f"the line is longer than {MAX_HELD_BYTES >> 20} MiB")
                     if not text.isspace():
@@ -219,10 +243,11 @@ class _Reader:
             elif isinstance(line, _RecordingLine | _CaptureLine):
                 raise self.error("kind", "lines of kind recording and capture must come first")
             else:
-                self._check_order(line)
-                yield self._observe(line)
+                self.check_order(line)
+                yield self.observe(line)
 
-    def _check_order(self, line: _ObservationLine) -> None:
+    def check_order(self, line: _ObservationLine) -> None:
+        """Raise InputError if a line does not follow from the lines before it."""
         if line.time_ns <= self._last_ns:
             raise self.error("time_ns", f"expected more than {self._last_ns}, the time of the line before")
         self._last_ns = line.time_ns
@@ -236,7 +261,8 @@ class _Reader:
         self._exchanges.add(line.exchange)
         self._ends[line.exchange] = dict.fromkeys(Side, 0)
 
-    def _observe(self, line: _ObservationLine) -> Observation:
+    def observe(self, line: _ObservationLine) -> Observation:
+        """Return the observation of a line.  Raises InputError."""
         match line:
             case _ChunkLine():
                 return self._observe_chunk(line)
@@ -337,5 +363,5 @@ def _fields(record: Observation | Finding) -> dict[str, Any]:
     return {field.name: getattr(record, field.name) for field in fields(record)}
 
 
-READER = FormatReader(matches, read)
+READER = FormatReader(matches, read, positions)
 WRITER = FormatWriter(write)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from wiretape.errors import InputError
+from wiretape.observations import Side
 from wiretape.recording.builder import RecordingSource
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.table_rows import Exchange
@@ -19,6 +20,19 @@ _UTF_16 = re.compile(rb"\xff\xfe|\xfe\xff|(?:[\t\r\n -~]\0){4}|(?:\0[\t\r\n -~])
 
 
 @dataclass(frozen=True, slots=True)
+class SourcePosition:
+    """Where the beginning of a request, of a response, or of some bytes of a body is in a text file."""
+
+    exchange: int
+    side: Side
+    start: int | None
+    """Offset of the bytes in the body as it arrived; None for the beginning of the request or the response."""
+    line: int
+    column: int
+    """In characters; like lines, from 1."""
+
+
+@dataclass(frozen=True, slots=True)
 class FormatReader:
     """How to detect and read files of a format."""
 
@@ -26,6 +40,8 @@ class FormatReader:
     """Return whether a file that begins with these bytes (the first 64 KiB) has this format."""
     read: Callable[[Path], RecordingSource]
     """Start to read a file.  Raises InputError if it is invalid."""
+    positions: Callable[[Path], Iterator[SourcePosition]] | None = None
+    """Return the positions in a file, in the order of the offsets of each body; None if the format has no lines."""
 
 
 @dataclass(frozen=True, slots=True)

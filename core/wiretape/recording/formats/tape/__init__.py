@@ -3,7 +3,7 @@
 import re
 
 from wiretape.recording.formats.registry import FormatReader, FormatWriter
-from wiretape.recording.formats.tape.reader import read
+from wiretape.recording.formats.tape.reader import positions, read
 from wiretape.recording.formats.tape.writer import write
 
 _BEGINNING = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t]*(?:#[^\n]*)?\r?\n|---[ \t]*\r?\n)*tape[ \t]*:[ \t]*[0-9]")
@@ -14,5 +14,5 @@ def matches(data: bytes) -> bool:
     return _BEGINNING.match(data) is not None
 
 
-READER = FormatReader(matches, read)
+READER = FormatReader(matches, read, positions)
 WRITER = FormatWriter(write)

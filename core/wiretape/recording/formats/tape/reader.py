@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from msgspec import UNSET, UnsetType
 
-from wiretape.decode import decode
+from wiretape.decode import KeyPath, decode
 from wiretape.errors import InputError
 from wiretape.observations import (
     BytesArrived,
@@ -27,9 +27,11 @@ from wiretape.observations import (
     reason_phrase,
 )
 from wiretape.recording.builder import MAX_STATUS, MIN_STATUS, RecordingMetadata, RecordingSource
+from wiretape.recording.formats.registry import SourcePosition
 from wiretape.recording.formats.tape.elements import (
     SECOND_NS,
     STEP_NS,
+    Element,
     LostElement,
     element_bytes,
     element_chunks,
@@ -69,6 +71,20 @@ def read(path: Path) -> RecordingSource:
     captures = () if header.ended is UNSET else (Capture(header.tool, 0, ended),)
     metadata = RecordingMetadata(header.upstream, _started_unix_ns(header, first), captures, header.redacted)
     return RecordingSource(metadata, _observations(documents, header.upstream))
+
+
+def positions(path: Path) -> Iterator[SourcePosition]:
+    """Yield the positions of requests, responses and elements of bodies in a tape that `read` accepts.
+
+    Raises InputError.
+    """
+    documents = load_documents(path)
+    upstream = split_upstream(_read_header(next(documents)).upstream)
+    number = 0
+    for document in documents:
+        exchange = _ExchangeReader(document, upstream)
+        number = exchange.number_after(number)
+        yield from exchange.positions(number)
 
 
 def _read_header(document: YamlDocument) -> TapeHeader:
@@ -181,6 +197,24 @@ class _ExchangeReader:
 
     def _nanoseconds(self, key: str, seconds: Seconds, default: int = 0) -> int:
         return nanoseconds(seconds, self._source, (key,), default)
+
+    def positions(self, number: int) -> Iterator[SourcePosition]:
+        """Return where the request, the response and the elements of bodies are."""
+        document, record = self._document, self._record
+        yield SourcePosition(number, Side.REQUEST, None, *document.position(("request",)))
+        yield SourcePosition(number, Side.RESPONSE, None, *document.position(("response",)))
+        for key, side, body in (
+            ("body", Side.REQUEST, record.body),
+            ("response-body", Side.RESPONSE, record.response_body),
+            ("events", Side.RESPONSE, record.events),
+        ):
+            if not isinstance(body, list):
+                yield SourcePosition(number, side, 0, *document.position((key,)))
+                continue
+            start = 0
+            for path, element, data in self._elements(key, body):
+                yield SourcePosition(number, side, start, *document.position(path))
+                start += element.lost if isinstance(element, LostElement) else len(data)
 
     def observations(self, number: int, at_ns: int) -> Iterator[Observation]:
         """Return the observations of exchange `number`, which begins at `at_ns`, in time order."""
@@ -304,20 +338,27 @@ class _ExchangeReader:
             yield BytesArrived(number, side, 0, data, (len(data),), (now_ns + STEP_NS,))
             return
         start = 0
-        for index, node in enumerate(body):
-            path = (key, index)
-            kind, element = read_element(self._document.value(node, path), self._source, path)
+        for path, element, encoded in self._elements(key, body):
             if isinstance(element, LostElement):
                 now_ns += nanoseconds(element.after, self._source, (*path, "after"), STEP_NS)
                 yield BytesLost(number, now_ns, side, start, element.lost, element.why)
                 start += element.lost
                 continue
-            encoded = element_bytes(element, kind, self._record.framing, self._source, path)
             for after_ns, data in element_chunks(element, encoded, self._source, path):
                 now_ns += after_ns
                 end = start + len(data)
                 yield BytesArrived(number, side, start, data, (end,), (now_ns,))
                 start = end
+
+    def _elements(self, key: str, body: list[yaml.Node]) -> Iterator[tuple[KeyPath, Element | LostElement, bytes]]:
+        """Yield the path, the value and the bytes of each element of a body."""
+        for index, node in enumerate(body):
+            path = (key, index)
+            kind, element = read_element(self._document.value(node, path), self._source, path)
+            if isinstance(element, LostElement):
+                yield path, element, b""
+            else:
+                yield path, element, element_bytes(element, kind, self._record.framing, self._source, path)
 
 
 def _last_ns(seen: Observation) -> int:

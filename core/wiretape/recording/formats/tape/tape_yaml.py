@@ -84,7 +84,7 @@ class YamlDocument:
 
     def __init__(self, path: Path, root: yaml.MappingNode) -> None:
         self.root = root
-        self.source = Source(str(path), self._line)
+        self.source = Source(str(path), lambda keys: self.position(keys)[0])
 
     def value(self, node: yaml.Node, path: KeyPath, lazy: Iterable[str] = ()) -> Any:
         """Return the value of a node at a key path.  Raises InputError.
@@ -108,10 +108,10 @@ class YamlDocument:
             mapping[name] = item.value if is_lazy else self.value(item, (*path, name))
         return mapping
 
-    def _line(self, path: KeyPath) -> int:
-        """Return the line of the value at a key path, or else of the innermost value around it."""
+    def position(self, path: KeyPath) -> tuple[int, int]:
+        """Return the line and the column of the value at a key path, or else of the innermost value around it."""
         node: yaml.Node = self.root
-        line = _line_of(node)
+        at = node
         for step in path:
             if isinstance(node, yaml.MappingNode):
                 found = [(key, item) for key, item in node.value if key.value == step]
@@ -121,8 +121,8 @@ class YamlDocument:
                 found = []
             if not found:
                 break
-            line, node = _line_of(found[0][0]), found[0][1]
-        return line
+            at, node = found[0]
+        return _line_of(at), int(at.start_mark.column) + 1
 
 
 def _line_of(node: yaml.Node) -> int:
