@@ -5,6 +5,7 @@ From the parts *Endpoints* and *Authentication* of the specification.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -64,6 +65,10 @@ def operation_of(method: str, target: str) -> Match | None:
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
     percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
     """
+    return (_kept_operation if len(target) <= _LONGEST_KEPT else _find_operation)(method, target)
+
+
+def _find_operation(method: str, target: str) -> Match | None:
     segments = _path(target).split("/")
     for operation, pattern in _PATTERNS:
         if method == operation.method and len(segments) > len(pattern):
@@ -97,6 +102,10 @@ def bases_of(target: str) -> tuple[str, ...]:
 
 def session_in(target: str) -> str | None:
     """Return the session id in a path, whether or not the path belongs to an operation above."""
+    return (_kept_session if len(target) <= _LONGEST_KEPT else _find_session)(target)
+
+
+def _find_session(target: str) -> str | None:
     segments = [_decode_segment(segment) for segment in _path(target).split("/")]
     found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
@@ -167,6 +176,12 @@ def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None
         elif expected != text:
             return None
     return ids
+
+
+# Several rules and handlers ask about each request, and clients repeat requests.
+_LONGEST_KEPT = 500
+_kept_operation = lru_cache(1000)(_find_operation)
+_kept_session = lru_cache(1000)(_find_session)
 
 
 def _decode_segment(segment: str) -> str:

@@ -3,13 +3,16 @@
 import re
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import lru_cache
 
 from wiretape.observations import RequestStarted
 from wiretape.recording import REDACTED_PATTERN, Redactor, overwrite, redaction_policy
 from wiretape.safe_text import shorten
-from wiretape_replay.http_server.http_messages import HttpRequest
+from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
 
 _REDACTED = re.compile(REDACTED_PATTERN)
+_LONGEST_KEPT = 4096
+"""Characters of a request's head whose label is kept: finding its secrets takes long, and clients repeat requests."""
 
 
 def without_secrets(request: HttpRequest, parameters: Iterable[str] = ()) -> HttpRequest:
@@ -28,4 +31,12 @@ def without_secrets(request: HttpRequest, parameters: Iterable[str] = ()) -> Htt
 
 def request_label(request: HttpRequest) -> str:
     """Return method and path for log lines, without secrets, and without the query."""
+    size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
+    return _label(request) if size > _LONGEST_KEPT else _kept_label(replace(request, body=NO_BODY))
+
+
+def _label(request: HttpRequest) -> str:
     return shorten(f"{request.method} {without_secrets(request).target.partition('?')[0]}")
+
+
+_kept_label = lru_cache(100)(_label)

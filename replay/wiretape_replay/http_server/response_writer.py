@@ -80,10 +80,20 @@ class ResponseWriter:
 
     async def respond(self, response: Response) -> None:
         """Send a whole response, without its body to a HEAD request.  Raises ConnectionError."""
-        await self.start(response.head(Framing.EMPTY if self._is_head_request else Framing.LENGTH))
-        if not self._is_head_request:
-            await self.write(response.body)
-        await self.finish()
+        head = response.head(Framing.EMPTY if self._is_head_request else Framing.LENGTH)
+        body = b"" if self._is_head_request else response.body
+        await self.send_whole(head, [body] if body else [], head.raw + body)
+
+    async def send_whole(self, head: ResponseHead, chunks: Sequence[bytes], raw: bytes) -> None:
+        """Send a complete response in one write; `raw` is its head and its body.  Raises ConnectionError."""
+        self.head = head
+        if not head.keep_alive:
+            self.keep_alive = False
+        self._listener(head)
+        for data in chunks:
+            self._listener(data)
+        await self._send(raw)
+        self.ending = Ending.COMPLETE
 
     async def start(self, head: ResponseHead) -> None:
         """Send the head, without chunked framing to an HTTP/1.0 client.  Raises ConnectionError."""

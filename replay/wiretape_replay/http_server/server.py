@@ -16,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.typedefs import Handler as RouteHandler
 
 from wiretape.addresses import listen_error, origin_of
+from wiretape.control_protocol import CONTROL_ROOT
 from wiretape.errors import InputError
 from wiretape.recording import RedactionPolicy
 from wiretape.safe_text import shorten
@@ -32,6 +33,8 @@ from wiretape_replay.http_server.response_writer import (
 MalformedRequestHandler = Callable[[str], Response]
 """Returns the response to a malformed request; the argument describes what is wrong."""
 
+_RequestHandler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+
 LINGER_S = 10.0
 """How long a client may take to send the rest of a request, or to close its side, after the last response."""
 _LINGER_BYTES = 64 * 1024 * 1024
@@ -46,28 +49,42 @@ _SECRET_HEADER = re.compile(
 class ServerRunner(web.AppRunner):
     """Runs an application with the connections of this module."""
 
-    __slots__ = ("_malformed",)
+    __slots__ = ("_handle", "_malformed")
 
-    def __init__(self, app: web.Application, malformed: MalformedRequestHandler | None, **options: Any) -> None:
-        """`malformed` responds to requests that aiohttp rejects; None: aiohttp does."""
+    def __init__(
+        self,
+        app: web.Application,
+        malformed: MalformedRequestHandler | None,
+        handle: _RequestHandler | None = None,
+        **options: Any,
+    ) -> None:
+        """`malformed` responds to requests that aiohttp rejects; None: aiohttp does.
+
+        `handle` gets all requests except those of the control API, without aiohttp's search for a route, which makes
+        an exception if there is none.
+        """
         super().__init__(app, **options)
         self._malformed = malformed
+        self._handle = handle
 
     async def _make_server(self) -> web.Server:
-        return _Server(await super()._make_server(), self._malformed)
+        return _Server(await super()._make_server(), self._malformed, self._handle)
 
 
 class _Server(web.Server):
     """Creates the connections."""
 
-    def __init__(self, server: web.Server, malformed: MalformedRequestHandler | None) -> None:
+    def __init__(
+        self, server: web.Server, malformed: MalformedRequestHandler | None, handle: _RequestHandler | None
+    ) -> None:
         super().__init__(
             server.request_handler,
             request_factory=server.request_factory,
             handler_cancellation=server.handler_cancellation,
             **server._kwargs,  # noqa: SLF001 - the options of the runner
         )
-        self._handle = server.request_handler
+        self._route: _RequestHandler = server.request_handler
+        self._handle = handle or self._route
         self._malformed = malformed
         self.request_handler = self._respond
 
@@ -75,8 +92,11 @@ class _Server(web.Server):
         return _Connection(self._malformed, self, loop=self._loop, **self._kwargs)
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
+        # Paths may be percent-encoded, and aiohttp responds to an Expect header.
+        is_plain = "%" not in request.raw_path and CONTROL_ROOT not in request.raw_path
+        handle: _RequestHandler = self._handle if is_plain and "Expect" not in request.headers else self._route
         try:
-            return await self._handle(request)
+            return await handle(request)
         except web.HTTPException as error:  # for example an unknown Expect header
             if self._malformed is None:
                 raise
@@ -240,6 +260,7 @@ class HttpServer:
         self._runner = ServerRunner(
             self.app,
             malformed,
+            self._serve,
             access_log=None,
             logger=HttpLog(log),
             auto_decompress=False,
@@ -275,6 +296,9 @@ class HttpServer:
     async def _handle(self, request: web.Request, handler: RouteHandler) -> web.StreamResponse:
         if request.match_info.http_exception is None:
             return await handler(request)
+        return await self._serve(request)
+
+    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         head = _request_head(request)
         listener = self._listener(head)
         writer = ResponseWriter(request, listener, self._log)
@@ -292,14 +316,17 @@ class HttpServer:
         finally:
             self._writers.discard(writer)
             writer.report_ending()
-        return SentResponse(keep_alive=writer.keep_alive)
+        return _SENT if writer.keep_alive else _SENT_LAST
+
+
+_SENT, _SENT_LAST = SentResponse(keep_alive=True), SentResponse(keep_alive=False)
 
 
 def _ignore(_: ExchangePart) -> None:
     """Listen to nothing."""
 
 
-def _request_head(request: web.Request) -> HttpRequest:
+def _request_head(request: web.BaseRequest) -> HttpRequest:
     return HttpRequest(
         method=request.method,
         target=request.raw_path.encode("utf-8", "surrogateescape").decode("latin-1"),
@@ -310,8 +337,11 @@ def _request_head(request: web.Request) -> HttpRequest:
     )
 
 
-async def _read_request(request: web.Request, head: HttpRequest, listener: ExchangeListener) -> HttpRequest:
+async def _read_request(request: web.BaseRequest, head: HttpRequest, listener: ExchangeListener) -> HttpRequest:
     """Read the request to its end."""
+    if not request.body_exists:
+        listener(RequestComplete())
+        return head
     body = BodyReader()
     async for data in request.content.iter_any():
         body.feed(data)

@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.observations import Headers
 from wiretape_replay.http_server.http_messages import HttpRequest, RequestBody
 from wiretape_replay.verbatim.request_matching import (
@@ -18,6 +19,10 @@ from wiretape_replay.verbatim.request_matching import (
     with_body,
     without_paths,
 )
+
+_MOST_KEPT = 1000
+_LONGEST_KEPT = 1000
+"""Characters of a target."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,8 @@ class ExchangeQueues:
         self._by_key: dict[RequestKey, ExchangeQueue] = {}
         self._redacted: list[ExchangeQueue] = []
         self._served: set[int] = set()
+        self._found: dict[tuple[str, str, bytes], list[ExchangeQueue]] = {}
+        """The queues of the last requests, by method, target and body."""
         self._position = 0
         """Index of the request that strict order expects next."""
         keys = [self._keep(request) for request in requests]
@@ -106,6 +113,17 @@ class ExchangeQueues:
 
     def find(self, request: HttpRequest) -> Iterator[ExchangeQueue]:
         """Yield the queues that match a request, used up or not, the closest match first."""
+        if self.matching.headers or len(request.target) > _LONGEST_KEPT:
+            yield from self._find(request)
+            return
+        kind = request.method, request.target, request.body.digest
+        found = self._found.get(kind)
+        if found is None:
+            found = list(self._find(request))
+            put_bounded(self._found, kind, found, _MOST_KEPT)
+        yield from found
+
+    def _find(self, request: HttpRequest) -> Iterator[ExchangeQueue]:
         key = self.key_of(request)
         for candidate in (key, replace(key, body=None)):
             queue = self._by_key.get(candidate)

@@ -5,12 +5,21 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from wiretape.bounded_dict import put_bounded
 from wiretape.contract import ENVELOPE_KEY
 from wiretape.labels import count_of
 from wiretape.observations import BytesLost, Ending, Side
 from wiretape.recording import Exchange, Recording
 from wiretape_replay.generated_ids import RequestIds
-from wiretape_replay.http_server.http_messages import NO_BODY, BodyReader, HttpRequest, RequestBody, Response
+from wiretape_replay.http_server.http_messages import (
+    NO_BODY,
+    BodyReader,
+    Framing,
+    HttpRequest,
+    RequestBody,
+    Response,
+    ResponseHead,
+)
 from wiretape_replay.http_server.request_redaction import without_secrets
 from wiretape_replay.http_server.response_writer import CHUNKS_PER_TURN, ResponseWriter
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
@@ -18,6 +27,9 @@ from wiretape_replay.verbatim.no_match import explain_no_match
 from wiretape_replay.verbatim.request_matching import Matching
 from wiretape_replay.verbatim.response_plan import EndAction, ResponsePlan, plan_response
 
+_LARGEST_SMALL = 16 * 1024
+"""Bytes of a response that is kept in memory."""
+_MOST_SMALL = 1000
 NO_MATCH = "wiretape_no_match"
 """Error code of the response to a request that was not recorded.  The service has no such code."""
 
@@ -61,6 +73,16 @@ class _PlaybackClock:
             await asyncio.sleep(remaining_s)
 
 
+@dataclass(frozen=True, slots=True)
+class _SmallResponse:
+    """A complete response that is sent in one write."""
+
+    head: ResponseHead
+    chunks: tuple[bytes, ...]
+    raw: bytes
+    outcome: str
+
+
 class VerbatimPlayer:
     """Responds to each request with the next recorded exchange of its kind."""
 
@@ -84,6 +106,8 @@ class VerbatimPlayer:
         self.queues = ExchangeQueues(requests, matching)
         self._recording = recording
         self._speed = speed
+        self._small: dict[int, _SmallResponse] = {}
+        """Those of the last exchanges, by number."""
         self._request_ids = request_ids or RequestIds()
 
     async def respond(self, request: HttpRequest, writer: ResponseWriter) -> None:
@@ -92,11 +116,33 @@ class VerbatimPlayer:
         if recorded is None:
             await self._respond_no_match(request, writer)
             return
+        small = self._small.get(recorded.number)
+        if small is not None:
+            self.served.append(ServedRequest(request.method, request.target, recorded.number, small.head.status))
+            writer.log_outcome(request, small.outcome)
+            await writer.send_whole(small.head, small.chunks, small.raw)
+            return
         exchange = self._recording.exchange(recorded.number)
         status = exchange.response.status if exchange.response else None
         self.served.append(ServedRequest(request.method, request.target, recorded.number, status))
         writer.log_outcome(request, f"exchange {recorded.number}, {_outcome(exchange)}")
-        await self._send(exchange, plan_response(exchange), writer)
+        plan = plan_response(exchange)
+        self._keep_small(exchange, plan)
+        await self._send(exchange, plan, writer)
+
+    def _keep_small(self, exchange: Exchange, plan: ResponsePlan) -> None:
+        """Keep a small response that is complete and sent at once, so that it need not be read again."""
+        head = plan.head
+        if head is None or self._speed != math.inf or exchange.response_bytes > _LARGEST_SMALL:
+            return
+        if head.framing not in {Framing.LENGTH, Framing.EMPTY}:
+            return
+        chunks = tuple(data for _, data in plan.chunks(self._recording.body(exchange.number, Side.RESPONSE)) if data)
+        body = b"".join(chunks)
+        raw = head.raw + body
+        if plan.end_after(len(body)) is EndAction.FINISH and len(raw) <= _LARGEST_SMALL:
+            small = _SmallResponse(head, chunks, raw, f"exchange {exchange.number}, {_outcome(exchange)}")
+            put_bounded(self._small, exchange.number, small, _MOST_SMALL)
 
     async def _send(self, exchange: Exchange, plan: ResponsePlan, writer: ResponseWriter) -> None:
         clock = _PlaybackClock(self._speed)
