@@ -2,6 +2,8 @@
 
 import math
 import re
+import shlex
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -114,6 +116,46 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+@dataclass(frozen=True, slots=True)
+class Rotation:
+    """When a recording continues in a new file."""
+
+    size: int | None = None
+    """Bytes of the file."""
+    seconds: float | None = None
+
+
+def parse_rotation(text: str) -> Rotation | None:
+    """Parse a size such as 500M or a duration such as 30s, 15m, 6h or 1d; empty for none.  Raises ValueError.
+
+    A number with `M` is a size, and one with `m` a duration.
+    """
+    if not text:
+        return None
+    duration = _DURATION.fullmatch(text.strip())
+    if duration is not None and float(duration[1]) > 0:
+        return Rotation(seconds=float(duration[1]) * _SECONDS[duration[2]])
+    try:
+        return Rotation(size=parse_size(text))
+    except ValueError:
+        raise ValueError(f"expected a size such as 500M or a duration such as 15m, got {text!r}") from None
+
+
+def parse_command(text: str) -> tuple[str, ...]:
+    """Parse a command line.  Raises ValueError."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise ValueError(f"expected a command, got {text!r} ({error})") from None
+    if words and shutil.which(words[0]) is None:
+        raise ValueError(f"the command {words[0]!r} does not exist")
+    return words
+
+
 def parse_overload(text: str) -> str:
     """Parse what to do if recording cannot keep up.  Raises ValueError."""
     if text not in {"slow", "drop"}:
@@ -193,6 +235,9 @@ class Settings:
     redact_header: tuple[str, ...] = ()
     redact_query: tuple[str, ...] = ()
     redact_body: tuple[str, ...] = ()
+    rotate: Rotation | None = None
+    rotate_command: tuple[str, ...] = ()
+    """Runs with the path of each file that is closed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,6 +284,8 @@ OPTIONS = (
     Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
     Option("redact_query", "", "More query parameters to redact, one per line.", parse_parameters),
     Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
+    Option("rotate", "", "Continue in a new file at this size or time, such as 500M or 15m.", parse_rotation),
+    Option("rotate_command", "", "Command to run with the path of each closed file.", parse_command),
 )
 
 
@@ -250,4 +297,6 @@ def parse_options(texts: Mapping[str, str]) -> Settings:
             values[option.name] = option.parse(texts[option.name])
         except ValueError as error:
             raise ValueError(f"{PREFIX}{option.name}: {error}.") from None
+    if values["rotate"] and values["append"]:
+        raise ValueError(f"{PREFIX}rotate and {PREFIX}append cannot be combined.")
     return Settings(**values)

@@ -114,6 +114,19 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     help="Maximum amount of data waiting to be recorded.",
 )
 @click.option(
+    "--rotate",
+    metavar="SIZE|DURATION",
+    type=_ValidText("rotation", addon_options.parse_rotation),
+    default="",
+    help="Continue in a new file at this size or after this time, such as 500M or 15m.",
+)
+@click.option(
+    "--rotate-command",
+    metavar="COMMAND",
+    type=_ValidText("command", addon_options.parse_command),
+    help="Run this with the path of each closed file, for example to upload it.",
+)
+@click.option(
     "--confdir",
     metavar="FOLDER",
     type=PATH,
@@ -188,6 +201,12 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("--config and --no-config cannot be combined.")
+    if given["rotate"]:
+        for name in ("append", "debug"):
+            if given[name]:
+                raise click.UsageError(f"--rotate and --{name} cannot be combined.")
+    elif given["rotate_command"]:
+        raise click.UsageError("--rotate-command needs --rotate.")
     service = _parse_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
     output = given["output"] or addon_options.dated_name()
@@ -216,6 +235,8 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
                 "redact_header": "\n".join(given["redact_header"]),
                 "redact_query": "\n".join(given["redact_query"]),
                 "redact_body": "\n".join(given["redact_body"]),
+                "rotate": given["rotate"],
+                "rotate_command": given["rotate_command"] or "",
             },
             allow_hosts=(f"^{re.escape(service.authority)}$",) if service is not None and is_regular else (),
             insecure=given["insecure"],

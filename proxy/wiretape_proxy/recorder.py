@@ -42,6 +42,7 @@ from wiretape_proxy.recorder_messages import (
     decode_config,
     encode_line,
 )
+from wiretape_proxy.rotation import Rotation
 
 COMMIT_AFTER_S = 0.14
 """Maximum age of uncommitted input: it arrives every 40 ms, and the goal is 200 ms in all."""
@@ -129,7 +130,8 @@ def main() -> None:
         _send(RecordingRefused(error.message))
     else:
         _send(RecordingOpened(writer.first_exchange))
-        recorder = Recorder(writer, settings, _send, wants_status=config.wants_status)
+        rotation = Rotation(config, _send)
+        recorder = Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation)
         recorder.run(sys.stdin.fileno(), rest)
 
 
@@ -167,9 +169,16 @@ class Recorder:
     """
 
     def __init__(
-        self, writer: Writer, settings: Settings, send: Callable[[RecorderMessage], None], *, wants_status: bool = False
+        self,
+        writer: Writer,
+        settings: Settings,
+        send: Callable[[RecorderMessage], None],
+        *,
+        wants_status: bool = False,
+        rotation: Rotation | None = None,
     ) -> None:
         """`send` is called with each message for the proxy."""
+        self._rotation = rotation
         self._writer = writer
         writer.wait_for_locks(self._on_locked)
         self._send = send
@@ -284,10 +293,19 @@ class Recorder:
         self._committed_at = time.monotonic()
         if time.monotonic() >= self._check_file_at:
             self._check_file()
+        if self._rotation is not None and self._source is not None and self._rotation.is_due(self._writer):
+            self._rotate(self._rotation)
         not_stored = self._writer.lost_bytes - self._decoder.lost_bytes
         if not_stored > self._not_stored:
             self._not_stored = not_stored
             self._send(BytesNotStored(not_stored, self._writer.last_error or "unknown reason"))
+
+    def _rotate(self, rotation: Rotation) -> None:
+        """Check what the file contains, and continue in the next one.  Meanwhile, input waits in the pipe."""
+        while self.has_unchecked:
+            self._check()
+        rotation.rotate(self._writer)
+        self._decoder.last_ns = max(self._decoder.last_ns, self._writer.last_ns)
 
     def _check_file(self) -> None:
         """Report once if the file was deleted, moved or replaced."""
@@ -388,6 +406,8 @@ class Recorder:
         self._writer.close(self._decoder.time_at(time.monotonic_ns()) if self._decoder.stopped else None)
         if self._wants_status:
             self._send_status()
+        if self._rotation is not None:
+            self._rotation.finish()
         self._send(
             RecordingClosed(
                 exchanges=self._checker.exchanges,

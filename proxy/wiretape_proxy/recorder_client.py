@@ -24,6 +24,7 @@ from wiretape_proxy.recorder_messages import (
     CatchingUp,
     ChecksFailed,
     ExchangeSummary,
+    FileClosed,
     FindingsCorrected,
     LiveFinding,
     RecorderConfig,
@@ -34,6 +35,7 @@ from wiretape_proxy.recorder_messages import (
     RecordingMissing,
     RecordingOpened,
     RecordingRefused,
+    RotationFailed,
     decode_line,
     encode_line,
 )
@@ -198,6 +200,9 @@ class RecorderClient:
             redacted_headers=settings.redact_header,
             redacted_parameters=settings.redact_query,
             redacted_paths=settings.redact_body,
+            rotate_size=settings.rotate.size if settings.rotate else None,
+            rotate_seconds=settings.rotate.seconds if settings.rotate else None,
+            rotate_command=settings.rotate_command,
         )
         self._send(encode_line(config))
         await self._replied.wait()
@@ -319,11 +324,11 @@ class RecorderClient:
             case RecorderStatus():
                 for watcher in self._watchers:
                     watcher(message)
-            case RecordingMissing() | RecordingLocked() | ChecksFailed():
+            case RecordingMissing() | RecordingLocked() | ChecksFailed() | RotationFailed():
                 log.warning(message.line())
             case BytesNotStored():
                 self._note_loss(message)
-            case CatchingUp() | FindingsCorrected():
+            case CatchingUp() | FindingsCorrected() | FileClosed():
                 log.info(message.line())
             case RecordingClosed():
                 self.closed = message

@@ -32,6 +32,11 @@ class RecorderConfig(Struct, frozen=True):
     """Parameters of URLs that are redacted in addition to the usual ones."""
     redacted_paths: Sequence[str] = ()
     """JSON paths of values in bodies that are overwritten."""
+    rotate_size: int | None = None
+    """Bytes of a file after which the recording continues in the next."""
+    rotate_seconds: float | None = None
+    rotate_command: Sequence[str] = ()
+    """Runs with the path of each closed file."""
 
 
 class RecordingOpened(Struct, frozen=True, tag=True):
@@ -205,6 +210,27 @@ class FindingsCorrected(Struct, frozen=True, tag=True):
         return "The findings that were already in the recording have been corrected."
 
 
+class FileClosed(Struct, frozen=True, tag=True):
+    """The recording continues in a new file."""
+
+    path: str
+    next_path: str
+
+    def line(self) -> str:
+        """Return the log line."""
+        return printable(f"Closed {self.path}; recording continues in {self.next_path}.")
+
+
+class RotationFailed(Struct, frozen=True, tag=True):
+    """No new file can be created, or the command for a closed file failed."""
+
+    why: str
+
+    def line(self) -> str:
+        """Return the log line."""
+        return printable(self.why)
+
+
 class RecordingClosed(Struct, frozen=True, tag=True):
     """The recording is closed."""
 
@@ -250,6 +276,8 @@ RecorderMessage = (
     | ChecksFailed
     | CatchingUp
     | FindingsCorrected
+    | FileClosed
+    | RotationFailed
     | RecordingClosed
 )
 _DECODER: msgspec.json.Decoder[RecorderMessage] = msgspec.json.Decoder(RecorderMessage)

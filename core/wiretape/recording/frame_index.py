@@ -47,6 +47,11 @@ class FrameIndex:
             self._starts.pop(seen.exchange, None)
             self._is_identity.pop(seen.exchange, None)
 
+    def continue_in(self, connection: sqlite3.Connection) -> None:
+        """Write into the next file of a rotated recording."""
+        self._connection = connection
+        self.forget_words()
+
     def forget_words(self) -> None:
         """Forget which texts the table `word` contains: a rollback may have removed some."""
         self._words.clear()

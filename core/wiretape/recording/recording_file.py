@@ -48,6 +48,8 @@ class RecordingFile:
         upstream: str,
         started_unix_ns: int | None,
         policy: RedactionPolicy,
+        previous: "RecordingFile | None",
+        previous_ns: int,
     ) -> None:
         self.connection = connection
         self.path = path
@@ -58,7 +60,10 @@ class RecordingFile:
         self._space = space
         self.has_room = True
         """Whether the disk is not known to be full."""
-        self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns, policy)
+        if previous is not None:
+            self._continue_capture(previous, previous_ns)
+        else:
+            self._begin_capture(upstream, time.time_ns() if started_unix_ns is None else started_unix_ns, policy)
         connection.execute(f"PRAGMA busy_timeout = {_LOCK_ATTEMPT_MS}")
 
     @classmethod
@@ -70,8 +75,13 @@ class RecordingFile:
         append: bool,
         started_unix_ns: int | None = None,
         policy: RedactionPolicy | None = None,
+        previous: "RecordingFile | None" = None,
+        previous_ns: int = 0,
     ) -> "RecordingFile":
-        """Create a file, or open one to append to it; see `Writer.create`."""
+        """Create a file, or open one to append to it; see `Writer.create`.
+
+        With `previous`, it is the next file of a rotated recording, whose last observation was at `previous_ns`.
+        """
         _claim(path, append=append)
         connection, space, lock, is_new = None, None, -1, False
         try:
@@ -89,7 +99,17 @@ class RecordingFile:
             space = DiskSpace(connection, lock)
             space.reserve()
             policy = policy or RedactionPolicy()
-            return cls(connection, path, lock, space, upstream=upstream, started_unix_ns=started_unix_ns, policy=policy)
+            return cls(
+                connection,
+                path,
+                lock,
+                space,
+                upstream=upstream,
+                started_unix_ns=started_unix_ns,
+                policy=policy,
+                previous=previous,
+                previous_ns=previous_ns,
+            )
         except BaseException as error:
             if connection is not None:
                 connection.close()
@@ -103,6 +123,11 @@ class RecordingFile:
                 raise RecordingError(write_error(path, error)) from None
             raise
 
+    def continue_in(self, path: Path, last_ns: int) -> "RecordingFile":
+        """Create the next file of a rotated recording, whose last observation was at `last_ns`; see `create`."""
+        policy = self.redactor.policy
+        return RecordingFile.create(path, upstream="", append=False, policy=policy, previous=self, previous_ns=last_ns)
+
     @property
     def is_in_place(self) -> bool:
         """Whether the open file is still the one at its path."""
@@ -110,6 +135,13 @@ class RecordingFile:
             return os.path.samestat(self.path.stat(), os.fstat(self._lock))
         except OSError:
             return False
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file, with what is in its journal."""
+        (pages,) = self.connection.execute("PRAGMA page_count").fetchone()
+        (page_size,) = self.connection.execute("PRAGMA page_size").fetchone()
+        return int(pages * page_size)
 
     def find_room(self, size: int) -> bool:
         """Set `has_room`: whether the disk has room for up to `size` bytes more."""
@@ -209,6 +241,19 @@ class RecordingFile:
         }
         self._insert("capture", row)
         self.capture = self._last_id("capture")
+
+    def _continue_capture(self, previous: "RecordingFile", previous_ns: int) -> None:
+        """Begin the next file of a rotated recording: its times, salt and capture numbers continue."""
+        row = dict(previous.connection.execute("SELECT * FROM recording WHERE id = 1").fetchone())
+        self._insert("recording", {**row, "redacted": 0})
+        self.redactor = previous.redactor
+        self.last_ns = previous_ns
+        self.last_exchange = self.last_segment = self.last_loss = 0
+        self.began_ns = previous_ns + 1
+        self.capture = previous.capture + 1
+        began = _iso(row["started_unix_ns"] + self.began_ns)
+        times = {"began": began, "began_ns": self.began_ns, "indexed_ns": self.began_ns}
+        self._insert("capture", {"id": self.capture, "tool": f"wiretape {__version__}", **times})
 
     def _insert(self, table: str, row: Mapping[str, object]) -> None:
         columns, values = ", ".join(row), ", ".join("?" * len(row))

@@ -135,7 +135,9 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
             schema.check_rows(connection, path)
     except (sqlite3.Error, UnicodeDecodeError) as error:
         raise RecordingError(f"{path} cannot be read: {error}.") from None
-    return Recording(name or path, connection)
+    recording = Recording(name or path, connection)
+    recording.database = path
+    return recording
 
 
 def _check_is_file(path: Path) -> None:
@@ -157,6 +159,8 @@ class Recording:
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
+        self.database = path
+        """The SQLite file; another one than `path` if that was converted."""
         self._connection = connection
         with _report_damage(path):
             self.info = _read_info(connection)
@@ -315,6 +319,20 @@ class Recording:
         with _report_damage(self.path):
             rows = self._connection.execute("SELECT tool, began_ns, ended_ns FROM capture ORDER BY id")
             return [Capture(row["tool"], row["began_ns"], row["ended_ns"]) for row in rows]
+
+    @property
+    def series(self) -> tuple[int, bytes]:
+        """What all files of a rotated recording have in common."""
+        with _report_damage(self.path):
+            row = self._connection.execute("SELECT started_unix_ns, salt FROM recording WHERE id = 1").fetchone()
+            return row["started_unix_ns"], bytes(row["salt"])
+
+    @property
+    def part(self) -> int:
+        """The number of this file in a rotated recording, from 1."""
+        with _report_damage(self.path):
+            number: int = self._connection.execute("SELECT min(id) FROM capture").fetchone()[0]
+            return number
 
     def findings(
         self, exchange: int | None = None, after: TailPosition = TailPosition(), until: TailPosition | None = None

@@ -54,6 +54,10 @@ _ROW_BYTES = 16 * 1024
 """Assumed disk space of the time of a chunk, and of the changed row of an exchange: pages of the table and an index."""
 
 
+IN_EARLIER_FILE = "recorded in an earlier file of the same recording"
+"""Why bytes are missing in a file of a rotated recording."""
+
+
 @dataclass(slots=True)
 class _Commit:
     """The observations of one commit; None where they have to be read from the file."""
@@ -177,7 +181,9 @@ class WriteBatch:
             segment.parts.append(run.data[begin - run.start : end - run.start])
             segment.ends.append(end)
             segment.times.append(run.times[index])
-        self.exchanges[run.exchange].stored[run.side] += len(run.data)
+        exchange = self.exchanges[run.exchange]
+        exchange.stored[run.side] += len(run.data)
+        exchange.ends[run.side] = run.end
         self.changed.add(run.exchange)
 
     def add_mark(self, seen: Observation) -> None:
@@ -224,12 +230,27 @@ class WriteBatch:
 
     def _add_loss(self, exchange: OpenExchange, lost: BytesLost) -> None:
         exchange.lost += lost.count
+        exchange.ends[lost.side] = lost.end
         self.lost_bytes += lost.count
         self.losses[self._next_row()] = lost
 
     def _next_row(self) -> int:
         self._last_loss += 1
         return self._last_loss
+
+    def continue_in_next_file(self, last_ns: int) -> int:
+        """Store the open exchanges again, in the next file of a rotated recording; return the last time used."""
+        self._last_loss = 0
+        self.changed.update(self.exchanges)
+        for number, exchange in self.exchanges.items():
+            exchange.stored = dict.fromkeys(Side, 0)
+            exchange.dropped.clear()
+            exchange.lost = sum(exchange.ends.values())
+            for side, end in exchange.ends.items():
+                if end:
+                    last_ns += 1
+                    self.losses[self._next_row()] = BytesLost(number, last_ns, side, 0, end, IN_EARLIER_FILE)
+        return last_ns
 
     def start_next(self) -> None:
         """Start the next batch; keep what a failed commit has to store again."""
@@ -412,6 +433,34 @@ class Writer:
         if not self._file.last_exchange:
             return None
         return EarlierPart(self._file, self._findings, self.stream_readers, self._index.feed)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self._file.size
+
+    def rotate(self, path: Path) -> bool:
+        """Close the file, and continue in a new one at `path`.  Call it when there is no backlog.
+
+        The new file has the same times, salt and exchange numbers.  It contains the heads of the open exchanges again,
+        and what was seen of their bodies as lost.  Returns False, and continues in the same file, if that lacks
+        something.  Raises RecordingError, and continues, if `path` cannot be written.
+        """
+        self.commit()
+        if self._batch or not self._is_indexed:
+            return False
+        closed, file = self._file, self._file.continue_in(path, self.last_ns)
+        file.on_locked = closed.on_locked
+        closed.close(self.last_ns)
+        file.redactor.count = 0
+        self._file, self._connection = file, file.connection
+        self._index.continue_in(file.connection)
+        self._backlog = IndexingBacklog(file.connection)
+        self._findings = FindingTable(file.connection, file.write)
+        self._segment_id = 0
+        self.last_ns = self._stored_ns = self._batch.continue_in_next_file(file.began_ns)
+        self.commit()
+        return True
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Store live findings, unless the disk is full."""

@@ -121,6 +121,8 @@ class OpenExchange:
     stored: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
     """Bytes of each body that are in the file."""
     lost: int = 0
+    ends: dict[Side, int] = field(default_factory=lambda: dict.fromkeys(Side, 0))
+    """How far each body was seen."""
     dropped: dict[Side, tuple[int, BytesLost]] = field(default_factory=dict)
     """For each body the last row of `lost` about bytes that could not be stored, with its number."""
 

@@ -23,7 +23,8 @@ from wiretape.files import (
 )
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Observation
-from wiretape.recording import open_recording
+from wiretape.recording import Recording, open_recording
+from wiretape.recording.rotated_parts import group_parts, open_joined
 from wiretape.rules import Settings, Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.commands.report_outputs import (
@@ -236,14 +237,15 @@ def report(
         width=terminal.width if terminal else None,
     )
     with ExitStack() as opened:
-        reports = _check(files, jobs, settings, codes, opened)
+        failed: list[InputError] = []
+        reports = _check(files, jobs, settings, codes, opened=opened, failed=failed)
         if not reports:
             raise InputError("None of the files can be checked.")
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
         for output in paired:
             write_report(output, applied.reports, options)
         is_stale = known.save(entries, earlier, applied)
-    if len(reports) < len(files):
+    if failed:
         ctx.exit(2)
     has_failed = any(each.fails(options) for each in applied.reports)
     if ((has_failed and not known.write) or is_stale) and not exit_zero:
@@ -251,21 +253,29 @@ def report(
 
 
 def _check(
-    files: Sequence[Path], jobs: int, settings: Settings, codes: frozenset[str], opened: ExitStack
+    files: Sequence[Path],
+    jobs: int,
+    settings: Settings,
+    codes: frozenset[str],
+    *,
+    opened: ExitStack,
+    failed: list[InputError],
 ) -> list[Report]:
     """Check the files that can be read, and name the others.  Raises InputError if there is only one file."""
 
     def fail(error: InputError) -> None:
         if len(files) == 1:
             raise error
+        failed.append(error)
         click.echo(f"Error: {error}", err=True)
 
-    recordings = []
+    parts = []
     for file in files:
         try:
-            recordings.append((str(file), opened.enter_context(open_recording(file))))
+            parts.append((file, opened.enter_context(open_recording(file))))
         except InputError as error:
             fail(error)
+    recordings = list(_join_parts(parts, opened))
     total = sum(body_bytes(recording) for _, recording in recordings)
     with _progress_bar(total) as advance:
         if jobs > 1 and total > SMALL:
@@ -280,6 +290,17 @@ def _check(
             except InputError as error:
                 fail(error)
         return reports
+
+
+def _join_parts(files: Sequence[tuple[Path, Recording]], opened: ExitStack) -> Iterator[tuple[str, Recording]]:
+    """Yield the name of each recording, and the recording; the files of a rotated one are joined."""
+    names = {id(recording): str(file) for file, recording in files}
+    for group in group_parts([recording for _, recording in files]):
+        name = names[id(group[0])]
+        if len(group) > 1:
+            yield f"{name} (+{len(group) - 1})", opened.enter_context(open_joined(group))
+        else:
+            yield name, group[0]
 
 
 def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:

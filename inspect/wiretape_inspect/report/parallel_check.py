@@ -104,7 +104,9 @@ def check_recordings(
         file.parts = len(parts)
         file.results.clear()
         for exchanges in parts:
-            part = Part(str(file.recording.path), exchanges, settings, selected)
+            recording = file.recording
+            path = recording.database if recording.database.exists() else recording.path
+            part = Part(str(path), exchanges, settings, selected)
             futures[executor.submit(check_part, part)] = file
 
     share = max(SMALL, sum(file.volume for file in files) // (2 * jobs))

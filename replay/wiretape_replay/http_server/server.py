@@ -93,7 +93,7 @@ class _Server(web.Server):
 
     async def _respond(self, request: web.BaseRequest) -> web.StreamResponse:
         # Paths may be percent-encoded, and aiohttp responds to an Expect header.
-        is_plain = "%" not in request.raw_path and CONTROL_ROOT not in request.raw_path
+        is_plain = "%" not in request.raw_path and CONTROL_ROOT.rstrip("/") not in request.raw_path
         handle: _RequestHandler = self._handle if is_plain and "Expect" not in request.headers else self._route
         try:
             return await handle(request)
