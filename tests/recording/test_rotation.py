@@ -5,7 +5,9 @@ import re
 from dataclasses import replace
 
 import pytest
+from click.testing import CliRunner
 
+from wiretape.cli import wiretape
 from wiretape.errors import RecordingError
 from wiretape.observations import BytesArrived, BytesLost
 from wiretape.recording import Writer, open_recording
@@ -137,4 +139,15 @@ def test_recording_continues_in_the_same_file_if_the_next_cannot_be_created(tmp_
     writer.close(2**61)
     (whole,) = record(tmp_path / "whole.db", observations)
     with open_recording(tmp_path / "run.db") as recording, open_recording(whole) as expected:
+        assert bytes_of(recording.observations()) == bytes_of(expected.observations())
+
+
+def test_merge_joins_the_files(tmp_path):
+    observations = list(traffic(6))
+    paths = record(tmp_path / "run.db", observations, [7, 20])
+    (whole,) = record(tmp_path / "whole.db", observations)
+    merged = tmp_path / "merged.db"
+    result = CliRunner().invoke(wiretape, ["merge", *map(str, paths), "--output", str(merged)])
+    assert result.exit_code == 0, result.output
+    with open_recording(merged) as recording, open_recording(whole) as expected:
         assert bytes_of(recording.observations()) == bytes_of(expected.observations())

@@ -11,6 +11,7 @@ import click
 from wiretape.files import PATH, is_same_file
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
+from wiretape.recording.rotated_parts import group_parts, open_joined
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, write_recording
 from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, merge_recordings
@@ -41,7 +42,12 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
     check_recording_output(to, files, force=force)
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(file)) for file in files]
-        merged = merge_recordings(recordings)
+        # The files of a rotated recording become one recording, with its exchange numbers.
+        wholes = [
+            opened.enter_context(open_joined(group)) if len(group) > 1 else group[0]
+            for group in group_parts(recordings)
+        ]
+        merged = merge_recordings(wholes)
         conflicts = list(find_conflicts(merged))
         write_recording(RecordingSource(merged.metadata(), merged.observations()), to)
         with open_recording(to) as written:

@@ -241,7 +241,8 @@ _SHUTDOWN_S = 5.0
 class HttpServer:
     """An HTTP/1.1 server.
 
-    Routes added to `app` come first; every other request, whatever its method and target, goes to the handler.
+    Routes under `/_wiretape/` that are added to `app` come first; every other request, whatever its method and target,
+    goes to the handler.
     """
 
     def __init__(

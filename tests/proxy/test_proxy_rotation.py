@@ -1,0 +1,105 @@
+"""`wiretape proxy --rotate`: streams go on while the recording continues in new files."""
+
+import json
+from threading import Thread
+
+import pytest
+from click.testing import CliRunner
+
+from wiretape.cli import wiretape
+from wiretape.observations import Side
+from wiretape.recording import open_recording
+from wiretape.recording.rotated_parts import group_parts, open_joined
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+END = b"0\r\n\r\n"
+FILES = 4
+
+
+def event(session, number):
+    document = {
+        "id": f"e{number}",
+        "sequence": number,
+        "type": "run.started" if number == 1 else "reasoning.message",
+        "workspace_id": "w1",
+        "session_id": session,
+        "run_id": "r1",
+        "created_at": "2025-01-01T00:00:00Z",
+        "content": [],
+        "data": {},
+    }
+    return f"event: {document['type']}\nid: e{number}\ndata: {json.dumps(document)}\n\n".encode()
+
+
+def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventually, tmp_path):
+    log = tmp_path / "closed.txt"
+    command = f"sh -c 'echo \"$0\" >> {log}'"
+    proxy = start_proxy(service.url, "--rotate", "0.1s", "--rotate-command", command)
+    files = lambda: sorted(proxy.file.parent.glob(f"{proxy.file.stem}*.db"))  # noqa: E731
+    sent = {f"s{number}": b"" for number in range(3)}
+
+    def stream(session):
+        def behave(peer):
+            peer.send(CHUNKED)
+            number = 0
+            while len(files()) < FILES:
+                number += 1
+                data = event(session, number)
+                sent[session] += data
+                # Each event crosses in two chunks, so that some are divided between files.
+                for part in (data[:40], data[40:]):
+                    peer.send(b"%x\r\n%s\r\n" % (len(part), part))
+            peer.send(END)
+
+        return behave
+
+    received = {}
+
+    def read(session, path):
+        client = proxy.get(path, "Authorization: Bearer sk-1")
+        raw, body = client.until(END).partition(b"\r\n\r\n")[2], b""
+        while raw:
+            size, _, raw = raw.partition(b"\r\n")
+            body, raw = body + raw[: int(size, 16)], raw[int(size, 16) + 2 :]
+        received[session] = body
+
+    paths = {session: service.on(f"/v1/sessions/{session}/events/stream", stream(session)) for session in sent}
+    readers = [Thread(target=read, args=item) for item in paths.items()]
+    for reader in readers:
+        reader.start()
+    for reader in readers:
+        reader.join()
+    assert received == sent
+    assert proxy.stop() == 0
+
+    parts = [open_recording(path) for path in files()]
+    assert len(parts) >= FILES
+    (group,) = group_parts(parts)
+    with open_joined(group) as joined:
+        recorded = {
+            exchange.session_id: b"".join(run.data for run in joined.body(exchange.number, Side.RESPONSE))
+            for exchange in joined.exchanges()
+        }
+    assert recorded == sent
+    closed = log.read_text().split()
+    assert closed == [str(path) for path in sorted(files(), key=lambda path: (path != proxy.file, path))]
+    result = CliRunner().invoke(wiretape, ["report", *map(str, files()), "--format", "json", "--no-config"])
+    report = json.loads(result.stdout)
+    assert report["summary"]["events"] == sum(body.count(b"event:") for body in sent.values())
+    assert report["findings"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rotate", "soon"], "expected a size such as 500M or a duration such as 15m, got 'soon'"),
+        (["--rotate", "0s"], "expected a size"),
+        (["--rotate", "1h", "--append"], "--rotate and --append cannot be combined."),
+        (["--rotate-command", "true"], "--rotate-command needs --rotate."),
+        (["--rotate", "1h", "--rotate-command", "no-such-command"], "the command 'no-such-command' does not exist"),
+    ],
+)
+def test_an_invalid_rotation_is_refused(arguments, message):
+    result = CliRunner().invoke(wiretape, ["proxy", "http://127.0.0.1:9", *arguments])
+    assert result.exit_code == 2
+    assert message in result.stderr
