@@ -60,6 +60,7 @@ ELSEWHERE = {
     ("docs/guides/test-your-client.md", "python"): GUIDES,
     ("docs/inspecting.md", "text"): "tests/inspect/test_inspecting_page.py",
     **{("docs/install.md", program): ".ci/packages.py" for program in ("pip", "pipx", "uv", "uvx")},
+    ("docs/javascript.md", "js"): "tests/clients/test_javascript_runners.py",
     ("docs/merge.md", "text"): TOLD,
     ("docs/python.md", "python"): "tests/docs/test_python_page.py",
     ("docs/recording.md", "sqlite3"): CODE,
@@ -273,6 +274,7 @@ PROGRAMS = {
 }
 KINDS = {
     "console": check_shell,
+    "js": lambda block, _: tried(block, "js"),
     "json": check_json,
     "python": check_code,
     "sh": check_shell,
