@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import webbrowser
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, ExitStack
 from pathlib import Path
 
 import click
@@ -22,6 +22,7 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 
 @click.command()
 @click.argument("file", type=PATH)
+@click.argument("other", type=PATH, required=False)
 @click.option(
     "--listen",
     metavar="[HOST:]PORT",
@@ -32,8 +33,10 @@ from wiretape_inspect.debugger.replay_forwarder import ReplayAddress
 @click.option("--open", "browse", is_flag=True, help="Open the page in a browser.")
 @click.option("--replay", metavar="URL", help="Drive a replay of FILE; the token comes from $WIRETAPE_TOKEN.")
 @click.option("--with-parent", is_flag=True, hidden=True, help="Exit when standard input closes.")
-def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_parent: bool) -> None:
+def debug(file: Path, other: Path | None, *, listen: str, browse: bool, replay: str | None, with_parent: bool) -> None:
     """Show recording FILE in a browser: events, bytes, findings, and what the client knew at each event.
+
+    With OTHER, another recording, the page also shows what differs between the two.
 
     If FILE is still being recorded, the page follows it.  The printed URL contains an access token, without
     which nobody can see the recording; only programs on this machine can connect.  Stop with Ctrl-C.
@@ -43,12 +46,15 @@ def debug(file: Path, *, listen: str, browse: bool, replay: str | None, with_par
     \b
     Examples:
         wiretape debug run.db --open
+        wiretape debug before.db after.db --open
         WIRETAPE_TOKEN=7bd0c3… wiretape debug run.db --replay http://127.0.0.1:8090
     """
     host, port = parse_address(listen)
     address = ReplayAddress.parse(replay, os.environ.get(TOKEN_VARIABLE)) if replay is not None else None
-    with recording_opener(file) as opening:
-        serving = serve_debugger(file, host=host, port=port, replay=address, opening=opening)
+    with ExitStack() as opened:
+        opening = opened.enter_context(recording_opener(file))
+        compare = opened.enter_context(recording_opener(other)) if other is not None else None
+        serving = serve_debugger(file, host=host, port=port, replay=address, opening=opening, compare=compare)
         asyncio.run(_debug(file, serving, browse=browse, with_parent=with_parent))
 
 

@@ -6,10 +6,11 @@ brackets are optional.
 **Documents** (`GET /api/…`, one JSON document)
 
 `recording`
-    `{file, upstream, tool, started, ended_ns, live, replay, position, exchanges: [listed…], findings: [Finding…],
-    rules}`.  `live` is true while a recorder writes to the file; a recorder that was killed leaves `ended_ns` null
-    and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null or `{url}`.  `position` is where
-    `live` continues.  `rules` is `timeline_json.rules_of` the findings.
+    `{file, upstream, tool, started, ended_ns, live, replay, other, position, exchanges: [listed…],
+    findings: [Finding…], rules}`.  `live` is true while a recorder writes to the file; a recorder that was killed
+    leaves `ended_ns` null and `live` false.  `listed` is `timeline_json.listed_exchange`.  `replay` is null or `{url}`,
+    and `other` is null or the name of the recording that this one is compared with.  `position` is where `live`
+    continues.  `rules` is `timeline_json.rules_of` the findings.
 `overview?exchange=N`
     `view.overview.Overview`.
 `event?exchange=N&event=M`
@@ -35,6 +36,9 @@ brackets are optional.
     A row of kind `event` for each message from A to B, including deltas.
 `resume?first=A&second=B`
     `timeline_json.reconnection_json_lines`.
+
+`differences`
+    `comparison.difference_lines`, if the recording is compared with another one; `other/event` is `event` of that one.
 
 **Live updates**: `GET /api/live[?exchange=N][&after=POSITION][&rows=K]`, an event stream of what changes until the
 recording is closed.  POSITION comes from `recording` or is the id of an earlier message; without it, the stream

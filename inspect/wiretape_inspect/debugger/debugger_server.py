@@ -1,7 +1,7 @@
 """The HTTP server of the debugger: the page with its modules, and the API, which the package describes."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +23,7 @@ from wiretape_inspect.debugger.api_endpoints import (
     error_response,
     lines_response,
 )
+from wiretape_inspect.debugger.comparison import difference_lines
 from wiretape_inspect.debugger.debugger_access import Access, add_security_headers, find_refusal
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
@@ -57,21 +58,25 @@ async def serve_debugger(
     port: int = 0,
     replay: ReplayAddress | None = None,
     opening: Callable[[], Recording] | None = None,
+    compare: Callable[[], Recording] | None = None,
 ) -> AsyncIterator[Debugger]:
     """Serve the page of a recording, which also drives `replay`.  Port 0 chooses a free port.
 
-    `opening` opens the recording; by default, its path is opened for each request.
+    `opening` opens the recording; by default, its path is opened for each request.  `compare` opens another recording
+    that it is compared with.
     Raises InputError if the recording cannot be read or the port is not available.
     """
     opening = opening or partial(open_recording, path)
     opening().close()
+    if compare is not None:
+        compare().close()
     if host != "localhost" and not is_loopback(host):
         raise InputError(f"Invalid host {host}: the debugger serves only this machine; use 127.0.0.1:{port}.")
     access, lock = Access(), RecorderLock(path)
     logger = logging.getLogger(__name__)
     logger.addFilter(_is_internal)
     runner = web.AppRunner(
-        _Routes(opening, access, lock, replay).app(),
+        _Routes(opening, access, lock, replay, compare).app(),
         access_log=None,
         logger=logger,
         handler_cancellation=True,
@@ -98,11 +103,17 @@ class _Routes:
     """The routes, each behind access control."""
 
     def __init__(
-        self, opening: Callable[[], Recording], access: Access, lock: RecorderLock, replay: ReplayAddress | None
+        self,
+        opening: Callable[[], Recording],
+        access: Access,
+        lock: RecorderLock,
+        replay: ReplayAddress | None,
+        compare: Callable[[], Recording] | None,
     ) -> None:
         self._opening = opening
         self._access = access
         self._lock = lock
+        self._compare = compare
         self._forwarder = ReplayForwarder(replay) if replay is not None else None
 
     def app(self) -> web.Application:
@@ -114,7 +125,12 @@ class _Routes:
         readers |= {name: partial(document_response, endpoint) for name, endpoint in DOCUMENTS.items()}
         readers |= {name: partial(lines_response, endpoint) for name, endpoint in LINES.items()}
         for name, reader in readers.items():
-            app.router.add_get(f"/api/{name}", self._in_thread(reader), allow_head=False)
+            app.router.add_get(f"/api/{name}", self._in_thread(reader, self._opening), allow_head=False)
+        if self._compare is not None:
+            event = partial(document_response, DOCUMENTS["event"])
+            differences = partial(lines_response, _differences(self._compare))
+            app.router.add_get("/api/other/event", self._in_thread(event, self._compare), allow_head=False)
+            app.router.add_get("/api/differences", self._in_thread(differences, self._opening), allow_head=False)
         app.router.add_route("*", "/api/replay/{name}", self._forward)
         app.on_response_prepare.append(add_security_headers)
         if self._forwarder is not None:
@@ -143,11 +159,18 @@ class _Routes:
         def document(recording: Recording) -> dict[str, Any]:
             return recording_document(recording) | {
                 "live": is_recording and recording.info.ended_ns is None,
+                "other": self._other_name(),
                 "replay": {"url": self._forwarder.replay.url} if self._forwarder is not None else None,
                 "position": format_position(recording.tail_position()),
             }
 
         return await document_response(document, request, thread)
+
+    def _other_name(self) -> str | None:
+        if self._compare is None:
+            return None
+        with self._compare() as other:
+            return other.path.name
 
     async def _live(self, request: web.Request, thread: RecordingThread) -> web.StreamResponse:
         return await live_response(request, thread, self._lock)
@@ -163,17 +186,25 @@ class _Routes:
             return error_response(405, f"Method not allowed: {name} accepts {' and '.join(sorted(methods))}.")
         return await self._forwarder.forward(request)
 
-    def _in_thread(self, reader: _Reader) -> _Handler:
+    def _in_thread(self, reader: _Reader, opening: Callable[[], Recording]) -> _Handler:
         """Give each request a thread that reads the recording."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
-            thread = RecordingThread(self._opening)
+            thread = RecordingThread(opening)
             try:
                 return await reader(request, thread)
             finally:
                 thread.stop()
 
         return handle
+
+
+def _differences(compare: Callable[[], Recording]) -> Callable[[Recording], Iterator[str]]:
+    def lines(recording: Recording) -> Iterator[str]:
+        with compare() as other:
+            yield from difference_lines(recording, other)
+
+    return lines
 
 
 async def _page(_request: web.Request) -> web.StreamResponse:

@@ -25,6 +25,8 @@ export function serverSource() {
     cut: (exchange, start, event) => fetchJson(`/api/cut?exchange=${exchange}&start=${start}&event=${event}`),
     bodies: (exchange) => fetchJson(`/api/bodies?exchange=${exchange}`),
     resume: (first, second) => allLines(`/api/resume?first=${first}&second=${second}`),
+    differences: (take) => fetchLines("/api/differences", take),
+    other: { event: (exchange, event) => fetchJson(`/api/other/event?exchange=${exchange}&event=${event}`) },
     listen: (query) => new EventSource(`/api/live?${query}`),
     replay: {
       state: () => fetchJson("/api/replay/state"),

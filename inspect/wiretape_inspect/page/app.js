@@ -1,6 +1,7 @@
 // The application: puts the parts of the page together, and shows the view that the URL describes.
 
 import { DetailPane } from "./detail_pane.js";
+import { DiffPane } from "./diff_pane.js";
 import { TIME_MODES, setClock } from "./clock.js";
 import { watchDialog } from "./dialogs.js";
 import { byId, element, onNextFrame, setText } from "./dom.js";
@@ -79,7 +80,7 @@ export class App {
     });
     this.matchCounts = new MatchCounts(this.source, () => this.showMatches());
     this.sidebar = new Sidebar(byId("exchanges"), this);
-    this.panes = { findings: null, resume: null };
+    this.panes = { findings: null, diff: null, resume: null };
     this.live = new LiveUpdates(this);
     this.watch();
     this.isStarted = true;
@@ -101,8 +102,9 @@ export class App {
     const onClick = (id, action) => byId(id).addEventListener("click", action);
     onClick("sidebar-button", () => this.showSidebar(byId("sidebar").hidden));
     onClick("files", () => pickRecording(this.report, this.recordingNumber));
-    onClick("findings-button", () => this.go({ findings: !this.view.findings, resume: null }, true));
+    onClick("findings-button", () => this.go({ findings: !this.view.findings, diff: false, resume: null }, true));
     onClick("compare", () => this.navigation.compare());
+    onClick("diff-button", () => this.navigation.diff());
     onClick("newer", () => this.navigation.goExchange(newestStream(this.recording.exchanges).exchange));
     onClick("help-button", () => this.showHelp());
     onClick("deltas", () => this.go({ deltas: !this.view.deltas, open: [] }));
@@ -168,7 +170,7 @@ export class App {
     if (view.q !== this.matchCounts.filter) this.matchCounts.search(view.q);
     else if (view.x !== before.x) this.showMatches();
     this.showControls(view);
-    const isPaneChanged = ["findings", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
+    const isPaneChanged = ["findings", "diff", "verdicts", "resume", "x"].some((name) => view[name] !== before[name]);
     if (isPaneChanged || !this.isPaneShown) this.showPane(view);
     this.isPaneShown = true;
     if (isFiltered || ["e", "r", "x"].some((name) => view[name] !== before[name])) this.selection.isMoved = true;
@@ -194,7 +196,7 @@ export class App {
     const panes = byId("panes");
     const isShort = timeline && (timeline.items.length + 3) * ROW_HEIGHT <= panes.clientHeight / 2;
     if (this.isDocked === null && timeline && (timeline.done || reader.isLive || !isShort)) this.isDocked = isShort && !reader.isLive;
-    const isBelow = (this.wantsBelow ?? this.isDocked) && !view.findings && view.resume === null;
+    const isBelow = (this.wantsBelow ?? this.isDocked) && paneOf(view) === "timeline";
     panes.classList.toggle("below", Boolean(isBelow));
     byId("dock").setAttribute("aria-pressed", Boolean(this.wantsBelow ?? this.isDocked));
     byId("timeline").style.setProperty("--tall", `${this.list.items.length * ROW_HEIGHT}px`);
@@ -227,11 +229,11 @@ export class App {
 
   /** Show the timeline, or the pane that replaces it. */
   showPane(view) {
-    const name = view.findings ? "findings" : view.resume !== null ? "resume" : "timeline";
+    const name = paneOf(view);
     byId("timeline").hidden = name !== "timeline";
-    for (const one of ["findings", "resume"]) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
+    for (const one of Object.keys(this.panes)) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
     byId("bar").classList.toggle("away", name !== "timeline");
-    byId("tabs").hidden = view.findings;
+    byId("tabs").parentNode.hidden = ["findings", "diff"].includes(name);
     // The pane of a report has a summary of its own.
     byId("bar").hidden = view.findings && Boolean(this.recording.report);
     this.dock();
@@ -239,16 +241,15 @@ export class App {
     if (!this.panes[name]) {
       const host = element("div", { id: `${name}-pane`, class: "pane other" });
       byId("timeline").after(host);
-      this.panes[name] = name === "findings" ? new FindingsPane(host, this) : new ResumePane(host, this);
+      this.panes[name] = new { findings: FindingsPane, diff: DiffPane, resume: ResumePane }[name](host, this);
     }
-    if (name === "findings") this.panes.findings.show();
-    else this.panes.resume.show(view.resume, view.x);
+    if (name === "resume") this.panes.resume.show(view.resume, view.x);
+    else this.panes[name].show();
   }
 
   /** The list of the pane that replaces the timeline; null while the timeline is shown. */
   get paneList() {
-    const { findings, resume } = this.view;
-    const pane = findings ? this.panes.findings : resume !== null ? this.panes.resume : null;
+    const pane = this.panes[paneOf(this.view)];
     return pane ? pane.list : null;
   }
 
@@ -314,7 +315,7 @@ export class App {
   showCount() {
     const { timeline, view } = this;
     if (view.findings) setText(byId("count"), listCount(this));
-    else if (view.resume === null) {
+    else if (view.resume === null && !view.diff) {
       const total = formatNumber(timeline.events);
       const events = timeline.filter ? `${formatNumber(timeline.matched)} / ${total}` : formatCount(timeline.events, "event");
       setText(byId("count"), timeline.head.stream ? events : "not a stream");
@@ -349,4 +350,11 @@ export class App {
       reader.readOverview();
     }
   }
+}
+
+/** What a view shows: the timeline, or a pane in its place. */
+function paneOf(view) {
+  if (view.findings) return "findings";
+  if (view.diff) return "diff";
+  return view.resume !== null ? "resume" : "timeline";
 }

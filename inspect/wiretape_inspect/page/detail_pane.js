@@ -168,6 +168,13 @@ export class DetailPane {
     this.fill((panel) => panel.append(element("h2", { class: "title", text: title }), ...(rule ? [explanationList(rule)] : [])));
   }
 
+  /** Show what a pane in place of the timeline has selected. */
+  showContent(fill) {
+    this.shown = null;
+    byId("panel").removeAttribute("aria-labelledby");
+    this.fill(fill);
+  }
+
   /** Show a rule of the list of all rules. */
   showRule(rule) {
     this.shown = null;

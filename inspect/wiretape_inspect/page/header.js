@@ -16,6 +16,7 @@ export function showHeader(app) {
   showRecordingCount(app);
   showNewerStream(app);
   showCompareButton(app);
+  showDiffButton(app);
   byId("exchange").hidden = !head;
   if (!head) {
     setText(byId("facts"), `This recording has no exchanges${recording.live ? " yet" : ""}.`);
@@ -92,4 +93,11 @@ function showCompareButton({ recording, view, head }) {
   setText(button, isOpen ? "Back to the timeline" : `Compare with #${earlier.exchange}`);
   button.setAttribute("aria-pressed", isOpen);
   button.title = "Compare both connections (c)";
+}
+
+function showDiffButton({ recording, view }) {
+  const button = byId("diff-button");
+  button.hidden = !recording.other;
+  setText(button, view.diff ? "Back to the timeline" : `Compare with ${shorten(recording.other || "", 40)}`);
+  button.setAttribute("aria-pressed", view.diff);
 }

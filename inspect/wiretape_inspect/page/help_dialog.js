@@ -26,6 +26,7 @@ const KEYS = [
     ["e", "show or hide the list of exchanges"],
     ["[  ]", "previous, next exchange"],
     ["c", "compare with the previous connection"],
+    ["C", "compare with the other recording of `wiretape debug A.db B.db`"],
     ["z  Z", "zoom to the exchange, to the whole recording"],
     ["+  -", "zoom in, out; or drag over the times, turn the wheel, double-click"],
     ["T", "times since the recording or the exchange began, UTC, or local"],

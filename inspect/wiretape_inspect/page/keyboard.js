@@ -58,7 +58,8 @@ function keyActions(app) {
     "-": () => app.strip.zoomBy(2),
     T: () => { const modes = Object.keys(TIME_MODES); app.go({ time: modes[(modes.indexOf(app.view.time) + 1) % modes.length] }); },
     c: () => navigation.compare(),
-    f: () => app.go({ findings: !app.view.findings, resume: null }, true),
+    C: () => navigation.diff(),
+    f: () => app.go({ findings: !app.view.findings, diff: false, resume: null }, true),
   };
 }
 
@@ -68,7 +69,7 @@ function pressEscape(app, event) {
   const filter = byId("filter");
   event.preventDefault();
   if (document.activeElement === filter && !filter.value) app.focusList();
-  else if (view.findings || view.resume !== null) app.go({ findings: false, resume: null }, true);
+  else if (view.findings || view.diff || view.resume !== null) app.go({ findings: false, diff: false, resume: null }, true);
   else if (view.q || filter.value) { filter.value = ""; app.go({ q: "" }); }
   else app.focusList();
 }

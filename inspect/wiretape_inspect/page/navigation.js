@@ -87,15 +87,15 @@ export class Navigation {
     app.selection.finding = found.event === null ? found : null;
     this.isUsed = true;
     app.list.selected = -1;
-    app.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, resume: null, tab }, true);
+    app.go({ x: found.exchange, e: found.event, r: null, q: "", findings: false, diff: false, resume: null, tab }, true);
     app.focusList();
   }
 
   goExchange(number, moveFocus = true) {
     const { app } = this;
-    if (number !== app.view.x || app.view.findings) {
+    if (number !== app.view.x || app.view.findings || app.view.diff) {
       this.isUsed = true;
-      app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false }, true);
+      app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false, diff: false }, true);
     }
     if (moveFocus) app.focusList();
   }
@@ -105,7 +105,7 @@ export class Navigation {
     const { app } = this;
     const isHere = exchange === app.view.x;
     const isHidden = isHere && app.timeline.filter && app.timeline.indexOfEvent(event) < 0;
-    const view = { x: exchange, e: event, r: null, findings: false, resume: null };
+    const view = { x: exchange, e: event, r: null, findings: false, diff: false, resume: null };
     this.isUsed = true;
     app.selection.isMoved = true;
     app.go({ ...view, ...(isHere ? {} : { open: [] }), ...(isHidden ? { q: "" } : {}) }, push);
@@ -155,8 +155,15 @@ export class Navigation {
     const { app } = this;
     const earlier = earlierStream(app.recording.exchanges, app.head);
     if (app.view.resume !== null) app.go({ resume: null }, true);
-    else if (earlier) app.go({ resume: earlier.exchange, findings: false }, true);
+    else if (earlier) app.go({ resume: earlier.exchange, findings: false, diff: false }, true);
     else announce("There is no earlier stream of this session to compare with.");
+  }
+
+  /** Show what differs from the other recording, or go back to the timeline. */
+  diff() {
+    const { app } = this;
+    if (app.recording.other) app.go({ diff: !app.view.diff, findings: false, resume: null }, true);
+    else announce("The page compares recordings that were opened together: wiretape debug A.db B.db.");
   }
 
   /** Copy the command that shows the selected event in a terminal. */

@@ -13,6 +13,7 @@ export const EMPTY_VIEW = {
   tools: false, // show one row for each tool call
   open: [], // the runs of deltas and tool calls that are open
   resume: null, // the earlier connection with which the exchange is compared
+  diff: false, // show what differs from another recording in place of the timeline
   findings: false, // show all findings in place of the timeline
   time: "recording", // how times are shown
   verdicts: false, // and in a report, show all rules in place of the findings
@@ -34,6 +35,7 @@ function parseView(hash) {
     open: parameters.getAll("open").slice(0, 50),
     resume: number("resume"),
     findings: flag("findings"),
+    diff: flag("diff"),
     verdicts: flag("verdicts"),
     time: Object.hasOwn(TIME_MODES, parameters.get("time")) ? parameters.get("time") : "recording",
   };
@@ -46,7 +48,7 @@ function formatView(view, recording) {
   for (const name of ["x", "e", "r"]) if (view[name] !== null) add(name, view[name]);
   if (view.q) add("q", view.q);
   if (view.tab !== "payload") add("tab", view.tab);
-  for (const name of ["deltas", "tools", "findings"]) if (view[name]) add(name, 1);
+  for (const name of ["deltas", "tools", "findings", "diff"]) if (view[name]) add(name, 1);
   if (view.findings && view.verdicts) add("verdicts", 1);
   if (view.time !== "recording") add("time", view.time);
   for (const name of view.open) add("open", name);

@@ -62,7 +62,7 @@ def document_parts(page: PageContent, start: str = "") -> _Parts:
     streams = [exchange for exchange in chosen if exchange.is_stream]
     others = [exchange for exchange in chosen if not exchange.is_stream]
     head = recording_document(recording, chosen, page.findings)
-    head |= {"live": False, "replay": None, "position": None, **page.overrides}
+    head |= {"live": False, "replay": None, "other": None, "position": None, **page.overrides}
     cuts: dict[int, list[tuple[int, int]]] = {}
     yield f'{{"format":1,"start":{dump_json(start)},"recording":{dump_json(head)}'.encode()
     yield from _member("rows", chosen, lambda each: _list(_rows(page, each, cuts.setdefault(each.number, []))))
