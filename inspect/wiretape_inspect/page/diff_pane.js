@@ -36,6 +36,7 @@ export class DiffPane {
   }
 
   async show() {
+    this.list.root.focus({ preventScroll: true });
     if (this.isLoaded) { this.choose(Math.max(this.list.selected, 0)); return; }
     this.isLoaded = true;
     const found = [];
