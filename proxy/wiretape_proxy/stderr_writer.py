@@ -134,6 +134,10 @@ def _create_view(file: UnbufferedStderr) -> "LiveView":
     return LiveView(file)
 
 
+_UNTRUSTED = "Certificate verify failed"
+_UNTRUSTED_HINT = "trust the service's authority with --ca FILE, or skip verification with --insecure."
+
+
 class LogHandler(logging.Handler):
     """Writes log records as plain lines.
 
@@ -161,6 +165,8 @@ class LogHandler(logging.Handler):
         line = record.getMessage().partition("\n")[0]
         if record.exc_info and record.exc_info[0] is not None:
             line = f"{line} ({record.exc_info[0].__name__})"
+        if _UNTRUSTED in line and not record.name.startswith(_OUR_LOGGER):
+            line = f"{line.removesuffix('.')}; {_UNTRUSTED_HINT}"
         if not hasattr(record, "redacted"):
             line = _SECRET.sub(r"\1 …", line)
         self._stderr.write_line(line if record.name.startswith(_OUR_LOGGER) else f"mitmproxy: {line}")

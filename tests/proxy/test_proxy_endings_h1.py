@@ -242,6 +242,7 @@ def test_a_service_with_an_untrusted_certificate_is_unreachable(start_module_pro
     seen = proxy.ended("/untrusted")
     assert seen.ending is Ending.SERVICE_UNREACHABLE
     assert "verify failed" in seen.detail
+    proxy.wait_line("trust the service's authority with --ca FILE, or skip verification with --insecure.")
 
 
 def test_the_option_ca_adds_a_trusted_authority(start_module_proxy, tls_service, certificate):

@@ -3,8 +3,11 @@
 import pytest
 
 from wiretape.recording import open_recording
+from wiretape.rules import Finding, Party, Severity
 from wiretape_inspect.report import check_recording, evidence
 from wiretape_inspect.report.evidence import locate
+from wiretape_inspect.report.evidence_json import Mark
+from wiretape_inspect.report.text_format import _evidence_lines, _margin
 
 STREAMS = 5
 
@@ -40,3 +43,21 @@ def test_findings_of_interleaved_streams_are_located_with_few_streams_open(recor
         assert f"data: {{{one.finding.exchange}:{event}}}".encode() in one.frame.seen.frame.raw
         assert one.frame.line == 3 * event - 2
         assert (one.before and one.before.seen.event) == (event - 1 or None)
+
+
+@pytest.mark.parametrize(
+    ("line", "value", "shown", "underline"),
+    [
+        ('data: {"id":"x"}', "x", 'data: {"id":"x"}', "             ^"),
+        ("data: " + "a" * 60 + " here " + "b" * 60, "here", "…aaaaaaaaaaaaa here bbbbbbbbb…", "               ^^^^"),
+        ("data: 日本 here", "here", "data: 日本 here", "           ^^^^"),
+        ("data: 日本 here", "日本", "data: 日本 here", "      ^^^^"),
+        ("here " + "b" * 60, "here " + "b" * 60, "here bbbbbbbbbbbbbbbbbbbbbbbb…", "^" * 30),
+    ],
+)
+def test_what_a_finding_is_about_is_underlined_and_visible(line, value, shown, underline):
+    mark = Mark(1, line.index(value), line.index(value) + len(value))
+    finding = Finding("SEQ001", Severity.ERROR, Party.SERVICE, 1, 1, 1, 0, 1, "Expected 2, got 1.")
+    lines = list(map(str, _evidence_lines([("1", "event: x"), ("", line)], mark, 30, finding)))
+
+    assert [text[len(_margin("")) :] for text in lines] == ["event: x", shown, underline]

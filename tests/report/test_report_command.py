@@ -12,7 +12,7 @@ import click
 import pytest
 
 from wiretape.recording import Writer
-from wiretape.rules import CATALOGUE
+from wiretape.rules import CATALOGUE, explanation_of
 from wiretape.rules.vectors import observations_of, vectors_of
 from wiretape_inspect.report import FORMATS
 
@@ -58,8 +58,13 @@ def test_a_finding_is_shown_with_location_evidence_clause_and_command(record, ru
         "         | id: evt_0",
     ]
     assert lines[7].startswith('         | data: {"id":"evt_0","sequence":0,"type":"message.completed"')
-    assert lines[8:] == [
+    assert lines[7].index('0,"type"') == lines[8].index("^")
+    assert lines[8].lstrip(" |") == "^", "the sequence is underlined"
+    explanation = explanation_of(CATALOGUE["SEQ001"])
+    assert lines[9:] == [
         '    = clause: Durable event, sequence: "Order number of the durable event." (stated)',
+        f"    = why: {explanation.why}",
+        f"    = fix: {explanation.fix}",
         f"    = see: wiretape show {path} --at 1:2",
         "    = explain: wiretape rule SEQ001",
     ]
@@ -173,6 +178,7 @@ def test_many_findings_of_one_rule_are_counted_and_all_shown_on_request(record, 
     body = "{body}"
     """)
     few = run("report", path).stdout
+    assert few.count("    = why: ") == few.count("    = fix: ") == 1, "only the first finding of a rule explains it"
     assert few.count("SSE006 missing-event-line  error") == 5
     assert "\n12  error    SSE006   missing-event-line  (7 not shown; --all shows them)\n" in few
     assert ": 12 findings (12 errors) · " in few

@@ -7,7 +7,14 @@ from typing import Any
 
 from wiretape.recording import Recording
 from wiretape.rules import Finding, Party
-from wiretape_inspect.report.evidence import LocatedFinding, LocatedFrame, evidence, locate, request_headers
+from wiretape_inspect.report.evidence import (
+    Evidence,
+    LocatedFinding,
+    LocatedFrame,
+    evidence,
+    locate,
+    request_headers,
+)
 from wiretape_inspect.report.fingerprint import split_message
 
 _WIDTH = 1000
@@ -31,13 +38,10 @@ def evidence_document(recording: Recording, located: LocatedFinding) -> dict[str
     `request_headers` if the client broke the rule, `end` (offset after the frame), `evidence` (`[[margin, line]]`) and
     `offending` (a `Mark` in these lines, or null).
     """
-    finding, request, before = located.finding, located.exchange.request, located.before
+    finding, request = located.finding, located.exchange.request
     found = evidence(recording, located, _WIDTH)
     expected, actual = split_message(finding.message) or (None, None)
     is_client = finding.side is Party.CLIENT
-    # The first line is about the previous event, if there is one.
-    first = 0 if before is None or not found.lines or found.lines[0][0] != str(before.seen.event) else 1
-    mark = find_offending(finding.message, [text for _, text in found.lines[first:]])
     return {
         **asdict(finding),
         "expected": expected,
@@ -46,8 +50,17 @@ def evidence_document(recording: Recording, located: LocatedFinding) -> dict[str
         "request_headers": request_headers(located.exchange, _WIDTH) if is_client else [],
         "end": found.end,
         "evidence": found.lines,
-        "offending": None if mark is None else replace(mark, line=mark.line + first),
+        "offending": mark_offending(located, found),
     }
+
+
+def mark_offending(located: LocatedFinding, found: Evidence) -> Mark | None:
+    """Return what a finding is about in the lines of its evidence; None if they do not show it."""
+    before = located.before
+    # The first line is about the previous event, if there is one.
+    first = 0 if before is None or not found.lines or found.lines[0][0] != str(before.seen.event) else 1
+    mark = find_offending(located.finding.message, [text for _, text in found.lines[first:]])
+    return None if mark is None else replace(mark, line=mark.line + first)
 
 
 def locate_one(recording: Recording, finding: Finding) -> LocatedFinding:
@@ -89,5 +102,7 @@ def _index_of(value: str, line: str, names: Iterable[str]) -> int:
     """Return where a line has a value, or -1; a number only as the value of a key or field that the message names."""
     if _NUMBER.fullmatch(value) is None:
         return line.find(value)
+    if "status" in names and re.match(rf"{re.escape(value)}(?: |$)", line):
+        return 0
     found = (re.search(rf'\b{re.escape(name)}"?: ?({re.escape(value)})(?![\d.])', line) for name in names)
     return next((match.start(1) for match in found if match is not None), -1)

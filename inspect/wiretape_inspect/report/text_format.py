@@ -2,9 +2,10 @@
 
 import shlex
 from collections.abc import Iterator, Sequence
+from unicodedata import combining, east_asian_width
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
+from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict, explanation_of
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import (
@@ -16,6 +17,7 @@ from wiretape_inspect.report.evidence import (
     request_headers,
     shorten_line,
 )
+from wiretape_inspect.report.evidence_json import Mark, find_offending, mark_offending
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
@@ -23,6 +25,8 @@ from wiretape_inspect.units import format_time
 
 MAX_FINDINGS = 5
 """Findings of one rule that are shown, unless all are requested."""
+_SEARCHED_WIDTH = 1000
+"""Characters of a line of evidence in which the offending ones are looked for."""
 _MAX_NAMED_RULES = 8
 """Rules that are named for one reason."""
 
@@ -131,26 +135,56 @@ def finding_count_parts(severities: dict[Severity, int]) -> list[Part]:
 
 def _blocks(report: Report, options: ReportOptions, most: int | None) -> Iterator[Line | str]:
     """Yield a block for each of the first `most` findings of each rule; for None, of all findings."""
+    explained: set[str] = set()
     for located in locate(report.recording, report.first_findings(most)):
-        yield from _block(report, located, options.width)
+        code = located.finding.code
+        yield from _block(report, located, options.width, is_first=code not in explained)
+        explained.add(code)
         yield ""
 
 
-def _block(report: Report, located: LocatedFinding, width: int | None) -> Iterator[Line]:
+def _block(report: Report, located: LocatedFinding, width: int | None, *, is_first: bool) -> Iterator[Line]:
+    """Yield the lines about a finding; the first one of a rule also has why the rule matters, and its usual fix."""
     finding, exchange = located.finding, located.exchange
     room = EVIDENCE_WIDTH if width is None else width - len(_margin(""))
-    rule, found = CATALOGUE[finding.code], evidence(report.recording, located, room)
+    rule = CATALOGUE[finding.code]
+    found = evidence(report.recording, located, _SEARCHED_WIDTH)
     yield wrapped((f"{rule.code} {rule.name}", finding.severity), f"  {finding.severity} in the {finding.side}")
     yield labelled("  ", finding.message)
     yield labelled(("  --> ", "dim"), (", ".join(_location(report, finding, found)), "dim"))
     yield labelled(
         ("      ", "dim"), (f"{exchange.request.method} {shorten_line(exchange.request.target, 100)}", "dim")
     )
-    headers = [(">", line) for line in request_headers(exchange, room)] if finding.side is Party.CLIENT else []
-    yield from (Line([_margin(mark), line]) for mark, line in [*headers, *found.lines])
+    headers = request_headers(exchange, _SEARCHED_WIDTH) if finding.side is Party.CLIENT else []
+    mark = find_offending(finding.message, headers)
+    yield from _evidence_lines([(">", line) for line in headers], mark, room, finding)
+    yield from _evidence_lines(found.lines, None if mark else mark_offending(located, found), room, finding)
     yield labelled(("    = clause: ", "dim"), (f"{rule.clause} ({rule.basis})", "dim"))
+    texts = explanation_of(rule)
+    for label, text in (("why", texts.why), ("fix", texts.fix)) if is_first else ():
+        yield labelled((f"    = {label}: ", "dim"), (text, "dim"))
     yield Line([(f"    = see: {show_command(report.file, finding)}", "dim")], "keep")
     yield Line([(f"    = explain: wiretape rule {rule.code}", "dim")], "keep")
+
+
+def _evidence_lines(lines: Sequence[tuple[str, str]], mark: Mark | None, room: int, finding: Finding) -> Iterator[Line]:
+    """Yield lines of `room` characters, and a line of ^^^ below what is marked."""
+    for number, (margin, line) in enumerate(lines):
+        if mark is None or mark.line != number:
+            yield Line([_margin(margin), shorten_line(line, room)])
+            continue
+        # The beginning of a long line is left out, so that what is marked can be seen.
+        start = 0 if mark.end < room else max(mark.begin - room // 2, 0)
+        shown = shorten_line("…" + line[start + 1 :] if start else line, room)
+        begin, end = mark.begin - start, max(min(mark.end - start, len(shown)), mark.begin - start + 1)
+        yield Line([_margin(margin), shown])
+        underline = " " * _columns(shown[:begin]) + "^" * max(_columns(shown[begin:end]), 1)
+        yield Line([_margin(""), (underline, finding.severity)])
+
+
+def _columns(text: str) -> int:
+    """Return how many columns a terminal needs for a text."""
+    return sum(2 if east_asian_width(character) in {"F", "W"} else not combining(character) for character in text)
 
 
 def _margin(mark: str) -> str:
