@@ -29,6 +29,8 @@ import { EMPTY_VIEW, UrlState } from "./url_state.js";
 import { VirtualList } from "./virtual_list.js";
 
 const OVERVIEW_INTERVAL_MS = 1000;
+const LIST_TOP = 62; // pixels above the rows: the filter and the titles of the columns
+const SHORT = 0.55; // a timeline that needs less of the room has the details below it
 
 export class App {
   /** `report` is the index of a report's recordings, or null; `recordingNumber` is the number of this one, from 1. */
@@ -194,7 +196,7 @@ export class App {
   dock() {
     const { timeline, reader, view } = this;
     const panes = byId("panes");
-    const isShort = timeline && (timeline.items.length + 3) * ROW_HEIGHT <= panes.clientHeight / 2;
+    const isShort = timeline && timeline.items.length * ROW_HEIGHT + LIST_TOP <= panes.clientHeight * SHORT;
     if (this.isDocked === null && timeline && (timeline.done || reader.isLive || !isShort)) this.isDocked = isShort && !reader.isLive;
     const isBelow = (this.wantsBelow ?? this.isDocked) && paneOf(view) === "timeline";
     panes.classList.toggle("below", Boolean(isBelow));
