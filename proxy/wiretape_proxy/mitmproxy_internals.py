@@ -7,18 +7,23 @@ API offers.  Tested with mitmproxy 11.0.2 and 12.2.3.
 import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import h11
+from h2.exceptions import ProtocolError
 from mitmproxy.connection import Client, Connection
 from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 from mitmproxy.net.http.http1 import expected_http_body_size
 from mitmproxy.optmanager import OptManager
-from mitmproxy.proxy.layers.http import HttpStream
-from mitmproxy.proxy.layers.http._events import ResponseProtocolError
+from mitmproxy.proxy.events import DataReceived
+from mitmproxy.proxy.layers.http import HttpStream, SendHttp
+from mitmproxy.proxy.layers.http._base import HttpConnection
+from mitmproxy.proxy.layers.http._events import RequestData, ResponseData, ResponseProtocolError
 from mitmproxy.proxy.layers.http._http1 import Http1Connection
+from mitmproxy.proxy.layers.http._http2 import Http2Client, Http2Server
 from mitmproxy.proxy.server import ConnectionHandler
 
 from wiretape_proxy.endings import ErrorSide
@@ -32,8 +37,17 @@ _SHUTDOWN_S = 3.0
 _SHUTDOWN_STEP_S = 0.02
 _END_OF_MESSAGE = h11.EndOfMessage
 
+_MOST_BUFFERED = 1 << 20
+"""Bytes of a response that may wait for the flow-control window of an HTTP/2 client."""
+_SERVICE_WINDOW = 4 << 20
+"""Flow-control window that each stream of an HTTP/2 service gets; mitmproxy allows 2 GiB."""
+
 _error_sides: WeakKeyDictionary[HTTPFlow, ErrorSide] = WeakKeyDictionary()
 _connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
+_services: WeakKeyDictionary[Connection, "_HeldWindows"] = WeakKeyDictionary()
+"""For each HTTP/2 connection to the service."""
+_paused: WeakKeyDictionary[Connection, asyncio.Event] = WeakKeyDictionary()
+"""The HTTP/1 connections to the service that are not read until the event is set."""
 
 
 # Options
@@ -197,6 +211,9 @@ def patch(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
         _observe_error_sides()
         _observe_connecting()
         _drop_trailers(on_trailers)
+        if hasattr(ConnectionHandler, "drain_writers") and hasattr(Http2Server, "_handle_event"):
+            _observe_http2_services()
+            _bound_http2_buffers()
 
 
 def _observe_error_sides() -> None:
@@ -237,17 +254,17 @@ def _drop_trailers(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
 
     def read_body(self: Http1Connection, event: Any) -> Any:
         if type(self.body_reader).__name__ == "ChunkedReader":  # h11's, which it does not export
-            reader: Any = _ReaderWithoutTrailers(self.body_reader, lambda: on_trailers(_flow_of(self)))
+            reader: Any = _ReaderWithoutTrailers(self.body_reader, lambda: on_trailers(_flow_of(self, self.stream_id)))
             self.body_reader = reader
         return original(self, event)
 
     Http1Connection.read_body = read_body  # type: ignore[method-assign]
 
 
-def _flow_of(connection: Http1Connection) -> HTTPFlow | None:
-    """Return the flow whose body this connection reads."""
+def _flow_of(connection: HttpConnection, stream_id: int | None) -> HTTPFlow | None:
+    """Return the flow of a stream of this connection."""
     for layer in connection.context.layers:
-        stream = getattr(layer, "streams", {}).get(connection.stream_id)
+        stream = getattr(layer, "streams", {}).get(stream_id)
         if isinstance(stream, HttpStream):
             return stream.flow
     return None
@@ -269,3 +286,118 @@ class _ReaderWithoutTrailers:
             self._on_trailers()
             return h11.EndOfMessage()
         return event
+
+
+# Back-pressure from HTTP/2 clients.  mitmproxy buffers without limit what does not fit into a client's window.
+
+
+class _HeldWindows:
+    """Streams of an HTTP/2 service whose window is not opened again for now."""
+
+    def __init__(self, service: Http2Client) -> None:
+        self.service = service
+        self._bytes: dict[int, int] = {}
+        self._acknowledge = service.h2_conn.acknowledge_received_data
+
+    def acknowledge(self, size: int, stream_id: int) -> None:
+        """Called in place of h2's method."""
+        if stream_id in self._bytes:
+            self._bytes[stream_id] += size
+        else:
+            self._acknowledge(size, stream_id)
+
+    def hold(self, stream_id: int) -> None:
+        self._bytes.setdefault(stream_id, 0)
+
+    def release(self, stream_id: int) -> None:
+        with suppress(ProtocolError):  # the connection has ended
+            self._acknowledge(self._bytes.pop(stream_id, 0), stream_id)
+
+
+class _ClientBuffers:
+    """The streams of an HTTP/2 client with a full buffer."""
+
+    def __init__(self, client: Http2Server) -> None:
+        self._client = client
+        self._buffers = client.h2_conn.stream_buffers
+        self._most: dict[int, int] = {}
+        """For each stream the bytes that may be in its buffer."""
+        self._full: dict[int, tuple[Connection, int]] = {}
+        """For each stream that is paused, the connection to the service, and the entries of its buffer then."""
+
+    def add(self, stream_id: int, size: int) -> None:
+        """Pause the service if the buffer of a stream, to which `size` bytes were added, is full."""
+        most = self._most.get(stream_id, 0) + size
+        if most > _MOST_BUFFERED and stream_id not in self._full:
+            # Counting takes time, so it is done once for each half of a full buffer.
+            most = sum(len(entry.data) for entry in self._buffers[stream_id])
+            if most > _MOST_BUFFERED // 2:
+                self._pause(stream_id)
+        self._most[stream_id] = most
+
+    def _pause(self, stream_id: int) -> None:
+        flow = _flow_of(self._client, stream_id)
+        if flow is None:
+            return
+        service = flow.server_conn
+        self._full[stream_id] = (service, len(self._buffers[stream_id]))
+        held = _services.get(service)
+        if held is None:
+            _paused.setdefault(service, asyncio.Event())
+        elif stream_id in held.service.our_stream_id:
+            held.hold(held.service.our_stream_id[stream_id])
+
+    def resume(self) -> Generator[Any, Any, None]:
+        """Resume the services of streams whose buffers are half empty, or that have ended."""
+        for stream_id, (service, entries) in list(self._full.items()):
+            if len(self._buffers.get(stream_id, ())) > entries // 2:
+                continue
+            del self._full[stream_id]
+            self._most.pop(stream_id, None)
+            held, paused = _services.get(service), _paused.pop(service, None)
+            if paused is not None:
+                paused.set()
+            if held is not None and stream_id in held.service.our_stream_id:
+                held.release(held.service.our_stream_id[stream_id])
+                # An event without data makes the connection send what it has to send.
+                yield SendHttp(RequestData(stream_id, b""), service)
+
+
+def _observe_http2_services() -> None:
+    original = Http2Client.__init__
+
+    def __init__(self: Http2Client, context: Any) -> None:  # noqa: N807 - it replaces that of mitmproxy
+        original(self, context)
+        settings = self.h2_conn.local_settings
+        settings.initial_window_size = _SERVICE_WINDOW
+        settings.acknowledge()
+        held = _services[self.conn] = _HeldWindows(self)
+        self.h2_conn.acknowledge_received_data = held.acknowledge
+
+    Http2Client.__init__ = __init__  # type: ignore[method-assign]
+
+
+def _bound_http2_buffers() -> None:
+    handle_event, drain = Http2Server._handle_event, ConnectionHandler.drain_writers  # noqa: SLF001
+    buffers: WeakKeyDictionary[Http2Server, _ClientBuffers] = WeakKeyDictionary()
+
+    def _handle_event(self: Http2Server, event: Any) -> Generator[Any, Any, None]:
+        yield from handle_event(self, event)
+        if isinstance(event, ResponseData):
+            if event.stream_id in self.h2_conn.stream_buffers:
+                if self not in buffers:
+                    buffers[self] = _ClientBuffers(self)
+                buffers[self].add(event.stream_id, len(event.data))
+        elif isinstance(event, DataReceived) and self in buffers:
+            yield from buffers[self].resume()
+
+    async def drain_writers(self: ConnectionHandler) -> None:
+        if _paused:
+            task = asyncio.current_task()
+            for connection, io in list(self.transports.items()):
+                if io.handler is task and connection in _paused:
+                    await _paused[connection].wait()
+        await drain(self)  # type: ignore[no-untyped-call]
+
+    Http2Server._handle_event = _handle_event  # type: ignore[method-assign] # noqa: SLF001
+    ConnectionHandler.drain_writers = drain_writers  # type: ignore[method-assign]

@@ -121,7 +121,9 @@ class H2Peer(Peer):
         self.h2 = h2.connection.H2Connection(config)
         self.h2.initiate_connection()
         self.events: list[h2.events.Event] = []
-        self.bodies: dict[int, bytes] = {}
+        self.bodies: dict[int, bytearray] = {}
+        self.unread: set[int] = set()
+        """Streams whose flow-control window stays closed."""
         self.flush()
 
     def flush(self) -> None:
@@ -135,7 +137,9 @@ class H2Peer(Peer):
         for event in self.h2.receive_data(data):
             self.events.append(event)
             if isinstance(event, h2.events.DataReceived):
-                self.bodies[event.stream_id] = self.bodies.get(event.stream_id, b"") + event.data
+                self.bodies.setdefault(event.stream_id, bytearray()).extend(event.data)
+                if event.stream_id in self.unread:
+                    continue
                 self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
         self.flush()
         return True

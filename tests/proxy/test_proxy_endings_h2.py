@@ -214,3 +214,80 @@ def test_trailers_pass_over_http2(h2_proxy, h2_service):
 
     assert dict(trailers.headers) == {"x-checksum": "1"}
     assert (h2_proxy.ended(path).ending, h2_proxy.body(path)) == (Ending.COMPLETE, ONE)
+
+
+# Clients that do not open their flow-control window
+
+LARGE = 16 << 20
+"""More than the buffers of the operating system hold."""
+DEFAULT_WINDOW = 65_535
+
+
+def test_a_client_without_window_stops_the_service_but_no_other_stream(proxy, service):
+    """mitmproxy alone reads all that the service sends, and keeps it in memory."""
+    sent, piece, path = [0], b"x" * (1 << 16), "/h2-other"
+
+    def behave(peer):
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % LARGE)
+        while sent[0] < LARGE:
+            peer.send(piece)
+            sent[0] += len(piece)
+
+    service.on(path, lambda peer: peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"))
+    client = proxy.connect_h2()
+    client.h2.increment_flow_control_window(1 << 30)
+    stream = client.request(service.on("/h2-full", behave))
+    client.unread.add(stream)
+    client.wait_body(stream, piece[:DEFAULT_WINDOW])
+    before = [-1]
+    while len(set(before[-5:])) != 1 or len(before) < 5:
+        before.append(sent[0])
+        client.wait(h2.events.StreamEnded, client.request(path))
+    assert sent[0] < LARGE
+
+    client.unread.clear()
+    client.h2.acknowledge_received_data(DEFAULT_WINDOW, stream)
+    client.flush()
+    client.wait(h2.events.StreamEnded, stream)
+    assert len(client.bodies[stream]) == LARGE
+    assert proxy.ended("/h2-full").ending is Ending.COMPLETE
+
+
+def test_a_client_without_window_stops_one_stream_of_an_http2_service(h2_proxy, h2_service):
+    windows, streams = [], []
+
+    def fill(peer, stream):
+        """Send as much as the window allows."""
+        windows.append(min(peer.h2.local_flow_control_window(stream), 8 << 20))
+        for begin in range(0, windows[-1], 1 << 14):
+            peer.h2.send_data(stream, b"x" * min(1 << 14, windows[-1] - begin))
+            peer.flush()
+
+    def begin(peer, stream):
+        peer.respond(stream)
+        streams.append(stream)
+        fill(peer, stream)
+
+    def finish(peer, stream):
+        peer.respond(stream, ONE, end=True)
+        fill(peer, streams[0])
+        peer.h2.end_stream(streams[0])
+        peer.flush()
+
+    h2_service.on("/end-other", lambda peer, stream: peer.respond(stream, ONE, end=True))
+    client = h2_proxy.connect_h2()
+    client.h2.increment_flow_control_window(1 << 30)
+    stream = client.request(h2_service.on("/h2-full", begin))
+    client.unread.add(stream)
+    client.wait_body(stream, b"x" * DEFAULT_WINDOW)
+    client.wait(h2.events.StreamEnded, client.request("/end-other"))
+    assert windows[0] <= 4 << 20
+
+    client.unread.clear()
+    client.h2.acknowledge_received_data(DEFAULT_WINDOW, stream)
+    client.flush()
+    client.wait_body(stream, b"x" * windows[0])
+    client.request(h2_service.on("/h2-finish", finish))
+    client.wait(h2.events.StreamEnded, stream)
+    assert windows[1] > 0
+    assert len(client.bodies[stream]) == sum(windows)
