@@ -5,6 +5,8 @@ PYTHON ?= python3
 VENV ?= .venv
 ARGS ?=
 ROUNDS ?= 10
+SECONDS ?= 3600
+SEED ?= 1
 BIN := $(VENV)/bin
 TEST := $(BIN)/python -m pytest --numprocesses=auto --dist=worksteal
 # Tests start hundreds of programs, which start a third faster if their modules are compiled only once.
@@ -14,7 +16,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage fuzz client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+.PHONY: help venv demo test coverage fuzz soak mutants client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
 	screenshots lock build packages clean
 
 help: ## list the targets
@@ -33,9 +35,19 @@ test: venv ## run the tests on all cores
 coverage: venv ## run the tests and report branch coverage; takes half as long again
 	@$(TEST) --cov --cov-report=term $(ARGS)
 
-fuzz: venv ## run the property tests ROUNDS (10) times with new examples; takes minutes
+fuzz: venv ## run the property tests ROUNDS (10) times with new examples, and changed copies of tests/fuzz/corpus
 	@for round in $$(seq $(ROUNDS)); do \
-		$(TEST) -q -m hypothesis $(ARGS) || exit 1; done
+		WIRETAPE_FUZZ=500 $(TEST) -q -m hypothesis $(ARGS) || exit 1; done
+
+soak: venv ## break things under load for SECONDS (3600), seeded with SEED (1), and print a table
+	@WIRETAPE_SOAK_SECONDS=$(SECONDS) WIRETAPE_SOAK_SEED=$(SEED) \
+		$(BIN)/python -m pytest --quiet --capture=no tests/proxy/test_soak.py $(ARGS)
+
+# cosmic-ray has its own environment, because tests need none of its packages.
+mutants: venv ## change the code in small ways, and report which changes no test notices (ARGS="sse --sample 100")
+	@$(PYTHON) -m venv .venv-mutants
+	@.venv-mutants/bin/python -m pip install -qq --disable-pip-version-check cosmic-ray
+	@.venv-mutants/bin/python .ci/mutants.py $(BIN)/python $(ARGS)
 
 client-packages: ## install the npm packages of tests/clients; needs node and npm
 	@$(NPM_INSTALL) --prefix tests/clients
@@ -90,6 +102,6 @@ packages: venv ## install the wheel and the sdist in every documented way and us
 	@$(BIN)/python .ci/packages.py build/packages
 
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo
-	rm -rf $(VENV) .venv-lock build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
+	rm -rf $(VENV) .venv-lock .venv-mutants build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
 	rm -rf tests/clients/node_modules benchmarks/peers/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -120,7 +120,6 @@ class FlowCapture:
         exchange = self._begin(flow)
         if self.display is not None:
             self.display.begin(flow, self._recorded_number(exchange))
-        self._buffer.add_observation(request_started(flow, exchange.number))
         flow.request.stream = self._body_tap(exchange, Side.REQUEST)
         if self.settings.identity:
             flow.request.headers["accept-encoding"] = "identity"
@@ -215,6 +214,8 @@ class FlowCapture:
         client = self._clients.get(flow.client_conn.id)
         if client is None:
             client = self._clients[flow.client_conn.id] = ClientConnection(None)
+        # If this fails, the exchange is not recorded at all: the recorder refuses what belongs to no request.
+        self._buffer.add_observation(request_started(flow, self._exchange_count + 1))
         self._exchange_count += 1
         exchange = client.exchanges[flow.id] = OpenExchange(self._exchange_count, flow, client)
         return exchange

@@ -242,7 +242,12 @@ class Proxy:
     """A running `wiretape proxy`."""
 
     def __init__(
-        self, folder: Path, *arguments: str, env: dict[str, str] | None = None, file_limit: int | None = None
+        self,
+        folder: Path,
+        *arguments: str,
+        env: dict[str, str] | None = None,
+        file_limit: int | None = None,
+        script: Path | None = None,
     ) -> None:
         self.file = folder / "run.db"
         self.lines: list[str] = []
@@ -250,7 +255,9 @@ class Proxy:
         self._peers: list[Peer] = []
         command = ["proxy", "--listen", "127.0.0.1:0", "--output", str(self.file), *arguments]
         options = {"cwd": folder, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
-        if file_limit is None:
+        if script is not None:
+            self.process = _start([sys.executable, script, *command], env=env or {}, **options)
+        elif file_limit is None:
             self.process = _start_forked("wiretape", command, env=env or {}, **options)
         else:
             limited = ["sh", "-c", f'ulimit -f {file_limit // 512}; exec "$@"', "sh", sys.executable, "-m", "wiretape"]
@@ -465,8 +472,8 @@ def start_module_proxy(tmp_path_factory) -> Iterator[Callable[..., Proxy]]:
     """Starts proxies that serve all tests of a module."""
     proxies: list[Proxy] = []
 
-    def start_one(*arguments: str) -> Proxy:
-        proxies.append(Proxy(tmp_path_factory.mktemp("proxy"), *arguments))
+    def start_one(*arguments: str, **keywords) -> Proxy:
+        proxies.append(Proxy(tmp_path_factory.mktemp("proxy"), *arguments, **keywords))
         return proxies[-1]
 
     yield start_one

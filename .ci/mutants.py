@@ -1,0 +1,108 @@
+"""Change the code in small ways, and report the changes that no test notices.
+
+python .ci/mutants.py PYTHON_WITH_TESTS [GROUP...] [--sample N] [--seed N]
+
+Runs in an environment with cosmic-ray; the tests run in a copy of the tree with the other Python.
+"""
+
+import argparse
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from cosmic_ray.work_db import WorkDB, use_db
+from cosmic_ray.work_item import TestOutcome, WorkerOutcome, WorkResult
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("core", "proxy", "replay", "inspect")
+GROUPS = {
+    "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
+    "rules": (["core/wiretape/rules"], ["tests/rules"]),
+    "redaction": (
+        [f"core/wiretape/recording/{name}.py" for name in ("redactor", "remembered_secrets", "json_redaction")]
+        + ["core/wiretape/credential_names.py"],
+        [
+            f"tests/recording/test_{name}.py"
+            for name in ("remembered_secrets", "redact", "json_redaction", "redaction_page")
+        ],
+    ),
+    "matching": (
+        [f"replay/wiretape_replay/verbatim/{name}.py" for name in ("request_matching", "exchange_queues", "no_match")],
+        ["tests/replay/test_verbatim_matching.py", "tests/replay/test_verbatim_options.py"],
+    ),
+}
+"""What is changed, and the tests that should notice."""
+CONFIG = """
+[cosmic-ray]
+module-path = {modules}
+timeout = 300
+excluded-modules = ["**/vectors/**"]
+test-command = {command!r}
+[cosmic-ray.distributor]
+name = "local"
+"""
+POINTLESS = ("BitOr", "RemoveDecorator", "VariableReplacer", "VariableInserter")
+"""Changes of type hints, or that nothing survives: they would make the share look better than it is."""
+KILLED = {TestOutcome.KILLED, TestOutcome.INCOMPETENT}
+
+
+def main() -> int:
+    """Print what survived in each group, and a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("python", type=Path)
+    parser.add_argument("groups", nargs="*", choices=[*GROUPS, []], metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--sample", type=int, default=50, help="changes of each group that are tried (default 50)")
+    parser.add_argument("--seed", type=int, default=1)
+    given = parser.parse_args()
+    table = []
+    with tempfile.TemporaryDirectory(prefix="wiretape-mutants-") as folder:
+        tree = Path(folder, "tree")
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)  # noqa: S607
+        for name in listed.stdout.splitlines():
+            (tree / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, tree / name)
+        for name in given.groups or GROUPS:
+            tried, killed, total = run_group(name, tree, given)
+            table.append(
+                f"{name:10} {killed:4} of {tried:4} killed, {killed / max(tried, 1):4.0%} ({total:,} possible)"
+            )
+    print(*table, sep="\n")
+    return 0
+
+
+def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, int, int]:
+    """Return how many changes were tried, how many the tests noticed, and how many are possible."""
+    modules, tests = GROUPS[name]
+    python = Path(os.path.abspath(given.python))  # not its target, which has no packages  # noqa: PTH100
+    command = f"{python} -m pytest -q -x -p no:cacheprovider --hypothesis-profile=same {' '.join(tests)}"
+    config, session = tree / f"{name}.toml", tree / f"{name}.sqlite"
+    config.write_text(CONFIG.format(modules=modules, command=command))
+    environment = os.environ | {"PYTHONPATH": ":".join(str(tree / source) for source in SOURCES)}
+
+    def run(*arguments: str | Path) -> None:
+        program = Path(sys.executable).with_name("cosmic-ray")
+        subprocess.run([program, *arguments], cwd=tree, env=environment, check=True, stdout=subprocess.DEVNULL)
+
+    run("init", config, session)
+    with use_db(session, WorkDB.Mode.open) as jobs:
+        items = {item.job_id: item.mutations[0] for item in jobs.work_items}
+        useful = [job for job, each in items.items() if not any(word in each.operator_name for word in POINTLESS)]
+        sample = set(random.Random(given.seed).sample(sorted(useful), min(given.sample, len(useful))))  # noqa: S311
+        skipped = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
+        jobs.set_multiple_results(items.keys() - sample, skipped)
+    run("baseline", config)
+    run("exec", config, session)
+    with use_db(session, WorkDB.Mode.open) as jobs:
+        outcomes = {job: result for job, result in jobs.results if job in sample}
+    for job, result in outcomes.items():
+        if result.test_outcome not in KILLED:
+            print(f"== {name}: {items[job].operator_name} survived\n{result.diff}", flush=True)
+    return len(outcomes), sum(result.test_outcome in KILLED for result in outcomes.values()), len(useful)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

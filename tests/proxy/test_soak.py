@@ -1,0 +1,382 @@
+"""Soak test: seeded failures under load, again and again, while clients note what they receive.
+
+`make test` tries each scenario once; `make soak` repeats them for WIRETAPE_SOAK_SECONDS with WIRETAPE_SOAK_SEED, with
+more streams, and prints a table.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import h2.events
+import pytest
+
+from wiretape.observations import BytesLost, Ending, Side
+from wiretape.recording import open_recording
+
+SECONDS = float(os.environ.get("WIRETAPE_SOAK_SECONDS", "0"))
+SEED = int(os.environ.get("WIRETAPE_SOAK_SEED", "1"))
+SCRIPT = Path(__file__).with_name("breakable_proxy.py")
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
+DATA_LOSS_S = 0.2 if not SECONDS else 0.7
+"""How old an event can be that a kill loses; the second is for machines that are several times overcommitted."""
+BLOCK = b"x" * 50_000
+
+
+@dataclass
+class Stage:
+    """What scenarios use."""
+
+    start: Callable[..., object]
+    service: object
+    h2_service: object
+    eventually: Callable[..., object]
+    folder: Path
+    chance: random.Random
+    count: int
+    """A number for paths, which no other scenario has."""
+
+    def streams(self) -> int:
+        """How many streams: few in `make test`, 200 to 2,000 in `make soak`."""
+        return self.chance.choice((200, 500, 1000, 2000)) if SECONDS else 40
+
+    def path(self, behaviour: Callable[..., object]) -> str:
+        self.count += 1
+        return self.service.on(f"/soak-{self.count}", behaviour)
+
+
+def recorder_of(proxy) -> int:
+    return int(Path(f"/proc/{proxy.process.pid}/task/{proxy.process.pid}/children").read_text().split()[0])
+
+
+def bodies_of(proxy) -> dict[str, bytes]:
+    """The recorded response bodies, by path."""
+    with open_recording(proxy.file) as recording:
+        return {
+            each.request.target: b"".join(
+                part.data for part in recording.body(each.number, Side.RESPONSE) if not isinstance(part, BytesLost)
+            )
+            for each in recording.exchanges()
+        }
+
+
+@contextlib.asynccontextmanager
+async def event_service(send: Callable[[asyncio.StreamWriter, str], object]):
+    """An asyncio service that can have thousands of streams: `send` gets each writer and the path."""
+
+    async def respond(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.write(HEAD)
+            await send(writer, head.split(b" ", 2)[1].decode())
+            await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(respond, "127.0.0.1", 0, backlog=4096)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+async def read_stream(port: int, path: str, note: Callable[[str, bytes], None]) -> bytes:
+    """Read a stream to its end, whatever that is; note each part as it arrives."""
+    body = b""
+    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        await reader.readuntil(b"\r\n\r\n")
+        while part := await reader.read(65536):
+            body += part
+            note(path, part)
+        writer.close()
+    return body
+
+
+def event(path: str, number: int) -> bytes:
+    return f"id: {number}\ndata: {path} {number}\n\n".encode()
+
+
+async def kill(stage: Stage) -> None:
+    """A kill under load loses no event that a client received more than a moment before."""
+    count, running = stage.streams() // 4, True
+    received: dict[str, list[tuple[float, int]]] = {f"/{number}": [] for number in range(count)}
+
+    async def send(writer: asyncio.StreamWriter, path: str) -> None:
+        number = 0
+        while running:
+            number += 1
+            writer.write(event(path, number))
+            await asyncio.sleep(0.02)
+
+    first = {path: asyncio.Event() for path in received}
+
+    def note(path: str, part: bytes) -> None:
+        first[path].set()
+        before = received[path][-1][1] if received[path] else 0
+        received[path].append((time.monotonic(), before + len(part)))
+
+    async with event_service(send) as url:
+        proxy = await asyncio.to_thread(stage.start, url)
+        recorder = recorder_of(proxy)
+        reading = [asyncio.create_task(read_stream(proxy.port, path, note)) for path in received]
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(begun.wait() for begun in first.values()))
+        await asyncio.sleep(stage.chance.uniform(0.1, 1 + min(SECONDS, 3)))
+        killed = time.monotonic()
+        os.kill(proxy.process.pid, signal.SIGKILL)
+        os.kill(recorder, signal.SIGKILL)
+        running = False
+        await asyncio.gather(*reading)
+    bodies = bodies_of(proxy)
+    for path, noted in received.items():
+        old = max((size for when, size in noted if when < killed - DATA_LOSS_S), default=0)
+        assert len(bodies.get(path, b"")) >= old, f"{path} has {len(bodies.get(path, b''))} of {old} bytes"
+    with closing(sqlite3.connect(proxy.file)) as connection:
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+async def many_streams(stage: Stage, events: int = 10) -> None:
+    """Thousands of streams are sent, passed on and recorded identically."""
+    sent: dict[str, bytes] = {}
+
+    async def send(writer: asyncio.StreamWriter, path: str) -> None:
+        sent[path] = b""
+        for number in range(events):
+            sent[path] += event(path, number)
+            writer.write(event(path, number))
+            await asyncio.sleep(0)
+
+    async with event_service(send) as url:
+        proxy = await asyncio.to_thread(stage.start, url)
+        paths = [f"/{number}" for number in range(stage.streams())]
+        async with asyncio.timeout(300):
+            found = await asyncio.gather(*(read_stream(proxy.port, path, lambda *_: None) for path in paths))
+    assert dict(zip(paths, found, strict=True)) == sent
+    assert await asyncio.to_thread(proxy.stop) == 0
+    assert bodies_of(proxy) == sent
+
+
+def blocks(peer, count: int) -> None:
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % (count * len(BLOCK)))
+    for _ in range(count):
+        peer.send(BLOCK)
+
+
+def full_disk(stage: Stage) -> None:
+    """On a full disk, traffic continues, and lost and stored bytes are all of them."""
+    count = stage.chance.randint(60, 100)
+    limit = stage.chance.randrange(2_000_000, 3_000_000)
+    proxy = stage.start(stage.service.url, file_limit=limit)
+    path = stage.path(lambda peer: blocks(peer, count))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(count * len(BLOCK)) == BLOCK * count
+    assert proxy.stop() == 2
+    with open_recording(proxy.file) as recording:
+        exchange = recording.exchange(1)
+    assert exchange.lost_bytes > 0
+    assert exchange.response_bytes + exchange.lost_bytes == count * len(BLOCK)
+
+
+def slow_disk(stage: Stage) -> None:
+    """If the recorder stands still at times, streams slow down and nothing is lost."""
+    count = stage.chance.randint(50, 150)
+    proxy = stage.start(stage.service.url, "--memory", "1M")
+    recorder = recorder_of(proxy)
+    path = stage.path(lambda peer: blocks(peer, count))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    for _ in range(3):
+        os.kill(recorder, signal.SIGSTOP)
+        time.sleep(stage.chance.uniform(0.05, 0.15 + min(SECONDS, 1)))
+        os.kill(recorder, signal.SIGCONT)
+        client.exactly(len(BLOCK))
+    assert client.exactly((count - 3) * len(BLOCK)) == BLOCK * (count - 3)
+    seen = proxy.ended(path)
+    assert (seen.ending, seen.response_bytes, seen.lost_bytes) == (Ending.COMPLETE, count * len(BLOCK), 0)
+
+
+def locked(stage: Stage) -> None:
+    """If another program locks the recording for a while, nothing is lost."""
+    proxy = stage.start(stage.service.url)
+    path = stage.path(lambda peer: blocks(peer, 20))
+    with closing(sqlite3.connect(proxy.file, isolation_level=None, timeout=30)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        client = proxy.get(path)
+        client.until(b"\r\n\r\n")
+        assert client.exactly(20 * len(BLOCK)) == BLOCK * 20
+        time.sleep(stage.chance.uniform(0.1, 0.3 + min(SECONDS, 10)))
+        other.execute("ROLLBACK")
+    seen = proxy.ended(path)
+    assert (seen.response_bytes, seen.lost_bytes) == (20 * len(BLOCK), 0)
+
+
+def read_only(stage: Stage) -> None:
+    """Where nothing can be written, the proxy refuses to start, in one line."""
+    with pytest.raises(AssertionError) as caught:
+        stage.start(stage.service.url, "--output", stage.chance.choice(("/proc/run.db", "/sys/run.db")))
+    assert "cannot be written" in str(caught.value)
+
+
+def breakable(stage: Stage, fault: str):
+    """Start a proxy, and set its fault."""
+    stage.count += 1
+    name = stage.folder / f"fault-{stage.count}"
+    name.write_text("")
+    proxy = stage.start(stage.service.url, script=SCRIPT, env={"FAULT": str(name)})
+    name.write_text(fault)
+    return proxy, name
+
+
+def clock_jumps(stage: Stage) -> None:
+    """Whatever the wall clock does, times in the recording increase, and the bytes are those that were sent."""
+    proxy, name = breakable(stage, "clock")
+    path = stage.path(lambda peer: blocks(peer, 5))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(5 * len(BLOCK)) == BLOCK * 5
+    seen = proxy.ended(path)
+    name.write_text("")
+    assert (seen.response_bytes, seen.lost_bytes) == (5 * len(BLOCK), 0)
+    with open_recording(proxy.file) as recording:
+        times = [each.time_ns for each in recording.observations()]
+    assert times == sorted(set(times))
+    assert times[-1] < 600 * 10**9
+
+
+FAULTS = (
+    "client_connected",
+    "server_connected",
+    "client_disconnected",
+    "request_started",
+    "request",
+    "response_started",
+    "response",
+    "classify",
+)
+
+
+def broken_hooks(stage: Stage) -> None:
+    """A mistake in any hook is reported, and traffic continues, also of later requests."""
+    proxy, name = breakable(stage, "")
+    for fault in FAULTS:
+        name.write_text(fault)
+        over = threading.Event()
+        path = stage.path(lambda peer, over=over: (peer.send(HEAD + b"data: 1\n\n"), over.wait(60), peer.close()))
+        client = proxy.get(path)
+        client.until(b"data: 1\n\n")  # it is not held up until the end
+        over.set()
+        client.rest()
+        client.close()
+        proxy.wait_line(f"injected into {fault}")
+    name.write_text("")
+    path = stage.path(lambda peer: blocks(peer, 1))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(len(BLOCK)) == BLOCK
+    assert proxy.ended(path).response_bytes == len(BLOCK)
+    proxy.stop()
+    with open_recording(proxy.file) as recording:
+        list(recording.observations())
+
+
+def stalled_http1(stage: Stage) -> None:
+    """A client that does not read a flood, and a service that says nothing, do not hold up others."""
+    proxy = stage.start(stage.service.url)
+    over = threading.Event()
+    flood = stage.path(lambda peer: blocks(peer, 400))
+    silent = stage.path(lambda peer: (peer.send(HEAD), over.wait(60), peer.close()))
+    stalled = [proxy.get(flood), proxy.get(silent)]
+    check_others(stage, proxy)
+    over.set()
+    for peer in stalled:
+        peer.reset()
+    assert proxy.ended(flood).ending is Ending.CLIENT_CLOSED
+
+
+def check_others(stage: Stage, proxy) -> None:
+    path = stage.path(lambda peer: (blocks(peer, 3), peer.rest()))
+    client = proxy.get(path)
+    client.until(b"\r\n\r\n")
+    assert client.exactly(3 * len(BLOCK)) == BLOCK * 3
+    assert proxy.ended(path).response_bytes == 3 * len(BLOCK)
+
+
+def stalled_http2(stage: Stage) -> None:
+    """The same with HTTP/2: one stream without flow control window, one that is silent."""
+    proxy = stage.start(stage.h2_service.url, "--insecure")
+    flood, silent, other = (f"/{name}-{stage.count}" for name in ("flood", "silent", "other"))
+    stage.count += 1
+    stage.h2_service.on(flood, lambda peer, stream: peer.respond(stream, b"x" * 16_000, b"y" * 16_000, b"z" * 16_000))
+    stage.h2_service.on(silent, lambda peer, stream: peer.respond(stream))
+    stage.h2_service.on(other, lambda peer, stream: peer.respond(stream, b"data: 1\n\n", end=True))
+    stalled = proxy.connect_h2()
+    stalled.request(flood)
+    stalled.request(silent)  # it reads neither
+    client = proxy.connect_h2()
+    stream = client.request(other)
+    client.wait_body(stream, b"data: 1\n\n")
+    client.wait(h2.events.StreamEnded, stream)
+    assert proxy.ended(other).response_bytes == 9
+
+
+SCENARIOS = (
+    kill,
+    many_streams,
+    full_disk,
+    slow_disk,
+    locked,
+    read_only,
+    clock_jumps,
+    broken_hooks,
+    stalled_http1,
+    stalled_http2,
+)
+QUICK = tuple(each for each in SCENARIOS if each not in {full_disk, slow_disk})
+"""Those that `make test` tries; test_proxy_trouble.py has tests like the others."""
+
+
+@pytest.fixture(scope="module")
+def stage(start_module_proxy, service, h2_service, eventually, tmp_path_factory) -> Stage:
+    folder = tmp_path_factory.mktemp("soak")
+    return Stage(start_module_proxy, service, h2_service, eventually, folder, random.Random(SEED), 0)
+
+
+async def run_scenario(scenario, stage: Stage) -> None:
+    if asyncio.iscoroutinefunction(scenario):
+        await scenario(stage)
+    else:
+        await asyncio.to_thread(scenario, stage)
+
+
+@pytest.mark.timeout(SECONDS + 900)
+@pytest.mark.parametrize("scenario", [None] if SECONDS else QUICK, ids=lambda each: getattr(each, "__name__", "soak"))
+async def test_traffic_and_recording_survive(scenario, stage):
+    if scenario is not None:
+        await run_scenario(scenario, stage)
+        return
+    attempts, failures = Counter(), Counter()
+    until = time.monotonic() + SECONDS
+    while time.monotonic() < until:
+        chosen = stage.chance.choice(SCENARIOS)
+        attempts[chosen] += 1
+        try:
+            await run_scenario(chosen, stage)
+        except (AssertionError, OSError) as error:
+            failures[chosen] += 1
+            print(f"\n{chosen.__name__} {stage.count}: {error}", flush=True)  # noqa: T201
+    rows = [f"| {each.__doc__} | {attempts[each]} | {failures[each]} |" for each in SCENARIOS]
+    head = (f"\nseed {SEED}, {SECONDS:.0f} s", "| Scenario | Attempts | Failures |", "|---|---|---|")
+    print(*head, *rows, sep="\n")  # noqa: T201 - it is what make soak is for
+    assert not failures
