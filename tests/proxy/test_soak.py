@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import os
 import random
+import shutil
 import signal
 import sqlite3
 import threading
@@ -15,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import h2.events
@@ -37,7 +38,7 @@ BLOCK = b"x" * 50_000
 class Stage:
     """What scenarios use."""
 
-    start: Callable[..., object]
+    start_proxy: Callable[..., object]
     service: object
     h2_service: object
     eventually: Callable[..., object]
@@ -45,10 +46,22 @@ class Stage:
     chance: random.Random
     count: int
     """A number for paths, which no other scenario has."""
+    proxies: list = field(default_factory=list)
+
+    def start(self, *arguments: str, **keywords):
+        self.proxies.append(self.start_proxy(*arguments, **keywords))
+        return self.proxies[-1]
+
+    def clean_up(self) -> None:
+        """Kill the proxies of a scenario, and delete their recordings."""
+        for proxy in self.proxies:
+            proxy.kill()
+            shutil.rmtree(proxy.file.parent)
+        self.proxies.clear()
 
     def streams(self) -> int:
         """How many streams: few in `make test`, 200 to 2,000 in `make soak`."""
-        return self.chance.choice((200, 500, 1000, 2000)) if SECONDS else 40
+        return self.chance.choice((200, 500, 1000, 2000)) if SECONDS else 24
 
     def path(self, behaviour: Callable[..., object]) -> str:
         self.count += 1
@@ -89,13 +102,15 @@ async def event_service(send: Callable[[asyncio.StreamWriter, str], object]):
         server.close()
 
 
-async def read_stream(port: int, path: str, note: Callable[[str, bytes], None]) -> bytes:
+async def read_stream(port: int, path: str, note: Callable[[str, bytes], None], connecting: asyncio.Semaphore) -> bytes:
     """Read a stream to its end, whatever that is; note each part as it arrives."""
     body = b""
     with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        await reader.readuntil(b"\r\n\r\n")
+        # The system queues a hundred connections that the proxy has not accepted yet.
+        async with connecting:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            await reader.readuntil(b"\r\n\r\n")
         while part := await reader.read(65536):
             body += part
             note(path, part)
@@ -120,6 +135,7 @@ async def kill(stage: Stage) -> None:
             await asyncio.sleep(0.02)
 
     first = {path: asyncio.Event() for path in received}
+    connecting = asyncio.Semaphore(50)
 
     def note(path: str, part: bytes) -> None:
         first[path].set()
@@ -129,7 +145,7 @@ async def kill(stage: Stage) -> None:
     async with event_service(send) as url:
         proxy = await asyncio.to_thread(stage.start, url)
         recorder = recorder_of(proxy)
-        reading = [asyncio.create_task(read_stream(proxy.port, path, note)) for path in received]
+        reading = [asyncio.create_task(read_stream(proxy.port, path, note, connecting)) for path in received]
         async with asyncio.timeout(60):
             await asyncio.gather(*(begun.wait() for begun in first.values()))
         await asyncio.sleep(stage.chance.uniform(0.1, 1 + min(SECONDS, 3)))
@@ -149,6 +165,7 @@ async def kill(stage: Stage) -> None:
 async def many_streams(stage: Stage, events: int = 10) -> None:
     """Thousands of streams are sent, passed on and recorded identically."""
     sent: dict[str, bytes] = {}
+    connecting = asyncio.Semaphore(50)
 
     async def send(writer: asyncio.StreamWriter, path: str) -> None:
         sent[path] = b""
@@ -161,7 +178,8 @@ async def many_streams(stage: Stage, events: int = 10) -> None:
         proxy = await asyncio.to_thread(stage.start, url)
         paths = [f"/{number}" for number in range(stage.streams())]
         async with asyncio.timeout(300):
-            found = await asyncio.gather(*(read_stream(proxy.port, path, lambda *_: None) for path in paths))
+            reading = (read_stream(proxy.port, path, lambda *_: None, connecting) for path in paths)
+            found = await asyncio.gather(*reading)
     assert dict(zip(paths, found, strict=True)) == sent
     assert await asyncio.to_thread(proxy.stop) == 0
     assert bodies_of(proxy) == sent
@@ -343,7 +361,7 @@ SCENARIOS = (
     stalled_http1,
     stalled_http2,
 )
-QUICK = tuple(each for each in SCENARIOS if each not in {full_disk, slow_disk})
+QUICK = tuple(each for each in SCENARIOS if each not in {full_disk, slow_disk, locked})
 """Those that `make test` tries; test_proxy_trouble.py has tests like the others."""
 
 
@@ -354,10 +372,13 @@ def stage(start_module_proxy, service, h2_service, eventually, tmp_path_factory)
 
 
 async def run_scenario(scenario, stage: Stage) -> None:
-    if asyncio.iscoroutinefunction(scenario):
-        await scenario(stage)
-    else:
-        await asyncio.to_thread(scenario, stage)
+    try:
+        if asyncio.iscoroutinefunction(scenario):
+            await scenario(stage)
+        else:
+            await asyncio.to_thread(scenario, stage)
+    finally:
+        await asyncio.to_thread(stage.clean_up)
 
 
 @pytest.mark.timeout(SECONDS + 900)
