@@ -16,7 +16,7 @@ export NODE_EXTRA_CA_CERTS ?= $(wildcard /etc/ssl/certs/ca-certificates.crt)
 NPM_INSTALL := npm install --no-package-lock --no-fund --no-audit --loglevel=error --fetch-retries=2 --fetch-timeout=60000
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test coverage fuzz soak mutants client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
+.PHONY: help venv demo test coverage fuzz soak mutants audit client-packages clients lint format bench-packages bench docs docs-rules docs-cli \
 	screenshots lock build packages clean
 
 help: ## list the targets
@@ -48,6 +48,11 @@ mutants: venv ## change the code in small ways, and report which changes no test
 	@$(PYTHON) -m venv .venv-mutants
 	@.venv-mutants/bin/python -m pip install -qq --disable-pip-version-check cosmic-ray
 	@.venv-mutants/bin/python .ci/mutants.py $(BIN)/python $(ARGS)
+
+audit: ## list known advisories about the pinned dependencies, if their data can be reached
+	@$(PYTHON) -m venv .venv-audit
+	@.venv-audit/bin/python -m pip install -qq --disable-pip-version-check pip-audit
+	@.venv-audit/bin/python .ci/audit.py .venv-audit/bin/pip-audit requirements.lock
 
 client-packages: ## install the npm packages of tests/clients; needs node and npm
 	@$(NPM_INSTALL) --prefix tests/clients
@@ -102,6 +107,6 @@ packages: venv ## install the wheel and the sdist in every documented way and us
 	@$(BIN)/python .ci/packages.py build/packages
 
 clean: ## remove $(VENV), caches, coverage, builds and the recording of the demo
-	rm -rf $(VENV) .venv-lock .venv-mutants build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
+	rm -rf $(VENV) .venv-lock .venv-mutants .venv-audit build dist htmlcov .coverage .coverage.* .hypothesis wiretape-demo.db*
 	rm -rf tests/clients/node_modules benchmarks/peers/node_modules .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find core proxy replay inspect tests benchmarks .ci -name __pycache__ -type d -prune -exec rm -rf {} +

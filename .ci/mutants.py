@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("core", "proxy", "replay", "inspect")
 GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
-    "rules": (["core/wiretape/rules"], ["tests/rules"]),
+    "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules"]),
     "redaction": (
         [f"core/wiretape/recording/{name}.py" for name in ("redactor", "remembered_secrets", "json_redaction")]
         + ["core/wiretape/credential_names.py"],
@@ -35,7 +35,7 @@ GROUPS = {
         ["tests/replay/test_verbatim_matching.py", "tests/replay/test_verbatim_options.py"],
     ),
 }
-"""What is changed, and the tests that should notice."""
+"""What is changed, and the tests that should notice, the quickest first."""
 CONFIG = """
 [cosmic-ray]
 module-path = {modules}

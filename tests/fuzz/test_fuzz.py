@@ -25,7 +25,7 @@ from wiretape.recording import build_recording, open_recording
 from wiretape.recording.formats import find_format
 from wiretape.rules import Checker
 from wiretape.sse import Parser
-from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, NotFoundError, parse_query
+from wiretape_inspect.debugger.api_endpoints import DOCUMENTS, LINES, parse_query
 from wiretape_inspect.report import baseline
 from wiretape_replay import ReplayOptions, start_replay
 from wiretape_replay.faults.fault_script import read_fault_script
@@ -209,7 +209,7 @@ def test_a_changed_request_to_the_debugger_is_answered_or_refused(recording):
             if endpoint is None:
                 return
             request = make_mocked_request("GET", f"/api/{name}?{query}".encode().decode("latin-1"))
-            with suppress(NotFoundError):
+            with suppress(InputError):
                 found = endpoint(opened, **parse_query(request, endpoint))
                 if name in LINES:
                     list(found)
