@@ -12,16 +12,7 @@ TIMEOUT_S = 300
 
 def main(program: str, lock: str) -> None:
     """Print one line for each advisory.  Never fails: what is published today is no defect of a change."""
-    command = [
-        program,
-        "--requirement",
-        lock,
-        "--no-deps",
-        "--disable-pip",
-        "--format",
-        "json",
-        "--progress-spinner=off",
-    ]
+    command = [program, "--requirement", lock, "--no-deps", "--disable-pip", "--format=json", "--progress-spinner=off"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
         packages = json.loads(done.stdout)["dependencies"]

@@ -104,8 +104,8 @@ async def event_service(send: Callable[[asyncio.StreamWriter, str], object]):
 
 async def read_stream(port: int, path: str, note: Callable[[str, bytes], None], connecting: asyncio.Semaphore) -> bytes:
     """Read a stream to its end, whatever that is; note each part as it arrives."""
-    body = b""
-    with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+    body, writer = b"", None
+    try:
         # The system queues a hundred connections that the proxy has not accepted yet.
         async with connecting:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -114,7 +114,11 @@ async def read_stream(port: int, path: str, note: Callable[[str, bytes], None], 
         while part := await reader.read(65536):
             body += part
             note(path, part)
-        writer.close()
+    except (ConnectionError, asyncio.IncompleteReadError):
+        pass
+    finally:
+        if writer is not None:
+            writer.close()
     return body
 
 
@@ -146,7 +150,7 @@ async def kill(stage: Stage) -> None:
         proxy = await asyncio.to_thread(stage.start, url)
         recorder = recorder_of(proxy)
         reading = [asyncio.create_task(read_stream(proxy.port, path, note, connecting)) for path in received]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             await asyncio.gather(*(begun.wait() for begun in first.values()))
         await asyncio.sleep(stage.chance.uniform(0.1, 1 + min(SECONDS, 3)))
         killed = time.monotonic()
@@ -396,7 +400,7 @@ async def test_traffic_and_recording_survive(scenario, stage):
             await run_scenario(chosen, stage)
         except (AssertionError, OSError) as error:
             failures[chosen] += 1
-            print(f"\n{chosen.__name__} {stage.count}: {error}", flush=True)  # noqa: T201
+            print(f"\n{chosen.__name__} {stage.count}: {error!r}", flush=True)  # noqa: T201
     rows = [f"| {each.__doc__} | {attempts[each]} | {failures[each]} |" for each in SCENARIOS]
     head = (f"\nseed {SEED}, {SECONDS:.0f} s", "| Scenario | Attempts | Failures |", "|---|---|---|")
     print(*head, *rows, sep="\n")  # noqa: T201 - it is what make soak is for
