@@ -55,6 +55,9 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
     help="Longest time for a case, without waiting for rate limits.",
 )
 @click.option("--limits", is_flag=True, help="Also exceed the rate limits, which disturbs others of the same tenant.")
+@click.option(
+    "--shrink/--no-shrink", default=True, help="Whether to repeat the cases of broken rules with fewer steps."
+)
 @click.option("--through-proxy", is_flag=True, help="Record with wiretape proxy instead of at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
 @click.option("--force", is_flag=True, help="Replace the recording if it exists.")
@@ -80,6 +83,7 @@ def probe(
     jobs: int,
     timeout: float,
     limits: bool,
+    shrink: bool,
     through_proxy: bool,
     record: Path | None,
     force: bool,
@@ -108,7 +112,7 @@ def probe(
     if url is not None:
         _write_initial_file(file, url)
         return
-    options = ProbeOptions(_split(only), _split(skip), seed, jobs, timeout, limits)
+    options = ProbeOptions(_split(only), _split(skip), seed, jobs, timeout, limits, shrink)
     cases = select_cases(options)
     if lists:
         write_lines(line for case in sorted(cases, key=lambda each: each.name) for line in _describe(case))

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import h11
 
+from wiretape.content_encoding import Decoder, DecodingError, decoder
 from wiretape.errors import InputError
 from wiretape.event_facts import facts_of
 from wiretape.json_codec import UnreadableJson, read_json
@@ -31,8 +32,8 @@ from wiretape.observations import (
 from wiretape.sse import FrameKind, Parser
 from wiretape_inspect.probe.probe_file import ProbeFile
 
-MOST_BYTES = 16 * 1024 * 1024
-"""Bytes of a response after which the probe closes the connection."""
+MOST_BYTES, MOST_EVENTS = 16 * 1024 * 1024, 20_000
+"""Bytes and events of a response after which the probe closes the connection."""
 _READ_SIZE = 64 * 1024
 _SLOW_READ_SIZE, _SLOW_PAUSE_S = 512, 0.01
 _LONGEST_HEAD = 256 * 1024
@@ -149,6 +150,7 @@ class HttpExchange:
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
     _task: "asyncio.Task[None] | None" = None
     _parser: Parser = field(default_factory=Parser)
+    _decoder: Decoder | None = None
 
     @property
     def is_stream(self) -> bool:
@@ -193,6 +195,12 @@ class HttpExchange:
     def add_body(self, data: bytes) -> None:
         """Add bytes of the response."""
         self.size += len(data)
+        if self._decoder is None:
+            self._decoder = decoder(header(self.headers, "content-encoding"))
+        try:
+            data = self._decoder.feed(data)
+        except DecodingError:
+            return  # the rules report it
         if not (self.is_stream and self.status == 200):
             self.body += data
             return
@@ -314,6 +322,7 @@ class _Response:
         self, log: ObservationLog, exchange: HttpExchange, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> None:
         self._log, self._exchange, self._connection, self._reader = log, exchange, connection, reader
+        self._received = False
 
     async def read(self) -> tuple[Ending, str]:
         """Read to the end; return how it ended, and why."""
@@ -331,11 +340,16 @@ class _Response:
                     self._flush(chunks)
                     raise
                 ending = Ending.SERVICE_CLOSED, "the service closed the connection"
+                if self._received and self._exchange.status is None:
+                    ending = Ending.SERVICE_INVALID, "not HTTP: the service closed the connection within the head"
+            self._received = self._received or bool(data)
             self._flush(chunks)
             if ending is not None:
                 return ending
             if self._exchange.size > MOST_BYTES:
                 return Ending.CLIENT_CLOSED, f"the response is larger than {MOST_BYTES >> 20} MiB"
+            if len(self._exchange.events) > MOST_EVENTS:
+                return Ending.CLIENT_CLOSED, f"the stream has more than {MOST_EVENTS:,} events"
 
     def _take(self, chunks: list[bytes]) -> tuple[Ending, str] | None:
         """Take what h11 has; return how the response ended if it did."""

@@ -97,7 +97,7 @@ async def judge(setup: ProbeSetup, recording: Recording, cases: CaseResults, run
     for result in cases.results:
         result.add_findings(by_case.get(result.case.name, []))
     reproductions = []
-    for code in report.broken:
+    for code in report.broken if setup.options.shrink else ():
         case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
         if case is not None:
             tape = setup.record.with_name(f"{setup.record.stem}.{code}.tape")

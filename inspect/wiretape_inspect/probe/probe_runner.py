@@ -49,6 +49,8 @@ class ProbeOptions:
     jobs: int = 4
     timeout_s: float = 30.0
     limits: bool = False
+    shrink: bool = True
+    """Whether to repeat the case of each broken rule with fewer steps."""
 
 
 def select_cases(options: ProbeOptions) -> list[Case]:

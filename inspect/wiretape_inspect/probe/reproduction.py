@@ -1,6 +1,5 @@
 """Reproduce a broken rule: the fewest and simplest steps that still break it, as curl commands and as a tape."""
 
-import asyncio
 import re
 import shlex
 import tempfile
@@ -112,7 +111,7 @@ async def reproduce(runner: ProbeRunner, code: str, case_name: str, tape: Path) 
     if found is None:
         return Reproduction(code, case_name, tuple(curl_lines(runner.file, steps)), len(steps), 0, None)
     smallest, seen = found
-    await asyncio.to_thread(_write_tape, runner.file, code, seen, tape)
+    _write_tape(runner.file, code, seen, tape)
     script = tuple(curl_lines(runner.file, smallest))
     return Reproduction(code, case_name, script, len(smallest), len(steps) - len(smallest), tape)
 

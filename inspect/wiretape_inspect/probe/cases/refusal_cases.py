@@ -46,7 +46,7 @@ async def wrong_method(probe: Prober) -> None:
     "errors/malformed-json",
     'Codes, invalid_request: "Fix the body or parameter."',
     steps="Create runs with a body that is cut off, and with a list.",
-    rules=f"{_RULES} ERR005 ERR009",
+    rules=f"{_RULES} ERR005 ERR009 ERR010",
 )
 async def malformed_json(probe: Prober) -> None:
     """A body that is not JSON is refused."""

@@ -16,6 +16,8 @@ from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 _BUSY = 'States, fact 1: "A session with an active run refuses a new run with HTTP 409 SESSION_BUSY."'
 _ENDED = 'States, fact 2: "Cancelling a run that is already terminal fails with RUN_NOT_CANCELLABLE."'
+_SETTLED_SECONDS = 2.2
+"""The rules about refused commands allow two seconds between what a service does and what it reports."""
 _RULES = "RUN001 RUN002 RUN003 RUN004 RUN005"
 
 
@@ -29,6 +31,7 @@ async def two_in_a_row(probe: Prober) -> None:
     """A second run can follow the first."""
     session, _, stream = await probe.start()
     await stream.until(STATUS_IDLE)
+    await stream.read_for(_SETTLED_SECONDS)
     await probe.create_run(session)
     await stream.until_run_ends()
     await stream.close()
@@ -90,7 +93,13 @@ async def cancel(probe: Prober) -> None:
     """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again."""
     _, run, stream = await probe.start("tool")
     await stream.until("agent.custom_tool_use")
+    await stream.read_for(_SETTLED_SECONDS)
     response = await probe.command(run, "cancel")
+    if response.outcome.endswith(RUN_NOT_CANCELLABLE) and probe.file.tool_result is not None:
+        # If the run continues with its result, it was active.
+        await stream.read_for(_SETTLED_SECONDS)
+        await probe.command(run, "resume", probe.result(f"<<{stream.name}.call-1>>"))
+        await stream.until_run_ends()
     probe.expect_success(response, "a cancelled run")
     end = (await stream.until_run_ends())[-1].type
     probe.expect(end == RUN_CANCELLED, f"Expected {RUN_CANCELLED}, got {end}.")

@@ -1,0 +1,159 @@
+"""Services that misbehave get a verdict in every case, within the timeout."""
+
+import asyncio
+import ssl
+import time
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from wiretape.errors import InputError
+from wiretape.rules import Severity
+from wiretape_inspect.report.case_results import CaseVerdict
+
+CASES = ("sessions", "errors/unknown-path", "errors/malformed-json")
+HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<h1>Hi.</h1>\n"
+
+
+async def hang(_reader, _writer):
+    await asyncio.sleep(3600)
+
+
+async def reset(_reader, writer):
+    writer.transport.abort()
+
+
+async def flood(reader, writer):
+    await reader.read(1000)
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    while True:
+        writer.write(b"data: {}\n\n" * 10_000)
+        await writer.drain()
+
+
+async def endless_head(reader, writer):
+    await reader.read(1000)
+    writer.write(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        writer.write(b"X-More: x\r\n" * 1000)
+        await writer.drain()
+
+
+async def html(reader, writer):
+    await reader.read(1000)
+    writer.write(HTML)
+
+
+async def redirect(reader, writer):
+    await reader.read(1000)
+    writer.write(b"HTTP/1.1 302 Found\r\nLocation: https://elsewhere.test/\r\nContent-Length: 0\r\n\r\n")
+
+
+async def not_http(reader, writer):
+    await reader.read(1000)
+    writer.write(b"220 mail.test ESMTP\r\n")
+
+
+@asynccontextmanager
+async def serving(handle, **options):
+    tasks = set()
+
+    async def serve(reader, writer):
+        tasks.add(asyncio.current_task())
+        try:
+            await handle(reader, writer)
+            writer.close()
+        except (ConnectionError, asyncio.CancelledError):
+            writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, **options)
+    try:
+        yield server, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+EXPECTED = {
+    hang: "Expected a response to POST /v1/sessions within 1 s, got none.",
+    reset: "Expected a new session for POST /v1/sessions, got no response (the service reset the connection).",
+    flood: "the response to POST /v1/sessions has no id at /id",
+    endless_head: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
+    html: "the response to POST /v1/sessions has no id at /id",
+    redirect: "Expected a new session for POST /v1/sessions, got 302 to https://elsewhere.test/.",
+    not_http: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
+}
+
+
+@pytest.mark.parametrize("handle", EXPECTED, ids=lambda handle: handle.__name__)
+async def test_every_case_has_a_verdict(handle, probe):
+    began = time.monotonic()
+    cases = CASES[1:2] if handle is flood else CASES
+    async with serving(handle) as (_, url), probe(url, only=cases, timeout_s=1, jobs=4, shrink=False) as probed:
+        results = probed.cases
+        assert results["setup/completed-run"].reason.startswith(EXPECTED[handle])
+        assert len(results) == (2 if handle is flood else 5)
+        assert all(result.reason or result.findings for result in results.values())
+        assert probed.report.cases.fails(Severity.ERROR)
+    assert time.monotonic() - began < 60
+
+
+async def test_a_service_that_dies_ends_all_cases(probe):
+    served = 0
+
+    async def die(reader, writer):
+        nonlocal served
+        served += 1
+        if served > 3:
+            server.close()
+        await html(reader, writer)
+
+    async with serving(die) as (server, url), probe(url, only=("authentication", "errors"), timeout_s=5) as probed:
+        reasons = probed.reasons(CaseVerdict.BROKEN)
+        assert "Expected a response, but the service cannot be reached any more." in reasons.values()
+        assert len(probed.cases) == 1 + 7 + 7
+
+
+async def test_a_service_that_does_not_listen_cannot_be_probed(probe):
+    async with serving(hang) as (server, url):
+        server.close()
+        with pytest.raises(InputError, match=r"^127\.0\.0\.1:\d+ cannot be reached: "):
+            async with probe(url):
+                pass
+
+
+def self_signed():
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "service")])
+    now = datetime.now(UTC)
+    builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())
+    builder = builder.serial_number(1).not_valid_before(now - timedelta(1)).not_valid_after(now + timedelta(1))
+    address = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+    builder = builder.add_extension(address, critical=False)
+    builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+    form = serialization.Encoding.PEM
+    private = key.private_bytes(form, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return private + builder.sign(key, hashes.SHA256()).public_bytes(form)
+
+
+async def test_a_certificate_has_to_be_trusted(probe, tmp_path):
+    path = tmp_path / "self-signed.pem"
+    path.write_bytes(self_signed())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(path)
+    async with serving(html, ssl=context) as (_, origin):
+        url = origin.replace("http:", "https:")
+        with pytest.raises(InputError, match=r"is not trusted .*: set ca-file in the probe file"):
+            async with probe(url):
+                pass
+        async with probe(url, changes={"ca_file": str(path)}, only=("errors/unknown-path",)) as probed:
+            assert probed.reasons(CaseVerdict.BROKEN) == {
+                "errors/unknown-path": "Expected an error for GET /v1/probe-does-not-exist, got 200."
+            }
