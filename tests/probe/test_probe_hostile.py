@@ -2,7 +2,6 @@
 
 import asyncio
 import ssl
-import time
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -14,6 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from wiretape.errors import InputError
 from wiretape.rules import Severity
+from wiretape_inspect.probe import probe_client
 from wiretape_inspect.report.case_results import CaseVerdict
 
 CASES = ("sessions", "errors/unknown-path", "errors/malformed-json")
@@ -93,16 +93,16 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("handle", EXPECTED, ids=lambda handle: handle.__name__)
-async def test_every_case_has_a_verdict(handle, probe):
-    began = time.monotonic()
+async def test_every_case_has_a_verdict(handle, probe, monkeypatch):
+    monkeypatch.setattr(probe_client, "MOST_EVENTS", 1000)
     cases = CASES[1:2] if handle is flood else CASES
-    async with serving(handle) as (_, url), probe(url, only=cases, timeout_s=1, jobs=4, shrink=False) as probed:
+    timeout_s = 1 if handle is hang else 20
+    async with serving(handle) as (_, url), probe(url, only=cases, timeout_s=timeout_s, shrink=False) as probed:
         results = probed.cases
         assert results["setup/completed-run"].reason.startswith(EXPECTED[handle])
         assert len(results) == (2 if handle is flood else 5)
         assert all(result.reason or result.findings for result in results.values())
         assert probed.report.cases.fails(Severity.ERROR)
-    assert time.monotonic() - began < 60
 
 
 async def test_a_service_that_dies_ends_all_cases(probe):

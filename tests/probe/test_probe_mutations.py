@@ -435,7 +435,7 @@ class MutatingProxy:
     async def serve(self, reader, writer):
         try:
             await self._serve(reader, writer)
-        except ConnectionError:
+        except (ConnectionError, EOFError):
             pass
         finally:
             writer.transport.abort()

@@ -21,6 +21,7 @@ _FORKED.set_forkserver_preload(
         "wiretape_replay.cli",
         "wiretape_replay.service.cli",
         "wiretape_inspect.commands.debug",
+        "wiretape_inspect.commands.probe",
         "wiretape_inspect.commands.report",
         "wiretape_inspect.commands.show",
         "wiretape_inspect.terminal",

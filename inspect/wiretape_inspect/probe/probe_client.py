@@ -15,7 +15,6 @@ import h11
 
 from wiretape.content_encoding import Decoder, DecodingError, decoder
 from wiretape.errors import InputError
-from wiretape.event_facts import facts_of
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (
     BytesArrived,
@@ -210,7 +209,8 @@ class HttpExchange:
             elif frame.kind is FrameKind.MESSAGE and frame.is_dispatched:
                 value = read_json(frame.data)
                 fields = value if isinstance(value, dict) else {}
-                self.events.append(StreamEvent(facts_of(frame).type, frame.id, fields))
+                type_ = fields.get("type")
+                self.events.append(StreamEvent(type_ if isinstance(type_, str) else frame.event, frame.id, fields))
 
     def begin(self, task: "asyncio.Task[None]") -> None:
         """Remember the task that reads the response."""

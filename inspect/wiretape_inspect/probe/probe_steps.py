@@ -121,7 +121,8 @@ class StepRunner:
 
     async def _finish(self, step: Send, exchange: HttpExchange) -> None:
         """Wait for the response, and remember its id."""
-        await exchange.wait_until(lambda: step.stream is not None and exchange.is_stream)
+        # A stream that is refused ends, and so does anything that is not one.
+        await exchange.wait_until(lambda: step.stream is not None and exchange.status == 200)
         if step.id_name is not None:
             found = resolve_pointer(exchange.json, step.id_pointer)
             if isinstance(found, str | int) and not isinstance(found, bool) and exchange.status in range(200, 300):

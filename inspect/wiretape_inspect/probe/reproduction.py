@@ -47,7 +47,7 @@ class Shrinker:
         seen = await self._attempt(kept)
         if seen is None:
             return None
-        self._attempt_s = min(self._attempt_s, 2 * (time.monotonic() - began_s) + 2)
+        self._attempt_s = min(self._attempt_s, 2 * (time.monotonic() - began_s) + 1)
         for smaller in (_without_each, _simpler):
             index = len(kept)
             while index > 0:
@@ -76,8 +76,11 @@ class Shrinker:
 def _without_each(steps: Sequence[Step], index: int) -> Iterator[list[Step]]:
     """Yield the steps without one, and without those that need what it produced."""
     kept, missing = list(steps[:index]), _produced(steps[index])
+    is_run = any("run-" in name for name in missing)
     for step in steps[index + 1 :]:
-        if names_in(step) & missing:
+        # Without its run, an event never arrives.
+        waits_for_run = is_run and isinstance(step, Read) and step.seconds is None
+        if names_in(step) & missing or waits_for_run:
             missing |= _produced(step)
         else:
             kept.append(step)
@@ -166,7 +169,8 @@ def _curl(file: ProbeFile, step: Send) -> Iterator[str]:
     if step.stream is not None:
         yield f"{command} > {step.stream}.sse & {_variable(step.stream)}=$!"
     elif step.id_name is not None:
-        yield f"{_variable(step.id_name)}=$({command} | jq -r {shlex.quote(_jq_path(step.id_pointer))})"
+        path = shlex.quote(_jq_path(step.id_pointer))
+        yield f"{_variable(step.id_name)}=$({command} | tee /dev/stderr | jq -r {path})"
     else:
         yield f"{command} &" if step.is_started_only else command
 
