@@ -56,7 +56,8 @@ _SCROLL = """async share => {
     const scroller = document.querySelector('#timeline .list-scroller'), began = performance.now();
     scroller.scrollTop = scroller.scrollHeight * share;
     await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-    const took = performance.now() - began, seen = document.querySelector('#timeline .list-window').getBoundingClientRect();
+    const took = performance.now() - began;
+    const seen = document.querySelector('#timeline .list-window').getBoundingClientRect();
     const rows = [...document.querySelectorAll('#timeline .list-rows .row')].filter(row => !row.hidden);
     const [top, bottom] = [rows[0].getBoundingClientRect().top, rows.at(-1).getBoundingClientRect().bottom];
     return [took, top > seen.top + 1 || bottom < seen.bottom - 1];
