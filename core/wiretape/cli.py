@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
-from wiretape.errors import WiretapeError, missing_mitmproxy_error
+from wiretape.errors import WiretapeError, missing_package_error
 from wiretape.files import STDOUT_ERROR, discard_output
 from wiretape.safe_text import closest_match, shorten
 
@@ -22,6 +22,7 @@ INTERRUPTED = 130
 BROKEN_PIPE = 141
 """Exit status if the reader of standard output closes it, as in shells (128 + SIGPIPE)."""
 _NOT_A_CHOICE = re.compile("'(.*?)' is not ")
+_NEEDED_BY = {"mitmproxy": "Recording", "opentelemetry": "Exporting OTLP"}
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
@@ -180,8 +181,9 @@ def _message(error: Exception, ctx: click.Context) -> str:
     """Return the line to print; the details of an unexpected error come before it if they are wanted."""
     if isinstance(error, WiretapeError):
         return str(error)
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] == "mitmproxy":
-        return str(missing_mitmproxy_error("Recording"))
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if package in _NEEDED_BY:
+        return str(missing_package_error(package, _NEEDED_BY[package]))
     if ctx.params.get("traceback"):
         traceback.print_exc()
     what = " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":").removesuffix(".")

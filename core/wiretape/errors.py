@@ -24,9 +24,11 @@ class RecordingError(InputError):
 
 
 MITMPROXY = "mitmproxy>=11.0.2,<13"
-"""The versions of mitmproxy that recording works with, as in pyproject.toml."""
+OTLP = "opentelemetry-exporter-otlp-proto-http>=1.30"
+REQUIREMENTS = {"mitmproxy": MITMPROXY, "opentelemetry": OTLP}
+"""Optional import packages, and what installs them: the extras in pyproject.toml."""
 
 
-def missing_mitmproxy_error(purpose: str) -> InputError:
-    """Return the error that `purpose` needs mitmproxy, with a command that installs it."""
-    return InputError(f"{purpose} needs mitmproxy, which is not installed: run pip install '{MITMPROXY}'")
+def missing_package_error(package: str, purpose: str) -> InputError:
+    """Return the error that `purpose` needs an optional package, with a command that installs it."""
+    return InputError(f"{purpose} needs {package}, which is not installed: run pip install '{REQUIREMENTS[package]}'")

@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from wiretape import __version__
 
-_PACKAGES = ("mitmproxy", "aiohttp", "msgspec", "orjson")
+_PACKAGES = ("mitmproxy", "aiohttp", "msgspec", "orjson", "opentelemetry-sdk")
 
 
 def installed_version(package: str) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from wiretape import addresses
-from wiretape.errors import InputError
+from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, read_error
 from wiretape_proxy import addon_options
 from wiretape_proxy.addon_options import NO_CONFIG, Upstream
@@ -166,6 +166,12 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     is_flag=True,
     help="Also serve the `wiretape debug` page of the recording while it is being made, and print its URL.",
 )
+@click.option(
+    "--otlp",
+    metavar="ENDPOINT",
+    type=_ValidText("url", addon_options.parse_upstream),
+    help="Also export the recording to this OTLP/HTTP endpoint, as OpenTelemetry spans.",
+)
 @click.option("--plain", is_flag=True, help="Print lines only, without the live view, even on a terminal.")
 @click.option("--no-upstream-check", is_flag=True, help="Start even if the service does not respond.")
 @click.option(
@@ -202,11 +208,13 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("--config and --no-config cannot be combined.")
     if given["rotate"]:
-        for name in ("append", "debug"):
+        for name in ("append", "debug", "otlp"):
             if given[name]:
                 raise click.UsageError(f"--rotate and --{name} cannot be combined.")
     elif given["rotate_command"]:
         raise click.UsageError("--rotate-command needs --rotate.")
+    if given["otlp"] is not None and find_spec("opentelemetry") is None:
+        raise missing_package_error("opentelemetry", "Exporting OTLP")
     service = _parse_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
     output = given["output"] or addon_options.dated_name()
@@ -245,6 +253,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
             live_view=supports_live_view() and not given["plain"],
             check_upstream=not given["no_upstream_check"],
             debug=given["debug"],
+            otlp=given["otlp"],
         )
         ctx.exit(asyncio.run(run(options, delete_keys)))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wiretape.contract import is_event_stream
-from wiretape.errors import InputError, missing_mitmproxy_error
+from wiretape.errors import InputError, missing_package_error
 from wiretape.files import read_error
 from wiretape.observations import Ending, ExchangeEnded, Observation, RequestEnded, Side, header
 from wiretape.recording import (
@@ -65,7 +65,7 @@ def _load(path: Path) -> "Iterator[HTTPFlow | None]":
         from mitmproxy.http import HTTPFlow  # noqa: PLC0415 - optional, and slow to import
         from mitmproxy.io import FlowReader  # noqa: PLC0415
     except ModuleNotFoundError:
-        raise missing_mitmproxy_error("Reading flow files") from None
+        raise missing_package_error("mitmproxy", "Reading flow files") from None
     try:
         with path.open("rb") as file:
             _check(path, file.peek(64))

@@ -16,8 +16,8 @@ from mitmproxy.master import Master
 from mitmproxy.options import CONF_BASENAME, KEY_SIZE
 
 from wiretape.addresses import is_loopback, listen_error, origin_of
-from wiretape.debugger_process import DebuggerProcess
 from wiretape.errors import InputError
+from wiretape.side_command import DebuggerProcess, SideCommand
 from wiretape_proxy import mitmproxy_internals as internals
 from wiretape_proxy.addon import Wiretape
 from wiretape_proxy.addon_options import INCONCLUSIVE, NEVER, PREFIX, Upstream, reaches
@@ -30,6 +30,8 @@ _INCOMPLETE = 2
 _INTERRUPTED = 130
 _UPSTREAM_TIMEOUT_S = 5.0
 _INTERRUPT_FLUSH_S = 0.5
+_EXPORT_S = 15.0
+"""How long the export of the last spans may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class ProxyOptions:
     """Whether to check first that the service responds."""
     debug: bool
     """Whether to start a debugger as well."""
+    otlp: str | None
+    """URL of an OTLP receiver to export spans to."""
 
 
 class RecordingMaster(Master):
@@ -110,6 +114,7 @@ async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: Stderr
         addon.recorder.watch(stderr.show)
     await addon.recorder.spawn()
     debugger = DebuggerProcess(stderr.write_line)
+    exporter = SideCommand(stderr.write_line, patience_s=_EXPORT_S)
     running = asyncio.create_task(master.run())
     started = asyncio.create_task(addon.started.wait())
     await asyncio.wait({running, started}, return_when=asyncio.FIRST_COMPLETED)
@@ -118,7 +123,9 @@ async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: Stderr
         on_ready()
         _announce(stderr, log_handler, internals.listen_address(master), given, addon)
         if given.debug:
-            debugger.start(Path(addon.recording))
+            debugger.show(Path(addon.recording))
+        if given.otlp is not None:
+            exporter.start("export", addon.recording, "--format", "otlp", "--endpoint", given.otlp)
         stopped = asyncio.create_task(stop.wait())
         await asyncio.wait({running, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
@@ -127,6 +134,7 @@ async def _run(given: ProxyOptions, on_ready: Callable[[], None], stderr: Stderr
         master.shutdown()  # type: ignore[no-untyped-call]
         await running
     await debugger.stop()
+    await exporter.stop()
     closed = addon.recorder.closed
     if given.fail_on == INCONCLUSIVE and closed is not None and closed.inconclusive:
         stderr.write_line(f"Inconclusive: {', '.join(closed.inconclusive)}; `wiretape report` lists the reasons.")

@@ -15,8 +15,8 @@ import click
 
 from wiretape.addresses import is_loopback
 from wiretape.config import FAIL_ON, NEVER
-from wiretape.debugger_process import TOKEN_VARIABLE, DebuggerProcess
 from wiretape.files import PATH
+from wiretape.side_command import TOKEN_VARIABLE, DebuggerProcess
 from wiretape_replay.client_verdict.client_checker import ClientChecker
 from wiretape_replay.client_verdict.client_report import VerdictOptions, check_client
 from wiretape_replay.playback_server import Playback
@@ -161,7 +161,7 @@ def serve_until_stopped(
             debugger = DebuggerProcess(log)
             if debug is not None:
                 url = loopback_url(running.url) if running.has_playheads else None
-                debugger.start(debug, replay=url, token=running.token)
+                debugger.show(debug, replay=url, token=running.token)
             gc.freeze()  # what was read stays: collecting it would delay all streams
             await _wait_for_any(stop, running.broken)
             await debugger.stop()

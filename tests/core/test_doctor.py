@@ -49,7 +49,7 @@ def test_a_new_machine_has_no_problem(tmp_path):
     ],
 )
 def test_the_version_of_mitmproxy_is_checked(version, expected, monkeypatch):
-    monkeypatch.setattr(doctor, "installed_version", {"mitmproxy": version}.get)
+    monkeypatch.setattr(doctor, "installed_version", lambda name: version if name == "mitmproxy" else "1")
     monkeypatch.setattr(doctor, "requires", lambda _: ["mitmproxy; extra == 'proxy'"])
     status, lines = diagnose()
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from wiretape import __version__
-from wiretape.errors import MITMPROXY
+from wiretape.errors import MITMPROXY, OTLP
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
@@ -123,5 +123,6 @@ def test_the_version_is_in_one_place():
     assert "version" in PROJECT["project"]["dynamic"]
 
 
-def test_the_hint_names_the_versions_of_mitmproxy_that_the_extra_installs():
-    assert PROJECT["project"]["optional-dependencies"]["proxy"] == [MITMPROXY]
+def test_the_hints_name_what_the_extras_install():
+    extras = PROJECT["project"]["optional-dependencies"]
+    assert (extras["proxy"], extras["otlp"]) == ([MITMPROXY], [OTLP])

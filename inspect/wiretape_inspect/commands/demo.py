@@ -16,7 +16,7 @@ from pathlib import Path
 import aiohttp
 import click
 
-from wiretape.errors import InputError, missing_mitmproxy_error
+from wiretape.errors import InputError, missing_package_error
 from wiretape.files import PATH, path_exists, write_error
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side, header
@@ -94,7 +94,7 @@ def demo(ctx: click.Context, output: Path) -> None:
     timeline and the report, and replays the recording to the same client.
     """
     if find_spec("mitmproxy") is None:
-        raise missing_mitmproxy_error("The demo")
+        raise missing_package_error("mitmproxy", "The demo")
     _remove_earlier_demo(output)
     try:
         stopped_by = asyncio.run(_run_until_signal(output))

@@ -17,7 +17,7 @@ from typing import Literal
 import click
 
 from wiretape.addresses import listen_error
-from wiretape.errors import MITMPROXY
+from wiretape.errors import MITMPROXY, OTLP
 from wiretape.recording import is_sqlite_file
 from wiretape.safe_text import printable
 from wiretape.versions import installed_version
@@ -47,7 +47,8 @@ def doctor() -> None:
 
     Exit status: 0 if nothing is wrong, even if optional parts are missing; 1 if there is a problem.
     """
-    diagnoses = [*_check_python(), *_check_mitmproxy(), *_check_authority(), *_check_ports(), *_check_folders()]
+    checks = (_check_python, _check_mitmproxy, _check_opentelemetry, _check_authority, _check_ports, _check_folders)
+    diagnoses = [each for check in checks for each in check()]
     write_lines(f"{each.level:8} {printable(each.message)}" for each in diagnoses)
     sys.exit(any(each.level == "problem" for each in diagnoses))
 
@@ -76,6 +77,12 @@ def _check_mitmproxy() -> Iterator[Diagnosis]:
         yield Diagnosis("ok", f"mitmproxy {found}")
     else:
         yield Diagnosis("problem", f"mitmproxy {found} is not supported: run pip install '{MITMPROXY}'")
+
+
+def _check_opentelemetry() -> Iterator[Diagnosis]:
+    if installed_version(OTLP.partition(">")[0]) is None:
+        needs = "wiretape proxy --otlp and export --format otlp need it"
+        yield Diagnosis("missing", f"opentelemetry: {needs}; run pip install '{OTLP}'")
 
 
 def _release(version: str) -> list[int]:

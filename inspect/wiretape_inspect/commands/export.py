@@ -1,7 +1,10 @@
 """`wiretape export`: write a recording in another format."""
 
+import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from select import select
 
 import click
 
@@ -9,6 +12,7 @@ from wiretape.files import PATH
 from wiretape.labels import count_of
 from wiretape.recording import Recording, open_recording
 from wiretape.recording.formats import FORMATS, find_format
+from wiretape.safe_text import shorten
 from wiretape_inspect import event_export
 from wiretape_inspect.atomic_output import open_output
 from wiretape_inspect.exchange_selection import select_stream
@@ -17,6 +21,7 @@ _SUMMARIES = {
     **{each.name: each.summary for each in FORMATS if each.writes},
     "events": "one JSON object per exchange and per event, for jq and other programs",
     "html": "the page of `wiretape debug` as one file",
+    "otlp": "OpenTelemetry spans in protobuf, the body of an OTLP/HTTP request",
 }
 
 
@@ -37,6 +42,8 @@ _SUMMARIES = {
     is_flag=True,
     help="With har: keep the headers that carry keys and cookies; they contain only fingerprints.",
 )
+@click.option("--endpoint", metavar="URL", help="With otlp: send the spans to this OTLP/HTTP endpoint.")
+@click.option("--with-parent", is_flag=True, hidden=True, help="Follow the recording until standard input closes.")
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", help="Write to this file instead of stdout.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def export(
@@ -46,6 +53,8 @@ def export(
     number: int | None,
     encoded: bool,
     with_sensitive: bool,
+    endpoint: str | None,
+    with_parent: bool,
     to: Path | None,
     force: bool,
 ) -> None:
@@ -60,11 +69,17 @@ def export(
         wiretape export run.db --format events | jq 'select(.kind == "durable") | .data.type'
         wiretape export run.db --format tape --output run.tape
         wiretape export run.db --format har --output run.har
+        wiretape export run.db --format otlp --endpoint http://127.0.0.1:4318
     """
     if encoded and kind != "sse":
         raise click.UsageError("--encoded requires --format sse.")
     if with_sensitive and kind != "har":
         raise click.UsageError("--with-sensitive requires --format har.")
+    if endpoint is not None:
+        if kind != "otlp" or to is not None:
+            raise click.UsageError("--endpoint requires --format otlp, and cannot be combined with --output.")
+        _send(file, endpoint, number, with_parent=with_parent)
+        return
     with open_recording(file) as recording:
         parts = _parts(recording, kind, number, encoded=encoded, sensitive=with_sensitive)
         to = None if to == Path("-") else to
@@ -87,11 +102,32 @@ def _parts(recording: Recording, kind: str, number: int | None, *, encoded: bool
         found = recording.findings(number)
         findings = [evidence_document(recording, locate_one(recording, finding)) for finding in found]
         return export_page(recording, chosen, findings=findings)
+    if kind == "otlp":
+        from wiretape_inspect.otlp_export import otlp_parts  # noqa: PLC0415 - loaded only when it is used
+
+        return otlp_parts(recording, chosen)
     if kind == "har":
         from wiretape.recording.formats.har import write  # noqa: PLC0415 - loaded only when it is used
 
         return write(recording, chosen, sensitive=sensitive)
     return find_format(kind).writer().write(recording, chosen)
+
+
+def _send(file: Path, endpoint: str, number: int | None, *, with_parent: bool) -> None:
+    """Send a recording to an OTLP endpoint; follow it if another command started this one."""
+    from wiretape_inspect.otlp_export import Exporter  # noqa: PLC0415 - loaded only when it is used
+
+    exporter = Exporter(endpoint)
+    if with_parent:
+        exporter.follow(file, _stdin_closes_within, partial(click.echo, err=True))
+        return
+    with open_recording(file) as recording:
+        sent = exporter.send(recording, recording.exchanges() if number is None else [recording.exchange(number)])
+    click.echo(f"Sent {count_of(sent, 'span')} to {shorten(endpoint)}.", err=True)
+
+
+def _stdin_closes_within(seconds: float) -> bool:
+    return bool(select([sys.stdin], [], [], seconds)[0])
 
 
 def _stream(recording: Recording, number: int | None, *, encoded: bool) -> Iterator[bytes]:

@@ -17,10 +17,10 @@ from wiretape.control_protocol import (
     TOKEN_HEADER,
     replay_url_error,
 )
-from wiretape.debugger_process import TOKEN_VARIABLE
 from wiretape.errors import InputError
 from wiretape.labels import count_of
 from wiretape.safe_text import shorten
+from wiretape.side_command import TOKEN_VARIABLE
 from wiretape_replay.control.control_requests import WaitCondition, check_token
 from wiretape_replay.control.playhead_control import not_reached_message
 from wiretape_replay.session.playhead import StepTarget

@@ -1,4 +1,4 @@
-"""Run `wiretape debug` in a process next to another command; the programs do not import each other."""
+"""Run a `wiretape` command next to another, in a process of its own: the programs do not import each other."""
 
 import asyncio
 import os
@@ -9,24 +9,23 @@ from pathlib import Path
 
 TOKEN_VARIABLE = "WIRETAPE_TOKEN"  # noqa: S105 - a name
 """The environment variable for the token of a replay."""
-_END_S = 3.0
 
 
-class DebuggerProcess:
-    """A debugger that runs as long as another command.
+class SideCommand:
+    """A `wiretape` command that runs as long as another.
 
-    It exits at the end of its standard input, and so also if the command is killed.
+    It exits at the end of its standard input, and so also if the other command is killed.
     """
 
-    def __init__(self, write_line: Callable[[str], None]) -> None:
-        """`write_line` receives the lines that the debugger prints."""
+    def __init__(self, write_line: Callable[[str], None], *, patience_s: float = 3.0) -> None:
+        """`write_line` receives the lines that it prints; `patience_s` is how long it may take to exit."""
         self._write_line = write_line
+        self._patience_s = patience_s
         self._running: asyncio.Task[None] | None = None
         self._stop = asyncio.Event()
 
-    def start(self, file: Path, *, replay: str | None = None, token: str | None = None) -> None:
-        """Show a recording, and control the replay at a URL with its token."""
-        arguments = [str(file), *(["--replay", replay] if replay is not None else [])]
+    def start(self, *arguments: str, token: str | None = None) -> None:
+        """Start a command, with the token of a replay in its environment."""
         self._running = asyncio.create_task(self._run(arguments, token))
 
     async def stop(self) -> None:
@@ -39,7 +38,7 @@ class DebuggerProcess:
         # Modules are imported from where this process found them, not from the current folder.
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-m", "wiretape", "debug", "--with-parent", *arguments),
+            *(sys.executable, "-P", "-m", "wiretape", *arguments, "--with-parent"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,
@@ -51,7 +50,7 @@ class DebuggerProcess:
         stopping = asyncio.create_task(self._stop.wait())
         await asyncio.wait((forwarding, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
-        await _end(process)
+        await self._end(process)
         await forwarding
 
     async def _forward_lines(self, process: asyncio.subprocess.Process) -> None:
@@ -59,13 +58,20 @@ class DebuggerProcess:
             async for line in process.stderr:
                 self._write_line(line.decode("utf-8", "replace").rstrip())
 
+    async def _end(self, process: asyncio.subprocess.Process) -> None:
+        if process.stdin is not None:
+            process.stdin.close()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._patience_s):
+                await process.wait()
+                return
+        process.kill()
+        await process.wait()
 
-async def _end(process: asyncio.subprocess.Process) -> None:
-    if process.stdin is not None:
-        process.stdin.close()
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_END_S):
-            await process.wait()
-            return
-    process.kill()
-    await process.wait()
+
+class DebuggerProcess(SideCommand):
+    """A debugger next to another command."""
+
+    def show(self, file: Path, *, replay: str | None = None, token: str | None = None) -> None:
+        """Show a recording, and control the replay at a URL with its token."""
+        self.start("debug", str(file), *(["--replay", replay] if replay is not None else []), token=token)

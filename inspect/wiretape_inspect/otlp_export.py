@@ -1,0 +1,250 @@
+"""OpenTelemetry: exchanges as spans, with the durable events of streams and the findings as span events.
+
+Names follow the semantic conventions for HTTP and generative AI where they apply; all others begin with `wiretape.`.
+Needs the extra `otlp`.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from hashlib import sha256
+from itertools import islice
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import Event, ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace.propagation import get_current_span
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from wiretape import __version__
+from wiretape.contract import OPERATIONS
+from wiretape.errors import InputError
+from wiretape.event_facts import EventFacts, facts_of
+from wiretape.observations import Ending, header
+from wiretape.recording import Exchange, Recording, open_recording
+from wiretape.rules import CATALOGUE, Finding, Severity
+from wiretape.safe_text import shorten
+
+EVENT_LIMIT = 1000
+"""Events of a stream that its span contains; `wiretape.events` counts them all."""
+_BATCH = 50
+_LONGEST = 4096
+"""Characters of an attribute."""
+_POLL_S = 1.0
+_TIMEOUT_S = 5.0
+_Attributes = dict[str, str | int | bool]
+
+
+def otlp_parts(recording: Recording, exchanges: Iterable[Exchange] | None) -> Iterator[bytes]:
+    """Return the body of an OTLP request (`ExportTraceServiceRequest` in protobuf), a part at a time."""
+    spans = (span_of(recording, each) for each in (recording.exchanges() if exchanges is None else exchanges))
+    # Protobuf messages of the same type are merged by joining their bytes.
+    while batch := list(islice(spans, _BATCH)):
+        yield encode_spans(batch).SerializeToString()
+
+
+class Exporter:
+    """Sends the spans of a recording to an OTLP endpoint, once each."""
+
+    def __init__(self, url: str) -> None:
+        """`url` is the base URL of an OTLP/HTTP receiver, such as `http://127.0.0.1:4318`.  Raises InputError."""
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InputError(f"Invalid endpoint {shorten(url)!r}: expected a URL, for example http://127.0.0.1:4318.")
+        self._url = url
+        self._exporter = OTLPSpanExporter(f"{url.rstrip('/')}/v1/traces", timeout=_TIMEOUT_S)
+        # It logs each attempt; the error below says it once.
+        logging.getLogger("opentelemetry").disabled = True
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL)
+
+    def send(self, recording: Recording, exchanges: Iterable[Exchange]) -> int:
+        """Send a span for each exchange, and return their number.  Raises InputError if they do not arrive."""
+        spans, sent = (span_of(recording, each) for each in exchanges), 0
+        while batch := list(islice(spans, _BATCH)):
+            if self._exporter.export(batch) is not SpanExportResult.SUCCESS:
+                raise InputError(f"The OTLP endpoint {self._url} does not accept spans: check that it is running.")
+            sent += len(batch)
+        return sent
+
+    def follow(self, path: Path, is_stopped: Callable[[float], bool], report: Callable[[str], None]) -> None:
+        """Send exchanges of a growing recording once they have ended, until it is closed or `is_stopped`.
+
+        `is_stopped` waits for so many seconds.  Spans that do not arrive are left out, and reported at the first one
+        and in the end.
+        """
+        pending: set[int] = set()
+        last = lost = 0
+        while True:
+            stop = is_stopped(_POLL_S)
+            # Opened anew each time: an open reader would keep the writer from closing the file cleanly.
+            with open_recording(path) as recording:
+                is_closed = recording.info.ended_ns is not None
+                found = [*(recording.exchange(number) for number in sorted(pending)), *recording.exchanges(after=last)]
+                last = max([last, *(each.number for each in found)])
+                pending = {each.number for each in found if each.ending is Ending.OPEN}
+                ended = [each for each in found if each.ending is not Ending.OPEN or stop or is_closed]
+                try:
+                    self.send(recording, ended)
+                except InputError as error:
+                    if not lost:
+                        report(f"{error} Recording continues.")
+                    lost += len(ended)
+            if stop or is_closed:
+                break
+        if lost:
+            report(f"Exchanges that were not exported: {lost}; send them with wiretape export --format otlp.")
+
+
+def span_of(recording: Recording, exchange: Exchange) -> ReadableSpan:
+    """Return the span of an exchange.  The same recording always gives the same ids."""
+    findings = list(recording.findings(exchange.number))
+    events, attributes = _stream_events(recording, exchange) if exchange.is_stream else ([], {})
+    started = recording.info.started_unix_ns
+    events += [_finding_event(finding, started) for finding in findings]
+    parent = _parent(exchange)
+    return ReadableSpan(
+        name=_name(exchange),
+        context=SpanContext(
+            parent.trace_id if parent else _id(16, started, exchange.session_id or exchange.number),
+            _id(8, started, recording.info.upstream, exchange.number),
+            is_remote=False,
+            trace_flags=TraceFlags(TraceFlags.SAMPLED),
+        ),
+        parent=parent,
+        kind=SpanKind.CLIENT,
+        resource=Resource({"service.name": "wiretape", "wiretape.recording": recording.path.name}),
+        instrumentation_scope=InstrumentationScope("wiretape", __version__),
+        attributes=_request_attributes(exchange) | _response_attributes(exchange) | attributes,
+        events=sorted(events, key=lambda event: event.timestamp),
+        status=_status(exchange, findings),
+        start_time=started + exchange.request.time_ns,
+        end_time=started + (exchange.ended_ns or exchange.began_ns),
+    )
+
+
+def _id(size: int, *parts: object) -> int:
+    return int.from_bytes(sha256(repr(parts).encode()).digest()[:size]) or 1
+
+
+def _parent(exchange: Exchange) -> SpanContext | None:
+    """Return the span of the client that sent the request, if it said so (W3C Trace Context)."""
+    carrier = {"traceparent": header(exchange.request.headers, "traceparent") or ""}
+    context = get_current_span(TraceContextTextMapPropagator().extract(carrier)).get_span_context()
+    return context if context.is_valid else None
+
+
+def _name(exchange: Exchange) -> str:
+    route = OPERATIONS[exchange.operation].path if exchange.operation else ""
+    return f"{exchange.request.method} {route}".rstrip()
+
+
+def _request_attributes(exchange: Exchange) -> _Attributes:
+    request = exchange.request
+    path, _, query = request.target.partition("?")
+    url = urlsplit(f"//{request.authority}")
+    attributes: dict[str, str | int | None] = {
+        "http.request.method": request.method,
+        "http.request.body.size": exchange.request_bytes,
+        "url.full": f"{request.scheme}://{request.authority}{request.target}",
+        "url.scheme": request.scheme,
+        "url.path": path,
+        "url.query": query or None,
+        "url.template": OPERATIONS[exchange.operation].path if exchange.operation else None,
+        "server.address": url.hostname,
+        "user_agent.original": header(request.headers, "user-agent"),
+        "network.protocol.version": request.http_version.removeprefix("HTTP/"),
+        "gen_ai.operation.name": "invoke_agent" if exchange.operation else None,
+        "gen_ai.conversation.id": exchange.session_id,
+        "wiretape.exchange": exchange.number,
+        "wiretape.run_id": exchange.run_id,
+    }
+    return _clean(attributes)
+
+
+def _clean(attributes: dict[str, str | int | None]) -> _Attributes:
+    """Leave out what is unknown, and what OTLP cannot hold: lone surrogates, and more than 64 bits."""
+    return {
+        name: shorten(value, _LONGEST) if isinstance(value, str) else value
+        for name, value in attributes.items()
+        if value is not None and (isinstance(value, str) or abs(value) < 2**63)
+    }
+
+
+def _response_attributes(exchange: Exchange) -> _Attributes:
+    attributes: _Attributes = {
+        "http.response.body.size": exchange.response_bytes,
+        "wiretape.ending": str(exchange.ending),
+    }
+    if exchange.response is not None:
+        attributes["http.response.status_code"] = exchange.response.status
+    if (error := _error_type(exchange)) is not None:
+        attributes["error.type"] = error
+    return attributes
+
+
+def _error_type(exchange: Exchange) -> str | None:
+    if exchange.response is not None and exchange.response.status >= 400:
+        return str(exchange.response.status)
+    closed = exchange.is_stream and exchange.ending is Ending.SERVICE_CLOSED
+    if exchange.response is None or not (closed or exchange.ending in _ORDERLY):
+        return str(exchange.ending)
+    return None
+
+
+_ORDERLY = {Ending.COMPLETE, Ending.OPEN, Ending.CLIENT_CLOSED, Ending.PROXY_STOPPED}
+"""Endings that are no error: clients close streams."""
+
+
+def _status(exchange: Exchange, findings: list[Finding]) -> Status:
+    errors = [finding for finding in findings if finding.severity is Severity.ERROR]
+    if errors:
+        return Status(StatusCode.ERROR, f"{errors[0].code}: {shorten(errors[0].message)}")
+    error = _error_type(exchange)
+    return Status(StatusCode.UNSET) if error is None else Status(StatusCode.ERROR, error)
+
+
+def _stream_events(recording: Recording, exchange: Exchange) -> tuple[list[Event], _Attributes]:
+    """Return the durable events of a stream, and the numbers of events by kind."""
+    started = recording.info.started_unix_ns
+    events: list[Event] = []
+    counts: _Attributes = {"wiretape.events": 0, "wiretape.deltas": 0}
+    for seen in recording.frames(exchange.number):
+        if seen.event is None:
+            continue
+        facts = facts_of(seen.frame)
+        counts["wiretape.events"] = seen.event
+        if facts.kind == "delta":
+            counts["wiretape.deltas"] = int(counts["wiretape.deltas"]) + 1
+        elif len(events) < EVENT_LIMIT:
+            name = shorten(facts.type) or "message"
+            events.append(Event(name, _event_attributes(seen.event, facts), started + seen.time_ns))
+    return events, counts
+
+
+def _event_attributes(number: int, facts: EventFacts) -> _Attributes:
+    attributes: dict[str, str | int | None] = {
+        "wiretape.event": number,
+        "wiretape.event.id": facts.id,
+        "wiretape.sequence": facts.sequence,
+        "wiretape.run_id": facts.run_id,
+        "gen_ai.tool.call.id": facts.tool_call_id,
+    }
+    return _clean(attributes)
+
+
+def _finding_event(finding: Finding, started: int) -> Event:
+    attributes: _Attributes = {
+        "wiretape.rule.code": finding.code,
+        "wiretape.rule.name": CATALOGUE[finding.code].name,
+        "wiretape.severity": str(finding.severity),
+        "wiretape.side": str(finding.side),
+        "wiretape.message": finding.message,
+    }
+    if finding.event is not None:
+        attributes["wiretape.event"] = finding.event
+    return Event("wiretape.finding", attributes, started + finding.time_ns)

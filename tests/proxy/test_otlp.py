@@ -1,0 +1,218 @@
+"""OpenTelemetry spans: `wiretape export --format otlp` and `wiretape proxy --otlp`, to a receiver that decodes OTLP."""
+
+import gzip
+import socket
+import sys
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+import pytest
+from click.testing import CliRunner
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
+
+from wiretape.cli import wiretape
+from wiretape.observations import (
+    BytesArrived,
+    Ending,
+    ExchangeEnded,
+    RequestStarted,
+    ResponseStarted,
+    Side,
+)
+from wiretape.recording import Writer
+
+STREAM = "/v1/sessions/ses_1/events/stream"
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+START = 1_700_000_000 * 10**9
+PARENT = "b7ad6b7169203331"
+BODY = (
+    b'event: run.started\nid: e2\ndata: {"id":"e2","sequence":2,"type":"run.started","run_id":"r1"}\n\n'
+    b'event: message.delta\ndata: {"type":"message.delta","delta":{"text":"Hi"}}\n\n'
+    b'event: run.completed\nid: e1\ndata: {"id":"e1","sequence":1,"type":"run.completed","run_id":"r1"}\n\n'
+)
+
+
+class Receiver(ThreadingHTTPServer):
+    """An OTLP/HTTP receiver."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.spans = []
+        Thread(target=self.serve_forever, args=[0.01], daemon=True).start()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        body = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
+        assert (self.path, self.headers["Content-Type"]) == ("/v1/traces", "application/x-protobuf")
+        self.server.spans += spans_in(body)
+        self.send_response(200)
+        self.send_header("Content-Type", "application/x-protobuf")
+        self.end_headers()
+        self.wfile.write(ExportTraceServiceResponse().SerializeToString())
+
+    def log_message(self, *_):
+        pass
+
+
+def spans_in(body: bytes) -> list:
+    request = ExportTraceServiceRequest.FromString(body)
+    return [span for one in request.resource_spans for scope in one.scope_spans for span in scope.spans]
+
+
+def values(attributes) -> dict[str, str | int]:
+    return {each.key: getattr(each.value, each.value.WhichOneof("value")) for each in attributes}
+
+
+@pytest.fixture
+def receiver():
+    with Receiver() as receiver:
+        yield receiver
+        receiver.shutdown()
+
+
+@pytest.fixture
+def recording(tmp_path):
+    """A stream with a finding, and a request that failed; its client sent a trace context."""
+    path = tmp_path / "run.db"
+    writer = Writer.create(path, upstream="http://service.test", started_unix_ns=START)
+    sent = (("traceparent", f"00-{TRACE}-{PARENT}-01"), ("user-agent", "test \x1b[2J"))
+    writer.feed(
+        [
+            RequestStarted(1, 10, "127.0.0.1", "GET", "http", "service.test:80", STREAM, "HTTP/1.1", ()),
+            ResponseStarted(1, 20, 200, "OK", "HTTP/1.1", (("content-type", "text/event-stream"),)),
+            BytesArrived(1, Side.RESPONSE, 0, BODY, (len(BODY),), (30,)),
+            ExchangeEnded(1, 40, Ending.SERVICE_CLOSED),
+            RequestStarted(2, 50, "127.0.0.1", "POST", "http", "service.test:80", "/v1/sessions?x=1", "HTTP/1.1", sent),
+            ResponseStarted(2, 60, 503, "Unavailable", "HTTP/1.1", ()),
+            ExchangeEnded(2, 70, Ending.COMPLETE),
+        ]
+    )
+    writer.close(100)
+    return path
+
+
+def export(*arguments):
+    return CliRunner().invoke(wiretape, ["export", *map(str, arguments)])
+
+
+def test_exchanges_are_spans_with_http_and_genai_attributes(recording, tmp_path):
+    done = export(recording, "--format", "otlp", "--output", tmp_path / "spans.otlp")
+    assert done.exit_code == 0, done.output
+    stream, failed = spans_in((tmp_path / "spans.otlp").read_bytes())
+
+    assert (stream.name, stream.parent_span_id) == ("GET /v1/sessions/{session_id}/events/stream", b"")
+    assert (stream.start_time_unix_nano, stream.end_time_unix_nano) == (START + 10, START + 40)
+    assert values(stream.attributes) == {
+        "http.request.method": "GET",
+        "http.request.body.size": 0,
+        "http.response.status_code": 200,
+        "http.response.body.size": len(BODY),
+        "url.full": f"http://service.test:80{STREAM}",
+        "url.scheme": "http",
+        "url.path": STREAM,
+        "url.template": "/v1/sessions/{session_id}/events/stream",
+        "server.address": "service.test",
+        "network.protocol.version": "1.1",
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.conversation.id": "ses_1",
+        "wiretape.exchange": 1,
+        "wiretape.ending": "service-closed",
+        "wiretape.events": 3,
+        "wiretape.deltas": 1,
+    }
+    events = {event.name: values(event.attributes) for event in stream.events}
+    assert events["run.started"] == {
+        "wiretape.event": 1,
+        "wiretape.event.id": "e2",
+        "wiretape.sequence": 2,
+        "wiretape.run_id": "r1",
+    }
+    assert list(events) == ["run.started", "run.completed"]
+
+    assert (failed.trace_id.hex(), failed.parent_span_id.hex()) == (TRACE, PARENT)
+    assert (failed.status.code, failed.status.message) == (2, "503")
+    assert values(failed.attributes)["error.type"] == "503"
+    assert values(failed.attributes)["user_agent.original"] == "test \\x1b[2J"
+
+
+def test_the_spans_arrive_at_an_endpoint_with_the_same_ids_as_in_a_file(recording, receiver):
+    done = export(recording, "--format", "otlp", "--endpoint", receiver.url)
+
+    assert (done.exit_code, done.stderr) == (0, f"Sent 2 spans to {receiver.url}.\n")
+    assert receiver.spans == spans_in(export(recording, "--format", "otlp").stdout_bytes)
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "message"),
+    [
+        ("nowhere", "Invalid endpoint 'nowhere': expected a URL, for example http://127.0.0.1:4318."),
+        ("http://127.0.0.1:9", "The OTLP endpoint http://127.0.0.1:9 does not accept spans: check that it is running."),
+    ],
+)
+def test_an_endpoint_that_does_not_respond_is_one_sentence(recording, endpoint, message):
+    done = export(recording, "--format", "otlp", "--endpoint", endpoint)
+
+    assert (done.exit_code, done.stderr) == (2, f"Error: {message}\n")
+
+
+def test_without_opentelemetry_the_message_names_what_to_install(recording, monkeypatch):
+    monkeypatch.setitem(sys.modules, "opentelemetry.exporter", None)
+    monkeypatch.delitem(sys.modules, "wiretape_inspect.otlp_export", raising=False)
+    monkeypatch.delattr("wiretape_inspect.otlp_export", raising=False)
+    for name in [name for name in sys.modules if name.startswith("opentelemetry.exporter.")]:
+        monkeypatch.delitem(sys.modules, name)
+    done = export(recording, "--format", "otlp")
+
+    assert done.exit_code == 2
+    assert done.stderr == (
+        "Error: Exporting OTLP needs opentelemetry, which is not installed: "
+        "run pip install 'opentelemetry-exporter-otlp-proto-http>=1.30'\n"
+    )
+
+
+def respond(peer):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(BODY)
+    peer.send(head + BODY)
+
+
+@pytest.mark.timeout(300)
+def test_the_proxy_exports_spans_with_findings_while_it_records(start_proxy, service, receiver, eventually):
+    path = service.on(STREAM, respond)
+    proxy = start_proxy(service.url, "--otlp", receiver.url)
+    assert proxy.get(path, "Authorization: Bearer k", "Connection: close").rest().endswith(BODY)
+    eventually(lambda: receiver.spans, "a span before the proxy is stopped")
+
+    assert proxy.stop() == 0
+    (span,) = receiver.spans
+    findings = [values(event.attributes) for event in span.events if event.name == "wiretape.finding"]
+    assert ("SEQ001", 3) in {(finding["wiretape.rule.code"], finding.get("wiretape.event")) for finding in findings}
+    assert span.status.code == 2
+
+
+@pytest.mark.timeout(300)
+def test_recording_never_waits_for_an_endpoint_that_hangs(start_proxy, service):
+    path = service.on(STREAM, respond)
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        proxy = start_proxy(service.url, "--otlp", f"http://127.0.0.1:{hanging.getsockname()[1]}")
+        for _ in range(3):
+            assert proxy.get(path, "Authorization: Bearer k", "Connection: close").rest().endswith(BODY)
+        # The exporter has connected, and waits for a response.
+        hanging.settimeout(100)
+        with hanging.accept()[0]:
+            began = time.monotonic()
+            assert proxy.get(path, "Authorization: Bearer k", "Connection: close").rest().endswith(BODY)
+            proxy.ended(path)
+            assert proxy.stop() == 0
+            assert time.monotonic() - began < 60
+
+    assert proxy.find(path) is not None
+    assert any("Recorded 4 exchanges" in line for line in proxy.lines)
