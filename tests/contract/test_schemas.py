@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from wiretape.contract import ENVELOPE_FIELDS, ERROR_CODES, EVENT_TYPES
 from wiretape.contract.schemas import (
+    DURABLE_EVENT,
     ERROR_SCHEMAS,
     EVENT_SCHEMAS,
     SCHEMAS,
@@ -197,3 +198,10 @@ def test_an_error_may_have_the_common_fields_and_those_of_its_code(code):
     assert error_fields(code) == {*ENVELOPE_FIELDS, *details, *extra}
     assert is_closed(code) is (code == "SANDBOX_PROVISION_FAILED")
     assert has_own_details(code) is (code in {"SANDBOX_PROVISION_FAILED", "RATE_LIMITED"})
+
+
+def test_all_missing_properties_are_one_error_of_jsonschema():
+    """With an error for each, explaining a flood of broken events takes twice as long."""
+    assert len(list(DURABLE_EVENT._explainer.iter_errors({}))) == 1
+    missing = [violation.path for violation in DURABLE_EVENT.violations({})]
+    assert missing == [(name,) for name in DURABLE_EVENT.document["required"]]

@@ -18,6 +18,10 @@ _LARGEST = 2**63
 _MESSAGE = FrameKind.MESSAGE.value
 _BLANK = FrameKind.BLANK
 _NO_EVENT = (None,) * 10
+_MOST_WORDS = 10_000
+"""Texts whose numbers are remembered."""
+_MOST_STARTS = 10_000
+"""Segments of a response that are remembered until their frames are indexed."""
 
 
 class FrameIndex:
@@ -33,7 +37,10 @@ class FrameIndex:
 
     def add_segment(self, exchange: int, start: int) -> None:
         """Note that a segment of a response body begins at `start`.  Call this before feeding its bytes."""
-        self._starts.setdefault(exchange, []).append(start)
+        starts = self._starts.setdefault(exchange, [])
+        starts.append(start)
+        if len(starts) > _MOST_STARTS:
+            del starts[: _MOST_STARTS // 2]
 
     def feed(self, read: ReadObservation) -> None:
         """Index the frames that an observation completes.  Raises sqlite3.Error."""
@@ -59,6 +66,7 @@ class FrameIndex:
     def _insert(self, exchange: int, frames: Sequence[SeenFrame]) -> None:
         starts = self._starts.get(exchange, []) if self._is_identity[exchange] else []
         self._connection.executemany(_INSERT, [self._row(exchange, starts, seen) for seen in _join_blank_lines(frames)])
+        del starts[: max(0, bisect_right(starts, frames[-1].frame.start) - 1)]
 
     def _row(self, exchange: int, starts: list[int], seen: SeenFrame) -> tuple[object, ...]:
         frame = seen.frame
@@ -95,7 +103,7 @@ class FrameIndex:
         if number is None:
             self._connection.execute("INSERT OR IGNORE INTO word (text) VALUES (?)", (text,))
             (number,) = self._connection.execute("SELECT id FROM word WHERE text = ?", (text,)).fetchone()
-            if len(self._words) > 100_000:
+            if len(self._words) > _MOST_WORDS:
                 self._words.clear()
             self._words[text] = number
         return number

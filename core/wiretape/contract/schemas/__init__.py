@@ -84,7 +84,16 @@ class Schema:
         registry = referencing.Registry().with_resources(
             (f"{name}.json", make(document)) for name, document in _DOCUMENTS.items()
         )
-        return jsonschema.Draft202012Validator(self.document, registry=registry)
+
+        def find_missing(
+            _validator: object, names: list[str], value: object, _schema: object
+        ) -> "Iterator[jsonschema.ValidationError]":
+            # One error for all missing properties, where jsonschema has one for each.
+            if isinstance(value, dict) and not value.keys() >= set(names):
+                yield jsonschema.ValidationError("properties are missing")
+
+        with_one_error = jsonschema.validators.extend(jsonschema.Draft202012Validator, {"required": find_missing})
+        return with_one_error(self.document, registry=registry)
 
 
 def _violations_of(error: "jsonschema.ValidationError") -> Iterator[Violation]:
@@ -112,7 +121,7 @@ def _expected(schema: dict[str, Any], name: str) -> str:
 
 
 def _any_of(types: str | list[str]) -> str:
-    return " or ".join(_TYPE_NAMES[kind] for kind in ([types] if isinstance(types, str) else types))
+    return _TYPE_NAMES[types] if isinstance(types, str) else " or ".join(_TYPE_NAMES[kind] for kind in types)
 
 
 def _pruned(value: Any, depth: int) -> Any:
