@@ -1,14 +1,17 @@
 """When the recorder checks, when it only stores and when it waits, and how it reports that."""
 
+import gc
 import io
 import os
 import sqlite3
+import sys
 
 import pytest
 
-from wiretape.observations import Ending, ExchangeEnded, RequestStarted
-from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, Writer, open_recording
+from wiretape.observations import Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
+from wiretape.recording import LARGE_SLICE, SMALL_SLICE, TINY_SLICE, Writer, frame_index, open_recording
 from wiretape.rules import Settings
+from wiretape.rules.state import event_log, runs, stream_state
 from wiretape_proxy import recorder
 from wiretape_proxy.capture_buffer import CaptureBuffer
 from wiretape_proxy.ipc_codec import encode_stop, pack_batch
@@ -24,6 +27,7 @@ from wiretape_proxy.recorder_messages import (
     encode_line,
 )
 
+STREAM = "/v1/sessions/s1/events/stream"
 MUCH = 500_000
 LITTLE = 500
 
@@ -155,3 +159,40 @@ def test_a_wait_for_a_lock_is_reported_after_a_second_and_then_every_five(tmp_pa
         assert waiting._on_locked(tenths / 10)
     writer.close()
     assert [message.seconds for message in sent] == [1.0, 6.0, 11.0]
+
+
+def test_the_memory_of_the_recorder_does_not_grow_with_the_events_of_an_open_stream(tmp_path, monkeypatch):
+    """Once the bounded collections are full; they are small here."""
+    for module, name, bound in (
+        (event_log, "MOST_EVENTS", 50),
+        (stream_state, "_MOST_IDS", 50),
+        (event_log, "LEAST_EVENTS", 10),
+        (runs, "MOST_RUNS", 10),
+        (runs, "MOST_CALLS", 10),
+        (frame_index, "_MOST_WORDS", 20),
+    ):
+        monkeypatch.setattr(module, name, bound)
+    buffer = CaptureBuffer()
+    buffer.add_observation(RequestStarted(1, 0, "127.0.0.1", "GET", "http", "service", STREAM, "HTTP/1.1", ()))
+    buffer.add_observation(ResponseStarted(1, 0, 200, "OK", "HTTP/1.1", (("Content-Type", "text/event-stream"),)))
+    tap = buffer.body_tap(1, Side.RESPONSE)
+    writer = Writer.create(tmp_path / "run.db", upstream="http://service")
+    recording = Recorder(writer, Settings(), lambda message: None)
+    blocks = []
+    for turn in range(300):
+        for number in range(2 * turn + 1, 2 * turn + 3):
+            kind = ("run.completed", "run.started")[number % 2]
+            tap(
+                b'id: e%d\nevent: %b\ndata: {"id":"e%d","sequence":%d,"type":"%b","workspace_id":"w1",'
+                b'"session_id":"s1","run_id":"r%d","created_at":"2025-01-01T00:00:00Z","content":{},"data":{}}\n\n'
+                % (number, kind.encode(), number, number, kind.encode(), turn)
+            )
+        recording.store(pack_batch(buffer.take()))
+        recording.commit()
+        while recording.has_unchecked:
+            recording.take_turn()
+        if turn % 100 == 99:
+            gc.collect()
+            blocks.append(sys.getallocatedblocks())
+    writer.close()
+    assert blocks[2] - blocks[1] < 100, "fewer than one for each turn"
