@@ -13,10 +13,12 @@ from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
+from wiretape.rules import CATALOGUE
 from wiretape.sse import FrameKind
 from wiretape_inspect.client_state_lines import label_line, state_lines
+from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
-from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_lines, header_lines, row_line
+from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
 from wiretape_inspect.units import format_size, format_time
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.timeline_rows import EventRow
@@ -104,7 +106,10 @@ def detail_lines(
         yield row_line(detail_row(context.before, context.before_since_ns))
     line = row_line(detail_row(seen, context.since_ns))
     yield replace(line, parts=[f"▶{line.parts[0][0][1:]}", *line.parts[1:]])
-    yield from finding_lines([found for found in recording.findings(exchange.number) if found.event == seen.event])
+    for found in recording.findings(exchange.number):
+        if found.event == seen.event:
+            yield finding_line(found)
+            yield from reason_lines(CATALOGUE[found.code], indent=18) if found.code in CATALOGUE else ()
     if context.after is not None:
         yield row_line(detail_row(context.after, seen.time_ns))
     yield _BLANK

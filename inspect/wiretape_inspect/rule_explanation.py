@@ -22,6 +22,7 @@ from wiretape.observations import (
 from wiretape.rules import CATALOGUE, Checker, Explanation, Rule, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
+from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.units import format_duration, format_time
 
 MAX_WIDTH = 100
@@ -85,6 +86,15 @@ class ExplainedRule:
 def paragraphs(rule: Rule) -> list[str]:
     """Return what breaks the rule, as paragraphs without line breaks; the first is one sentence."""
     return [" ".join(paragraph.split()) for paragraph in rule.about.split("\n\n")]
+
+
+def reason_lines(rule: Rule, *, clause_only: bool = False, indent: int = 4) -> Iterator[Line]:
+    """Yield what a finding shows about its rule: the clause, why it matters, and the usual fix."""
+    texts = explanation_of(rule)
+    reasons = [("clause", f"{rule.clause} ({rule.basis})"), ("why", texts.why), ("fix", texts.fix)]
+    for label, text in reasons[:1] if clause_only else reasons:
+        if text:
+            yield labelled((f"{'':{indent}}= {label}: ", "dim"), (text, "dim"))
 
 
 def table_lines(rules: Iterable[Rule]) -> Iterator[str]:

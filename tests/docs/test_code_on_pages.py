@@ -123,7 +123,8 @@ def test_recording_md_queries_events(folder):
 def test_curl_creates_a_session_and_a_run_and_reads_the_stream(page):
     """Runs in one terminal until the run ends; the ids are as shown because of the seed."""
     (block,) = [block for block in shown(page, "sh") if "/events/stream" in block]
-    with start_scenario("hello", VIRTUAL) as service:
+    (seed,) = re.findall(r"wiretape serve hello --seed (\d+)", (ROOT / page).read_text("utf-8"))
+    with start_scenario("hello", ServeOptions(clock="virtual", seed=int(seed))) as service:
         said = until(
             ['"waiting_for":[]', '"type":"session.status_idle"'], re.sub(r"http://127\.0\.0\.1:\d+", service.url, block)
         )

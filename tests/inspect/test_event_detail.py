@@ -84,7 +84,8 @@ def test_it_is_shown_between_its_neighbours_with_its_findings(run, stream):
     assert "run.started" in lines[2]
     assert lines[3].startswith("▶     2")
     assert lines[4].strip() == "└ SEQ001 error  It is the second."
-    assert "session.status_idle" in lines[5]
+    assert [line.split()[:2] for line in lines[5:8]] == [["=", "clause:"], ["=", "why:"], ["=", "fix:"]]
+    assert "session.status_idle" in lines[8]
     assert "It is the third." not in "".join(lines)
 
 
@@ -97,7 +98,7 @@ def test_it_is_shown_with_its_time_and_its_chunks(run, stream):
 
 def test_the_first_and_the_last_event_have_one_neighbour(run, stream):
     assert len(run("show", stream[0], "--at", "1:1").output.split("\n\n")[0].splitlines()) == 4
-    assert len(run("show", stream[0], "--at", "1:3").output.split("\n\n")[0].splitlines()) == 5
+    assert len(run("show", stream[0], "--at", "1:3").output.split("\n\n")[0].splitlines()) == 8
 
 
 def test_hostile_bytes_are_escaped(run, tape):

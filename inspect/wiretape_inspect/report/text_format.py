@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from unicodedata import combining, east_asian_width
 
 from wiretape.labels import count_of
-from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict, explanation_of
+from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import (
@@ -20,6 +20,7 @@ from wiretape_inspect.report.evidence import (
 from wiretape_inspect.report.evidence_json import Mark, find_offending, mark_offending
 from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.source_map import SourceMap
+from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
 from wiretape_inspect.units import format_time
 
@@ -159,10 +160,7 @@ def _block(report: Report, located: LocatedFinding, width: int | None, *, is_fir
     mark = find_offending(finding.message, headers)
     yield from _evidence_lines([(">", line) for line in headers], mark, room, finding)
     yield from _evidence_lines(found.lines, None if mark else mark_offending(located, found), room, finding)
-    yield labelled(("    = clause: ", "dim"), (f"{rule.clause} ({rule.basis})", "dim"))
-    texts = explanation_of(rule)
-    for label, text in (("why", texts.why), ("fix", texts.fix)) if is_first else ():
-        yield labelled((f"    = {label}: ", "dim"), (text, "dim"))
+    yield from reason_lines(rule, clause_only=not is_first)
     yield Line([(f"    = see: {show_command(report.file, finding)}", "dim")], "keep")
     yield Line([(f"    = explain: wiretape rule {rule.code}", "dim")], "keep")
 
