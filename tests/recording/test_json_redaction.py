@@ -74,3 +74,10 @@ def test_a_long_body_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     assert redactor.redact(run(body[:5], 0, [5], 10)) is None
     stored = [redactor.redact(run(body[5:15], 5, [15], 11)), redactor.redact(run(body[15:], 15, [21], 12))]
     assert [each.data for each in stored if each is not None] == [b"*" * 15, b"*" * 6]
+
+
+def test_the_data_of_an_event_are_its_data_lines() -> None:
+    assert json_redaction.event_data(b"database: 1\ndata\ndata:2\ndata: 3\n\n") == (
+        b"\n2\n3",
+        [(0, 16), (1, 22), (3, 30)],
+    )

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wiretape.credential_names import is_credential_parameter
 from wiretape.observations import BytesArrived, RequestStarted, Side
 from wiretape.recording import Redactor, Writer, open_recording
 from wiretape.recording.redactor import BodyMasker
@@ -137,3 +138,23 @@ def test_the_end_of_a_secret_stays_overwritten_if_it_may_be_the_beginning_of_ano
         assert first is not None
         assert second is not None
         assert first.data + second.data == expected
+
+
+def test_held_bytes_are_returned_once_or_released_at_the_end_of_all_exchanges() -> None:
+    redactor = Redactor(b"salt")
+    headers = (("X-API-Key", "sk-live-0123"),)
+    redactor.redact_request(RequestStarted(1, 1, "", "GET", "http", "service", "/", "HTTP/1.1", headers))
+    masker = BodyMasker(redactor)
+    for exchange in (1, 2):
+        run = masker.mask(BytesArrived(exchange, Side.RESPONSE, 100, b"a sk-l", (106,), (2,)))
+        assert run == BytesArrived(exchange, Side.RESPONSE, 100, b"a ", [102], (2,))
+    released = masker.release_all(50)
+    assert released == [
+        BytesArrived(exchange, Side.RESPONSE, 102, b"****", (106,), (50 + exchange,)) for exchange in (1, 2)
+    ]
+    assert masker.release_all(60) == []
+
+
+def test_chosen_names_of_parameters_replace_the_usual_ones() -> None:
+    assert is_credential_parameter("filter[my-Key]", {"my_key"})
+    assert not is_credential_parameter("token", {"my_key"})

@@ -5,6 +5,7 @@ import pytest
 from wiretape_replay.http_server.http_messages import LARGEST_BODY, NO_BODY, HttpRequest, read_body
 from wiretape_replay.verbatim.exchange_queues import ExchangeQueues, RecordedRequest
 from wiretape_replay.verbatim.no_match import explain_no_match
+from wiretape_replay.verbatim.request_matching import Matching, Order
 
 FINGERPRINT = "[redacted:0123456789abcdef]"
 OTHER_FINGERPRINT = "[redacted:fedcba9876543210]"
@@ -173,6 +174,31 @@ def test_several_redacted_parts_match_anything_between_known_text(asked, same):
     recorded = replay(("GET", f"/s?key=a-{FINGERPRINT}-b-{OTHER_FINGERPRINT}-c"))
 
     assert taken(recorded, "GET", asked) == (1 if same else None)
+
+
+@pytest.mark.parametrize(
+    ("value", "asked", "same"),
+    [
+        (f"a-{FINGERPRINT}-b-{FINGERPRINT}-b-{FINGERPRINT}-c", "a-1-b-2-b-3-c", True),
+        (f"a-{FINGERPRINT}-b-{FINGERPRINT}-b-{FINGERPRINT}-c", "a-1-b-2-c", False),
+        (f"a-{FINGERPRINT}-b-{FINGERPRINT}-b-{FINGERPRINT}-c", "a--b-b--c", False),
+        (f"{FINGERPRINT}b{FINGERPRINT}", "bx", True),
+    ],
+)
+def test_known_text_between_redacted_parts_occurs_as_often_as_recorded(value, asked, same):
+    assert taken(replay(("GET", f"/s?key={value}")), "GET", f"/s?key={asked}") == (1 if same else None)
+
+
+def test_strict_order_skips_only_the_request_that_it_expects():
+    requests = (RecordedRequest(number, "GET", f"/{number}", _body(())) for number in (1, 2, 3))
+    recorded = ExchangeQueues(requests, Matching(order=Order.STRICT))
+    recorded.skip(2)
+    assert recorded.expected.number == 1
+    recorded.skip(1)
+    assert recorded.expected.number == 2
+    assert [taken(recorded, "GET", f"/{number}") for number in (1, 2, 3)] == [None, 2, 3]
+    recorded.skip(3)
+    assert recorded.expected is None
 
 
 def test_a_redacted_credential_in_a_body_matches_anything():
