@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 SOURCES = ("core", "proxy", "replay", "inspect")
 GROUPS = {
     "sse": (["core/wiretape/sse.py"], ["tests/sse", "tests/core/test_frame_reader.py"]),
-    "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules"]),
+    "rules": (["core/wiretape/rules"], ["tests/rules/test_vectors.py", "tests/rules", "-m", "'not hypothesis'"]),
     "redaction": (
         [f"core/wiretape/recording/{name}.py" for name in ("redactor", "remembered_secrets", "json_redaction")]
         + ["core/wiretape/credential_names.py"],
