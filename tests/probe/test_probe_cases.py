@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from wiretape.rules import CATALOGUE
+from wiretape_inspect.probe.probe_case import NotPossible, Prober
 from wiretape_inspect.probe.probe_file import initial_file
 from wiretape_inspect.probe.probe_runner import CASES, ProbeOptions, select_cases
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseVerdict
@@ -112,3 +113,24 @@ def test_patterns_select_cases():
     assert names(only=("tenancy/re*",), skip=("tenancy/replay",)) == {"tenancy/records"}
     assert "errors/oversized-body" not in names(skip=("unsafe",))
     assert [case.needs_limits for case in select_cases(ProbeOptions(seed=5))][-3:] == [True] * 3
+
+
+async def test_a_case_that_a_limit_spoils_is_tried_again(serve, probe, clock_of, monkeypatch):
+    """Requests that are sent at the same time are not repeated one by one."""
+    refused = []
+
+    async def limit_once(prober, *steps):
+        if not refused:
+            refused.append(steps)
+            prober.refused_for_s = 1
+            raise NotPossible("a rate limit refused one of several requests at the same time")
+        return await together(prober, *steps)
+
+    together = Prober.together
+    monkeypatch.setattr(Prober, "together", limit_once)
+    async with (
+        serve() as service,
+        probe(service.url, clock=clock_of(service), only=("concurrency/two-runs-at-once",)) as probed,
+    ):
+        assert refused
+        assert {result.verdict for result in probed.cases.values()} == {CaseVerdict.HELD}

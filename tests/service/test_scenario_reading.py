@@ -274,3 +274,18 @@ def test_reading_a_scenario_needs_no_server():
     code = "import sys, wiretape_replay.service.scenario.scenario_file; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_a_run_with_an_input_is_for_runs_that_are_created_with_it(scenario):
+    read = scenario(
+        '[[run]]\nsteps = [{ say = "first" }]\n[[run]]\ninput = "x"\nsteps = [{ say = "x" }]\n'
+        '[[run]]\nsteps = [{ say = "last" }]\n'
+    )
+    first, chosen, last = read.runs
+    assert [read.script(number) for number in (1, 2, 3)] == [first, last, last]
+    assert [read.script(2, given) for given in ("x", "y", {"x": 1})] == [chosen, last, last]
+
+
+def test_some_run_has_no_input(scenario):
+    with pytest.raises(InputError, match="run: every run has an input: add one without"):
+        scenario('[[run]]\ninput = "x"\nsteps = [{ say = "x" }]\n')

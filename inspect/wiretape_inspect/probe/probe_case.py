@@ -174,6 +174,8 @@ class Prober:
     waits_for: str = "the service"
     extend: Callable[[float], None] = lambda _: None
     """Grants the case more time (s)."""
+    refused_for_s: float | None = None
+    """How long to wait before the case can be tried again, if a rate limit spoilt it."""
     _streams: int = 0
 
     @property
@@ -205,6 +207,10 @@ class Prober:
             started = replace(step, is_started_only=number < len(steps))
             self.steps.append(started)
             exchanges.append(await self.runner.send(started))
+        limited = next((exchange for exchange in exchanges if exchange.error_code == RATE_LIMITED), None)
+        if limited is not None:
+            self.refused_for_s = _retry_after(limited) or 0
+            raise NotPossible("a rate limit refused one of several requests at the same time")
         return exchanges
 
     def _send_step(
@@ -231,10 +237,9 @@ class Prober:
         for _ in range(_MOST_RETRIES):
             self.waits_for = f"a response to {step.method} {step.target}"
             exchange = await self.runner.send(step)
-            wait = header(exchange.headers, RETRY_AFTER) or ""
-            if not (self.keeps_limits and exchange.error_code == RATE_LIMITED and wait.isascii() and wait.isdigit()):
+            seconds = _retry_after(exchange)
+            if not (self.keeps_limits and exchange.error_code == RATE_LIMITED and seconds is not None):
                 break
-            seconds = min(int(wait[:6]), _LONGEST_LIMIT_SECONDS) + 0.01
             self.extend(seconds)
             await self.runner.log.clock.sleep(seconds)
         return exchange
@@ -451,6 +456,14 @@ class Prober:
         for session in made:
             await self.runner.send(self._send_step(method, target.replace("{session_id}", session)))
         return 0
+
+
+def _retry_after(exchange: HttpExchange) -> float | None:
+    """The seconds that a response asks to wait, within bounds; None if it does not."""
+    value = header(exchange.headers, RETRY_AFTER) or ""
+    if not (value.isascii() and value.isdigit()):
+        return None
+    return min(int(value[:6]), _LONGEST_LIMIT_SECONDS) + 0.01
 
 
 async def make_ready_session(prober: Prober) -> ReadySession:

@@ -32,6 +32,8 @@ UNSAFE = "unsafe"
 """A pattern for the cases that are not safe in production."""
 _AGENT = "wiretape-probe"
 _CLEAN_UP_SECONDS = 10
+_MOST_ATTEMPTS = 3
+"""Times that a case is tried if a rate limit spoils it."""
 _MOST_UNREACHABLE = 3
 """Cases in a row that end because the service cannot be reached, before the others are not tried."""
 
@@ -171,9 +173,13 @@ class ProbeRunner:
                 case, CaseVerdict.BROKEN, "Expected a response, but the service cannot be reached any more."
             )
         seen: list[Observation] = []
-        prober = self._prober(case.name, seen)
-        prober.keeps_limits = not case.needs_limits
-        result = await self._attempt(case, prober)
+        for _ in range(_MOST_ATTEMPTS):
+            prober = self._prober(case.name, seen)
+            prober.keeps_limits = not case.needs_limits
+            result = await self._attempt(case, prober)
+            if prober.refused_for_s is None:
+                break
+            await self.log.clock.sleep(prober.refused_for_s)
         after = self._exercised([*self._setup, *seen])
         result.exercised = frozenset(code for code, number in after.items() if number > self._exercised_before[code])
         endings = [exchange.ending for exchange in prober.runner.exchanges]
