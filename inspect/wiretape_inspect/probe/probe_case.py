@@ -16,8 +16,9 @@ from wiretape_inspect.report.case_results import CaseDescription
 
 _SESSION = re.compile(r"<<[^<>]*session-[0-9]+>>")
 _IDLE_SECONDS = 0.3
-_MOST_RETRIES = 3
 _LONGEST_LIMIT_SECONDS = 120
+_MOST_LIMITED_SECONDS = 180
+"""How long a request is repeated that a rate limit refuses; other cases wait for the same limit."""
 _DEADLINE_SECONDS = 6
 
 RunKind = Literal["plain", "tool", "brief-tool", "unavailable-tool", "long", "failing", "many", "resync", "no-sandbox"]
@@ -234,15 +235,18 @@ class Prober:
 
     async def _send(self, step: Send) -> HttpExchange:
         self.steps.append(step)
-        for _ in range(_MOST_RETRIES):
+        waited = 0.0
+        while True:
             self.waits_for = f"a response to {step.method} {step.target}"
             exchange = await self.runner.send(step)
             seconds = _retry_after(exchange)
             if not (self.keeps_limits and exchange.error_code == RATE_LIMITED and seconds is not None):
-                break
+                return exchange
+            if waited > _MOST_LIMITED_SECONDS:
+                return exchange
+            waited += seconds + 1
             self.extend(seconds)
             await self.runner.log.clock.sleep(seconds)
-        return exchange
 
     # Sessions and runs.
 

@@ -78,7 +78,9 @@ async def keep_alive_during_run(probe: Prober) -> None:
     """A comment arrives while a run is silent."""
     _, run, stream = await probe.start("long")
     await stream.until_comment()
+    # Whether a blank line follows the comment shows with what comes next.
     await probe.command(run, "cancel")
+    await stream.until_run_ends()
     await stream.close()
 
 
