@@ -315,3 +315,17 @@ async def test_dragging_on_the_time_strip_selects_no_text(debugging, session):
         await shown.page.mouse.move(box["x"] + box["width"] - 5, box["y"] + box["height"] - 5, steps=3)
         await shown.page.mouse.up()
         assert await shown.page.evaluate("getSelection().toString()") == ""
+
+
+async def test_all_parts_can_be_reached_at_200_percent_zoom(debugging, session):
+    async with debugging(session, "#x=2&e=2") as shown:
+        # A window of 1280 x 800 pixels has half as many CSS pixels at this zoom.
+        await shown.page.set_viewport_size({"width": 640, "height": 400})
+        await expect(shown.page.locator("#strip .ticks")).to_have_attribute("width", "640")
+        assert await shown.page.evaluate("document.documentElement.scrollWidth") == 640
+        for part in ("#exchanges .list", "#filter", "#timeline .list", "#panel", "#findings-button"):
+            target = shown.page.locator(part)
+            await target.scroll_into_view_if_needed()
+            box = await target.bounding_box()
+            assert box["height"] > 15
+            assert 0 <= box["y"] < 400
