@@ -28,7 +28,7 @@ from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
 RECORDING = "run.db"
 SIZE = 150_000
 """Maximum size of a picture in bytes."""
-SCREEN: ViewportSize = {"width": 1120, "height": 700}
+SCREEN: ViewportSize = {"width": 1100, "height": 680}
 _HERE = "#x=2&e=21&tab=state"
 """The location on the page: the delta with an id, and the cursor that a client gets from it."""
 _TERMINALS = {

@@ -90,7 +90,10 @@ export class TimeStrip {
   showExchanges(exchanges, head) {
     const isOpened = head && (!this.head || this.head.exchange !== head.exchange);
     Object.assign(this, { exchanges, head: head || null });
-    if (isOpened) this.overview = null;
+    if (isOpened) {
+      this.overview = null;
+      this.host.classList.remove("partial");
+    }
     this.setAxis();
     if (isOpened && this.isHidden !== true) this.reveal();
     this.draw();
