@@ -23,6 +23,7 @@ SEVERITIES = ("error", "warning", "note")
 _BASE = re.compile(r"(?:/[!$&-;=@-Z_a-z~%]+)*")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _WITHOUT_SCHEME = re.compile(r"[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/.*)?")
+_PARAMETER_NAME = re.compile(r"[^=&?#]+")
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -170,19 +171,19 @@ def parse_lines(text: str) -> tuple[str, ...]:
 
 def parse_parameters(text: str) -> tuple[str, ...]:
     """Parse names of query parameters, one per line.  Raises ValueError."""
-    names = parse_lines(text)
-    for name in names:
-        if set(name) & set("=&?#"):
-            raise ValueError(f"expected the name of a query parameter such as api_key, got {name!r}")
-    return names
+    return _parse_names(text, _PARAMETER_NAME, "a query parameter such as api_key")
 
 
 def parse_headers(text: str) -> tuple[str, ...]:
     """Parse names of headers, one per line.  Raises ValueError."""
+    return _parse_names(text, _HEADER_NAME, "a header such as X-Tenant")
+
+
+def _parse_names(text: str, form: re.Pattern[str], what: str) -> tuple[str, ...]:
     names = parse_lines(text)
     for name in names:
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"expected the name of a header such as X-Tenant, got {name!r}")
+        if not form.fullmatch(name):
+            raise ValueError(f"expected the name of {what}, got {name!r}")
     return names
 
 
