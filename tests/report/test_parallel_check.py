@@ -107,8 +107,10 @@ def recordings(tmp_path_factory):
     return sorted(folder.glob("*.db"))
 
 
-def test_each_file_has_the_same_report_by_one_or_several_parts(recordings, monkeypatch):
+@pytest.mark.parametrize("most_findings", [parallel_check.MOST_FINDINGS, 3])
+def test_each_file_has_the_same_report_by_one_or_several_parts(recordings, monkeypatch, most_findings):
     monkeypatch.setattr(parallel_check, "SMALL", 0)
+    monkeypatch.setattr(parallel_check, "MOST_FINDINGS", most_findings)
     reports = []
     sizes, failed = [], []
     for jobs in (1, 4):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -37,6 +38,7 @@ from wiretape_inspect.commands.report_outputs import (
     write_report,
 )
 from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
+from wiretape_inspect.report.dask_cluster import dask_executor
 from wiretape_inspect.report.parallel_check import (
     SMALL,
     body_bytes,
@@ -44,6 +46,7 @@ from wiretape_inspect.report.parallel_check import (
     process_pool,
     rare_collections,
 )
+from wiretape_inspect.report.remote_files import expand_url, is_url, local_copy
 from wiretape_inspect.terminal_output import find_terminal
 
 PROGRESS_DELAY_S = 1.0
@@ -133,7 +136,7 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
 
 
 @click.command(cls=OrderedCommand)
-@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
+@click.argument("names", type=click.Path(readable=False), nargs=-1, required=True, metavar="FILE...")
 @output_options
 @click.option(
     "--select", multiple=True, metavar="CODES", help="Check only these rules: codes or families, like SEQ,RES001."
@@ -168,6 +171,7 @@ def _write_baseline(path: Path, entries: Sequence[baseline.Entry]) -> None:
     metavar="N",
     help="Check in this many processes.  [default: number of cores]",
 )
+@click.option("--dask", metavar="ADDRESS", help="Check on the Dask cluster with this scheduler, a task for each file.")
 @click.option(
     "--config",
     "config_file",
@@ -181,7 +185,7 @@ def report(
     ctx: click.Context,
     /,
     *,
-    files: tuple[Path, ...],
+    names: tuple[str, ...],
     formats: tuple[str, ...],
     outputs: tuple[Path, ...],
     select: tuple[str, ...],
@@ -198,6 +202,7 @@ def report(
     prune_baseline: bool,
     strict_baseline: bool,
     jobs: int,
+    dask: str | None,
 ) -> None:
     """Check recordings against every rule that follows from the specification.
 
@@ -223,6 +228,7 @@ def report(
         baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
     )
     known.check_outputs(paired)
+    files = [PATH.convert(name, None, ctx) for name in names if not is_url(name)]
     refuse_recordings("--output", [output.path for output in paired], files)
     refuse_recordings("--write-baseline", [known.write], files)
     entries, earlier = known.load()
@@ -238,7 +244,7 @@ def report(
     )
     with ExitStack() as opened:
         failed: list[InputError] = []
-        reports = _check(files, jobs, settings, codes, opened=opened, failed=failed)
+        reports = _check(names, jobs, settings, codes, dask=dask, opened=opened, failed=failed)
         if not reports:
             raise InputError("None of the files can be checked.")
         applied = baseline.apply(entries, reports) if known.file else baseline.Applied(reports, [])
@@ -253,31 +259,46 @@ def report(
 
 
 def _check(
-    files: Sequence[Path],
+    names: Sequence[str],
     jobs: int,
     settings: Settings,
     codes: frozenset[str],
     *,
+    dask: str | None,
     opened: ExitStack,
     failed: list[InputError],
 ) -> list[Report]:
     """Check the files that can be read, and name the others.  Raises InputError if there is only one file."""
 
     def fail(error: InputError) -> None:
-        if len(files) == 1:
+        if len(names) == 1:
             raise error
         failed.append(error)
         click.echo(f"Error: {error}", err=True)
 
-    parts = []
-    for file in files:
+    parts: list[tuple[str, Recording]] = []
+    for name in chain.from_iterable(map(_expand, names)):
         try:
-            parts.append((file, opened.enter_context(open_recording(file))))
+            file = opened.enter_context(local_copy(name)) if is_url(name) else Path(name)
+            parts.append((name, opened.enter_context(open_recording(file))))
         except InputError as error:
             fail(error)
-    recordings = list(_join_parts(parts, opened))
+    sources: dict[int, tuple[str, ...]] = {}
+    recordings = list(_join_parts(parts, opened, sources))
     total = sum(body_bytes(recording) for _, recording in recordings)
     with _progress_bar(total) as advance:
+        if dask is not None:
+            with dask_executor(dask) as cluster:
+                return check_recordings(
+                    recordings,
+                    cluster,
+                    1,
+                    settings,
+                    codes,
+                    sources_of=lambda recording: sources[id(recording)],
+                    advance=advance,
+                    fail=fail,
+                )
         if jobs > 1 and total > SMALL:
             with process_pool(jobs) as pool:
                 return check_recordings(recordings, pool, jobs, settings, codes, advance=advance, fail=fail)
@@ -292,15 +313,25 @@ def _check(
         return reports
 
 
-def _join_parts(files: Sequence[tuple[Path, Recording]], opened: ExitStack) -> Iterator[tuple[str, Recording]]:
-    """Yield the name of each recording, and the recording; the files of a rotated one are joined."""
-    names = {id(recording): str(file) for file, recording in files}
-    for group in group_parts([recording for _, recording in files]):
-        name = names[id(group[0])]
+def _expand(name: str) -> list[str]:
+    return expand_url(name) if is_url(name) else [name]
+
+
+def _join_parts(
+    parts: Sequence[tuple[str, Recording]], opened: ExitStack, sources: dict[int, tuple[str, ...]]
+) -> Iterator[tuple[str, Recording]]:
+    """Yield the name of each recording, and the recording; the files of a rotated one are joined.
+
+    The absolute names of its files are added to `sources`, by the recording's identity.
+    """
+    names = {id(recording): name for name, recording in parts}
+    for group in group_parts([recording for _, recording in parts]):
+        name, recording = names[id(group[0])], group[0]
         if len(group) > 1:
-            yield f"{name} (+{len(group) - 1})", opened.enter_context(open_joined(group))
-        else:
-            yield name, group[0]
+            name, recording = f"{name} (+{len(group) - 1})", opened.enter_context(open_joined(group))
+        files = [names[id(part)] for part in group]
+        sources[id(recording)] = tuple(file if is_url(file) else str(Path(file).absolute()) for file in files)
+        yield name, recording
 
 
 def _check_formats(outputs: Sequence[ReportOutput], *, all_findings: bool, statistics: bool) -> None:

@@ -10,13 +10,15 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
 
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
+from wiretape.recording.rotated_parts import open_joined
 from wiretape.rules import Finding, Settings
 from wiretape_inspect.report.finding_store import FindingStore
 from wiretape_inspect.report.recording_report import (
@@ -24,12 +26,16 @@ from wiretape_inspect.report.recording_report import (
     Outcomes,
     Report,
     check_observations,
+    check_recording,
     make_checker,
     make_report,
 )
+from wiretape_inspect.report.remote_files import is_url, local_copy
 
 SMALL = 16 * 1024 * 1024
 """Bytes of bodies that are checked in less time than other processes need to start."""
+MOST_FINDINGS = 20_000
+"""Findings that a process returns.  A file with more in one part is checked in this process, which stores them."""
 _MOST_EXCHANGES = 4000
 """A checker keeps the state of at least so many sessions and clients."""
 _MOST_EVENTS = 200_000
@@ -40,19 +46,23 @@ _MOST_EVENTS = 200_000
 class Part:
     """What one process checks."""
 
-    path: str
+    sources: tuple[str, ...]
+    """The path or URL of the recording, or those of the files of a rotated one."""
     exchanges: frozenset[int] | None
     """The numbers of the exchanges to judge; None for all."""
     settings: Settings
     selected: frozenset[str]
 
 
-def check_part(part: Part) -> "PartResult":
-    """Check a part of a recording."""
+def check_part(part: Part) -> "PartResult | None":
+    """Check a part of a recording; return None if it has more findings than should be held in memory."""
     checker = make_checker(part.settings, part.selected, part.exchanges)
-    with open_recording(Path(part.path)) as recording, rare_collections():
-        findings = list(check_observations(checker, recording.observations()))
-    return findings, Outcomes.of(checker)
+    with ExitStack() as opened, rare_collections():
+        files = [opened.enter_context(local_copy(each)) if is_url(each) else Path(each) for each in part.sources]
+        recordings = [opened.enter_context(open_recording(file)) for file in files]
+        recording = recordings[0] if len(recordings) == 1 else opened.enter_context(open_joined(recordings))
+        findings = list(islice(check_observations(checker, recording.observations()), MOST_FINDINGS + 1))
+    return (findings, Outcomes.of(checker)) if len(findings) <= MOST_FINDINGS else None
 
 
 PartResult = tuple[list[Finding], Outcomes]
@@ -68,10 +78,24 @@ class _File:
     parts: int = 0
     results: list[PartResult] = field(default_factory=list)
     report: Report | None = None
+    has_failed: bool = False
+
+    def add(self, result: PartResult | None, settings: Settings, selected: frozenset[str]) -> None:
+        """Add the result of a part.  Raises InputError if the file is damaged."""
+        if result is not None:
+            self.results.append(result)
+        elif self.parts:
+            self.parts = 0
+            self.report = check_recording(self.recording, self.name, settings=settings, selected=selected)
+
+    def is_complete(self) -> bool:
+        """Whether all parts were checked."""
+        return self.parts > 0 and len(self.results) == self.parts
 
     def must_repeat(self) -> bool:
         """Whether the parts, which all were checked, depend on each other."""
-        return len(self.results) > 1 and not _are_independent([outcomes for _, outcomes in self.results])
+        outcomes = [outcomes for _, outcomes in self.results]
+        return self.parts > 1 and self.is_complete() and not _are_independent(outcomes)
 
     def make_report(self, settings: Settings, selected: frozenset[str]) -> None:
         """Make the report from the results."""
@@ -88,48 +112,53 @@ def check_recordings(
     settings: Settings,
     selected: frozenset[str] = ALL_RULES,
     *,
+    sources_of: Callable[[Recording], tuple[str, ...]] | None = None,
     advance: Callable[[int], None],
     fail: Callable[[InputError], None],
 ) -> list[Report]:
     """Check recordings, each with the name of its file, by `jobs` parts at a time.
 
+    `sources_of` returns what the executor's processes read, if they are on other machines; a file is then one part.
     `advance` is called with the bytes of the bodies that were checked, and `fail` with the error of each file that is
     damaged and therefore has no report.
     """
     selected -= settings.off
     files = [_File(name, recording, body_bytes(recording)) for name, recording in named]
-    futures: dict[Future[PartResult], _File] = {}
+    futures: dict[Future[PartResult | None], _File] = {}
 
     def submit(file: _File, parts: Sequence[frozenset[int] | None]) -> None:
         file.parts = len(parts)
         file.results.clear()
         for exchanges in parts:
-            recording = file.recording
-            path = recording.database if recording.database.exists() else recording.path
-            part = Part(str(path), exchanges, settings, selected)
+            sources = (sources_of or _local_source)(file.recording)
+            part = Part(sources, exchanges, settings, selected)
             futures[executor.submit(check_part, part)] = file
 
     share = max(SMALL, sum(file.volume for file in files) // (2 * jobs))
     # The largest come first, so that no process is left alone with one at the end.
     for file in sorted(files, key=lambda file: -file.volume):
-        submit(file, (file.volume > share and split_sessions(file.recording, jobs)) or [None])
+        is_split = sources_of is None and file.volume > share
+        submit(file, (is_split and split_sessions(file.recording, jobs)) or [None])
     while futures:
         future = next(as_completed(futures))
         file = futures.pop(future)
         try:
-            file.results.append(future.result())
+            file.add(future.result(), settings, selected)
         except InputError as error:
-            if file.parts:
+            if not file.has_failed:
                 fail(error)
-            file.parts = 0
-        if len(file.results) != file.parts or not file.parts:
-            continue
+            file.has_failed, file.parts = True, 0
         if file.must_repeat():
             submit(file, [None])
-        else:
+        elif file.is_complete():
             file.make_report(settings, selected)
+        if not any(other is file for other in futures.values()):
             advance(file.volume)
     return [file.report for file in files if file.report is not None]
+
+
+def _local_source(recording: Recording) -> tuple[str, ...]:
+    return (str(recording.database if recording.database.exists() else recording.path),)
 
 
 def split_sessions(recording: Recording, parts: int) -> list[frozenset[int]]:

@@ -1,0 +1,78 @@
+"""`wiretape report --dask`: the same bytes as in one process, and errors in one sentence."""
+
+import os
+import random
+import signal
+import socket
+
+import pytest
+from click.testing import CliRunner
+from distributed import LocalCluster
+
+from wiretape.cli import wiretape
+from wiretape.recording import Writer
+from wiretape.rules.vectors import vectors
+
+
+@pytest.fixture(scope="module")
+def recordings(tmp_path_factory, together):
+    folder = tmp_path_factory.mktemp("runs")
+    for number in range(6):
+        path = folder / f"{number}.db"
+        seen = together(random.Random(number).sample(vectors(), 4))
+        writer = Writer.create(path, upstream="http://service.test")
+        writer.feed(seen)
+        writer.close(2**61)
+    return sorted(folder.glob("*.db"))
+
+
+def report(*arguments):
+    result = CliRunner().invoke(wiretape, ["report", *map(str, arguments), "--format", "json", "--no-config"])
+    assert result.exit_code in {0, 1, 2}, result.output
+    return result
+
+
+def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
+    expected = report(*recordings, "--jobs", "1").stdout_bytes
+    cluster = LocalCluster(
+        n_workers=2, threads_per_worker=1, dashboard_address=None, protocol="tcp://", silence_logs=50
+    )
+    with cluster:
+        assert report(*recordings, "--dask", cluster.scheduler_address).stdout_bytes == expected
+        os.kill(cluster.workers[0].pid, signal.SIGKILL)
+        # Every file is read at its URL.
+        urls = [f"file://{path}" for path in recordings]
+        by_url = report(f"file://{recordings[0].parent}/*.db", "--dask", cluster.scheduler_address).stdout_bytes
+        for path, url in zip(recordings, urls, strict=True):
+            by_url = by_url.replace(f'"{url}"'.encode(), f'"{path}"'.encode())
+        assert by_url == expected
+        missing = report(recordings[0], recordings[0].with_name("none.db"), "--dask", cluster.scheduler_address)
+        assert missing.exit_code == 2
+        assert "There is no file" in missing.stderr or "does not exist" in missing.stderr or "none.db" in missing.stderr
+        assert b'"findings"' in missing.stdout_bytes
+
+
+def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
+    monkeypatch.setattr("wiretape_inspect.report.dask_cluster._TIMEOUT_S", 0.2)
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"
+        result = report(recordings[0], "--dask", address)
+    assert result.exit_code == 2
+    assert f"Error: No Dask scheduler at {address}: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("nonsense://bucket/run.db", "nonsense://bucket/run.db cannot be read: Protocol not known: nonsense"),
+        ("file:///nowhere/*.db", "No file matches file:///nowhere/*.db."),
+        ("file:///nowhere/run.db", "file:///nowhere/run.db cannot be read: "),
+    ],
+)
+def test_a_url_that_cannot_be_read_is_reported(url, message):
+    result = report(url)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
