@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+import capacity_benchmark
 import mock_servers
 import replay_benchmark
 import report_benchmark
@@ -117,13 +118,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="number of measurements (default 5)")
     parser.add_argument("--quick", action="store_true", help="one short round")
-    parser.add_argument("--only", choices=("proxy", "report", "replay", "serve", "look"), help="run one benchmark only")
+    parser.add_argument(
+        "--only", choices=("proxy", "capacity", "report", "replay", "serve", "look"), help="run one benchmark only"
+    )
     options = parser.parse_args()
     rounds = 1 if options.quick else options.rounds
     console = Console(width=120)
     console.print(f"Python {platform.python_version()}, mitmproxy {version('mitmproxy')}, {platform.machine()}")
     if options.only in {None, "proxy"}:
         proxy(console, rounds, options.quick)
+    if options.only in {None, "capacity"}:
+        capacity_benchmark.show(console, seconds=3 if options.quick else 10)
+        capacity_benchmark.show(console, seconds=3 if options.quick else 10, rotate="1s")
     if options.only in {None, "report"}:
         report_benchmark.show(100_000 if options.quick else 1_000_000, console)
     if options.only in {None, "replay"}:

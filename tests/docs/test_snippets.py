@@ -67,6 +67,7 @@ ELSEWHERE = {
     ("docs/replay.md", "python"): CODE,
     ("docs/report.md", "python"): CODE,
     ("docs/report.md", "text"): TOLD,
+    ("docs/scale.md", "yaml"): "tests/docs/test_scale_page.py",
     ("docs/serve.md", "curl"): CODE,
     ("docs/serve.md", "python"): CODE,
     ("docs/service.md", "text"): TOLD,
