@@ -8,6 +8,7 @@ import json
 import subprocess
 import sys
 import tempfile
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -158,6 +159,27 @@ def on_time(folder: Path, streams: int, seconds: int, rounds: int) -> dict[str, 
     return {name: {key: median(one[key] for one in all_of) for key in all_of[0]} for name, all_of in late.items()}
 
 
+def judge_slices(folder: Path, streams: int, seconds: int) -> list[int]:
+    """Return the CPU microseconds of each turn of the client checks on the event loop, sorted."""
+    path = record(folder / "judged.db", streams, 10 * seconds, SECOND // 10, Ending.CLIENT_CLOSED)
+    port, target = free_port(), folder / "slices.json"
+    command = [sys.executable, HERE / "timed_replay.py", target, "replay", path, "--listen", f"127.0.0.1:{port}"]
+    with running([*command, "--mode", "session", "--speed", "1"], port):
+        read(port, "paced", streams, seconds)
+    return sorted(json.loads(target.read_text()))
+
+
+def histogram(slices: list[int]) -> str:
+    """Return how many slices took how long."""
+    bounds = (250, 500, 1000, 2000, 5000, 10**9)
+    counts = [bisect_right(slices, bound) for bound in bounds]
+    parts = [
+        f"<= {bound / 1000:g} ms: {after - before:,}"
+        for bound, before, after in zip(bounds, [0, *counts], counts, strict=False)
+    ]
+    return ", ".join(parts).replace("<= 1e+06 ms", "longer")
+
+
 def idle(folder: Path, streams: int) -> float:
     """Return the megabytes that open streams cost."""
     path = record(folder / "idle.db", 10, 1, SECOND, Ending.CLIENT_CLOSED)
@@ -180,6 +202,7 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
         folder = Path(name)
         rates = flat_out(folder, 1 if quick else rounds, 20_000 if quick else 100_000)
         late = on_time(folder, streams, 3 if quick else 10, 1 if quick else min(rounds, 3))
+        slices = judge_slices(folder, streams, 3 if quick else 10)
         cost = idle(folder, 200 if quick else 2000)
     table = Table(title="replay; medians, in one run", title_justify="left")
     for title in ("figure", BARE, "session mode", "verbatim mode", "to reach"):
@@ -195,6 +218,9 @@ def show(console: Console, *, rounds: int = 5, quick: bool = False) -> None:
     cell = _judged(f"{cost:.0f} MB", cost <= 100)
     table.add_row(f"{200 if quick else 2000} open idle streams", "", cell, "", "<= 100 MB for 2,000")
     console.print(table)
+    console.print(
+        f"  the client checks hold up the event loop for {histogram(slices)}; at most {slices[-1] / 1000:.2f} ms"
+    )
 
 
 def _judged(text: str, good: bool) -> str:

@@ -24,13 +24,13 @@ _QUIET_NS = 20_000_000
 """If nothing was sent for this long, everything that waits is checked."""
 _OLDEST_NS = 3_000_000_000
 """If streams never pause, traffic of this age is checked in slices."""
-_SLICE_NS = 1_000_000
-"""Duration of a slice."""
-_PAUSE_NS = 4_000_000
+_SLICE_NS = 500_000
+"""Duration of a slice, without its last batch: streams wait for less than a millisecond."""
+_PAUSE_NS = 2_000_000
 """Pause between slices; shorter if more traffic waits."""
 _MOST_WAITING = 64 * 1024 * 1024
 """Bytes that may wait; beyond, every write waits for the checks."""
-_BATCH = 16
+_BATCH = 4
 """Entries that are checked between two readings of the clock."""
 _OFF_RULES = codes_of("AUTH")
 """Rules that are turned off: the options of the replay decide whether keys are needed."""
