@@ -36,6 +36,7 @@ async def test_main_views_work_in_firefox(session, new_tape, message, tmp_path):
         await browser.until("location.hash", "#x=1")
         await browser.keys("]")
         await browser.until("location.hash", "#x=2")
+        await browser.until("document.querySelector('.strip-svg').getBoundingClientRect().height > 30", True)
         box = await browser.evaluate("document.getElementById('strip').getBoundingClientRect()")
         await browser.drag((box["x"] + 200, box["y"] + 40), (box["x"] + 500, box["y"] + 40))
         await browser.until("!document.querySelector('.strip-fit').hidden", True)
