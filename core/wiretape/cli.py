@@ -78,7 +78,7 @@ _SECTIONS = {
         _LazyCommand(
             "recover",
             "wiretape_inspect.commands.recover:recover",
-            "Save what is readable of a damaged recording.",
+            "Save whatever can be read from a damaged recording.",
         ),
         _LazyCommand(
             "datasette", "wiretape_inspect.commands.datasette:datasette", "Prepare a recording for datasette."
@@ -92,7 +92,7 @@ _SECTIONS = {
         _LazyCommand(
             "doctor",
             "wiretape_inspect.commands.doctor:doctor",
-            "Check this machine, and list what is missing.",
+            "Check this machine, and list anything missing.",
         ),
     ),
 }

@@ -88,7 +88,7 @@ _outcome = option_group("Outcome")
     type=click.Choice([repeat.value for repeat in Repeat]),
     default="refuse",
     show_default=True,
-    help="After the last recorded response, send status 501, the last again, or all again.",
+    help="After the last recorded response: send status 501, repeat the last response, or start again from the first.",
 )
 @control_option
 @debug_option
@@ -109,7 +109,8 @@ _outcome = option_group("Outcome")
 @access(
     "--limits",
     is_flag=True,
-    help="Enforce the published limits for each tenant. With --service, they apply unless its file changes them.",
+    help="Enforce the published limits for each tenant. With --service, the limits apply even without this option, "
+    "unless the service file overrides them.",
 )
 @access("--no-auth", is_flag=True, help="Accept requests without a key.")
 @faults_option
@@ -134,7 +135,7 @@ def replay(
 
     In session mode, the playhead decides what a stream gets. It is a position in the session's log that advances at
     --speed: durable events behind it are replayed, starting after the client's Last-Event-ID, and events ahead of it
-    are sent live. Other requests get the recorded responses of their kind in recorded order.
+    are sent live. Any other request gets the next recorded response to a request of the same kind.
     In verbatim mode, requests for streams also get their recorded responses, byte for byte and with the recorded
     ending.
     A request that was not recorded gets status 501 and the reason.

@@ -238,7 +238,7 @@ def _digest(recording: Recording, number: int) -> str:
 
 def _check_key(path: Path) -> None:
     if KEY.encode() in path.read_bytes():
-        raise DemoError(f"The key that the client sent is in {path}.")
+        raise DemoError(f"The client's key was not redacted: {path} contains it.")
     _print("")
     _print("  The client's key is not in the recording: a fingerprint replaces it.")
 

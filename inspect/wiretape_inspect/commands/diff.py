@@ -72,7 +72,7 @@ def _exchanges(_context: click.Context, _parameter: click.Parameter, given: str 
     type=click.Choice(get_args(DeltaComparison)),
     default="text",
     show_default=True,
-    help="Compare deltas by joined text, by each piece as well, or not at all.",
+    help="Compare the joined text of deltas, compare each delta as well, or ignore deltas.",
 )
 @click.option(
     "--limit",

@@ -1,4 +1,4 @@
-"""`wiretape doctor`: check this machine, and list what is missing for which command."""
+"""`wiretape doctor`: check this machine, and list what is missing and the commands that need it."""
 
 import os
 import re
@@ -43,7 +43,7 @@ class Diagnosis:
 
 @click.command()
 def doctor() -> None:
-    """Check Python, mitmproxy, certificates, ports and file modes, and list what is missing for which command.
+    """Check Python, mitmproxy, certificates, ports and file modes; list what is missing and the commands that need it.
 
     Exit status: 0 if nothing is wrong, even if optional parts are missing; 1 if there is a problem.
     """

@@ -39,10 +39,10 @@ _READABLE = [each for each in FORMATS if each.reads is not None]
 @click.option("--url", metavar="URL", help=f"With sse: URL of the stream.  [default: {raw_stream.DEFAULT_URL}]")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def import_(file: Path, *, kind: str | None, to: Path | None, url: str | None, force: bool) -> None:
-    """Make a recording from FILE, which is in another format; - is standard input.
+    """Convert FILE from another format to a recording; - reads standard input.
 
-    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what FILE's format cannot hold, and what
-    was made up instead.
+    Replaces credentials with fingerprints, as `wiretape proxy` does. Reports what FILE's format cannot hold, and which
+    values were filled in instead.
 
     \b
     Examples:

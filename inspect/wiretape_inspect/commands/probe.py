@@ -43,20 +43,31 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option(
     "--only", multiple=True, metavar="CASES", help="Run only these cases: names, groups, rule codes, or unsafe."
 )
-@click.option("--skip", multiple=True, metavar="CASES", help="Do not run these cases; the same as for --only.")
+@click.option("--skip", multiple=True, metavar="CASES", help="Do not run these cases; takes the same values as --only.")
 @click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Seed for the order of the cases.")
-@click.option("--jobs", type=click.IntRange(1, 64), default=4, show_default=True, help="Cases at the same time.")
+@click.option(
+    "--jobs",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Number of cases to run at the same time.",
+)
 @click.option(
     "--timeout",
     type=click.FloatRange(1, 3600),
     default=30,
     show_default=True,
     metavar="SECONDS",
-    help="Longest time for a case, without waiting for rate limits.",
+    help="Maximum time per case, not counting time spent waiting for rate limits.",
 )
-@click.option("--limits", is_flag=True, help="Also exceed the rate limits, which disturbs others of the same tenant.")
 @click.option(
-    "--shrink/--no-shrink", default=True, help="Whether to repeat the cases of broken rules with fewer steps."
+    "--limits", is_flag=True, help="Also exceed the rate limits, which affects other clients of the same tenant."
+)
+@click.option(
+    "--shrink/--no-shrink",
+    default=True,
+    help="Rerun cases that broke a rule with fewer steps, to find the smallest recording.",
 )
 @click.option("--through-proxy", is_flag=True, help="Record with wiretape proxy instead of at the socket.")
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
@@ -65,7 +76,7 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
-    help="Exit with status 1 if any finding or case is at least this severe.  [default: error]",
+    help="Exit with status 1 if any finding or failed case is at least this severe.  [default: error]",
 )
 @click.option("--config", "config_file", type=PATH, metavar="FILE", help="Configuration file for the rules.")
 @click.option("--no-config", is_flag=True, help="Do not read a configuration file.")
@@ -96,12 +107,12 @@ def probe(
     """Drive the service that FILE describes through every situation in the specification.
 
     Each case sends requests, and reads streams; everything is recorded and checked like any other traffic. The report
-    shows each case that did not hold, each rule that was broken, with the smallest recording and the commands that
-    reproduce it, and each rule that no case could exercise, with the reason.
+    shows the cases that failed or were not possible; the rules that were broken, each with the smallest recording and
+    the commands that reproduce the problem; and the rules that no case could exercise, with the reason.
 
-    FILE is probe.toml by default; it names the environment variables with the keys.
+    FILE is probe.toml by default; it names the environment variables that hold the API keys.
 
-    Exit status: 0 if nothing at or above --fail-on is broken, 1 if something is, 2 if the service could not be probed.
+    Exit status: 0 if there is no failure at or above --fail-on, 1 if there is, 2 if the service could not be probed.
 
     \b
     Examples:

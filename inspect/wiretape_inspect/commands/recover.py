@@ -1,4 +1,4 @@
-"""`wiretape recover`: save what is readable of a damaged recording."""
+"""`wiretape recover`: save whatever can be read from a damaged recording."""
 
 import os
 import sqlite3
@@ -27,11 +27,11 @@ _MAX_PRINTED = 20
 @click.option("-o", "--output", "to", type=PATH, metavar="FILE", required=True, help="The new recording.")
 @click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 def recover(file: Path, *, to: Path, force: bool) -> None:
-    """Save what is readable of a damaged recording in a new one.
+    """Save whatever can be read from a damaged recording to a new one.
 
-    FILE is not changed. It is read page by page without its schema, so it can be truncated, lack its journal, or
-    contain wrong bits or foreign tables. What is missing is printed, and REC001 reports lost bytes in the new
-    recording. The rules are run again on it.
+    FILE is not changed. It is read page by page without its schema, so it may be truncated, lack its journal, or
+    contain corrupt bits or tables that do not belong to it. What is missing is printed; in the new recording, REC001
+    findings mark where bytes were lost. The rules are run again on it.
 
     \b
     Example:

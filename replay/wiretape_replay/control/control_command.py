@@ -157,7 +157,8 @@ def _subcommand(function: Callable[..., None]) -> click.Command:
         shared_option(
             "--session",
             metavar="ID",
-            help="Session to control.  [default: all sessions; commands that need one take the only session]",
+            help="Session to control.  [default: all sessions; a command for a single session can omit it if there is "
+            "only one]",
         ),
         shared_option("--json", "as_json", is_flag=True, help="Print the response as one JSON document."),
     ]

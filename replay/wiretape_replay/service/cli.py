@@ -109,7 +109,7 @@ def serve(
 ) -> None:
     """Simulate the whole service from SCENARIO: the name of a bundled scenario, or a TOML file.
 
-    Clients create sessions, create, cancel and resume runs, and read streams; the runs follow the scenario.
+    Clients can create sessions, read streams, and create, cancel and resume runs; the runs follow the scenario.
     Where the specification does not define behaviour, serve makes assumptions, which --assumptions lists.
     Ctrl-C stops the service and prints the rules that the client broke.
     """
