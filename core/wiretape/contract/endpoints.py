@@ -180,8 +180,8 @@ def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None
 
 # Several rules and handlers ask about each request, and clients repeat requests.
 _LONGEST_KEPT = 500
-_kept_operation = lru_cache(1000)(_find_operation)
-_kept_session = lru_cache(1000)(_find_session)
+_kept_operation = lru_cache(256)(_find_operation)
+_kept_session = lru_cache(256)(_find_session)
 
 
 def _decode_segment(segment: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from wiretape.contract import CURSOR_HEADER, ERROR_CODES, RATE_LIMITED, RETRY_AFTER, TERMINAL_RUN_TYPES
+from wiretape.contract import CURSOR_HEADER, ERROR_CODES, EVENT_STREAM, RATE_LIMITED, RETRY_AFTER, TERMINAL_RUN_TYPES
 from wiretape.observations import header
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
@@ -368,7 +368,7 @@ class Prober:
     ) -> Send:
         """The request for a stream; `deltas` None leaves the parameter out."""
         query = "" if deltas is None else f"?event_deltas={str(deltas).lower()}"
-        headers = [("Accept", "text/event-stream"), *([] if cursor is None else [(CURSOR_HEADER, cursor)])]
+        headers = [("Accept", EVENT_STREAM), *([] if cursor is None else [(CURSOR_HEADER, cursor)])]
         return self._send_step("GET", f"/v1/sessions/{session}/events/stream{query}", key, headers=headers)
 
     async def request_stream(

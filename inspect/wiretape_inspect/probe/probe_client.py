@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 import h11
 
 from wiretape.content_encoding import Decoder, DecodingError, decoder
+from wiretape.contract import EVENT_STREAM
 from wiretape.errors import InputError
 from wiretape.json_codec import UnreadableJson, read_json
 from wiretape.observations import (
@@ -154,7 +155,7 @@ class HttpExchange:
     @property
     def is_stream(self) -> bool:
         """Whether the response is an event stream."""
-        return (header(self.headers, "content-type") or "").lower().startswith("text/event-stream")
+        return (header(self.headers, "content-type") or "").lower().startswith(EVENT_STREAM)
 
     @property
     def json(self) -> Any:

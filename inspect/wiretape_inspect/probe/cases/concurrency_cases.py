@@ -1,6 +1,6 @@
 """Ordering and totality while much happens at the same time."""
 
-from wiretape.contract import SESSION_BUSY
+from wiretape.contract import AGENT_CUSTOM_TOOL_USE, RUN_STARTED, SESSION_BUSY
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
@@ -31,7 +31,7 @@ async def two_runs_at_once(probe: Prober) -> None:
 async def readers_come_and_go(probe: Prober) -> None:
     """All readers get the same events in the same order."""
     session, _, stream = await probe.start()
-    await stream.until("run.started")
+    await stream.until(RUN_STARTED)
     readers = [await probe.open_stream(session, stream.cursor(0)) for _ in range(4)]
     await stream.until_run_ends()
     ids = [event.id for event in stream.durable[1:]]
@@ -70,7 +70,7 @@ async def results_at_once(probe: Prober) -> None:
     """Only one of two equal results is accepted."""
     probe.result("")
     session, run, stream = await probe.start("tool")
-    await stream.until("agent.custom_tool_use")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
     body = probe.result(f"<<{stream.name}.call-1>>")
     responses = await probe.together(*(probe.command_step(session, run, "resume", body) for _ in range(2)))
     await stream.until_run_ends()

@@ -1,6 +1,15 @@
 """Replay: streams with a cursor, and stream.resync."""
 
-from wiretape.contract import INVALID_CURSOR, STREAM_RESYNC
+from wiretape.contract import (
+    AGENT_CUSTOM_TOOL_USE,
+    INVALID_CURSOR,
+    MESSAGE_DELTA,
+    REASONING_DELTA,
+    RUN_COMPLETED,
+    RUN_STARTED,
+    STATUS_IDLE,
+    STREAM_RESYNC,
+)
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
@@ -138,7 +147,7 @@ async def restart_without_cursor(probe: Prober) -> None:
 async def during_run(probe: Prober) -> None:
     """A replay during a run is followed by the live events."""
     session, run, stream = await probe.start("tool")
-    await stream.until("agent.custom_tool_use")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
     again = await probe.open_stream(session, stream.cursor(0))
     await again.until_event(stream.cursor())
     await probe.command(run, "cancel")
@@ -156,7 +165,7 @@ async def during_run(probe: Prober) -> None:
 async def between_deltas(probe: Prober) -> None:
     """A reader that leaves between deltas loses no durable event."""
     session, _, stream = await probe.start()
-    await stream.until("message.delta", "reasoning.delta", "run.completed")
+    await stream.until(MESSAGE_DELTA, REASONING_DELTA, RUN_COMPLETED)
     await stream.close()
     again = await probe.open_stream(session, stream.cursor())
     await again.until_run_ends()
@@ -173,9 +182,9 @@ async def live_after_replay(probe: Prober) -> None:
     """Replayed events come before live output."""
     session, _, stream = await probe.start()
     await stream.until_run_ends()
-    await stream.until("session.status_idle")
+    await stream.until(STATUS_IDLE)
     await probe.create_run(session)
-    await stream.until("run.started")
+    await stream.until(RUN_STARTED)
     again = await probe.open_stream(session, stream.cursor(0))
     await again.until_run_ends()
     await again.until_run_ends()

@@ -1,6 +1,7 @@
 """Runs: one at a time, cancelling and resuming them."""
 
 from wiretape.contract import (
+    AGENT_CUSTOM_TOOL_USE,
     RUN_CANCELLED,
     RUN_COMPLETED,
     RUN_FAILED,
@@ -55,7 +56,7 @@ async def failing(probe: Prober) -> None:
 async def busy(probe: Prober) -> None:
     """A second run is refused while one is active, and possible afterwards."""
     session, run, stream = await probe.start("tool")
-    await stream.until("agent.custom_tool_use")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
     second = await probe.try_run(session)
     await probe.command(run, "cancel")
     await stream.until(STATUS_IDLE)
@@ -92,7 +93,7 @@ async def busy_while_running(probe: Prober) -> None:
 async def cancel(probe: Prober) -> None:
     """A cancelled run ends with run.cancelled, and can neither be resumed nor cancelled again."""
     _, run, stream = await probe.start("tool")
-    await stream.until("agent.custom_tool_use")
+    await stream.until(AGENT_CUSTOM_TOOL_USE)
     await stream.read_for(_SETTLED_SECONDS)
     response = await probe.command(run, "cancel")
     if response.outcome.endswith(RUN_NOT_CANCELLABLE) and probe.file.tool_result is not None:

@@ -1,6 +1,6 @@
 """Streams: framing, contents, deltas, keep-alives, several readers."""
 
-from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS
+from wiretape.contract import DELTA_TYPES, KEEP_ALIVE_SECONDS, RUN_STARTED
 from wiretape_inspect.probe.probe_case import Prober, case
 
 _FRAMING = (
@@ -128,7 +128,7 @@ async def slow_reader(probe: Prober) -> None:
 async def disconnect(probe: Prober) -> None:
     """A run goes on without readers, and nothing is lost."""
     session, _, stream = await probe.start()
-    await stream.until("run.started")
+    await stream.until(RUN_STARTED)
     await stream.close()
     again = await probe.open_stream(session, stream.cursor())
     await again.until_run_ends()
