@@ -58,7 +58,7 @@ class DiskSpace:
 
 
 def _extend(descriptor: int, size: int) -> None:
-    """Allocate the blocks of a file up to `size`.  Raises OSError."""
+    """Allocate the blocks of a file up to `size`, where the system can (macOS cannot).  Raises OSError."""
     missing = size - os.fstat(descriptor).st_size
-    if missing > 0:
+    if missing > 0 and hasattr(os, "posix_fallocate"):
         os.posix_fallocate(descriptor, size - missing, missing)
