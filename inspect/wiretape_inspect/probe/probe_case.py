@@ -2,11 +2,19 @@
 
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from wiretape.contract import CURSOR_HEADER, ERROR_CODES, EVENT_STREAM, RATE_LIMITED, RETRY_AFTER, TERMINAL_RUN_TYPES
+from wiretape.contract import (
+    AGENT_CUSTOM_TOOL_USE,
+    CURSOR_HEADER,
+    ERROR_CODES,
+    EVENT_STREAM,
+    RATE_LIMITED,
+    RETRY_AFTER,
+    TERMINAL_RUN_TYPES,
+)
 from wiretape.observations import header
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
@@ -200,6 +208,16 @@ class Prober:
         """Send a request, and return the complete exchange.  `target` begins after the base path."""
         return await self._send(self._send_step(method, target, key, headers=headers, body=body))
 
+    async def read_records(self, key: str = "main") -> AsyncIterator[HttpExchange]:
+        """Read the shared session, then its run.  Raises NotPossible."""
+        for name in ("read-session", "read-run"):
+            operation = getattr(self.file, name.replace("-", "_"))
+            if operation is None:
+                raise NotPossible(f"probe.toml has no {name}")
+            method, target = operation.request.split(" ", 1)
+            target = target.replace("{session_id}", self.ready.session).replace("{run_id}", self.ready.run)
+            yield await self.send(method, target, key=key)
+
     async def together(self, *steps: Send) -> list[HttpExchange]:
         """Send requests at the same time, and return the complete exchanges."""
         self.waits_for = f"the responses to {len(steps)} requests"
@@ -300,6 +318,13 @@ class Prober:
         session = await self.create_session()
         stream = await self.open_stream(session, deltas=deltas)
         return session, await self.create_run(session, kind), stream
+
+    async def start_tool_call(self, kind: RunKind = "tool") -> tuple[str, str, StreamReader, str]:
+        """Create a run that waits for a tool result: its names, the stream, and the name of the call."""
+        self.result("")  # raises NotPossible before anything is created
+        session, run, stream = await self.start(kind)
+        await stream.until(AGENT_CUSTOM_TOOL_USE)
+        return session, run, stream, f"<<{stream.name}.call-1>>"
 
     async def command(
         self,

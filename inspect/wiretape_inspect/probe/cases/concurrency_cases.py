@@ -1,6 +1,6 @@
 """Ordering and totality while much happens at the same time."""
 
-from wiretape.contract import AGENT_CUSTOM_TOOL_USE, RUN_STARTED, SESSION_BUSY
+from wiretape.contract import RUN_STARTED, SESSION_BUSY
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
@@ -68,10 +68,8 @@ async def sessions_side_by_side(probe: Prober) -> None:
 )
 async def results_at_once(probe: Prober) -> None:
     """Only one of two equal results is accepted."""
-    probe.result("")
-    session, run, stream = await probe.start("tool")
-    await stream.until(AGENT_CUSTOM_TOOL_USE)
-    body = probe.result(f"<<{stream.name}.call-1>>")
+    session, run, stream, call = await probe.start_tool_call()
+    body = probe.result(call)
     responses = await probe.together(*(probe.command_step(session, run, "resume", body) for _ in range(2)))
     await stream.until_run_ends()
     await stream.close()

@@ -1,11 +1,26 @@
 """Rate limits: only with --limits, because they disturb everybody who uses the same tenant."""
 
+from collections.abc import Awaitable, Callable
+
 from wiretape.contract import RATE_LIMITED
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_client import HttpExchange
 
 _LIMIT = 'Limits 1: "Exceeding a limit gives HTTP 429 RATE_LIMITED with Retry-After."'
 _RULES = "RATE001 RATE002 RATE003 RATE004"
+
+
+async def _exceed(probe: Prober, name: str, send: Callable[[], Awaitable[HttpExchange]]) -> None:
+    """Send requests until the limit with this name refuses one."""
+    limit = getattr(probe.file.limits, name)
+    if limit is None:
+        raise NotPossible(f"probe.toml has no limits.{name}")
+    for _ in range(limit + 1):
+        exchange = await send()
+        if exchange.status == 429:
+            break
+    probe.expect_error(exchange, RATE_LIMITED)
 
 
 @case(
@@ -20,15 +35,13 @@ _RULES = "RATE001 RATE002 RATE003 RATE004"
 )
 async def events(probe: Prober) -> None:
     """Too many streams are refused."""
-    limit = probe.file.limits.events
-    if limit is None:
-        raise NotPossible("probe.toml has no limits.events")
-    for _ in range(limit + 1):
+
+    async def open_and_close() -> HttpExchange:
         stream = await probe.request_stream(probe.ready.session, probe.ready.cursor(-1))
         await stream.close()
-        if stream.exchange.status == 429:
-            break
-    probe.expect_error(stream.exchange, RATE_LIMITED)
+        return stream.exchange
+
+    await _exceed(probe, "events", open_and_close)
 
 
 @case(
@@ -43,14 +56,8 @@ async def events(probe: Prober) -> None:
 )
 async def runs(probe: Prober) -> None:
     """Too many requests for runs are refused."""
-    limit, ready = probe.file.limits.runs, probe.ready
-    if limit is None:
-        raise NotPossible("probe.toml has no limits.runs")
-    for _ in range(limit + 1):
-        response = await probe.command(ready.run, "cancel", session=ready.session)
-        if response.status == 429:
-            break
-    probe.expect_error(response, RATE_LIMITED)
+    ready = probe.ready
+    await _exceed(probe, "runs", lambda: probe.command(ready.run, "cancel", session=ready.session))
 
 
 @case(
@@ -65,11 +72,4 @@ async def runs(probe: Prober) -> None:
 )
 async def sessions(probe: Prober) -> None:
     """Too many sessions are refused."""
-    limit = probe.file.limits.sessions
-    if limit is None:
-        raise NotPossible("probe.toml has no limits.sessions")
-    for _ in range(limit + 1):
-        response = await probe.try_session()
-        if response.status == 429:
-            break
-    probe.expect_error(response, RATE_LIMITED)
+    await _exceed(probe, "sessions", probe.try_session)

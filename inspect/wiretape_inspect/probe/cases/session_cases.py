@@ -1,6 +1,6 @@
 """Sessions: creating and reading them."""
 
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _IDS = 'Session and run records: "Identifiers of sessions, runs and requests are strings."'
 
@@ -15,10 +15,5 @@ async def create(probe: Prober) -> None:
 @case("sessions/read", _IDS, steps="Read a session and its run.", rules="ERR010", leaves="nothing")
 async def read(probe: Prober) -> None:
     """A session and its run can be read."""
-    for name in ("read-session", "read-run"):
-        operation = getattr(probe.file, name.replace("-", "_"))
-        if operation is None:
-            raise NotPossible(f"probe.toml has no {name}")
-        method, target = operation.request.split(" ", 1)
-        target = target.replace("{session_id}", probe.ready.session).replace("{run_id}", probe.ready.run)
-        probe.expect_success(await probe.send(method, target), "the record")
+    async for record in probe.read_records():
+        probe.expect_success(record, "the record")

@@ -1,7 +1,7 @@
 """Tenancy: a key of another tenant must not see a session."""
 
 from wiretape.contract import RESOURCE_NOT_FOUND
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _SCOPED = 'What the service does: "All data is scoped to a tenant and a workspace."'
 
@@ -39,10 +39,5 @@ async def commands(probe: Prober) -> None:
 @case("tenancy/records", _SCOPED, steps="Read a session and a run of another tenant.", rules="ERR004", leaves="nothing")
 async def records(probe: Prober) -> None:
     """The records of another tenant do not exist."""
-    for name in ("read-session", "read-run"):
-        operation = getattr(probe.file, name.replace("-", "_"))
-        if operation is None:
-            raise NotPossible(f"probe.toml has no {name}")
-        method, target = operation.request.split(" ", 1)
-        target = target.replace("{session_id}", probe.ready.session).replace("{run_id}", probe.ready.run)
-        probe.expect_error(await probe.send(method, target, key="other-tenant"), RESOURCE_NOT_FOUND)
+    async for refused in probe.read_records(key="other-tenant"):
+        probe.expect_error(refused, RESOURCE_NOT_FOUND)

@@ -1,7 +1,6 @@
 """Tool results: correct, wrong, repeated, late."""
 
 from wiretape.contract import (
-    AGENT_CUSTOM_TOOL_USE,
     EVENT_ALREADY_RESOLVED,
     EVENT_EXPIRED,
     RUN_COMPLETED,
@@ -10,25 +9,17 @@ from wiretape.contract import (
     TOOL_COMPLETED,
     TOOL_RESULT_INVALID,
 )
-from wiretape_inspect.probe.probe_case import Prober, StreamReader, case
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _RESULT = 'Endpoints, resume: "also used to return application tool results"'
 _WRONG = 'Tool result validation: "A 422 tool_result_invalid leaves the run waiting."'
 _RULES = "TOOL001 TOOL002 TOOL003 TOOL004 TOOL005"
 
 
-async def _asked(probe: Prober) -> tuple[str, StreamReader, str]:
-    """Create a run that waits for a tool result: its name, the stream, and the name of the call."""
-    probe.result("")
-    _, run, stream = await probe.start("tool")
-    await stream.until(AGENT_CUSTOM_TOOL_USE)
-    return run, stream, f"<<{stream.name}.call-1>>"
-
-
 @case("tools/correct-result", _RESULT, steps="Send the result that a run waits for, and read to its end.", rules=_RULES)
 async def correct_result(probe: Prober) -> None:
     """A run continues with a correct result."""
-    run, stream, call = await _asked(probe)
+    _, run, stream, call = await probe.start_tool_call()
     response = await probe.command(run, "resume", probe.result(call))
     probe.expect_success(response, "a resumed run")
     events = [event.type for event in await stream.until_run_ends()]
@@ -46,7 +37,7 @@ async def correct_result(probe: Prober) -> None:
 async def wrong_result(probe: Prober) -> None:
     """A wrong result is refused, and the run still waits."""
     probe.result("", wrong=True)
-    run, stream, call = await _asked(probe)
+    _, run, stream, call = await probe.start_tool_call()
     unknown = await probe.command(run, "resume", probe.result("probe-call-that-does-not-exist"))
     response = await probe.command(run, "resume", probe.result(call, wrong=True))
     cancelled = await probe.command(run, "cancel")
@@ -66,7 +57,7 @@ async def wrong_result(probe: Prober) -> None:
 async def corrected_result(probe: Prober) -> None:
     """A corrected result with the same idempotency key is accepted."""
     probe.result("", wrong=True)
-    run, stream, call = await _asked(probe)
+    _, run, stream, call = await probe.start_tool_call()
     wrong = await probe.command(run, "resume", probe.result(call, wrong=True), idempotency_key="result")
     probe.expect_error(wrong, TOOL_RESULT_INVALID)
     right = await probe.command(run, "resume", probe.result(call), idempotency_key="result")
@@ -83,7 +74,7 @@ async def corrected_result(probe: Prober) -> None:
 )
 async def repeated_result(probe: Prober) -> None:
     """A result is accepted only once."""
-    run, stream, call = await _asked(probe)
+    _, run, stream, call = await probe.start_tool_call()
     await probe.command(run, "resume", probe.result(call))
     await stream.until_run_ends()
     again = await probe.command(run, "resume", probe.result(call))
@@ -99,11 +90,9 @@ async def repeated_result(probe: Prober) -> None:
 )
 async def late_result(probe: Prober) -> None:
     """A late result is refused."""
-    probe.result("")
-    _, run, stream = await probe.start("brief-tool")
-    await stream.until(AGENT_CUSTOM_TOOL_USE)
+    _, run, stream, call = await probe.start_tool_call("brief-tool")
     await probe.miss_deadline(stream)
-    response = await probe.command(run, "resume", probe.result(f"<<{stream.name}.call-1>>"))
+    response = await probe.command(run, "resume", probe.result(call))
     await stream.close()
     probe.expect_error(response, EVENT_EXPIRED, RUN_NOT_RESUMABLE)
 
@@ -116,10 +105,8 @@ async def late_result(probe: Prober) -> None:
 )
 async def runtime_unavailable(probe: Prober) -> None:
     """A result that is refused for a while is accepted later."""
-    probe.result("")
-    _, run, stream = await probe.start("unavailable-tool")
-    await stream.until(AGENT_CUSTOM_TOOL_USE)
-    body = probe.result(f"<<{stream.name}.call-1>>")
+    _, run, stream, call = await probe.start_tool_call("unavailable-tool")
+    body = probe.result(call)
     refused = await probe.command(run, "resume", body, idempotency_key="result")
     accepted = await probe.command(run, "resume", body, idempotency_key="result")
     await stream.until_run_ends()
