@@ -1,6 +1,7 @@
 """Findings are kept outside of memory: in order, complete, and as they were."""
 
 import random
+import threading
 import tracemalloc
 from collections import Counter
 
@@ -52,6 +53,14 @@ def test_extreme_numbers_are_kept():
 def test_rules_are_counted_in_order_of_first_appearance():
     kept = FindingStore([finding(2, "SEQ002"), finding(3, "SEQ001"), finding(1, "ERR001", exchange=2)])
     assert [code for code, _ in kept.counts] == ["ERR001", "SEQ002", "SEQ001"]
+
+
+def test_another_thread_can_release_it():
+    kept = [FindingStore(many(2))]
+    # A warning about an exception in a finalizer fails the test.
+    releasing = threading.Thread(target=kept.clear)
+    releasing.start()
+    releasing.join()
 
 
 def test_memory_does_not_grow_with_the_findings():

@@ -28,7 +28,8 @@ class FindingStore:
     """
 
     def __init__(self, findings: Iterable[Finding]) -> None:
-        self._connection = sqlite3.connect("", isolation_level=None)
+        # The garbage collector, which runs in any thread, may be what closes it.
+        self._connection = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         weakref.finalize(self, self._connection.close)
         with _sqlite_errors():
             self._connection.execute("PRAGMA journal_mode = OFF")
