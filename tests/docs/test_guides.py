@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from wiretape import __version__
 from wiretape.cli import wiretape
 from wiretape.config import load_config
 from wiretape_replay.loop_thread import start_scenario
@@ -156,7 +157,7 @@ def test_the_action_reports_a_service_that_ends(steps):
 def test_the_gitlab_job_records_and_writes_the_reports(folder):
     """Every line of the script but the first, which installs."""
     install, *lines = GITLAB["contract"]["script"]
-    assert install.startswith("pip install")
+    assert install == f"pip install './wiretape-{__version__}-py3-none-any.whl[proxy]' httpx"
     script = re.sub(r"80[08]0", lambda port, ports={}: ports.setdefault(port[0], str(free_port())), "\n".join(lines))
     result = run(folder, f"set -m\ntrap 'kill $(jobs -p)' EXIT\n{script}\n" + "\n".join(blocks(SERVICE_PAGE, "sh")[2:]))
 
@@ -187,27 +188,29 @@ def test_the_pre_commit_hook_reports_invalid_tapes(folder, monkeypatch):
     assert "bad.tape, line 4: evnts: unknown key" in invalid.stderr
 
 
-def test_the_probe_workflow_writes_the_reports(folder):
-    """Every step with a command runs; the others belong to GitHub."""
+def test_the_probe_workflow_fails_with_an_annotation_and_writes_the_reports(folder):
+    """Every step with a command runs, with the faults of the guide; the others belong to GitHub."""
+    (folder / "faults.toml").write_text(FAULTS, "utf-8")
     (job,) = PROBE["jobs"].values()
     steps = {step["name"]: step["run"] for step in job["steps"] if "run" in step}
     # All cases take twenty seconds: tests/probe runs them.
     steps["Probe the service"] = steps["Probe the service"].replace("probe ", "probe --only errors,sessions ")
-    assert steps.pop("Install").startswith("pip install")
+    steps["Start the service"] = steps["Start the service"].replace("serve probe", "serve probe --faults faults.toml")
     ports = "\n".join(f"export {name}=http://127.0.0.1:{free_port()}" for name in PROBE["env"])
     keys = "\n".join(f"export {name}={value}" for name, value in job["env"].items())
     describe, repeat, *_ = blocks(SERVICE_PAGE, "sh")
-    describe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE")
+    install, describe = describe.replace(PROBE["env"]["SERVICE"], "$SERVICE").splitlines()
+    assert steps.pop("Install") == install == f"pip install ./wiretape-{__version__}-py3-none-any.whl"
+    *before, probe = steps.values()
 
-    result = run(folder, "\n".join([ports, keys, describe, "trap 'kill $(jobs -p)' EXIT", *steps.values(), repeat]))
+    script = ["status=0", ports, keys, describe, "trap 'kill $(jobs -p)' EXIT", *before]
+    result = run(folder, "\n".join([*script, f"({probe}) || status=$?", f"({repeat}) || true", "exit $status"]))
 
-    assert result.returncode == 0, result.stdout + result.stderr
+    assert result.returncode == 1, result.stdout + result.stderr
     assert "held         errors/unknown-session" in result.stderr
-    assert "broken" not in result.stderr
+    assert "\n::error title=SEQ001 sequence-not-increasing,file=run.db::Expected" in result.stdout
     given = [name for step in job["steps"][-2:] for name in step["with"].values() if name != "contract"]
-    # Tapes are written for broken rules only.
-    names = [name for name in "\n".join(given).split() if not name.endswith(".tape")]
-    assert [name for name in names if not list(folder.glob(name))] == []
+    assert [name for name in "\n".join(given).split() if not list(folder.glob(name))] == []
 
 
 def test_the_settings_shown_are_valid(folder):

@@ -98,7 +98,7 @@ READERS = {
 """The function that reads the TOML of a page."""
 BUILTIN = {".", "export", "head", "kill", "mkdir", "trap"}
 """Commands of the shell and of every system."""
-WHEEL = f"./dist/wiretape-{__version__}-py3-none-any.whl"
+WHEEL = f"wiretape-{__version__}-py3-none-any.whl"
 SYNOPSIS = re.compile(r"wiretape [a-z]+ ")
 SPAN = re.compile(r"(?<!`)`wiretape ([a-z]+)\b([^`]*)`")
 OPTION = re.compile(r"(?<![\w-])--?[a-z][a-z-]*\b(?!:)")
@@ -191,7 +191,7 @@ def check_pip(block: Block, words: list[str]) -> None:
     assert command in {"install", "wheel"}
     for name in names:
         where, extra = re.fullmatch(r"([^\[]*)(?:\[(\w+)\])?", name).groups()
-        assert where in {".", "./wiretape", WHEEL, "wiretape", *others}
+        assert where in {".", f"./{WHEEL}", f"./dist/{WHEEL}", "wiretape", *others}
         assert extra in {None, *extras}
 
 
