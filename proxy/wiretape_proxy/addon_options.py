@@ -122,7 +122,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
-class Rotation:
+class RotationLimit:
     """When a recording continues in a new file."""
 
     size: int | None = None
@@ -130,7 +130,7 @@ class Rotation:
     seconds: float | None = None
 
 
-def parse_rotation(text: str) -> Rotation | None:
+def parse_rotation(text: str) -> RotationLimit | None:
     """Parse a size such as 500M or a duration such as 30s, 15m, 6h or 1d; empty for none.  Raises ValueError.
 
     A number with `M` is a size, and one with `m` a duration.
@@ -139,9 +139,9 @@ def parse_rotation(text: str) -> Rotation | None:
         return None
     duration = _DURATION.fullmatch(text.strip())
     if duration is not None and float(duration[1]) > 0:
-        return Rotation(seconds=float(duration[1]) * _SECONDS[duration[2]])
+        return RotationLimit(seconds=float(duration[1]) * _SECONDS[duration[2]])
     try:
-        return Rotation(size=parse_size(text))
+        return RotationLimit(size=parse_size(text))
     except ValueError:
         raise ValueError(f"expected a size such as 500M or a duration such as 15m, got {text!r}") from None
 
@@ -236,7 +236,7 @@ class Settings:
     redact_header: tuple[str, ...] = ()
     redact_query: tuple[str, ...] = ()
     redact_body: tuple[str, ...] = ()
-    rotate: Rotation | None = None
+    rotate: RotationLimit | None = None
     rotate_command: tuple[str, ...] = ()
     """Runs with the path of each file that is closed."""
 

@@ -122,15 +122,16 @@ def main() -> None:
     config, rest = _read_config()
     if config is None:
         return
+    given = config.settings
     try:
-        settings = override_base(_rule_settings(config.config), config.base or None)
-        policy = redaction_policy(config.redacted_headers, config.redacted_parameters, config.redacted_paths)
-        writer = Writer.create(config.output, upstream=config.upstream, append=config.append, policy=policy)
+        settings = override_base(_rule_settings(given.config), given.base or None)
+        policy = redaction_policy(given.redact_header, given.redact_query, given.redact_body)
+        writer = Writer.create(given.output, upstream=config.upstream, append=given.append, policy=policy)
     except InputError as error:
         _send(RecordingRefused(error.message))
     else:
         _send(RecordingOpened(writer.first_exchange))
-        rotation = Rotation(config, _send)
+        rotation = Rotation(Path(given.output), given.rotate, given.rotate_command, _send) if given.rotate else None
         recorder = Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation)
         recorder.run(sys.stdin.fileno(), rest)
 

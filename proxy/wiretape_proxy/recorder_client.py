@@ -190,21 +190,7 @@ class RecorderClient:
         self._settings = settings
         if not self._is_alive:
             await self.spawn()
-        config = RecorderConfig(
-            settings.output,
-            upstream,
-            settings.append,
-            settings.config,
-            settings.base,
-            wants_status=bool(self._watchers),
-            redacted_headers=settings.redact_header,
-            redacted_parameters=settings.redact_query,
-            redacted_paths=settings.redact_body,
-            rotate_size=settings.rotate.size if settings.rotate else None,
-            rotate_seconds=settings.rotate.seconds if settings.rotate else None,
-            rotate_command=settings.rotate_command,
-        )
-        self._send(encode_line(config))
+        self._send(encode_line(RecorderConfig(settings, upstream, wants_status=bool(self._watchers))))
         await self._replied.wait()
         if self._reply is None:
             raise InputError("The recorder process did not start; see its output above.")

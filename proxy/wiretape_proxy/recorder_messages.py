@@ -11,32 +11,18 @@ from msgspec import Struct
 from wiretape import labels
 from wiretape.labels import count_of
 from wiretape.safe_text import printable
+from wiretape_proxy.addon_options import Settings
 
 
 class RecorderConfig(Struct, frozen=True):
     """Where the recorder stores, and what it checks."""
 
-    output: str
+    settings: Settings
+    """Those of the addon; `output` is never empty."""
     upstream: str
-    """The address that is proxied; stored in the recording."""
-    append: bool
-    config: str = ""
-    """Configuration of the rules: a file, `none`, or empty for the nearest one."""
-    base: str = ""
-    """Base path or base URL of the service; empty to detect it."""
-    wants_status: bool = False
+    """The address that is proxied, as far as it is known; stored in the recording."""
+    wants_status: bool
     """Whether to send `RecorderStatus` regularly."""
-    redacted_headers: Sequence[str] = ()
-    """Headers that are redacted in addition to the usual ones."""
-    redacted_parameters: Sequence[str] = ()
-    """Parameters of URLs that are redacted in addition to the usual ones."""
-    redacted_paths: Sequence[str] = ()
-    """JSON paths of values in bodies that are overwritten."""
-    rotate_size: int | None = None
-    """Bytes of a file after which the recording continues in the next."""
-    rotate_seconds: float | None = None
-    rotate_command: Sequence[str] = ()
-    """Runs with the path of each closed file."""
 
 
 class RecordingOpened(Struct, frozen=True, tag=True):

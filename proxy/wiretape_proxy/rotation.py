@@ -8,7 +8,8 @@ from pathlib import Path
 from wiretape.errors import RecordingError
 from wiretape.files import path_exists
 from wiretape.recording import Writer
-from wiretape_proxy.recorder_messages import FileClosed, RecorderConfig, RecorderMessage, RotationFailed
+from wiretape_proxy.addon_options import RotationLimit
+from wiretape_proxy.recorder_messages import FileClosed, RecorderMessage, RotationFailed
 
 _RETRY_AFTER_S = 10.0
 
@@ -16,13 +17,16 @@ _RETRY_AFTER_S = 10.0
 class Rotation:
     """Rotates the files of one recording."""
 
-    def __init__(self, config: RecorderConfig, send: Callable[[RecorderMessage], None]) -> None:
-        self._first = Path(config.output)
-        self.path = self._first
+    def __init__(
+        self, first: Path, limit: RotationLimit, command: Sequence[str], send: Callable[[RecorderMessage], None]
+    ) -> None:
+        """`command` runs with the path of each closed file; empty for none."""
+        self._first = first
+        self.path = first
         """The file that is written now."""
         self._number = 1
-        self._size, self._seconds = config.rotate_size, config.rotate_seconds
-        self._command: Sequence[str] = config.rotate_command
+        self._limit = limit
+        self._command = command
         self._send = send
         self._since = time.monotonic()
         self._retry_at = 0.0
@@ -33,9 +37,9 @@ class Rotation:
         now = time.monotonic()
         if now < self._retry_at:
             return False
-        if self._seconds is not None:
-            return now - self._since >= self._seconds
-        return self._size is not None and writer.size >= self._size
+        if self._limit.seconds is not None:
+            return now - self._since >= self._limit.seconds
+        return self._limit.size is not None and writer.size >= self._limit.size
 
     def rotate(self, writer: Writer) -> None:
         """Continue in the next file; if that is not possible, in the same one, and try again later."""
@@ -54,8 +58,7 @@ class Rotation:
 
     def finish(self) -> None:
         """The last file is closed: wait for all commands."""
-        if self._size is not None or self._seconds is not None:
-            self._run_command(self.path)
+        self._run_command(self.path)
         for path, process in self._running:
             process.wait()
             self._report(path, process)
