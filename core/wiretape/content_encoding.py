@@ -5,7 +5,7 @@ into memory, and only up to the limits below.
 """
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import brotli
 import zstandard
@@ -158,6 +158,24 @@ def decoder(content_encoding: str | None) -> Decoder:
         return _DECODERS[name]()
     except KeyError:
         raise DecodingError(f"Content-Encoding {name!r} is not known") from None
+
+
+def decode_beginning(content_encoding: str | None, parts: Iterable[bytes], most: int) -> tuple[bytes, str]:
+    """Return the first `most` bytes of a decoded body, and why fewer could be decoded; empty if they could.
+
+    A small body may decode to a thousand times its size, so no more than needed is decoded.
+    """
+    data = bytearray()
+    try:
+        decoding = decoder(content_encoding)
+        for part in parts:
+            for piece in decoding.slices(part):
+                data += piece
+                if len(data) >= most:
+                    return bytes(data[:most]), ""
+    except DecodingError as error:
+        return bytes(data), str(error)
+    return bytes(data), ""
 
 
 def is_identity(content_encoding: str | None) -> bool:

@@ -2,12 +2,11 @@
 
 from base64 import b64encode
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
 
-from wiretape.content_encoding import DecodingError, decoder
+from wiretape.content_encoding import decode_beginning
 from wiretape.event_facts import facts_of, is_utf8
 from wiretape.frame_reader import FrameReader, SeenFrame
 from wiretape.json_codec import UnreadableJson, dump_json, read_json
@@ -23,10 +22,9 @@ _OMITTED = frozenset({FrameKind.BLANK, FrameKind.BOM})
 
 def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator[str]:
     """Return a line for each exchange, followed by one for each event and comment of a stream."""
-    started = recording.info.started
     for exchange in exchanges:
         line = {"kind": "exchange", **timeline_json.exchange_document(exchange)}
-        line["time"] = wall_time(started, exchange.request.time_ns)
+        line["time"] = recording.info.iso_time(exchange.request.time_ns)
         if not exchange.is_stream:
             line["request_body"] = _body(recording, exchange, Side.REQUEST)
             line["response_body"] = _body(recording, exchange, Side.RESPONSE)
@@ -53,7 +51,7 @@ def _frame(recording: Recording, exchange: Exchange, seen: SeenFrame) -> dict[st
         "exchange": exchange.number,
         "event": seen.event,
         "time_ns": seen.time_ns,
-        "time": wall_time(recording.info.started, seen.time_ns),
+        "time": recording.info.iso_time(seen.time_ns),
         "id": frame.id if facts else None,
         "name": frame.event if facts else None,
         "sequence": facts.sequence if facts else None,
@@ -89,18 +87,9 @@ def _body(recording: Recording, exchange: Exchange, side: Side, *, parse: bool =
     if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
         return None
     data = b"".join(part.data for part in recording.body(exchange.number, side) if isinstance(part, BytesArrived))
-    decoded = bytearray()
-    try:
-        decoding = decoder(exchange.encoding_of(side))
-        for piece in decoding.slices(data):
-            decoded += piece
-            if len(decoded) > BODY_LIMIT:
-                return {"omitted": f"more than {BODY_LIMIT} bytes"}
-    except DecodingError:
+    decoded, problem = decode_beginning(exchange.encoding_of(side), [data], BODY_LIMIT + 1)
+    if problem:
         return {**content(data, parse=False), "encoded": True}
-    return content(bytes(decoded), parse=parse)
-
-
-def wall_time(started: datetime, time_ns: int) -> str:
-    """Return a time of the recording as wall clock time, ISO 8601 UTC, to the microsecond."""
-    return f"{(started + timedelta(microseconds=time_ns // 1000)).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    if len(decoded) > BODY_LIMIT:
+        return {"omitted": f"more than {BODY_LIMIT} bytes"}
+    return content(decoded, parse=parse)

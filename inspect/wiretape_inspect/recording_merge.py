@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from itertools import pairwise
 
-from wiretape.observations import BytesArrived, BytesLost, Observation, Side, header
+from wiretape.content_encoding import decode_beginning
+from wiretape.observations import BytesArrived, Observation, Side, header
 from wiretape.recording import Capture, Exchange, Recording, RecordingMetadata
 from wiretape.safe_text import printable
+from wiretape_inspect.timeline_text import bytes_before_loss
 from wiretape_inspect.units import format_duration
 
 Timed = tuple[int, int, Observation]
@@ -246,13 +248,8 @@ def _has_same_bodies(merged: MergedRecording, one: _MergedExchange, other: _Merg
 
 
 def _beginning(merged: MergedRecording, placed: _MergedExchange, side: Side) -> bytes:
-    body = b""
-    for part in merged.recordings[placed.which].body(placed.exchange.number, side):
-        # Lost bytes, and everything after them, are not compared.
-        if isinstance(part, BytesLost) or len(body) >= _COMPARED_BYTES:
-            break
-        body += part.data
-    return body[:_COMPARED_BYTES]
+    parts = bytes_before_loss(merged.recordings[placed.which].body(placed.exchange.number, side))
+    return decode_beginning(None, parts, _COMPARED_BYTES)[0]
 
 
 def _duplicate_sentences(merged: MergedRecording, one: _MergedExchange, other: _MergedExchange) -> Iterator[str]:

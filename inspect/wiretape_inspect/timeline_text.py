@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 
-from wiretape.content_encoding import DecodingError, decoder
+from wiretape.content_encoding import decode_beginning
 from wiretape.event_facts import PREVIEW, preview_of
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header
@@ -248,25 +248,13 @@ def previews(recording: Recording, exchange: Exchange) -> dict[str, str]:
 
 def _body_preview(body: Iterable[BytesArrived | BytesLost], encoding: str | None) -> str:
     # A character takes up to four bytes, and one more shows that the preview is cut.
-    data, problem = decode_beginning(body, encoding, 4 * (PREVIEW + 1))
+    data, problem = decode_beginning(encoding, bytes_before_loss(body), 4 * (PREVIEW + 1))
     return f"(cannot be decoded: {problem})" if problem else preview_of(data)
 
 
-def decode_beginning(body: Iterable[BytesArrived | BytesLost], encoding: str | None, size: int) -> tuple[bytes, str]:
-    """Return the first `size` bytes of a decoded body, and why fewer could be decoded; empty if they could.
-
-    Lost bytes end the body.  A small body may decode to a thousand times its size, so no more than needed is decoded.
-    """
-    data = b""
-    try:
-        decoding = decoder(encoding)
-        for part in body:
-            if isinstance(part, BytesLost):
-                break
-            for piece in decoding.slices(part.data):
-                data += piece
-                if len(data) >= size:
-                    return data[:size], ""
-    except DecodingError as error:
-        return data, str(error)
-    return data, ""
+def bytes_before_loss(body: Iterable[BytesArrived | BytesLost]) -> Iterator[bytes]:
+    """Yield the bytes of a body up to the first lost ones."""
+    for part in body:
+        if isinstance(part, BytesLost):
+            return
+        yield part.data

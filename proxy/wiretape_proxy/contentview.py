@@ -10,7 +10,7 @@ from mitmproxy import contentviews
 from mitmproxy.flow import Flow
 from mitmproxy.http import Message
 
-from wiretape.content_encoding import DecodingError, decoder
+from wiretape.content_encoding import decode_beginning
 from wiretape.contract import is_event_stream
 from wiretape.json_codec import read_json, sequence_in
 from wiretape.labels import count_of
@@ -101,15 +101,12 @@ def render_stream(data: bytes, flow: Flow | None, message: Message | None) -> It
 
 def _decode(body: bytes, encoding: str | None) -> tuple[bytes, str]:
     """Decode a body as far as possible; return why the rest is not decoded."""
-    decoded = bytearray()
-    try:
-        for part in decoder(encoding).slices(body):
-            decoded += part
-            if encoding and len(decoded) > _DECODED_BYTES:
-                return bytes(decoded[:_DECODED_BYTES]), f"more than {_DECODED_BYTES >> 20} MiB"
-    except DecodingError as error:
-        return bytes(decoded), str(error)
-    return bytes(decoded), ""
+    if not encoding:
+        return body, ""
+    decoded, problem = decode_beginning(encoding, [body], _DECODED_BYTES + 1)
+    if len(decoded) > _DECODED_BYTES:
+        return decoded[:_DECODED_BYTES], f"more than {_DECODED_BYTES >> 20} MiB"
+    return decoded, problem
 
 
 def _hint(metadata: dict[str, Any]) -> str:

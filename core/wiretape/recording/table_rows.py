@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 
 import orjson
@@ -56,6 +56,14 @@ class RecordingInfo:
     """Number of secrets that were replaced by fingerprints."""
     started_unix_ns: int
     """The same as `started`, in nanoseconds since 1970."""
+
+    def wall_clock(self, time_ns: int) -> datetime:
+        """Return the wall clock (UTC) at a time of the recording, to the microsecond."""
+        return self.started + timedelta(microseconds=time_ns // 1000)
+
+    def iso_time(self, time_ns: int) -> str:
+        """Return the same as ISO 8601."""
+        return f"{self.wall_clock(time_ns).astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -98,10 +97,6 @@ class RecordingSummary:
     """The exchanges that are not streams, by status, or `no response`."""
     findings: Counter[str]
 
-    def wall_clock(self, time_ns: int) -> datetime:
-        """Return the wall-clock time (UTC) of a time of the recording."""
-        return self.info.started + timedelta(microseconds=time_ns // 1000)
-
 
 def summarise(recording: Recording, findings: dict[int, list[Finding]]) -> RecordingSummary:
     """Read a recording once; `findings` are those of the live checks, by exchange."""
@@ -134,8 +129,8 @@ def summary_document(summary: RecordingSummary) -> dict[str, Any]:
                 "deltas": session.kinds["delta"],
                 "ephemeral": session.kinds["ephemeral"],
                 "last_sequence": session.last_sequence,
-                "first": summary.wall_clock(session.first_ns or 0),
-                "last": summary.wall_clock(session.last_ns),
+                "first": summary.info.wall_clock(session.first_ns or 0),
+                "last": summary.info.wall_clock(session.last_ns),
                 "endings": dict(session.endings),
                 "findings": dict(session.findings),
             }
@@ -190,8 +185,8 @@ def _cells(summary: RecordingSummary, session: SessionSummary) -> Iterator[str]:
     for number in (session.streams, session.kinds.total(), session.kinds["durable"], session.kinds["delta"]):
         yield f"{number:,}"
     yield format_integer(session.last_sequence) if session.last_sequence is not None else _NONE
-    yield f"{summary.wall_clock(session.first_ns or 0):%H:%M:%S.%f}"[:-3]
-    yield f"{summary.wall_clock(session.last_ns):%H:%M:%S.%f}"[:-3]
+    yield f"{summary.info.wall_clock(session.first_ns or 0):%H:%M:%S.%f}"[:-3]
+    yield f"{summary.info.wall_clock(session.last_ns):%H:%M:%S.%f}"[:-3]
     yield _tally(session.endings) or _NONE
     yield _severities(session.findings) or _NONE
 

@@ -6,7 +6,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from wiretape.content_encoding import DecodingError, decoder
+from wiretape.content_encoding import decode_beginning
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, operation_of, session_in
 from wiretape.json_diff import MISSING, Difference
 from wiretape.json_path import JsonPath
@@ -260,26 +260,19 @@ def _body_document(recording: Recording, exchange: Exchange, side: Side, ignored
     """What is compared of a body: its JSON, its text, or its hash; None if there is no body."""
     if not (exchange.request_bytes if side is Side.REQUEST else exchange.response_bytes):
         return None
-    digest, decoded, is_whole = sha256(), bytearray(), True
-    try:
-        decoding = decoder(exchange.encoding_of(side))
-    except DecodingError:
-        is_whole = False
-    for part in recording.body(exchange.number, side):
-        if not isinstance(part, BytesArrived):
-            continue
-        digest.update(part.data)
-        try:
-            for piece in decoding.slices(part.data) if is_whole else ():
-                decoded += piece
-                if len(decoded) > _MAX_DOCUMENT:
-                    is_whole = False
-                    break
-        except DecodingError:
-            is_whole = False
-    if not is_whole:
+    decoded, problem = decode_beginning(
+        exchange.encoding_of(side), _recorded_bytes(recording, exchange, side), _MAX_DOCUMENT + 1
+    )
+    if problem or len(decoded) > _MAX_DOCUMENT:
+        digest = sha256()
+        for data in _recorded_bytes(recording, exchange, side):
+            digest.update(data)
         return f"SHA-256 {digest.hexdigest()}"
-    return comparable_document(bytes(decoded), ignored) if decoded else None
+    return comparable_document(decoded, ignored) if decoded else None
+
+
+def _recorded_bytes(recording: Recording, exchange: Exchange, side: Side) -> Iterator[bytes]:
+    return (part.data for part in recording.body(exchange.number, side) if isinstance(part, BytesArrived))
 
 
 def _header_value(headers: Headers, name: str) -> str | None:

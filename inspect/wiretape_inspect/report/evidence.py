@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from wiretape.content_encoding import decode_beginning
 from wiretape.contract import CURSOR_HEADER, RETRY_AFTER, TOOL_TYPES
 from wiretape.event_facts import EventFacts, facts_of
 from wiretape.frame_reader import SeenFrame
@@ -15,7 +16,7 @@ from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape_inspect.report.fingerprint import DefectKind, expected_pattern, request_template
-from wiretape_inspect.timeline_text import decode_beginning
+from wiretape_inspect.timeline_text import bytes_before_loss
 from wiretape_inspect.units import format_duration, format_integer
 
 EVIDENCE_WIDTH = 109
@@ -213,7 +214,8 @@ def _response_evidence(recording: Recording, exchange: Exchange, width: int) -> 
 
 def _body_beginning(recording: Recording, exchange: Exchange, size: int) -> bytes:
     """Return the first `size` bytes of a response body, decoded as far as possible."""
-    return decode_beginning(recording.body(exchange.number, Side.RESPONSE), exchange.content_encoding, size)[0]
+    parts = bytes_before_loss(recording.body(exchange.number, Side.RESPONSE))
+    return decode_beginning(exchange.content_encoding, parts, size)[0]
 
 
 def request_headers(exchange: Exchange, width: int = EVIDENCE_WIDTH) -> list[str]:

@@ -7,7 +7,6 @@ import json
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from datetime import UTC, timedelta
 from hashlib import file_digest
 from importlib.resources import files
 from pathlib import Path, PurePath
@@ -159,10 +158,9 @@ def finding_document(report: Report, located: LocatedFinding) -> dict[str, Any]:
     data = bytes_at(report.recording, located)
     reason = report.suppressed.get(located.index)
     expected, actual = split_message(finding.message) or (None, None)
-    time = report.recording.info.started + timedelta(microseconds=finding.time_ns // 1000)
     return {
         **asdict(finding),
-        "time": f"{time.astimezone(UTC):%Y-%m-%dT%H:%M:%S.%fZ}",
+        "time": report.recording.info.iso_time(finding.time_ns),
         "request": {"method": request.method, "target": request.target},
         "type": (frame.facts.type or None) if frame else None,
         "sse_id": frame.facts.id if frame else None,
