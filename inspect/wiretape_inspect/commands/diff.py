@@ -9,7 +9,6 @@ from typing import get_args
 import click
 
 from wiretape.files import PATH
-from wiretape.json_codec import dump_json
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
@@ -132,9 +131,13 @@ def diff(
     with ExitStack() as opened:
         recordings = [opened.enter_context(open_recording(path)) for path in (first, second or first)]
         diffs = _compare(RecordingDiff(recordings[0], recordings[1], options), recordings, numbers)
-        lines: Iterator[Line | str] = (
-            _documents(recordings, diffs, total, normalize) if as_json else _lines(recordings, diffs, total, options)
-        )
+        lines: Iterator[Line | str]
+        if as_json:
+            names = dict(zip("ab", (str(recording.path) for recording in recordings), strict=True))
+            head = {"format": _FORMAT, **names, "normalized": sorted(normalize)}
+            lines = diff_output.json_lines(recordings, diffs, total, head)
+        else:
+            lines = _lines(recordings, diffs, total, options)
         write_lines(lines, page=not as_json and not no_pager)
     ctx.exit(0 if total.is_equal else 1)
 
@@ -157,14 +160,3 @@ def _lines(
         total.add(each)
         yield from diff_output.diff_lines(each)
     yield from diff_output.total_lines(total, ids=options.ids)
-
-
-def _documents(
-    recordings: Sequence[Recording], diffs: Iterator[ExchangeDiff], total: DiffTotal, normalize: frozenset[str]
-) -> Iterator[str]:
-    names = dict(zip("ab", (str(recording.path) for recording in recordings), strict=True))
-    yield dump_json({"row": "diff", "format": _FORMAT, **names, "normalized": sorted(normalize)})
-    for each in diffs:
-        total.add(each)
-        yield from map(dump_json, diff_output.documents(each))
-    yield dump_json(diff_output.total_document(total))

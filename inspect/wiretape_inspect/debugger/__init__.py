@@ -38,7 +38,8 @@ brackets are optional.
     `timeline_json.reconnection_json_lines`.
 
 `differences`
-    `comparison.difference_lines`, if the recording is compared with another one; `other/event` is `event` of that one.
+    The lines of `wiretape diff --json`, each with `previews` of its events, if the recording is compared with another
+    one; `other/event` is `event` of that one.
 
 **Live updates**: `GET /api/live[?exchange=N][&after=POSITION][&rows=K]`, an event stream of what changes until the
 recording is closed.  POSITION comes from `recording` or is the id of an earlier message; without it, the stream

@@ -1,14 +1,15 @@
 """Print the differences as text lines and as JSON."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any
 
-from wiretape.event_facts import compact_json
+from wiretape.event_facts import compact_json, facts_of
+from wiretape.json_codec import dump_json
 from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
-from wiretape.recording import Exchange
-from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind
+from wiretape.recording import Exchange, Recording
+from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.units import format_duration, format_integer
 
@@ -90,8 +91,49 @@ def total_lines(total: DiffTotal, *, ids: bool) -> Iterator[Line]:
         yield wrapped("--normalize ids pairs exchanges whose session and run ids differ.")
 
 
-def documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
-    """One object for each difference."""
+def json_lines(
+    recordings: Sequence[Recording],
+    diffs: Iterable[ExchangeDiff],
+    total: DiffTotal,
+    head: Mapping[str, Any],
+    *,
+    with_previews: bool = False,
+) -> Iterator[str]:
+    """The lines of `wiretape diff --json`: `head`, a line for each difference, and their `total`, which is added up.
+
+    `with_previews` adds the type, the sequence and the content of the events of a difference.
+    """
+    yield dump_json({"row": "diff", **head})
+    for diff in diffs:
+        total.add(diff)
+        for entry, document in zip(diff.entries, _documents(diff), strict=True):
+            if with_previews:
+                document["previews"] = list(map(_preview, recordings, entry.locations))
+            yield dump_json(document)
+    yield dump_json(
+        {
+            "row": "summary",
+            "equal": total.is_equal,
+            "exchanges": total.exchanges,
+            "events": {"a": total.events[0], "b": total.events[1]},
+            "differences": {kind: total.counts[kind] for kind in KINDS},
+            "omitted": total.omitted,
+        }
+    )
+
+
+def _preview(recording: Recording, location: Location | None) -> dict[str, Any] | None:
+    """Return the type, the sequence and the content of an event; None if there is no event."""
+    if location is None or location.event is None:
+        return None
+    seen = next(recording.frames(location.exchange, location.event), None)
+    if seen is None:
+        return None
+    facts = facts_of(seen.frame)
+    return {"type": facts.type, "sequence": facts.sequence, "text": facts.text}
+
+
+def _documents(diff: ExchangeDiff) -> Iterator[dict[str, Any]]:
     exchange = diff.first or diff.second
     for entry in diff.entries:
         yield {
@@ -115,15 +157,3 @@ def _field(difference: Difference) -> dict[str, Any]:
         name: value for name, value in (("a", difference.first), ("b", difference.second)) if value is not MISSING
     }
     return {"path": difference.path, **values}
-
-
-def total_document(total: DiffTotal) -> dict[str, Any]:
-    """The last object."""
-    return {
-        "row": "summary",
-        "equal": total.is_equal,
-        "exchanges": total.exchanges,
-        "events": {"a": total.events[0], "b": total.events[1]},
-        "differences": {kind: total.counts[kind] for kind in KINDS},
-        "omitted": total.omitted,
-    }

@@ -1,35 +1,15 @@
 """The cases, by part of the specification."""
 
-from wiretape_inspect.probe.cases import (
-    authentication_cases as authentication_cases,
-)
-from wiretape_inspect.probe.cases import (
-    concurrency_cases as concurrency_cases,
-)
-from wiretape_inspect.probe.cases import (
-    idempotency_cases as idempotency_cases,
-)
-from wiretape_inspect.probe.cases import (
-    limit_cases as limit_cases,
-)
-from wiretape_inspect.probe.cases import (
-    refusal_cases as refusal_cases,
-)
-from wiretape_inspect.probe.cases import (
-    replay_cases as replay_cases,
-)
-from wiretape_inspect.probe.cases import (
-    run_cases as run_cases,
-)
-from wiretape_inspect.probe.cases import (
-    session_cases as session_cases,
-)
-from wiretape_inspect.probe.cases import (
-    stream_cases as stream_cases,
-)
-from wiretape_inspect.probe.cases import (
-    tenancy_cases as tenancy_cases,
-)
-from wiretape_inspect.probe.cases import (
-    tool_cases as tool_cases,
+from wiretape_inspect.probe.cases import (  # noqa: F401 - each registers its cases
+    authentication_cases,
+    concurrency_cases,
+    idempotency_cases,
+    limit_cases,
+    refusal_cases,
+    replay_cases,
+    run_cases,
+    session_cases,
+    stream_cases,
+    tenancy_cases,
+    tool_cases,
 )
