@@ -7,8 +7,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import click
+
 from wiretape.errors import InputError
 from wiretape.files import check_free, check_writable, path_exists, replace_atomically, temporary_name, write_error
+from wiretape.labels import count_of
 from wiretape.recording import (
     Recording,
     RecordingSource,
@@ -21,6 +24,9 @@ from wiretape.recording import (
 )
 from wiretape.safe_text import printable
 from wiretape_inspect.terminal_output import stdout_errors
+
+_MAX_PRINTED = 20
+"""Sentences that are printed about a new recording."""
 
 
 @contextmanager
@@ -82,6 +88,20 @@ def write_recording(source: RecordingSource, path: Path, check: Callable[[Record
     finally:
         with suppress(OSError):
             delete_recording(made)
+
+
+def describe_contents(recording: Recording) -> str:
+    """Return how many exchanges and findings a recording has, as a sentence."""
+    exchanges, findings = (sum(1 for _ in each) for each in (recording.exchanges(), recording.findings()))
+    return f"{count_of(exchanges, 'exchange')}, {count_of(findings, 'finding')}."
+
+
+def print_sentences(sentences: Sequence[str], more: str, indent: str = "") -> None:
+    """Print the first sentences about a new recording to standard error, and how many `more` there are."""
+    for sentence in sentences[:_MAX_PRINTED]:
+        click.echo(f"{indent}{printable(sentence)}", err=True)
+    if len(sentences) > _MAX_PRINTED:
+        click.echo(f"… and {count_of(len(sentences) - _MAX_PRINTED, more)}.", err=True)
 
 
 @contextmanager

@@ -53,7 +53,7 @@ def test_a_cluster_writes_the_same_bytes_even_if_a_worker_is_killed(recordings):
 
 
 def test_an_address_without_a_scheduler_is_reported(recordings, monkeypatch):
-    monkeypatch.setattr("wiretape_inspect.report.dask_cluster._TIMEOUT_S", 0.2)
+    monkeypatch.setattr("wiretape_inspect.report.parallel_check._SCHEDULER_TIMEOUT_S", 0.2)
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         address = f"tcp://127.0.0.1:{unused.getsockname()[1]}"

@@ -13,11 +13,8 @@ from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, open_recording
 from wiretape.recording.rotated_parts import group_parts, open_joined
 from wiretape.safe_text import printable
-from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.recording_merge import MergedRecording, find_conflicts, merge_recordings
-
-_MAX_PRINTED = 20
-"""How many conflicts are printed."""
 
 
 @click.command()
@@ -53,16 +50,11 @@ def merge(files: tuple[Path, ...], *, to: Path, force: bool) -> None:
         with open_recording(to) as written:
             conflicts += _finding_changes(merged, written)
             _print_summary(merged, written, to)
-    for sentence in conflicts[:_MAX_PRINTED]:
-        click.echo(printable(sentence), err=True)
-    if len(conflicts) > _MAX_PRINTED:
-        click.echo(f"… and {count_of(len(conflicts) - _MAX_PRINTED, 'more conflict')}.", err=True)
+    print_sentences(conflicts, "more conflict")
 
 
 def _print_summary(merged: MergedRecording, written: Recording, to: Path) -> None:
-    total = sum(map(len, merged.numbers))
-    found = sum(1 for _ in written.findings())
-    click.echo(f"{printable(str(to))}: {count_of(total, 'exchange')}, {count_of(found, 'finding')}.")
+    click.echo(f"{printable(str(to))}: {describe_contents(written)}")
     for recording, numbers in zip(merged.recordings, merged.numbers, strict=True):
         pairs = ", ".join(_number_ranges(numbers)) or "no exchanges"
         click.echo(f"  {printable(str(recording.path))}: {pairs}")

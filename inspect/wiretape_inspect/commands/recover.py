@@ -12,14 +12,11 @@ import click
 from wiretape.errors import InputError, RecordingError
 from wiretape.files import PATH, read_error
 from wiretape.labels import count_of
-from wiretape.recording import Recording, RecordingSource, lock_for_writing
+from wiretape.recording import RecordingSource, lock_for_writing
 from wiretape.safe_text import printable
-from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.recover.recovered_rows import RecoveredRows
 from wiretape_inspect.recover.sqlite_pages import SqlitePages
-
-_MAX_PRINTED = 20
-"""How many missing parts are printed."""
 
 
 @click.command()
@@ -50,15 +47,12 @@ def recover(file: Path, *, to: Path, force: bool) -> None:
         if metadata is None:
             raise RecordingError(f"{file} contains no exchange of a recording that can be read.")
         source = RecordingSource(metadata, rows.observations())
-        write_recording(source, to, lambda written: summary.append(_summarize(written)))
+        write_recording(source, to, lambda written: summary.append(describe_contents(written)))
     click.echo(f"{printable(str(to))}: {summary[0]}")
     missing = rows.missing
     if unused := pages.damaged_rows + rows.unused_rows:
         missing.append(f"Not used because they are damaged: {count_of(unused, 'row')}.")
-    for sentence in missing[:_MAX_PRINTED]:
-        click.echo(f"  {sentence}", err=True)
-    if len(missing) > _MAX_PRINTED:
-        click.echo(f"… and {count_of(len(missing) - _MAX_PRINTED, 'more line')}.", err=True)
+    print_sentences(missing, "more line", indent="  ")
 
 
 @contextmanager
@@ -75,9 +69,3 @@ def _open_damaged(path: Path) -> Iterator[SqlitePages]:
             yield SqlitePages(file, opened.enter_context(journal.open("rb")) if journal.is_file() else None)
         except OSError as error:
             raise InputError(read_error(path, error)) from None
-
-
-def _summarize(written: Recording) -> str:
-    exchanges = sum(1 for _ in written.exchanges())
-    found = sum(1 for _ in written.findings())
-    return f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."

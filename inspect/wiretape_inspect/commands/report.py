@@ -38,11 +38,11 @@ from wiretape_inspect.commands.report_outputs import (
     write_report,
 )
 from wiretape_inspect.report import Report, ReportOptions, baseline, check_recording
-from wiretape_inspect.report.dask_cluster import dask_executor
 from wiretape_inspect.report.parallel_check import (
     SMALL,
     body_bytes,
     check_recordings,
+    dask_executor,
     process_pool,
     rare_collections,
 )

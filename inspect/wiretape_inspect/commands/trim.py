@@ -12,7 +12,7 @@ from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
-from wiretape_inspect.atomic_output import check_recording_output, write_recording
+from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
 from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
 from wiretape_inspect.recording_merge import closed_captures
 from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
@@ -141,8 +141,6 @@ def _select(
 
 def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator[str]:
     """Describe the new recording.  Raises InputError if it does not show the finding."""
-    exchanges = sum(1 for _ in written.exchanges())
-    found = sum(1 for _ in written.findings())
     if minimal is not None:
         now = find_finding(written.observations(), minimal.finding)
         if now is None:
@@ -156,4 +154,4 @@ def _summarize(written: Recording, minimal: MinimalRecording | None) -> Iterator
             f"{count_of(minimal.removed_frames, 'frame')} of streams",
         ]
         yield f"Removed: {' and '.join(removed)}. The streams look as if the removed frames had never been sent."
-    yield f"{count_of(exchanges, 'exchange')}, {count_of(found, 'finding')}."
+    yield describe_contents(written)

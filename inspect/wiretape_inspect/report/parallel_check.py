@@ -1,4 +1,4 @@
-"""Check recordings in several processes: different files, and independent sessions of one file.
+"""Check recordings in several processes, also of a Dask cluster: different files, and independent sessions of a file.
 
 A part follows all exchanges of its file, but reads the event streams of its own sessions only.  The rules ask about
 other sessions in few cases: if they did, or if the checker may have had to drop state, the whole file is one part
@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from multiprocessing import active_children, get_all_start_methods, get_context
 from pathlib import Path
+from typing import Any, cast
 
 from wiretape.errors import InputError
 from wiretape.recording import Recording, open_recording
@@ -40,6 +41,7 @@ _MOST_EXCHANGES = 4000
 """A checker keeps the state of at least so many sessions and clients."""
 _MOST_EVENTS = 200_000
 """The durable events that a checker keeps."""
+_SCHEDULER_TIMEOUT_S = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,6 +221,35 @@ def process_pool(jobs: int) -> Iterator[Executor]:
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def dask_executor(address: str) -> Iterator[Executor]:
+    """Run tasks on the cluster whose scheduler is at `address`; an exception cancels them.  Raises InputError.
+
+    Dask runs the tasks of a worker that is lost again on others.
+    """
+    try:
+        from distributed import Client  # noqa: PLC0415 - an extra
+    except ImportError:
+        raise InputError("--dask needs Dask: install wiretape[dask].") from None
+    try:
+        client: Any = cast("Any", Client)(address, timeout=_SCHEDULER_TIMEOUT_S, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = (str(error).strip().splitlines() or ["it does not respond"])[0].rstrip(".")
+        raise InputError(f"No Dask scheduler at {address}: {reason}.") from None
+    try:
+        executor = client.get_executor(pure=False)
+        try:
+            yield executor
+        except ImportError as error:
+            raise InputError(
+                f"The workers of {address} cannot check recordings ({error}): install the same wiretape there."
+            ) from None
+        finally:
+            executor.shutdown(wait=False)
+    finally:
+        client.close()
 
 
 @contextmanager
