@@ -1,5 +1,8 @@
 """Remembered secrets are found wherever they are, however many there are."""
 
+import hashlib
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -37,6 +40,16 @@ def test_the_longest_beginning_at_the_end_is_found(secrets: list[bytes], data: b
         size for size in range(1, len(data) + 1) for each in secrets if each[:-1].startswith(data[len(data) - size :])
     ]
     assert remember(secrets).partial(data) == max(lengths, default=0)
+
+
+@pytest.mark.parametrize("length", [SHORTEST, 9, 10, 22, 23, 24, 40])
+def test_secrets_are_found_wherever_they_begin_and_if_there_are_many(length: int) -> None:
+    """From the ninth one on, filters search for them, in words of fixed offsets."""
+    secrets = [hashlib.sha256(b"%d" % number).hexdigest()[:length].encode() for number in range(20)]
+    remembered = remember(secrets)
+    for at in range(40):
+        assert remembered.find(b"-" * at + secrets[at % 20]) == [(at, at + length)]
+    assert not remembered.find(b"-".join(part for each in secrets for part in (each[1:], each[:-1])))
 
 
 def test_long_secrets_are_found_and_held_back_in_pieces() -> None:

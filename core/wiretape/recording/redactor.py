@@ -7,7 +7,6 @@ If a secret of a head appears again in a body, for example in an error message, 
 asterisks. Its length, and so every offset, stays the same.
 """
 
-import hashlib
 import hmac
 import json
 import re
@@ -156,8 +155,8 @@ class Redactor:
 
     def fingerprint(self, secret: str) -> str:
         """Return the fingerprint of `secret` in this recording."""
-        digest = hmac.new(self._salt, _decode_percent(secret), hashlib.sha256).hexdigest()
-        return f"[redacted:{digest[:16]}]"
+        digest = hmac.digest(self._salt, _decode_percent(secret), "sha256")
+        return f"[redacted:{digest[:8].hex()}]"
 
     def _redact_headers(self, headers: Headers) -> Headers:
         return tuple((name, self._redact_header(name, value)) for name, value in headers)

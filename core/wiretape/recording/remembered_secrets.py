@@ -1,12 +1,15 @@
 """Remembered secrets, found in bytes at a cost that hardly depends on how many there are.
 
-They are the patterns of a few Aho-Corasick automatons; each finds all of its patterns in one pass.  To build an
-automaton takes time in proportion to its patterns.  So the newest few secrets are searched for one by one, and then
-move to a small automaton; large ones are built seldom.
+Most bytes contain none.  Two filters, which learn a secret at once, decide in one pass whether there may be any.
+
+If there may be, the secrets are the patterns of a few Aho-Corasick automatons; each finds all of its patterns in one
+pass.  To build an automaton takes time in proportion to its patterns.  So the newest few secrets are searched for one
+by one, and then move to a small automaton; large ones are built seldom.
 """
 
+from array import array
 from bisect import bisect_left, insort
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ahocorasick_rs import BytesAhoCorasick, Implementation, MatchKind
 
@@ -18,6 +21,9 @@ MOST = 10_000
 """Number of pieces that are remembered; the half of them that was used last is always kept."""
 _TIERS = (16, 128, 1024, MOST)
 """Most patterns in each tier; beyond, they move to the next one.  Each but the first has an automaton."""
+
+_FEW = 8
+"""So many secrets are searched for one by one: it is faster than a filter."""
 
 Span = tuple[int, int]
 """Start and end offset."""
@@ -33,7 +39,8 @@ class RememberedSecrets:
         """Secrets that are in no automaton."""
         self._automatons: list[BytesAhoCorasick] = []
         self._is_current = True
-        """Whether `_newest`, `_automatons` and `_bytes` are those of the generations."""
+        """Whether `_newest` and `_automatons` are those of the generations."""
+        self._filters = _filters()
         self._bytes = b""
         """The bytes that occur in secrets."""
 
@@ -52,11 +59,18 @@ class RememberedSecrets:
             if len(self._newer.patterns) >= MOST // 2:
                 self._older, self._newer = self._newer, _Generation()
                 self._older.join_tiers()
+                self._filters = _filters(self._older.patterns)
+                self._bytes = bytes(set().union(*self._older.patterns))
             self._newer.add(piece)
+            _add_to(self._filters, piece)
+            if new := piece.translate(None, self._bytes):
+                self._bytes += new
             self._is_current = False
 
     def find(self, data: bytes) -> list[Span]:
         """Return where secrets are in `data`, in order; those that overlap or touch as one span."""
+        if not any(each.may_match(data) for each in self._filters):
+            return []
         if not self._is_current:
             self._update()
         found: list[Span] = []
@@ -66,12 +80,10 @@ class RememberedSecrets:
         for automaton in self._automatons:
             if matches := automaton.find_matches_as_indexes(data):
                 found += _with_overlapping(automaton, data, matches)
-        return _join(found) if found else found
+        return _join(found)
 
     def partial(self, data: bytes) -> int:
         """Return how many bytes at the end of `data` are the beginning of a secret, but not all of it."""
-        if not self._is_current:
-            self._update()
         if not data or data[-1] not in self._bytes:
             return 0
         end = data[1 - LONGEST :]
@@ -84,15 +96,58 @@ class RememberedSecrets:
     def _update(self) -> None:
         self._newest = self._newer.newest
         self._automatons = [*self._newer.automatons(), *self._older.automatons()]
-        self._bytes = bytes(self._newer.bytes | self._older.bytes)
         self._is_current = True
+
+
+class _Filter:
+    """Tells whether secrets may be in bytes, and is sometimes wrong if it says yes.
+
+    The bytes are cut into words, of which every `step`-th byte begins one.  Wherever a long enough secret is, one of
+    these words is within its end, so the filter knows the words at each offset of the ends of its secrets.
+    """
+
+    def __init__(self, typecode: str, step: int) -> None:
+        self._typecode = typecode
+        self._width = array(typecode).itemsize
+        self._step = step
+        self.shortest = step + self._width - 1
+        """Length of the shortest secret that it finds."""
+        self._few: list[bytes] = []
+        """The first secrets."""
+        self._count = 0
+        self._words: set[int] = set()
+
+    def add(self, secret: bytes) -> None:
+        self._count += 1
+        if self._count <= _FEW:
+            self._few.append(secret)
+        end = secret[-self.shortest :]
+        for at in range(self._width):
+            self._words.update(array(self._typecode, end[at : at + self._step]))
+
+    def may_match(self, data: bytes) -> bool:
+        if self._count <= _FEW:
+            return any(secret in data for secret in self._few)
+        words = array(self._typecode, data[: len(data) // self._width * self._width])
+        return not self._words.isdisjoint(words[:: self._step // self._width])
+
+
+def _filters(secrets: Iterable[bytes] = ()) -> tuple[_Filter, ...]:
+    """Return filters for secrets of all lengths, the one for the longest first."""
+    filters = (_Filter("Q", 16), _Filter("I", 4))
+    for secret in secrets:
+        _add_to(filters, secret)
+    return filters
+
+
+def _add_to(filters: tuple[_Filter, ...], secret: bytes) -> None:
+    next(each for each in filters if len(secret) >= each.shortest).add(secret)
 
 
 class _Generation:
     def __init__(self) -> None:
         self.patterns: list[bytes] = []
         """Sorted."""
-        self.bytes: set[int] = set()
         self._tiers: list[list[bytes]] = [[] for _ in _TIERS]
         self._automatons: list[BytesAhoCorasick | None] = [None for _ in _TIERS]
         """One for each tier but the first; None if it has to be built."""
@@ -113,7 +168,6 @@ class _Generation:
 
     def add(self, pattern: bytes) -> None:
         insort(self.patterns, pattern)
-        self.bytes.update(pattern)
         self._tiers[0].append(pattern)
         for index, limit in enumerate(_TIERS):
             if len(self._tiers[index]) > limit:
