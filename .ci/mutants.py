@@ -91,7 +91,9 @@ def run_group(name: str, tree: Path, given: argparse.Namespace) -> tuple[int, in
     with use_db(session, WorkDB.Mode.open) as jobs:
         items = {item.job_id: item.mutations[0] for item in jobs.work_items}
         useful = [job for job, each in items.items() if not any(word in each.operator_name for word in POINTLESS)]
-        sample = set(random.Random(given.seed).sample(sorted(useful), min(given.sample, len(useful))))  # noqa: S311
+        # The ids of jobs are random; a seed has to choose the same changes of the same code.
+        useful.sort(key=lambda job: (str(items[job].module_path), items[job].operator_name, items[job].occurrence))
+        sample = set(random.Random(given.seed).sample(useful, min(given.sample, len(useful))))  # noqa: S311
         skipped = WorkResult(worker_outcome=WorkerOutcome.SKIPPED)
         jobs.set_multiple_results(items.keys() - sample, skipped)
     run("baseline", config)
