@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Iterator
 
 from wiretape.labels import count_of
+from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
 from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.units import format_duration, format_integer, format_time
+from wiretape_inspect.units import format_delay, format_duration, format_integer, format_time
 from wiretape_inspect.view.client_state_at_event import JoinedText, State
-from wiretape_inspect.view.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
 from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span
 
 _MAX_TEXT = 400
@@ -16,6 +16,8 @@ _MAX_COLUMN = 40
 _STYLES: dict[Status, str] = {
     "known": "dim",
     "same": "durable",
+    "moved": "bad",
+    "delayed": "gap",
     "changed": "bad",
     "repeated": "gap",
     "lost": "bad",
@@ -116,6 +118,7 @@ def _id_line(row: IdComparison, first: int, second: int) -> Line:
             (f"{row.status:>8}  ", style),
             (f"{_event(row.first):<{first}}  {_event(row.second):<{second}}  ", style),
             (row.id, "id"),
+            ("" if row.later_ns is None else f"  {format_delay(row.later_ns)}", style),
             "  ",
             (preview, "dim"),
         ]

@@ -15,11 +15,11 @@ from wiretape.labels import ending_label
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE, Finding, Rule, explanation_of
 from wiretape.safe_text import escape_json
+from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import Chunk, EventContext, chunks, detail_row
 from wiretape_inspect.timeline_text import matching_rows, previews, stored_findings
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.filter_match import Match
-from wiretape_inspect.view.reconnection import compare_connections
 from wiretape_inspect.view.timeline_rows import (
     CutRow,
     DeltaRow,
@@ -117,9 +117,7 @@ def reconnection_json_lines(recording: Recording, first: Exchange, second: Excha
     """Return the row `reconnection` about two connections, then a row `id` for each id.  Raises InputError at once."""
     view = compare_connections(recording, first, second)
     about = {field.name: getattr(view, field.name) for field in fields(view) if field.name != "rows"}
-    ids = (
-        {"row": "id", "status": row.status, "id": row.id, "first": row.first, "second": row.second} for row in view.rows
-    )
+    ids = ({"row": "id"} | {field.name: getattr(row, field.name) for field in fields(row)} for row in view.rows)
     return map(dump_json, chain([{"row": "reconnection", **about}], ids))
 
 

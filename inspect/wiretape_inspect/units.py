@@ -27,6 +27,11 @@ def format_duration(nanoseconds: int) -> str:
     return f"{minutes // 60} h {minutes % 60} min"
 
 
+def format_delay(later_ns: int) -> str:
+    """Return how much later or earlier something came: `1.2 s later`."""
+    return f"{format_duration(abs(later_ns))} {'later' if later_ns > 0 else 'earlier'}"
+
+
 def format_time(nanoseconds: int) -> str:
     """Format a time since the recording began: `12.304s`."""
     return f"{nanoseconds / 1e9:.3f}s"

@@ -5,10 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wiretape.recording import open_recording
-from wiretape_inspect.diff.alignment import KeyPairing, out_of_order, pair_items
+from wiretape_inspect.diff.alignment import KeyPairing, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffOptions, DiffTotal
 from wiretape_inspect.diff.recording_diff import RecordingDiff
-from wiretape_inspect.diff.stream_diff import find_delays
 
 
 @given(st.permutations(range(9)))

@@ -6,7 +6,7 @@ import pytest
 
 from wiretape.errors import InputError
 from wiretape.recording import open_recording
-from wiretape_inspect.view.reconnection import compare_connections
+from wiretape_inspect.diff.reconnection import compare_connections
 
 
 def events(message, *numbers, **changed):
@@ -60,6 +60,23 @@ def test_event_that_one_connection_sends_twice_is_repeated(view):
         ("new", None, 2),
         ("repeated", None, 3),
     ]
+
+
+def test_events_in_another_order_are_moved(view):
+    assert statuses(view((1, 2, 3, 4), (3, 2, 4), "e1")) == {"e1": "known", "e2": "moved", "e3": "same", "e4": "same"}
+
+
+def test_event_that_comes_later_than_the_others_is_delayed(tape, message):
+    first = tape.exchange(chunks=events(message, 1, 2), ending=None)
+    tape.after(500)
+    second = tape.exchange(chunks=events(message, 1, 2), ending=None)
+    for wait, number in ((1, 3), (250, 4), (1, 5)):
+        tape.extend(first, events(message, number))
+        tape.extend(second, [(wait, message("message.delta")), *events(message, number)])
+    with open_recording(tape.close()) as recording:
+        found = compare_connections(recording, recording.exchange(first), recording.exchange(second))
+    assert [row.status for row in found.rows] == ["same", "same", "same", "delayed", "same"]
+    assert 240e6 < found.rows[3].later_ns < 260e6
 
 
 def test_other_data_under_the_same_id_is_changed(view):

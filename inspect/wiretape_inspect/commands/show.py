@@ -11,6 +11,7 @@ from wiretape.files import PATH
 from wiretape.json_codec import dump_json
 from wiretape.recording import Exchange, Recording, open_recording
 from wiretape_inspect.client_state_lines import activity_lines, reconnection_lines
+from wiretape_inspect.diff.reconnection import compare_connections
 from wiretape_inspect.event_detail import detail_lines, find_event, parse_location
 from wiretape_inspect.exchange_selection import select_exchanges
 from wiretape_inspect.styled_line import Line, wrapped
@@ -22,7 +23,6 @@ from wiretape_inspect.view.client_state_at_event import with_names
 from wiretape_inspect.view.filter_grammar import EVERYTHING, Filter, parse_filter
 from wiretape_inspect.view.filter_match import compile_filter, may_match_exchange
 from wiretape_inspect.view.overview import runs_and_calls
-from wiretape_inspect.view.reconnection import compare_connections
 
 _NEGATED = re.compile(r'-(?:\w+:|["/])')
 _NOT_AN_OPTION = "\0"

@@ -27,7 +27,7 @@ from wiretape_inspect.debugger.debugger_access import Access, add_security_heade
 from wiretape_inspect.debugger.live_updates import RecorderLock, format_position, live_response
 from wiretape_inspect.debugger.recording_thread import RecordingThread
 from wiretape_inspect.debugger.replay_forwarder import METHODS, ReplayAddress, ReplayForwarder, UnreachableError
-from wiretape_inspect.diff.diff_model import DiffOptions, DiffTotal
+from wiretape_inspect.diff.diff_model import TOLERANCE_NS, DiffOptions, DiffTotal
 from wiretape_inspect.diff.diff_output import json_lines
 from wiretape_inspect.diff.recording_diff import RecordingDiff
 from wiretape_inspect.page.bundle import CONTENT_TYPES, read_page_file, served_page
@@ -35,8 +35,6 @@ from wiretape_inspect.timeline_json import recording_document
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _Reader = Callable[[web.Request, RecordingThread], Awaitable[web.StreamResponse]]
-_TOLERANCE_NS = 200_000_000
-"""Of two compared recordings, an event that comes this much later or earlier is reported."""
 _NO_TOKEN = "Open the URL that `wiretape debug` printed: it contains the access token."  # noqa: S105 - a sentence
 
 
@@ -204,15 +202,19 @@ class _Routes:
 
 
 def _differences(compare: Callable[[], Recording]) -> Callable[[Recording], Iterator[str]]:
-    """Return an endpoint for the differences; ids and times are normalized if the recordings share no session."""
+    """Return an endpoint for the differences.
+
+    Ids are normalized if the recordings share no session, and times unless they began at the same moment.
+    """
 
     def lines(recording: Recording) -> Iterator[str]:
         with compare() as other:
             both = (recording, other)
             sessions = [{exchange.session_id for exchange in each.exchanges()} - {None} for each in both]
-            is_normalized = not sessions[0] & sessions[1]
-            options = DiffOptions(ids=is_normalized, times=is_normalized, tolerance_ns=_TOLERANCE_NS)
-            normalized = ["ids", "times"] if is_normalized else []
+            own_ids = not sessions[0] & sessions[1]
+            own_times = recording.info.started_unix_ns != other.info.started_unix_ns
+            options = DiffOptions(ids=own_ids, times=own_times, tolerance_ns=TOLERANCE_NS)
+            normalized = [name for name, is_own in (("ids", own_ids), ("times", own_times)) if is_own]
             head = {"a": recording.path.name, "b": other.path.name, "normalized": normalized}
             diffs = RecordingDiff(*both, options).compare_all()
             yield from json_lines(both, diffs, DiffTotal(), head, with_previews=True)

@@ -1,4 +1,4 @@
-"""Align two sequences: pair their items by keys, and find the pairs that are out of order.
+"""Align two sequences: pair their items by keys, and find the pairs that are out of order or late.
 
 Items are paired in one pass over both sequences.  An item waits for its counterpart, and if the sequences are similar
 no item waits for long.  Items that remain are paired by weaker and weaker keys.  All of it takes linear time.
@@ -112,3 +112,20 @@ def out_of_order(positions: Sequence[int]) -> list[int]:
         increasing.add(at)
         at = before[at]
     return [index for index in range(len(positions)) if index not in increasing]
+
+
+def find_delays(times: Iterable[tuple[int, int]], tolerance_ns: int) -> Iterator[tuple[int, int]]:
+    """Which of the times, given for both sequences, are later in the second, and by how much (ns).
+
+    Times count from a common start.  A delay does not make everything after it late: the next is late only if it
+    differs both from the delay before it and from the delay before that.
+    """
+    settled = last = 0
+    for index, (first, second) in enumerate(times):
+        drift = second - first
+        if min(abs(drift - last), abs(drift - settled)) <= tolerance_ns:
+            # As the one before, so this is the normal distance from here on, or back to the normal distance.
+            settled = last = drift
+        else:
+            yield index, drift - last
+            last = drift

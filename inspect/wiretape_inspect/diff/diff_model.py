@@ -20,6 +20,9 @@ Subject = Literal["exchange", "event", "text"]
 text: the joined deltas of one type and run.
 """
 
+TOLERANCE_NS = 200_000_000
+"""How much later or earlier an event may come in the comparisons of the page, and of two connections."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiffOptions:

@@ -11,7 +11,7 @@ from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.units import format_duration, format_integer
+from wiretape_inspect.units import format_delay, format_integer
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""
@@ -59,7 +59,7 @@ def _line(entry: DiffEntry) -> Line:
     parts += [f"seq {format_integer(entry.sequence)}"] if entry.sequence is not None else []
     parts += [f"run {entry.run_id}"] if entry.run_id else []
     if entry.later_ns is not None:
-        parts.append(f"{format_duration(abs(entry.later_ns))} {'later' if entry.later_ns > 0 else 'earlier'}")
+        parts.append(format_delay(entry.later_ns))
     columns = " ".join(f"{location:<10}" for location in locations)
     return labelled((f"{entry.kind:>9}  ", _STYLES[entry.kind]), (columns, "dim"), "  ".join(parts))
 

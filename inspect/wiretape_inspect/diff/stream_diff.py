@@ -2,14 +2,14 @@
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from os.path import commonprefix
 from tempfile import SpooledTemporaryFile
 from typing import NamedTuple
 
 from wiretape.json_diff import Difference
-from wiretape_inspect.diff.alignment import Key, out_of_order, pair_items
+from wiretape_inspect.diff.alignment import Key, find_delays, out_of_order, pair_items
 from wiretape_inspect.diff.diff_model import DiffEntry, DiffOptions, ExchangeDiff, Kind, Location
 from wiretape_inspect.diff.stream_items import MAX_TEXT_LENGTH, DeltaText, EventItem, StreamItems
 from wiretape_inspect.diff.value_comparison import ValueComparison
@@ -149,23 +149,6 @@ def _order(events: Sequence[int]) -> list[int]:
 
 def _is_increasing(events: Sequence[int]) -> bool:
     return all(here < there for here, there in pairwise(events))
-
-
-def find_delays(times: Iterable[tuple[int, int]], tolerance_ns: int) -> Iterator[tuple[int, int]]:
-    """Which of the times, given for both recordings, are later in the second, and by how much (ns).
-
-    Times count from a common start.  A delay does not make everything after it late: the next is late only if it
-    differs both from the delay before it and from the delay before that.
-    """
-    settled = last = 0
-    for index, (first, second) in enumerate(times):
-        drift = second - first
-        if min(abs(drift - last), abs(drift - settled)) <= tolerance_ns:
-            # As the one before, so this is the normal distance from here on, or back to the normal distance.
-            settled = last = drift
-        else:
-            yield index, drift - last
-            last = drift
 
 
 def _entry(

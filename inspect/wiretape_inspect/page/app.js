@@ -236,6 +236,7 @@ export class App {
     for (const one of Object.keys(this.panes)) if (byId(`${one}-pane`)) byId(`${one}-pane`).hidden = one !== name;
     byId("bar").classList.toggle("away", name !== "timeline");
     byId("tabs").parentNode.hidden = ["findings", "diff"].includes(name);
+    byId("dock").hidden = name !== "timeline";
     // The pane of a report has a summary of its own.
     byId("bar").hidden = view.findings && Boolean(this.recording.report);
     this.dock();
@@ -337,7 +338,7 @@ export class App {
     let text = "";
     if (!this.head) text = recording.live ? "Nothing recorded yet. Requests through the proxy appear here." : "Nothing was recorded.";
     else if (timeline && timeline.done && timeline.filter && !timeline.items.length && !this.reader.search) {
-      text = "No rows match the filter. Press Esc to clear it.";
+      text = "No rows of this exchange match the filter. Press Esc to clear it.";
     }
     setText(byId("no-rows"), text);
     byId("no-rows").hidden = !text;

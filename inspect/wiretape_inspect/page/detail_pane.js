@@ -16,7 +16,7 @@ import { showState } from "./state_tab.js";
 import { findingsOf } from "./timeline.js";
 import { TABS } from "./url_state.js";
 
-const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "State here", headers: "Headers" };
+const TAB_LABELS = { payload: "Payload", bytes: "Bytes", findings: "Findings", state: "Client state", headers: "Headers" };
 const EVENTS_KEPT = 200;
 const LARGE_DATA = 200000;
 const STEP_PAUSE_MS = 120;
@@ -119,7 +119,7 @@ export class DetailPane {
     const isMessage = item.kind !== "row" || ["event", "deltas"].includes(item.row.row);
     if (tab === "state") {
       const text = "No event precedes this row, so the client knew nothing from this connection.";
-      if (detail) showState(panel, detail.state, this.app.navigation);
+      if (detail) showState(panel, detail.state, this.app);
       else panel.append(element("p", { class: "empty", text }));
     } else if (!isMessage && detail) showBytes(panel, detail);
     else if (!isMessage) {

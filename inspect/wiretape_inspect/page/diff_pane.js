@@ -1,38 +1,23 @@
 // The differences between two recordings, side by side.
 
 import { clockTime } from "./clock.js";
-import { byId, codeText, element, factList, setClass, setText } from "./dom.js";
-import { formatCount, formatDuration, formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
+import { byId, codeText, element, factList, setText } from "./dom.js";
+import { formatCount, formatDelay, formatNumber, printable, shorten } from "./format.js";
 import { showPayload } from "./payload_tab.js";
-import { ROW_HEIGHT } from "./timeline_row.js";
-import { VirtualList } from "./virtual_list.js";
 
 const KINDS = {
-  missing: { sign: "✕", name: "lost", text: "only in the first recording", class: "lost" },
-  added: { sign: "+", name: "added", text: "only in the second recording", class: "new" },
-  changed: { sign: "≠", name: "changed", text: "in both, with other values", class: "changed" },
-  moved: { sign: "↕", name: "moved", text: "in both, in another order", class: "changed" },
-  time: { sign: "◷", name: "delayed", text: "in both, more than 200 ms later or earlier", class: "repeated" },
+  missing: { sign: "✕", name: "lost", text: "only in the first recording", style: "lost" },
+  added: { sign: "+", name: "added", text: "only in the second recording", style: "new" },
+  changed: { sign: "≠", name: "changed", text: "in both, with other values", style: "changed" },
+  moved: { sign: "↕", name: "moved", text: "in both, in another order", style: "moved" },
+  time: { sign: "◷", name: "delayed", text: "in both, more than 200 ms later or earlier", style: "delayed" },
 };
 
-export class DiffPane {
+export class DiffPane extends ComparisonPane {
   constructor(host, app) {
-    this.app = app;
-    this.summary = element("div", { class: "resume-summary" });
-    const pane = element("div", { id: "diff", class: "pane" });
-    host.append(this.summary, pane);
-    this.list = new VirtualList(pane, {
-      label: "Differences between two recordings", height: ROW_HEIGHT,
-      columns: [["status", "difference"], ["first", "A"], ["second", "B"]].map(([name, label]) => ({ name, label })),
-      fill: (cells, row, node) => this.fillRow(cells, row, node),
-      chosen: (index) => this.choose(index),
-      opened: (index) => this.open(index),
-    });
-    this.list.root.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter") return;
-      event.stopPropagation();
-      this.open(this.list.selected);
-    });
+    const columns = [["status", "difference"], ["first", "A"], ["second", "B"]];
+    super(host, app, { id: "diff", label: "Differences between two recordings", columns });
   }
 
   async show() {
@@ -52,23 +37,20 @@ export class DiffPane {
       await this.app.source.differences(take);
       this.choose(0);
     } catch (error) {
-      this.summary.replaceChildren(element("p", { class: "wrong", text: printable(error.message) }));
+      this.showError(error);
     }
   }
 
   fillHead({ a, b, normalized }) {
-    const about = normalized.length ? "ids and times are normalized, because the recordings have no session in common" : "ids have to be equal";
+    const about = normalized.length ? `${normalized.join(" and ")} may differ, because these are two runs` : "ids and times have to be equal";
     this.summary.replaceChildren(element("h2", null, `A ${printable(a)} and B ${printable(b)} `, element("span", { class: "dim", text: about })));
-    for (const [name, text] of [["first", `A ${printable(a)}`], ["second", `B ${printable(b)}`]]) {
-      this.list.root.querySelector(`.list-head .${name}`).firstChild.textContent = text;
-    }
+    this.nameSides(`A ${printable(a)}`, `B ${printable(b)}`);
   }
 
   fillSummary({ equal, differences, exchanges, omitted }) {
     const list = element("ul", { class: "tally" });
     for (const [kind, count] of Object.entries(differences)) {
-      const { sign, name, text, class: style } = KINDS[kind];
-      if (count) list.append(element("li", null, element("span", { class: `joined ${style}`, text: `${sign} ${formatNumber(count)} ${name}` }), element("span", { class: "dim", text: `: ${text}` })));
+      if (count) list.append(tallyItem(KINDS[kind], count));
     }
     if (equal) list.append(element("li", { text: "The recordings are equal." }));
     if (omitted) list.append(element("li", { class: "dim", text: `${formatNumber(omitted)} more are not listed; \`wiretape diff\` prints them.` }));
@@ -77,9 +59,7 @@ export class DiffPane {
   }
 
   fillRow(cells, row, node) {
-    const { sign, name, class: style } = KINDS[row.kind];
-    setClass(node, `row joined-row ${style}`);
-    setText(cells.status, `${sign} ${name}`);
+    markRow(cells, node, KINDS[row.kind]);
     [cells.first, cells.second].forEach((cell, at) => setText(cell, sideText(row, at)));
   }
 
@@ -97,7 +77,7 @@ export class DiffPane {
       ["request", shorten(row.request, 300)],
       ["A", row.a ? `${placeOf(row.a)} at ${clockTime(row.a.time_ns)}` : "not there"],
       ["B", row.b ? `${placeOf(row.b)} at ${clockTime(row.b.time_ns)}` : "not there"],
-      ["later in B", row.later_ns === null ? null : `${row.later_ns < 0 ? "−" : ""}${formatDuration(Math.abs(row.later_ns))}`],
+      ["in B", row.later_ns === null ? null : formatDelay(row.later_ns)],
     ]));
     for (const field of row.fields) {
       panel.append(element("h3", null, ...codeText(`\`${field.path}\``)), factList([["A", valueText(field, "a")], ["B", valueText(field, "b")]]));
@@ -118,9 +98,8 @@ export class DiffPane {
   }
 
   /** Go to the event in the first recording. */
-  open(index) {
-    const row = this.list.items[index];
-    if (!row || !row.a) return;
+  open(row) {
+    if (!row.a) return;
     if (row.a.event === null) this.app.navigation.goExchange(row.a.exchange);
     else this.app.navigation.goEvent(row.a.exchange, row.a.event);
   }
@@ -135,8 +114,7 @@ function sideText(row, at) {
   if (!location) return "–";
   const preview = row.previews[at];
   if (!preview) return `${placeOf(location)}  ${shorten(row.request, 200)}`;
-  const sequence = preview.sequence === null ? "" : ` seq ${shortenNumber(preview.sequence)}`;
-  return `${placeOf(location)}${sequence}  ${shorten(preview.type, 80)}  ${shorten(preview.text, 200)}`;
+  return eventText(placeOf(location), preview);
 }
 
 function valueText(field, side) {

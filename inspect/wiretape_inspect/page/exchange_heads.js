@@ -48,8 +48,11 @@ export function newestStream(exchanges) {
   return exchanges.findLast((head) => head.stream);
 }
 
-/** The stream before this one in its session; undefined if there is none. */
-export function earlierStream(exchanges, head) {
-  if (!head || !head.stream) return undefined;
-  return exchanges.findLast((one) => one.stream && one.exchange < head.exchange && one.session_id === head.session_id);
+/** A stream and the one before it in its session, or else the one after it: `[first, second]`; null if it is the only one. */
+export function connectionPair(exchanges, head) {
+  if (!head || !head.stream) return null;
+  const others = exchanges.filter((one) => one.stream && one.exchange !== head.exchange && one.session_id === head.session_id);
+  const earlier = others.findLast((one) => one.exchange < head.exchange);
+  if (earlier) return [earlier, head];
+  return others.length ? [head, others[0]] : null;
 }

@@ -1,11 +1,13 @@
 // The header: the recording, the exchange and how it went, and buttons that lead elsewhere.
 
 import { byId, element, setText } from "./dom.js";
-import { cursorOf, earlierStream, endingClass, newestStream, pathOf, statusClass } from "./exchange_heads.js";
+import { connectionPair, cursorOf, endingClass, newestStream, pathOf, statusClass } from "./exchange_heads.js";
 import {
   abbreviateId, countSeverities, formatCount, formatDuration, formatNumber, formatSize, printable, shorten,
 } from "./format.js";
 import { severityCounts } from "./report_summary.js";
+
+const BACK = "Back to the timeline";
 
 export function showHeader(app) {
   const { head, timeline, recording } = app;
@@ -66,7 +68,7 @@ function exchangeFacts(head, timeline) {
 function showFindingCounts({ recording, view }) {
   const button = byId("findings-button");
   const counts = recording.report ? recording.report.severities : countSeverities(recording.findings);
-  button.replaceChildren(...severityCounts(counts), " in the recording");
+  button.replaceChildren(...(view.findings && !recording.report ? [BACK] : [...severityCounts(counts), " in the recording"]));
   button.setAttribute("aria-pressed", view.findings);
 }
 
@@ -85,12 +87,13 @@ function showNewerStream({ recording, live, head }) {
 }
 
 function showCompareButton({ recording, view, head }) {
-  const earlier = earlierStream(recording.exchanges, head);
+  const pair = connectionPair(recording.exchanges, head);
   const button = byId("compare");
-  button.hidden = !earlier;
-  if (!earlier) return;
+  button.hidden = !pair;
+  if (!pair) return;
   const isOpen = view.resume !== null;
-  setText(button, isOpen ? "Back to the timeline" : `Compare with #${earlier.exchange}`);
+  const other = pair.find((one) => one.exchange !== head.exchange);
+  setText(button, isOpen ? BACK : `Compare with #${other.exchange}`);
   button.setAttribute("aria-pressed", isOpen);
   button.title = "Compare both connections (c)";
 }
@@ -98,6 +101,6 @@ function showCompareButton({ recording, view, head }) {
 function showDiffButton({ recording, view }) {
   const button = byId("diff-button");
   button.hidden = !recording.other;
-  setText(button, view.diff ? "Back to the timeline" : `Compare with ${shorten(recording.other || "", 40)}`);
+  setText(button, view.diff ? BACK : `Compare with ${shorten(recording.other || "", 40)}`);
   button.setAttribute("aria-pressed", view.diff);
 }

@@ -25,7 +25,7 @@ const KEYS = [
     ["x", "find an exchange: ↑ and ↓ show exchanges, Enter goes to the timeline"],
     ["e", "show or hide the list of exchanges"],
     ["[  ]", "previous, next exchange"],
-    ["c", "compare with the previous connection"],
+    ["c", "compare with the previous or next connection"],
     ["C", "compare with the other recording of `wiretape debug A.db B.db`"],
     ["z  Z", "zoom to the exchange, to the whole recording"],
     ["+  -", "zoom in, out; or drag over the times, turn the wheel, double-click"],

@@ -1,7 +1,7 @@
 // Going from one place of a recording to another: by steps, by links and by commands.
 
 import { element } from "./dom.js";
-import { earlierStream } from "./exchange_heads.js";
+import { connectionPair } from "./exchange_heads.js";
 import { printable } from "./format.js";
 import { announce, copyText, showHint } from "./notices.js";
 import { findingsOf, locationOf, openKey } from "./timeline.js";
@@ -150,13 +150,13 @@ export class Navigation {
     app.go({ ...location, open: open ? [...others, key].slice(-MOST_OPEN) : others, ...(open ? {} : { deltas: false }) });
   }
 
-  /** Compare the stream with the connection before it, or go back to the timeline. */
+  /** Compare the stream with the connection before it, or else after it, or go back to the timeline. */
   compare() {
     const { app } = this;
-    const earlier = earlierStream(app.recording.exchanges, app.head);
+    const pair = connectionPair(app.recording.exchanges, app.head);
     if (app.view.resume !== null) app.go({ resume: null }, true);
-    else if (earlier) app.go({ resume: earlier.exchange, findings: false, diff: false }, true);
-    else announce("There is no earlier stream of this session to compare with.");
+    else if (pair) app.go({ x: pair[1].exchange, e: null, r: null, resume: pair[0].exchange, findings: false, diff: false }, true);
+    else announce("There is no other stream of this session to compare with.");
   }
 
   /** Show what differs from the other recording, or go back to the timeline. */

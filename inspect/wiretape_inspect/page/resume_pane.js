@@ -1,43 +1,28 @@
 // Two connections of a session side by side, by SSE id.
 
-import { byId, element, setClass, setText } from "./dom.js";
-import { abbreviateId, formatCount, formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { ComparisonPane, eventText, markRow, tallyItem } from "./comparison_pane.js";
+import { byId, element, setText } from "./dom.js";
+import { abbreviateId, formatCount, formatDelay, shorten } from "./format.js";
 import { announce } from "./notices.js";
-import { ROW_HEIGHT } from "./timeline_row.js";
-import { VirtualList } from "./virtual_list.js";
 
 const STATUSES = {
   known: { sign: "·", text: "on the first connection up to the cursor, and not repeated, as it should be" },
   same: { sign: "=", text: "on both connections, with the same data" },
+  moved: { sign: "↕", text: "on both connections, in another order" },
+  delayed: { sign: "◷", text: "on both connections, more than 200 ms later or earlier" },
   changed: { sign: "≠", text: "sent twice, with different data or a different name" },
   repeated: { sign: "↻", text: "sent again, although the client already had it" },
   lost: { sign: "✕", text: "on the first connection, and skipped by the second" },
   pending: { sign: "…", text: "on the first connection; the second ended before it" },
   new: { sign: "+", text: "only on the second connection" },
 };
+for (const [name, status] of Object.entries(STATUSES)) Object.assign(status, { name, style: name });
 const MOST_HOLES = 20;
 
-export class ResumePane {
+export class ResumePane extends ComparisonPane {
   constructor(host, app) {
-    this.app = app;
-    this.summary = element("div", { class: "resume-summary" });
-    const pane = element("div", { id: "resume", class: "pane" });
-    host.append(this.summary, pane);
-    this.list = new VirtualList(pane, {
-      label: "Two connections side by side", height: ROW_HEIGHT,
-      columns: [
-        { name: "status", label: "status" }, { name: "tag", label: "id" },
-        { name: "first", label: "first" }, { name: "second", label: "second" },
-      ],
-      fill: (cells, row, node) => fillRow(cells, row, node),
-      chosen: (index, row) => this.choose(index, row),
-      opened: (_index, row) => this.open(row),
-    });
-    this.list.root.addEventListener("keydown", (event) => {
-      if (event.key !== "Enter" || !this.list.items[this.list.selected]) return;
-      event.stopPropagation();
-      this.open(this.list.items[this.list.selected]);
-    });
+    const columns = [["status", "status"], ["tag", "id"], ["first", "first"], ["second", "second"]];
+    super(host, app, { id: "resume", label: "Two connections side by side", columns });
   }
 
   async show(first, second) {
@@ -50,7 +35,7 @@ export class ResumePane {
       const [head, ...rows] = await this.app.source.resume(first, second);
       if (this.name === name) this.fill(head, rows);
     } catch (error) {
-      if (this.name === name) this.summary.replaceChildren(element("p", { class: "wrong", text: printable(error.message) }));
+      if (this.name === name) this.showError(error);
     }
   }
 
@@ -64,9 +49,17 @@ export class ResumePane {
       this.summary.append(element("p", { class: "wrong", text: `On neither connection: sequence ${holes.join(", ")}${more}` }));
     }
     if (!changed.length) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
-    for (const name of ["first", "second"]) setText(this.list.root.querySelector(`.list-head .${name}`), `on #${head[name]}`);
+    this.nameSides(`on #${head.first}`, `on #${head.second}`);
     this.list.show(changed, -1);
     setText(byId("count"), formatCount(changed.length, "id"));
+  }
+
+  fillRow(cells, row, node) {
+    markRow(cells, node, STATUSES[row.status]);
+    setText(cells.tag, abbreviateId(shorten(row.id, 100)));
+    setText(cells.first, connectionText(row.first));
+    const later = row.later_ns === null ? "" : `${formatDelay(row.later_ns)}  `;
+    setText(cells.second, later + connectionText(row.second));
   }
 
   /** Go to the event in the timeline of its connection. */
@@ -80,7 +73,7 @@ export class ResumePane {
   choose(index, row) {
     this.list.select(index);
     if (row.second) this.app.go({ e: row.second.event, r: null });
-    else announce(`${row.status}: ${(STATUSES[row.status] || {}).text || ""}; only on the first connection, event ${row.first.event}`);
+    else announce(`${row.status}: ${STATUSES[row.status].text}; only on the first connection, event ${row.first.event}`);
   }
 }
 
@@ -93,27 +86,11 @@ function titleOf(head) {
 
 /** The number of ids with each status. */
 function tally(rows) {
-  const counts = new Map();
-  for (const { status } of rows) counts.set(status, (counts.get(status) || 0) + 1);
-  const list = element("ul", { class: "tally" });
-  for (const [status, count] of counts) {
-    const { sign = "", text = "" } = STATUSES[status] || {};
-    const label = element("span", { class: `joined ${status}`, text: `${sign} ${formatNumber(count)} ${printable(status)}` });
-    list.append(element("li", null, label, element("span", { class: "dim", text: text && `: ${text}` })));
-  }
-  return list;
+  const count = (status) => rows.filter((row) => row.status === status).length;
+  const found = Object.values(STATUSES).filter(({ name }) => count(name));
+  return element("ul", { class: "tally" }, ...found.map((status) => tallyItem(status, count(status.name))));
 }
 
-function fillRow(cells, row, node) {
-  setClass(node, `row joined-row ${row.status}`);
-  setText(cells.status, `${(STATUSES[row.status] || {}).sign || ""} ${printable(row.status)}`);
-  setText(cells.tag, abbreviateId(shorten(row.id, 100)));
-  setText(cells.first, eventText(row.first));
-  setText(cells.second, eventText(row.second));
-}
-
-function eventText(event) {
-  if (!event) return "–";
-  const sequence = event.sequence === null ? "" : ` seq ${shortenNumber(event.sequence)}`;
-  return `${event.event}${sequence}  ${shorten(event.type, 80)}  ${shorten(event.preview, 200)}`;
+function connectionText(event) {
+  return event ? eventText(event.event, { ...event, text: event.preview }) : "–";
 }

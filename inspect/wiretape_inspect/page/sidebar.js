@@ -1,6 +1,6 @@
 // The sidebar: all exchanges, to sort, to search and to choose from.
 
-import { byId, onNextFrame, setClass, setText } from "./dom.js";
+import { byId, element, onNextFrame, setClass, setText } from "./dom.js";
 import { shortPath, statusClass } from "./exchange_heads.js";
 import { SEVERITIES, formatCount, formatDuration, formatNumber, printable, shorten, worstSeverity } from "./format.js";
 import { ROW_HEIGHT, fillMarks } from "./timeline_row.js";
@@ -78,6 +78,18 @@ export class Sidebar {
     list.markSorted(this.sort, this.descending);
     list.show(shown, shown.indexOf(app.head));
     this.showCounts(shown, isFiltering);
+    this.showNothing(!shown.length && words.length > 0);
+  }
+
+  /** What was searched for may be in an event, where only the filter finds it. */
+  showNothing(isNothing) {
+    const box = byId("no-exchanges");
+    box.hidden = !isNothing;
+    if (!isNothing) return;
+    const text = this.search.trim();
+    const go = () => { this.search = this.input.value = ""; this.update(); this.app.go({ q: quoted(text) }, true); };
+    const button = element("button", { type: "button", class: "link", text: `Search all events for “${shorten(text, 40)}”`, onclick: go });
+    box.replaceChildren("No exchange has this in its head. ", button);
   }
 
   showCounts(shown, isFiltering) {
@@ -153,6 +165,11 @@ export class Sidebar {
     setText(cells.session, shorten(head.session_id || "", 60));
     fillMarks(cells.marks, this.findingsOf(head), isNarrow);
   }
+}
+
+/** A text as a condition of a filter. */
+function quoted(text) {
+  return `"${text.replace(/[\\"]/g, "\\$&")}"`;
 }
 
 function durationOf(head) {

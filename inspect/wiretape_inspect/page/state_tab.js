@@ -1,23 +1,35 @@
 // The state tab: what the client knew just after an event, and the cursor that it would send now.
 
 import { CONTRACT } from "./contract.js";
+import { curlCommand } from "./copying.js";
 import { element, factList } from "./dom.js";
 import { formatCount, formatNumber, shorten, shortenNumber } from "./format.js";
 import { eventLink } from "./navigation.js";
+import { copyText } from "./notices.js";
 import { longText } from "./payload_tab.js";
 
 const MOST_SPANS = 200;
 
-export function showState(panel, state, navigation) {
+export function showState(panel, state, { navigation, head }) {
+  const copy = () => copyText(curlCommand(resumed(head, state.cursor)), "the curl command that resumes after this event");
+  const title = "Copy the command that resumes the stream after this event";
+  panel.append(element("p", { class: "dim", text: "What the client has read just after this event:" }));
   panel.append(factList([
     ["session", element("span", { class: `session ${state.session}`, text: state.session })],
     ["would resume with", cursorText(state)],
     ["connections", connectionLinks(state, navigation)],
   ]));
-  panel.append(element("h3", { text: "Open tool calls" }), spanList(state.open_calls, navigation));
-  panel.append(element("h3", { text: "Runs" }), spanList([...state.runs].reverse(), navigation));
+  panel.append(element("div", { class: "tools" }, element("button", { type: "button", class: "plain", text: "Copy resume as curl", title, onclick: copy })));
   showText(panel, "Text so far", state.text);
   showText(panel, "Reasoning so far", state.reasoning);
+  panel.append(element("h3", { text: "Open tool calls" }), spanList(state.open_calls, navigation));
+  panel.append(element("h3", { text: "Runs" }), spanList([...state.runs].reverse(), navigation));
+}
+
+/** The request of a stream, with another cursor. */
+function resumed(head, cursor) {
+  const others = (head.request_headers || []).filter(([name]) => name.toLowerCase() !== CONTRACT.cursorHeader.toLowerCase());
+  return { ...head, request_headers: cursor === null ? others : [...others, [CONTRACT.cursorHeader, cursor]] };
 }
 
 function cursorText(state) {

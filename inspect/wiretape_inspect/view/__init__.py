@@ -2,7 +2,7 @@
 
 `timeline_rows`, `delta_folding`: a stream as rows.  `filter_grammar`, `filter_match`: filters.
 `runs_and_calls`: runs and tool calls.  `client_state_at_event`: what a client knows after an event.
-`reconnection`: two connections side by side.  `overview`: a stream at a glance.
+`overview`: a stream at a glance.
 
 Everything is plain dataclasses that `wiretape_inspect.timeline_json` writes as JSON.  Times are nanoseconds since the
 recording began; offsets count bytes of the decoded body.

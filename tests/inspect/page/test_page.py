@@ -50,7 +50,9 @@ async def test_filter_is_counted_stored_in_the_url_and_checked(debugging, sessio
         assert await shown.texts("n") == ["2", "40"]
         await shown.has_hash("x=2", "q=type:tool.*,message.completed")
         await shown.page.locator("#filter").fill("type:nothing")
-        await expect(shown.page.locator("#no-rows")).to_have_text("No rows match the filter. Press Esc to clear it.")
+        await expect(shown.page.locator("#no-rows")).to_have_text(
+            "No rows of this exchange match the filter. Press Esc to clear it."
+        )
         await shown.page.locator("#filter").fill("tpe:x")
         await expect(shown.page.locator("#filter-error")).to_have_text(
             "Invalid filter at character 1: unknown field `tpe`; did you mean `type`?"
@@ -180,6 +182,10 @@ async def test_findings_are_counted_and_listed(debugging, tape, message):
 async def test_connections_are_compared_side_by_side(debugging, session):
     async with debugging(session, "#x=3") as shown:
         await shown.page.get_by_role("button", name="Compare with #2").click()
+        await shown.page.get_by_role("button", name="Back to the timeline").click()
+        await shown.has_hash("x=3")
+        await shown.go("#x=2")
+        await shown.page.get_by_role("button", name="Compare with #3").click()
         pane = shown.page.locator("#resume-pane")
         await expect(pane.locator("h2")).to_contain_text("#2 then #3")
         await expect(pane.locator(".list-head > span")).to_have_text(["status", "id", "on #2", "on #3"])
@@ -211,6 +217,25 @@ async def test_help_lists_the_keys_and_returns_the_focus(debugging, session):
         await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
 
 
+CONTROLS = {"button", "tab", "searchbox", "textbox", "combobox", "option", "grid", "separator", "tabpanel", "dialog"}
+
+
+async def check_accessibility_tree(page):
+    """Every control that a screen reader finds has a role and a name."""
+    session = await page.context.new_cdp_session(page)
+    tree = await session.send("Accessibility.getFullAXTree")
+    await session.detach()
+    nodes = [node for node in tree["nodes"] if not node["ignored"]]
+    # The boxes in which lists scroll take no focus from the keyboard, but Chromium counts them.
+    nodes = [node for node in nodes if node["role"]["value"] != "generic"]
+    focusable = [node for node in nodes if "focusable" in {each["name"] for each in node.get("properties", ())}]
+    roles = {node["role"]["value"] for node in focusable} - {"RootWebArea"}
+    assert "button" in roles
+    assert roles <= CONTROLS, roles - CONTROLS
+    unnamed = [node["role"]["value"] for node in focusable if not node["name"]["value"].strip()]
+    assert unnamed == []
+
+
 async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session):
     async with debugging(session, "#x=2&e=2") as shown:
         grid = shown.page.get_by_role("grid", name="Timeline")
@@ -222,6 +247,10 @@ async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session)
         await shown.keys("ArrowRight")
         await expect(shown.page.get_by_role("tab", name="Bytes")).to_be_focused()
         await expect(shown.page.get_by_role("tabpanel")).to_have_attribute("aria-labelledby", "tab-bytes")
+        for keys, dialog in (("", ""), ("f", ""), ("c", ""), ("?", "Keys"), ("g", "Go to")):
+            await shown.keys("Escape", "Escape", *keys)
+            await expect(shown.page.get_by_role("dialog", name=dialog or None)).to_have_count(int(bool(dialog)))
+            await check_accessibility_tree(shown.page)
         strip = shown.page.get_by_role("img", name="Time:")
         await expect(strip).to_have_attribute(
             "aria-label", re.compile("40 events · 1 pause folded, the longest 16.1 s")

@@ -15,15 +15,18 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 def recordings(new_tape, message):
     """Two recordings of a session: the second lost an event, changed one, delayed one, and has a new one."""
 
-    def record(*chunks):
+    def record(created_at, *chunks):
         tape = new_tape()
         tape.exchange(
-            chunks=[(wait, message("run.step", id=f"e{n}", sequence=n, text=text)) for wait, n, text in chunks]
+            chunks=[
+                (wait, message("run.step", id=f"e{n}", sequence=n, text=text, created_at=created_at))
+                for wait, n, text in chunks
+            ]
         )
         return tape.close()
 
-    first = record((1, 1, "a"), (1, 2, "b"), (1, 3, "c"), (1, 4, "d"))
-    return first, record((1, 1, "a"), (1, 3, "<b>other</b>"), (900, 4, "d"), (1, 5, "e"))
+    first = record("2026-01-01T00:00:00Z", (1, 1, "a"), (1, 2, "b"), (1, 3, "c"), (1, 4, "d"))
+    return first, record("2026-01-02T00:00:00Z", (1, 1, "a"), (1, 3, "<b>other</b>"), (900, 4, "d"), (1, 5, "e"))
 
 
 async def test_differences_are_shown_side_by_side(window, recordings):
@@ -35,6 +38,7 @@ async def test_differences_are_shown_side_by_side(window, recordings):
         await expect(shown.rows()).to_have_count(5)
         await shown.keys("C")
         await shown.has_hash("x=1", "diff=1")
+        await expect(shown.page.locator("#diff-pane h2")).to_contain_text("times may differ")
         rows = shown.page.locator("#diff .list-rows .row:visible")
         await expect(rows.locator(".status")).to_have_text(["✕ lost", "≠ changed", "+ added", "◷ delayed"])
         await expect(rows.locator(".first")).to_contain_text(["1:2 seq 2", "1:3 seq 3", "", "1:4 seq 4"])
@@ -43,7 +47,7 @@ async def test_differences_are_shown_side_by_side(window, recordings):
         await expect(shown.panel()).to_contain_text("$.text")
         await expect(shown.panel()).to_contain_text('"<b>other</b>"')
         await shown.keys("j", "j")
-        await expect(shown.panel()).to_contain_text("later in B")
+        await expect(shown.panel()).to_contain_text("ms later")
         await shown.keys("Enter")
         await shown.has_hash("x=1", "e=4")
         await shown.page.get_by_role("button", name="Compare with run.db").click()

@@ -1,6 +1,7 @@
 """Recordings with malicious or huge content."""
 
 import json
+from functools import partial
 
 import pytest
 from playwright.async_api import expect
@@ -8,6 +9,7 @@ from playwright.async_api import expect
 from wiretape.observations import Ending
 from wiretape.recording import open_recording
 from wiretape.rules import Finding, Party, Severity
+from wiretape_inspect.debugger.debugger_server import serve_debugger
 from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -20,15 +22,15 @@ LINE = f"{MARKUP}\u202e"
 """The same without characters that end a line of a stream or are invalid in a header."""
 
 
-@pytest.fixture
-def hostile(tape, message):
-    """A recording with malicious text in every field."""
-    data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [EVIL]}}
+def record_hostile(tape, message, value=EVIL):
+    """Make a recording with malicious text in every field, and `value` in one."""
+    data = {"type": EVIL, "id": LINE, "sequence": 1, "run_id": EVIL, "tool_call_id": EVIL, EVIL: {EVIL: [value]}}
     lines = [f"event: {LINE}", f"id: {LINE}", f": {LINE}", f"{LINE}: {LINE}", f"data: {json.dumps(data)}"]
+    event = ("\n".join(lines) + "\n\n").encode()
     number = tape.exchange(
         f"/v1/sessions/{MARKUP}/events/stream",
         [
-            (1, ("\n".join(lines) + "\n\n").encode()),
+            (1, event),
             (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
             (1, message("message.delta", run_id=EVIL, delta={"text": EVIL})),
             (
@@ -49,14 +51,21 @@ def hostile(tape, message):
         Finding("SEQ001", Severity.ERROR, Party.SERVICE, *where, EVIL),
         Finding(EVIL, Severity.NOTE, Party.CLIENT, *where, EVIL),
     )
+    tape.exchange(f"/v1/sessions/{MARKUP}/events/stream", [(1, event)], request_headers=(("Last-Event-ID", LINE),))
     return tape.close()
+
+
+@pytest.fixture
+def hostile(tape, message):
+    return record_hostile(tape, message)
 
 
 PLACES = [
     "x=1",
     *(f"x=1&e={event}&tab={tab}" for event in (1, 2, 4) for tab in ("payload", "bytes", "findings", "state")),
 ]
-PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=1&r=3", "x=1&r=5&tab=findings", "x=2"]
+PLACES += ["x=1&e=2&open=e2&deltas=1", "x=1&tools=1", "x=1&findings=1", "x=1&r=3", "x=1&r=5&tab=findings"]
+PLACES += ["x=3&e=1&resume=1", "x=2"]
 
 
 async def check_views(shown):
@@ -68,7 +77,7 @@ async def check_views(shown):
         assert not set(await shown.page.locator("body").inner_text()) & UNSAFE, place
     await expect(shown.page.locator("#exchanges")).to_contain_text("</script>")
     await shown.page.locator("#filter").fill("owned")
-    await expect(shown.page.locator("#elsewhere")).to_contain_text("1 other exchange")
+    await expect(shown.page.locator("#elsewhere")).to_contain_text("2 other exchanges")
     await shown.page.locator("#filter").fill("")
     assert await shown.page.locator("img, iframe, object, embed, body script:not(#data)").count() == 1
     assert "owned" not in await shown.page.title()
@@ -81,6 +90,24 @@ async def test_malicious_text_stays_text_on_the_served_page(debugging, hostile):
         await shown.go("#x=1&e=1&tab=payload")
         await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
         await expect(shown.panel()).to_contain_text("\\x1b[31m\\u202e\\x07\\u2066")
+
+
+async def test_malicious_text_stays_text_in_a_comparison(window, hostile, new_tape, message):
+    other = record_hostile(new_tape(), message, f"{EVIL}!")
+    other = other.rename(other.with_name("<img src=x onerror=document.title='owned'>\u202e.db"))
+    async with (
+        serve_debugger(hostile, compare=partial(open_recording, other)) as debugger,
+        window(f"{debugger.address}#x=1&diff=1") as shown,
+    ):
+        rows = shown.page.locator("#diff .list-rows .row:visible")
+        await expect(rows.locator(".status")).to_have_text(["≠ changed", "≠ changed"])
+        for _ in range(2):
+            await expect(shown.panel().locator(".json")).to_have_count(2)
+            await expect(shown.panel()).to_contain_text("</script><!--<img src=x")
+            assert not set(await shown.page.locator("body").inner_text()) & UNSAFE
+            await shown.keys("j")
+        assert await shown.page.locator("img, iframe, object, embed, body script").count() == 1
+        assert "owned" not in await shown.page.title()
 
 
 async def test_malicious_text_stays_text_in_an_exported_page(window, hostile, tmp_path):

@@ -52,6 +52,11 @@ async def test_sidebar_is_searched_by_status_method_and_finding(debugging, recor
         await expect(shown.page.locator("#exchange-search")).to_be_focused()
         await shown.keys("Enter")
         await expect(shown.page.get_by_role("grid", name="Timeline")).to_be_focused()
+        await sidebar.find('opening "hours"')
+        await sidebar.has("n")
+        await shown.page.get_by_role("button", name="Search all events for").click()
+        await shown.has_hash("x=2", "q=%22opening%20%5C%22hours%5C%22%22")
+        await sidebar.has("n", "1", "2", "3", "4", "5", "6")
 
 
 async def test_sidebar_is_sorted_by_its_columns(debugging, recording):

@@ -1,7 +1,7 @@
-"""Compare two connections of a session by SSE id: which events the second repeated, changed or lost."""
+"""Compare two connections of a session by SSE id: which events the second repeated, changed, moved, delayed or lost."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from itertools import islice, pairwise
 from typing import Literal
@@ -11,11 +11,15 @@ from wiretape.event_facts import EventFacts, facts_of
 from wiretape.frame_reader import SeenFrame
 from wiretape.recording import Exchange, Recording
 from wiretape.safe_text import printable
+from wiretape_inspect.diff.alignment import find_delays, out_of_order
+from wiretape_inspect.diff.diff_model import TOLERANCE_NS
 from wiretape_inspect.view.runs_and_calls import request_cursor
 
-Status = Literal["known", "same", "changed", "repeated", "lost", "pending", "new"]
+Status = Literal["known", "same", "moved", "delayed", "changed", "repeated", "lost", "pending", "new"]
 """known: on the first connection up to the cursor, and not repeated, as expected.
 same: after the cursor on the first connection, and on the second with the same data.
+moved: as same, but in another order; as few events as possible.
+delayed: as same, but more than `TOLERANCE_NS` later or earlier than the others.
 changed: on both connections with different data.
 repeated: sent again, although the client already had it: by its cursor, or from an earlier event of one connection.
 lost: after the cursor on the first connection, and skipped by the second.
@@ -44,6 +48,8 @@ class IdComparison:
     id: str
     first: ConnectionEvent | None
     second: ConnectionEvent | None
+    later_ns: int | None = None
+    """For delayed events: how much later it came on the second connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +96,7 @@ def compare_connections(recording: Recording, first: Exchange, second: Exchange)
         is_passed = has_new or event.shown.event < furthest
         status = _status(event, other, is_known=event.shown.event <= cursor_event, is_passed=is_passed)
         rows.append(IdComparison(status, id_, event.shown, other.shown if other else None))
+    rows = _with_order_and_delays(rows, second.began_ns)
     rows += [IdComparison(_again(before[id_], event), id_, event.shown, None) for id_, event in before_again]
     rows.sort(key=lambda row: row.first.event if row.first else 0)
     later = [IdComparison("new", id_, None, event.shown) for id_, event in after.items() if id_ not in before]
@@ -131,6 +138,26 @@ def _events(recording: Recording, exchange: Exchange) -> tuple[dict[str, _Event]
         else:
             found[seen.frame.id] = _event(seen, facts)
     return found, again
+
+
+def _with_order_and_delays(rows: list[IdComparison], second_began_ns: int) -> list[IdComparison]:
+    """Mark the events that both connections have as moved or delayed.
+
+    The second connection cannot have an event before it begins, so that what it gets then is not late.
+    """
+    pairs = [
+        (at, row.first, row.second) for at, row in enumerate(rows) if row.status == "same" and row.first and row.second
+    ]
+    moved = {pairs[index][0] for index in out_of_order([second.event for _, _, second in pairs])}
+    ordered = [pair for pair in pairs if pair[0] not in moved]
+    times = ((max(first.time_ns, second_began_ns), second.time_ns) for _, first, second in ordered)
+    delays = {ordered[index][0]: later_ns for index, later_ns in find_delays(times, TOLERANCE_NS)}
+    marked = list(rows)
+    for at in moved:
+        marked[at] = replace(rows[at], status="moved")
+    for at, later_ns in delays.items():
+        marked[at] = replace(rows[at], status="delayed", later_ns=later_ns)
+    return marked
 
 
 def _again(event: _Event, other: _Event) -> Status:

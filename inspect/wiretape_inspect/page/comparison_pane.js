@@ -1,0 +1,57 @@
+// What both comparisons have in common: a summary with counts, and below it a list of pairs of events.
+
+import { element, setClass } from "./dom.js";
+import { formatNumber, printable, shorten, shortenNumber } from "./format.js";
+import { ROW_HEIGHT } from "./timeline_row.js";
+import { VirtualList } from "./virtual_list.js";
+
+export class ComparisonPane {
+  /** `columns` are `[name, label]`; `fillRow`, `choose` and `open` are methods of the subclass. */
+  constructor(host, app, { id, label, columns }) {
+    this.app = app;
+    this.summary = element("div", { class: "comparison-summary" });
+    const pane = element("div", { id, class: "pane" });
+    host.append(this.summary, pane);
+    this.list = new VirtualList(pane, {
+      label, height: ROW_HEIGHT,
+      columns: columns.map(([name, text]) => ({ name, label: text })),
+      fill: (cells, row, node) => this.fillRow(cells, row, node),
+      chosen: (index, row) => this.choose(index, row),
+      opened: (_index, row) => this.open(row),
+    });
+    this.list.root.addEventListener("keydown", (event) => {
+      const row = this.list.items[this.list.selected];
+      if (event.key !== "Enter" || !row) return;
+      event.stopPropagation();
+      this.open(row);
+    });
+  }
+
+  /** Show which streams or recordings are compared, in the heads of their columns. */
+  nameSides(first, second) {
+    for (const [name, text] of [["first", first], ["second", second]]) {
+      this.list.root.querySelector(`.list-head .${name}`).firstChild.textContent = text;
+    }
+  }
+
+  showError(error) {
+    this.summary.replaceChildren(element("p", { class: "wrong", text: printable(error.message) }));
+  }
+}
+
+/** How many differences of a kind there are, and what the kind means: `{sign, name, text, style}`. */
+export function tallyItem({ sign, name, text, style }, count) {
+  const label = element("span", { class: `joined ${style}`, text: `${sign} ${formatNumber(count)} ${name}` });
+  return element("li", null, label, element("span", { class: "dim", text: `: ${text}` }));
+}
+
+export function markRow(cells, node, { sign, name, style }) {
+  setClass(node, `row joined-row ${style}`);
+  cells.status.textContent = `${sign} ${name}`;
+}
+
+/** An event of one side: its place, its sequence, its type and the beginning of its content. */
+export function eventText(place, { sequence, type, text }) {
+  const number = sequence === null ? "" : ` seq ${shortenNumber(sequence)}`;
+  return `${place}${number}  ${shorten(type, 80)}  ${shorten(text, 200)}`;
+}
