@@ -247,14 +247,14 @@ async def test_row_tabs_and_time_strip_have_accessible_names(debugging, session)
         await shown.keys("ArrowRight")
         await expect(shown.page.get_by_role("tab", name="Bytes")).to_be_focused()
         await expect(shown.page.get_by_role("tabpanel")).to_have_attribute("aria-labelledby", "tab-bytes")
-        for keys, dialog in (("", ""), ("f", ""), ("c", ""), ("?", "Keys"), ("g", "Go to")):
-            await shown.keys("Escape", "Escape", *keys)
-            await expect(shown.page.get_by_role("dialog", name=dialog or None)).to_have_count(int(bool(dialog)))
-            await check_accessibility_tree(shown.page)
         strip = shown.page.get_by_role("img", name="Time:")
         await expect(strip).to_have_attribute(
             "aria-label", re.compile("40 events · 1 pause folded, the longest 16.1 s")
         )
+        for keys, dialog in (("", ""), ("f", ""), ("c", ""), ("?", "Keys"), ("g", "Go to")):
+            await shown.keys("Escape", "Escape", *keys)
+            await expect(shown.page.get_by_role("dialog", name=dialog or None)).to_have_count(int(bool(dialog)))
+            await check_accessibility_tree(shown.page)
 
 
 async def test_text_filter_searches_the_whole_data(debugging, tape, message):
