@@ -1,5 +1,9 @@
 """Errors of the library. Each carries one sentence: what is wrong with which value, then what to do."""
 
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
 from wiretape.safe_text import printable
 
 
@@ -31,4 +35,14 @@ REQUIREMENTS = {"mitmproxy": MITMPROXY, "opentelemetry": OTLP}
 
 def missing_package_error(package: str, purpose: str) -> InputError:
     """Return the error that `purpose` needs an optional package, with a command that installs it."""
-    return InputError(f"{purpose} needs {package}, which is not installed: run pip install '{REQUIREMENTS[package]}'")
+    return InputError(
+        f"{purpose} needs {package}, which is not installed: run {install_command(REQUIREMENTS[package])}"
+    )
+
+
+def install_command(requirement: str) -> str:
+    """Return the command that installs a package next to wiretape, whether pip, pipx or uv installed wiretape."""
+    if Path(sys.prefix, "pipx_metadata.json").is_file():
+        return f"pipx inject wiretape '{requirement}'"
+    pip = "pip install" if find_spec("pip") else f"uv pip install --python {sys.prefix}"
+    return f"{pip} '{requirement}'"

@@ -17,7 +17,7 @@ from typing import Literal
 import click
 
 from wiretape.addresses import listen_error
-from wiretape.errors import MITMPROXY, OTLP
+from wiretape.errors import MITMPROXY, OTLP, install_command
 from wiretape.recording import is_sqlite_file
 from wiretape.safe_text import printable
 from wiretape.versions import installed_version
@@ -70,19 +70,19 @@ def _check_mitmproxy() -> Iterator[Diagnosis]:
     found = installed_version("mitmproxy")
     needs = "wiretape proxy, demo, and import of flow files need it"
     if found is None:
-        yield Diagnosis("missing", f"mitmproxy: {needs}; run pip install '{MITMPROXY}'")
+        yield Diagnosis("missing", f"mitmproxy: {needs}; run {install_command(MITMPROXY)}")
         return
     oldest, end = (_release(bound) for bound in MITMPROXY.split(","))
     if oldest <= _release(found) < end:
         yield Diagnosis("ok", f"mitmproxy {found}")
     else:
-        yield Diagnosis("problem", f"mitmproxy {found} is not supported: run pip install '{MITMPROXY}'")
+        yield Diagnosis("problem", f"mitmproxy {found} is not supported: run {install_command(MITMPROXY)}")
 
 
 def _check_opentelemetry() -> Iterator[Diagnosis]:
     if installed_version(OTLP.partition(">")[0]) is None:
         needs = "wiretape proxy --otlp and export --format otlp need it"
-        yield Diagnosis("missing", f"opentelemetry: {needs}; run pip install '{OTLP}'")
+        yield Diagnosis("missing", f"opentelemetry: {needs}; run {install_command(OTLP)}")
 
 
 def _release(version: str) -> list[int]:
