@@ -1,4 +1,4 @@
-"""Regenerate the pictures in docs/images from a demo recording: the debugger's page, and the terminal.
+"""Regenerate the pictures in docs/images from a demo: its output, its recording in a terminal, and the debugger's page.
 
 python .ci/screenshots.py docs/images
 
@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -25,6 +26,7 @@ from rich.text import Text
 
 from wiretape_inspect.debugger.debugger_server import Debugger, serve_debugger
 
+_ROOT = Path(__file__).resolve().parent.parent
 RECORDING = "run.db"
 SIZE = 150_000
 """Maximum size of a picture in bytes."""
@@ -53,6 +55,28 @@ _SVG = f"""<svg viewBox="0 0 {{width}} {{height}}" xmlns="http://www.w3.org/2000
 {{backgrounds}}
 <g class="{{unique_id}}-matrix">{{matrix}}</g>
 </g>
+</svg>
+"""
+# The cast: a terminal of so many rows, which stops at each step of the demo.
+_CAST_COLUMNS, _CAST_ROWS = 116, 32
+_LINE_HEIGHT = 24.4
+_STOP_S, _LINE_S = 3.0, 0.16
+_STEP = re.compile(r"(\[\d/\d\]|Done in) ")
+_SHOWN_STEP = 4
+"""The step that programs show that do not move pictures: the timeline, with the findings."""
+_CAST = f"""<svg viewBox="0 0 {{width}} {_CAST_ROWS * _LINE_HEIGHT + 32:.1f}" xmlns="http://www.w3.org/2000/svg">
+<style>
+.{{unique_id}}-matrix {{{{ font: {{char_height}}px {_FONT}; white-space: pre; }}}}
+{{styles}}
+MOVES
+</style>
+<rect width="100%" height="100%" rx="8" fill="#292929"/>
+<svg x="{{terminal_x}}" y="16" width="{{terminal_width}}" height="{_CAST_ROWS * _LINE_HEIGHT:.1f}">
+<g class="moving">
+{{backgrounds}}
+<g class="{{unique_id}}-matrix">{{matrix}}</g>
+</g>
+</svg>
 </svg>
 """
 
@@ -91,11 +115,42 @@ def _until_closed(descriptor: int) -> Iterator[bytes]:
 
 def drawn(typed: str, written: str, columns: int) -> str:
     """Return a command and its output as an SVG without remote fonts."""
-    console = Console(record=True, width=columns, file=StringIO(), force_terminal=True, color_system="truecolor")
+    console = _console(columns)
     console.print(Text.assemble(("$ ", "bold green"), (typed, "bold")))
     console.print(Text.from_ansi(written.rstrip("\n")), highlight=False)
     svg = console.export_svg(title="", theme=SVG_EXPORT_THEME, code_format=_SVG, unique_id="terminal")
     return re.sub(r"[ \t]+\n", "\n", svg)
+
+
+def _console(columns: int) -> Console:
+    return Console(record=True, width=columns, file=StringIO(), force_terminal=True, color_system="truecolor")
+
+
+def cast(typed: str, written: str) -> str:
+    """Return the output of a command as an SVG that scrolls through it, from step to step."""
+    console = _console(_CAST_COLUMNS)
+    lines = Text.from_ansi(f"$ {typed}\n\n{written.rstrip()}").wrap(console, _CAST_COLUMNS)
+    steps = [number for number, line in enumerate(lines) if _STEP.match(line.plain)]
+    last = len(lines) - _CAST_ROWS
+    tops = [0, *(min(step, last) for step in steps), last]
+    times = [0.0]
+    for before, after in pairwise(tops):
+        times += [times[-1] + _STOP_S, times[-1] + _STOP_S + (after - before) * _LINE_S]
+    duration = times[-1] + 2 * _STOP_S
+    stops = zip(times, sorted([*tops, *tops[:-1]]), strict=True)
+    moves = [f"{100 * time / duration:.2f}% {{ {_move(top)} }}" for time, top in stops]
+    style = (
+        f".moving {{ {_move(steps[_SHOWN_STEP - 1])} }}\n@media (prefers-reduced-motion: no-preference) {{\n"
+        f".moving {{ animation: moving {duration:.0f}s linear infinite; }} }}\n"
+        f"@keyframes moving {{ {' '.join(moves)} 100% {{ {_move(last)} }} }}"
+    )
+    console.print(*lines, sep="\n", highlight=False)
+    svg = console.export_svg(title="", theme=SVG_EXPORT_THEME, code_format=_CAST, unique_id="terminal")
+    return re.sub(r' clip-path="[^"]*"|<text[^>]*>\n</text>', "", svg).replace("MOVES", style)
+
+
+def _move(top: int) -> str:
+    return f"transform: translateY({-top * _LINE_HEIGHT:.1f}px);"
 
 
 async def page(debugger: Debugger, browser: Browser, scheme: Literal["light", "dark"]) -> bytes:
@@ -135,8 +190,9 @@ def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     wiretape = [sys.executable, "-m", "wiretape"]
     with TemporaryDirectory() as made:
-        demo = [*wiretape, "demo", "--output", RECORDING]
-        subprocess.run(demo, cwd=made, stdout=subprocess.DEVNULL, check=True)
+        written = terminal([*wiretape, "demo"], Path(made), _CAST_COLUMNS)
+        keep(folder / "demo.svg", cast("wiretape demo", written.replace(f"{_ROOT}/", "")).encode())
+        Path(made, "wiretape-demo.db").rename(Path(made, RECORDING))
         for name, (columns, arguments) in _TERMINALS.items():
             written = terminal([*wiretape, *arguments], Path(made), columns)
             keep(folder / f"{name}.svg", drawn(" ".join(["wiretape", *arguments]), written, columns).encode())

@@ -66,9 +66,7 @@ def test_the_version_of_mitmproxy_is_checked(version, expected, monkeypatch):
         ("uv", "run uv pip install --python {prefix} 'mitmproxy>=11.0.2,<13'"),
     ],
 )
-def test_the_install_command_suits_the_installer_of_wiretape(
-    installer, expected, tmp_path, monkeypatch
-):
+def test_the_install_command_suits_the_installer_of_wiretape(installer, expected, tmp_path, monkeypatch):
     """The files are those of pipx; environments of uv contain no pip."""
     monkeypatch.setattr(doctor, "installed_version", lambda name: None if name == "mitmproxy" else "1")
     monkeypatch.setattr(sys, "prefix", str(tmp_path))

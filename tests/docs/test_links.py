@@ -99,7 +99,7 @@ def test_every_picture_is_small_and_used():
 def test_pictures_load_nothing_from_elsewhere():
     """By default, rich refers to fonts of a content delivery network."""
     address = re.compile(r"https?:[^\"')\s]*|@import|@font-face|<script|<image", re.IGNORECASE)
-    named = {
-        found for path in (ROOT / "docs" / "images").glob("*.svg") for found in address.findall(path.read_text("utf-8"))
-    }
+    text = re.compile(r"<text[^>]*>[^<]*</text>")  # may contain addresses that are only shown
+    pictures = [path.read_text("utf-8") for path in (ROOT / "docs" / "images").glob("*.svg")]
+    named = {found for picture in pictures for found in address.findall(text.sub("", picture))}
     assert named == {"http://www.w3.org/2000/svg"}
