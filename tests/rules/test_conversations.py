@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from wiretape.observations import BytesArrived, BytesLost, Ending, ExchangeEnded, RequestStarted, ResponseStarted, Side
 from wiretape.recording import Writer, open_recording
 from wiretape.rules import CATALOGUE, Checker, Settings, Severity, Verdict
-from wiretape.rules.vectors import Vector, vectors
+from wiretape.rules.vectors import vectors_of
 from wiretape_proxy.ipc_codec import MESSAGE_KEY, body_key, encode_observation, encode_stop, pack_batch
 from wiretape_proxy.recorder import Recorder
 from wiretape_proxy.recorder_messages import FindingsCorrected
@@ -520,14 +520,26 @@ def stored_and_reported(path):
         return in_order(recording.findings()), in_order(judged(recording.observations())[0])
 
 
-@pytest.mark.parametrize(
-    ("vector", "restarts"),
-    list(zip(vectors(), cycle(RESTARTS), strict=False)),
-    ids=lambda value: f"{value.code}-{value.name}" if isinstance(value, Vector) else str(value),
-)
-def test_stored_findings_of_a_vector_equal_the_report(tmp_path, vector, restarts):
-    path = record(tmp_path / "run.db", vector.observations(3), random.Random(vector.name), restarts)
-    stored, reported = stored_and_reported(path)
+def one_after_another(several):
+    """Return the traffic of several vectors in one recording."""
+    exchanges, last_ns = 0, 0
+    for vector in several:
+        seen = vector.observations(3)
+        for observation in seen:
+            later = {"exchange": exchanges + observation.exchange}
+            if isinstance(observation, BytesArrived):
+                later["times"] = [last_ns + time_ns for time_ns in observation.times]
+            else:
+                later["time_ns"] = last_ns + observation.time_ns
+            yield replace(observation, **later)
+        exchanges += max(observation.exchange for observation in seen)
+        last_ns += seen[-1].time_ns
+
+
+@pytest.mark.parametrize(("code", "restarts"), list(zip(CATALOGUE, cycle(RESTARTS), strict=False)))
+def test_stored_findings_of_vectors_equal_the_report(tmp_path, code, restarts):
+    seen = list(one_after_another(vectors_of(code)))
+    stored, reported = stored_and_reported(record(tmp_path / "run.db", seen, random.Random(code), restarts))
     assert stored == reported
 
 
