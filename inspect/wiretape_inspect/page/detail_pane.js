@@ -67,7 +67,7 @@ export class DetailPane {
     const { head, view, timeline, recording } = this.app;
     const parts = [view.x, view.tab];
     if (item) parts.push(item.kind, item.at, item.event, item.row.event, item.row.last_event, (item.row.findings || []).length);
-    else parts.push("exchange", Boolean(this.app.reader.overview), head && head.ended_ns, timeline && !head.stream && timeline.rows.length, recording.findings.length);
+    else parts.push("exchange", Boolean(this.app.reader.overview), head && head.ended_ns, timeline && (head.stream ? timeline.done : timeline.rows.length), recording.findings.length);
     return JSON.stringify(parts);
   }
 

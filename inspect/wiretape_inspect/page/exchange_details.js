@@ -51,9 +51,12 @@ export function showStream(panel, app, tab) {
   ));
 }
 
-/** A button that goes to the longest pause between events; null if there is none. */
-function longestSilence({ reader, navigation }) {
-  const silences = reader.overview ? reader.overview.silences : [];
+/** A button that goes to the longest time without an event; null if there is only one event. */
+function longestSilence({ reader, timeline, navigation }) {
+  if (!reader.overview || !timeline.done) return null;
+  const events = timeline.rows.filter((row) => row.gap_ns && row.row !== "end");
+  // The overview has only silences of a second or more, but also those within runs of deltas.
+  const silences = reader.overview.silences.length ? reader.overview.silences : events.map((row) => [row.time_ns - row.gap_ns, row.time_ns]);
   if (!silences.length) return null;
   const [since, until] = silences.reduce((a, b) => (b[1] - b[0] > a[1] - a[0] ? b : a));
   const text = `${formatDuration(until - since)}, from ${clockTime(since)} to ${clockTime(until)}`;

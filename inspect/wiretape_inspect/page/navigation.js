@@ -91,9 +91,11 @@ export class Navigation {
     app.focusList();
   }
 
+  /** Go to an exchange as a whole: no event is selected. */
   goExchange(number, moveFocus = true) {
     const { app } = this;
-    if (number !== app.view.x || app.view.findings || app.view.diff) {
+    const { x, e, r, resume, findings, diff } = app.view;
+    if (number !== x || e !== null || r !== null || resume !== null || findings || diff) {
       this.isUsed = true;
       app.go({ x: number, e: null, r: null, open: [], resume: null, findings: false, diff: false }, true);
     }

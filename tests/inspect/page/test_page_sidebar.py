@@ -60,8 +60,12 @@ async def test_sidebar_is_searched_by_status_method_and_finding(debugging, recor
 
 
 async def test_sidebar_is_sorted_by_its_columns(debugging, recording):
-    async with debugging(recording) as shown:
+    async with debugging(recording, "#x=5&e=1") as shown:
         sidebar = Sidebar(shown)
+        await expect(shown.panel()).to_contain_text("opening hours")
+        await sidebar.rows.nth(4).click()
+        await shown.has_hash("x=5")
+        await expect(shown.panel()).to_contain_text("longest silence900 ms")
         status = shown.page.get_by_role("columnheader", name="status").first
         await status.get_by_role("button").click()
         await sidebar.has("status", "429", "409", "404", "201", "200", "200")
