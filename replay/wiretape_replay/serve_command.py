@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import signal
+import sys
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager
 from functools import wraps
@@ -131,7 +132,7 @@ def verdict_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def log(line: str) -> None:
     """Print a line to standard error."""
-    click.echo(line, err=True)
+    sys.stderr.write(f"{line}\n")  # click.echo takes ten times as long
 
 
 def serve_until_stopped(

@@ -5,9 +5,10 @@ From the parts *Endpoints* and *Authentication* of the specification.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import pairwise
 from urllib.parse import parse_qsl, unquote_to_bytes
+
+from wiretape.bounded_dict import cache_short
 
 AUTHORIZATION = "Authorization"
 """The request header that carries the bearer key."""
@@ -59,16 +60,13 @@ class Match:
     """The part of the path before `/v1/`; not empty if the service has a path prefix."""
 
 
+@cache_short  # several rules and handlers ask about each request, and clients repeat requests
 def operation_of(method: str, target: str) -> Match | None:
     """Return the operation that a request line names, or None for any other request.
 
     `target` is the path with its query (or a whole URL) as it crossed the wire.  Identifiers are
     percent-decoded; the path may have any prefix before `/v1/` that `bases_of` returns.
     """
-    return (_kept_operation if len(target) <= _LONGEST_KEPT else _find_operation)(method, target)
-
-
-def _find_operation(method: str, target: str) -> Match | None:
     segments = _path(target).split("/")
     for operation, pattern in _PATTERNS:
         if method == operation.method and len(segments) > len(pattern):
@@ -81,6 +79,7 @@ def _find_operation(method: str, target: str) -> Match | None:
     return None
 
 
+@cache_short
 def bases_of(target: str) -> tuple[str, ...]:
     """Return the base paths that the service may have if a request is for it: what precedes a segment `v1`.
 
@@ -100,12 +99,9 @@ def bases_of(target: str) -> tuple[str, ...]:
     return tuple(bases)
 
 
+@cache_short
 def session_in(target: str) -> str | None:
     """Return the session id in a path, whether or not the path belongs to an operation above."""
-    return (_kept_session if len(target) <= _LONGEST_KEPT else _find_session)(target)
-
-
-def _find_session(target: str) -> str | None:
     segments = [_decode_segment(segment) for segment in _path(target).split("/")]
     found = (at for at, pair in enumerate(pairwise(segments)) if pair == _SESSIONS)
     return next((segments[at + 2] for at in found if at + 2 < len(segments) and segments[at + 2]), None)
@@ -142,8 +138,8 @@ def bearer_key(value: str) -> str | None:
 
 def bearer_keys(headers: Iterable[tuple[str, str]]) -> list[str]:
     """Return the keys in the headers of a request: normally one."""
-    keys = (bearer_key(value) for name, value in headers if name.lower() == AUTHORIZATION.lower())
-    return [key for key in keys if key is not None]
+    values = [value for name, value in headers if name.lower() == _AUTHORIZATION]
+    return [key for value in values if (key := bearer_key(value)) is not None]
 
 
 def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
@@ -151,6 +147,7 @@ def is_preflight(method: str, headers: Iterable[tuple[str, str]]) -> bool:
     return method == "OPTIONS" and any(name.lower() == "access-control-request-method" for name, _ in headers)
 
 
+_AUTHORIZATION = AUTHORIZATION.lower()
 _MOST_BASES = 4
 _VERSION = INTERFACE.removeprefix("/")
 
@@ -176,12 +173,6 @@ def _match_ids(pattern: list[str], segments: list[str]) -> dict[str, str] | None
         elif expected != text:
             return None
     return ids
-
-
-# Several rules and handlers ask about each request, and clients repeat requests.
-_LONGEST_KEPT = 500
-_kept_operation = lru_cache(256)(_find_operation)
-_kept_session = lru_cache(256)(_find_session)
 
 
 def _decode_segment(segment: str) -> str:

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 
-from wiretape.observations import RequestStarted
+from wiretape.observations import Headers, RequestStarted
 from wiretape.recording import REDACTED_PATTERN, Redactor, overwrite, redaction_policy
 from wiretape.safe_text import shorten
 from wiretape_replay.http_server.http_messages import NO_BODY, HttpRequest
@@ -31,12 +32,13 @@ def without_secrets(request: HttpRequest, parameters: Iterable[str] = ()) -> Htt
 
 def request_label(request: HttpRequest) -> str:
     """Return method and path for log lines, without secrets, and without the query."""
-    size = len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
-    return _label(request) if size > _LONGEST_KEPT else _kept_label(replace(request, body=NO_BODY))
+    size = len(request.target) + sum(map(len, chain.from_iterable(request.headers)))
+    return (_label if size > _LONGEST_KEPT else _kept_label)(request.method, request.target, request.headers)
 
 
-def _label(request: HttpRequest) -> str:
-    return shorten(f"{request.method} {without_secrets(request).target.partition('?')[0]}")
+def _label(method: str, target: str, headers: Headers) -> str:
+    shown = without_secrets(HttpRequest(method, target, NO_BODY, headers))
+    return shorten(f"{method} {shown.target.partition('?')[0]}")
 
 
 _kept_label = lru_cache(100)(_label)

@@ -3,7 +3,9 @@
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
+from wiretape.bounded_dict import cache_short
 from wiretape.contract import (
     AUTHENTICATION_REQUIRED,
     PERMISSION_DENIED,
@@ -40,6 +42,8 @@ class AccessControl:
         self._request_id = request_id
         self._workspace_of = workspace_of
         self._windows: dict[tuple[str, str], _RateWindow] = {}
+        self._scope_of = cache_short(partial(_first_match, policy.scopes))
+        self._limit_of = cache_short(partial(_first_match, policy.counts))
 
     def refusal(self, request: HttpRequest, now_ns: int) -> Response | None:
         """Return the error response if the request is refused.  `now_ns` is the time of any monotonic clock."""
@@ -48,7 +52,7 @@ class AccessControl:
         key = self.key(request)
         if key is None:
             return self._error(AUTHENTICATION_REQUIRED, "Send a valid key: Authorization: Bearer <API_KEY>.")
-        scope = _first_match(self.policy.scopes, request)
+        scope = self._scope_of(request.method, request.target)
         if scope is not None and key.scopes is not None and scope not in key.scopes:
             return self._error(PERMISSION_DENIED, f"The key lacks the scope {scope}.")
         return self._check_rate(key, request, now_ns) or self._check_workspace(key, request)
@@ -81,7 +85,7 @@ class AccessControl:
         self._windows.clear()
 
     def _check_rate(self, key: ApiKey, request: HttpRequest, now_ns: int) -> Response | None:
-        name = _first_match(self.policy.counts, request)
+        name = self._limit_of(request.method, request.target)
         limits = self.policy.tenant_limits.get(key.tenant, self.policy.limits)
         if name is None or name not in limits:
             return None
@@ -131,6 +135,6 @@ class _RateWindow:
         return -((now_ns - window_ns - self._times[0]) // _SECOND_NS)
 
 
-def _first_match(table: PatternTable, request: HttpRequest) -> str | None:
+def _first_match(table: PatternTable, method: str, target: str) -> str | None:
     """The value of the first row whose pattern matches the request."""
-    return next((value for pattern, value in table if pattern.matches(request.method, request.target)), None)
+    return next((value for pattern, value in table if pattern.matches(method, target)), None)

@@ -1,8 +1,9 @@
 """Queues of recorded exchanges, one for each kind of request.  Pure: no I/O, no clock."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from wiretape.bounded_dict import put_bounded
 from wiretape.observations import Headers
@@ -88,10 +89,10 @@ class ExchangeQueues:
         Returns None if no such request was recorded, if all responses to it are used up, and, in strict order, if
         another request is expected.
         """
-        queues = list(self.find(request))
-        if queues and self._is_used_up(queues) and self.matching.repeat is Repeat.LAST:
-            return max((queue.requests[-1] for queue in queues), key=lambda recorded: recorded.number)
-        if queues and self._is_used_up(queues) and self.matching.repeat is Repeat.CYCLE:
+        queues = self.find(request)
+        if queues and self.matching.repeat is not Repeat.REFUSE and self._is_used_up(queues):
+            if self.matching.repeat is Repeat.LAST:
+                return max((queue.requests[-1] for queue in queues), key=attrgetter("number"))
             self._restart(queues)
         expected = self.expected
         for queue in queues:
@@ -111,17 +112,16 @@ class ExchangeQueues:
             self._queue_of[number].position += 1
             self._position += 1
 
-    def find(self, request: HttpRequest) -> Iterator[ExchangeQueue]:
-        """Yield the queues that match a request, used up or not, the closest match first."""
+    def find(self, request: HttpRequest) -> Sequence[ExchangeQueue]:
+        """Return the queues that match a request, used up or not, the closest match first."""
         if self.matching.headers or len(request.target) > _LONGEST_KEPT:
-            yield from self._find(request)
-            return
+            return list(self._find(request))
         kind = request.method, request.target, request.body.digest
         found = self._found.get(kind)
         if found is None:
             found = list(self._find(request))
             put_bounded(self._found, kind, found, _MOST_KEPT)
-        yield from found
+        return found
 
     def _find(self, request: HttpRequest) -> Iterator[ExchangeQueue]:
         key = self.key_of(request)

@@ -33,7 +33,7 @@ def explain_no_match(
     comparison = _Comparison(queues, shown, recorded_body)
     if queues.expected is not None:
         return f"{name} is out of order: the next recorded request is {comparison.describe(queues.expected)}."
-    if matching := list(queues.find(request)):
+    if matching := queues.find(request):
         count = sum(len(queue.requests) for queue in matching)
         used_up = "The only recorded response is" if count == 1 else f"All {count} recorded responses are"
         return f"{used_up} used up: {name} was requested again."
