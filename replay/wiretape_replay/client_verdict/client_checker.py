@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import ParamSpec
 from urllib.parse import urlsplit
 
 from wiretape.errors import RecordingError
@@ -20,6 +21,7 @@ from wiretape_replay.client_verdict.traffic_buffer import ObservationBuilder, Tr
 from wiretape_replay.http_server.http_messages import HttpRequest
 from wiretape_replay.http_server.response_writer import ExchangeListener
 
+_P = ParamSpec("_P")
 _QUIET_NS = 20_000_000
 """If nothing was sent for this long, everything that waits is checked."""
 _OLDEST_NS = 3_000_000_000
@@ -81,14 +83,14 @@ class ClientChecker:
         self._needs_key = True
         self._observer = ObservationBuilder("")
         self._numbers = count(1)
+        self._buffer = TrafficBuffer(clock, _MOST_WAITING, self._schedule)
         self.use_clock(clock)
-        self._buffer = TrafficBuffer(self._now_ns, self._schedule)
         self._timer: asyncio.Handle | None = None
         self._finished = False
 
     def use_clock(self, clock: Callable[[], int]) -> None:
         """Measure time by another clock (ns).  Call this before any traffic."""
-        self._clock, self._began_ns = clock, clock()
+        self._buffer.clock, self._began_ns = clock, clock()
 
     @property
     def report_options(self) -> list[str]:
@@ -109,7 +111,7 @@ class ClientChecker:
         if not needs_key:
             settings = replace(settings, off=settings.off | {_KEY_RULE})
         self._checker = Checker(settings, known_bases=bases)
-        self._observer = ObservationBuilder(urlsplit(url).netloc)
+        self._observer = ObservationBuilder(urlsplit(url).netloc, self._began_ns)
         if self._record is not None:
             create = DeferredWriter if self._deferred else Writer.create
             self._writer = create(self._record, upstream=url)
@@ -143,7 +145,7 @@ class ClientChecker:
         self.check_all()
         self._add_findings(self._check(self._checker.finish))
         if self._writer is not None:
-            self._writer.close(max(self._now_ns(), self._observer.last_ns + 1))
+            self._writer.close(max(self._buffer.clock() - self._began_ns, self._observer.last_ns + 1))
 
     @property
     def client_findings(self) -> Sequence[Finding]:
@@ -161,9 +163,6 @@ class ClientChecker:
             if tally.verdict is Verdict.INCONCLUSIVE and catalogue[code].side is Party.CLIENT
         }
 
-    def _now_ns(self) -> int:
-        return self._clock() - self._began_ns
-
     def _schedule(self) -> None:
         if self._buffer.waiting_bytes > _MOST_WAITING:
             self._check_slice()
@@ -172,7 +171,7 @@ class ClientChecker:
 
     def _tick(self) -> None:
         self._timer = None
-        now_ns, pause_ns = self._now_ns(), _QUIET_NS
+        now_ns, pause_ns = self._buffer.clock(), _QUIET_NS
         if self._buffer:
             quiet = now_ns - self._buffer.last_ns >= _QUIET_NS
             if quiet or now_ns - self._buffer.first_ns > _OLDEST_NS:
@@ -186,8 +185,8 @@ class ClientChecker:
 
     def _check_slice(self) -> None:
         """Check traffic for the duration of a slice."""
-        until_ns = self._now_ns() + _SLICE_NS
-        while self._buffer and self._now_ns() < until_ns:
+        until_ns = self._buffer.clock() + _SLICE_NS
+        while self._buffer and self._buffer.clock() < until_ns:
             self._check_batch()
         if self._writer is not None:
             self._writer.commit()
@@ -201,13 +200,14 @@ class ClientChecker:
             self.attribution.observe(seen)
             if self._writer is not None:
                 self._writer.feed([seen])
-            self._add_findings(self._check(partial(self._checker.feed, seen)))
+            if findings := self._check(self._checker.feed, seen):
+                self._add_findings(findings)
 
-    def _check(self, check: Callable[[], list[Finding]]) -> list[Finding]:
+    def _check(self, check: Callable[_P, list[Finding]], *args: _P.args, **kwargs: _P.kwargs) -> list[Finding]:
         if self.failed is not None:
             return []
         try:
-            return check()
+            return check(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a defect of a rule must not end the replay
             self.failed = f"{type(error).__name__}: {error}"
             return []

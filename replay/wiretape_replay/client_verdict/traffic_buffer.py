@@ -26,6 +26,9 @@ _ENTRY_BYTES = 256
 _NS_BEFORE_END = 4
 """A recording needs this much time before an end, for chunks that it held back."""
 
+_RESPONSE = Side.RESPONSE  # Python 3.11 takes 50 ns to look up a member of an enumeration
+_BODY_PARTS = (bytes, RequestBodyPart)
+
 BufferEntry = tuple[int, int, HttpRequest | ExchangePart]
 """The time (ns), the exchange, and the part of it that was received or sent."""
 
@@ -33,15 +36,19 @@ BufferEntry = tuple[int, int, HttpRequest | ExchangePart]
 class TrafficBuffer:
     """The parts of exchanges that are not checked yet, in order.  Adding one is cheap, because streams wait for it."""
 
-    def __init__(self, clock: Callable[[], int], on_add: Callable[[], None]) -> None:
-        """`clock` returns nanoseconds; `on_add` is called after each entry."""
+    def __init__(self, clock: Callable[[], int], most_bytes: int, on_waiting: Callable[[], None]) -> None:
+        """`clock` returns nanoseconds.
+
+        `on_waiting` is called after the first entry, and after each while the entries take more than `most_bytes`.
+        """
+        self.clock = clock
         self.waiting_bytes = 0
         """Memory that the entries take, roughly."""
         self.last_ns = 0
         """The time of the last entry."""
         self._entries: deque[BufferEntry] = deque()
-        self._clock = clock
-        self._on_add = on_add
+        self._most_bytes = most_bytes
+        self._on_waiting = on_waiting
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -53,33 +60,33 @@ class TrafficBuffer:
 
     def add(self, exchange: int, part: HttpRequest | ExchangePart) -> None:
         """Add a part of an exchange."""
-        self.last_ns = now_ns = self._clock()
+        self.last_ns = now_ns = self.clock()
+        is_first = not self._entries
         self._entries.append((now_ns, exchange, part))
-        self.waiting_bytes += _ENTRY_BYTES + _size(part)
-        self._on_add()
+        self.waiting_bytes += _ENTRY_BYTES + (len(part) if isinstance(part, _BODY_PARTS) else 0)
+        if is_first or self.waiting_bytes > self._most_bytes:
+            self._on_waiting()
 
     def take(self, most: int) -> list[BufferEntry]:
         """Remove and return the first entries, at most `most`."""
         taken = [self._entries.popleft() for _ in range(min(most, len(self._entries)))]
-        self.waiting_bytes -= sum(_ENTRY_BYTES + _size(part) for _, _, part in taken)
+        self.waiting_bytes -= _ENTRY_BYTES * len(taken)
+        self.waiting_bytes -= sum(len(part) for _, _, part in taken if isinstance(part, _BODY_PARTS))
         return taken
-
-
-def _size(part: HttpRequest | ExchangePart) -> int:
-    if isinstance(part, bytes):
-        return len(part)
-    return len(part.data) if isinstance(part, RequestBodyPart) else 0
 
 
 class ObservationBuilder:
     """Turns entries into observations, whose times strictly increase."""
 
-    def __init__(self, authority: str) -> None:
-        """`authority` is `host[:port]` of the replay."""
+    def __init__(self, authority: str, began_ns: int = 0) -> None:
+        """`authority` is `host[:port]` of the replay; `began_ns` is the time of the entries at which times begin."""
         self.last_ns = 0
         """The time of the last observation."""
         self._authority = authority
-        self._sizes: dict[tuple[int, Side], int] = {}
+        self._began_ns = began_ns
+        self._request_sizes: dict[int, int] = {}
+        """The bytes of the request bodies so far, by exchange."""
+        self._response_sizes: dict[int, int] = {}
 
     def observations(self, entries: Iterable[BufferEntry]) -> Iterator[Observation | tuple[int, FaultInjected]]:
         """Yield observations and, between them, each injected fault with its exchange."""
@@ -109,8 +116,9 @@ class ObservationBuilder:
                 head = part.client, part.method, "http", self._authority, part.target, part.http_version, part.headers
                 return RequestStarted(exchange, self._next_ns(time_ns), *head)
             case RequestBodyPart(data):
-                (end,) = self._ends(exchange, Side.REQUEST, [data])
-                return BytesArrived(exchange, Side.REQUEST, end - len(data), data, (end,), (self._next_ns(time_ns),))
+                start = self._request_sizes.get(exchange, 0)
+                end = self._request_sizes[exchange] = start + len(data)
+                return BytesArrived(exchange, Side.REQUEST, start, data, (end,), (self._next_ns(time_ns),))
             case RequestComplete():
                 return RequestEnded(exchange, self._next_ns(time_ns))
             case ResponseHead():
@@ -119,25 +127,18 @@ class ObservationBuilder:
             case bytes():
                 return self._response_chunks([(time_ns, exchange, part)])
             case _:
-                for side in Side:
-                    self._sizes.pop((exchange, side), None)
+                self._request_sizes.pop(exchange, None)
+                self._response_sizes.pop(exchange, None)
                 return ExchangeEnded(exchange, self._next_ns(time_ns, _NS_BEFORE_END), part)
 
     def _response_chunks(self, run: list[BufferEntry]) -> BytesArrived:
         exchange = run[0][1]
         chunks = [part for _, _, part in run if isinstance(part, bytes)]
-        start = self._sizes.get((exchange, Side.RESPONSE), 0)
-        ends = self._ends(exchange, Side.RESPONSE, chunks)
-        times = tuple(self._next_ns(time_ns) for time_ns, _, _ in run)
-        return BytesArrived(exchange, Side.RESPONSE, start, b"".join(chunks), ends, times)
-
-    def _ends(self, exchange: int, side: Side, chunks: list[bytes]) -> tuple[int, ...]:
-        """The offsets in the body at which chunks end."""
-        start = self._sizes.get((exchange, side), 0)
-        _, *ends = accumulate(map(len, chunks), initial=start)
-        self._sizes[exchange, side] = ends[-1]
-        return tuple(ends)
+        start, *ends = accumulate(map(len, chunks), initial=self._response_sizes.get(exchange, 0))
+        self._response_sizes[exchange] = ends[-1]
+        times = tuple([self._next_ns(time_ns) for time_ns, _, _ in run])
+        return BytesArrived(exchange, _RESPONSE, start, b"".join(chunks), tuple(ends), times)
 
     def _next_ns(self, time_ns: int, least: int = 1) -> int:
-        self.last_ns = max(time_ns, self.last_ns + least)
+        self.last_ns = max(time_ns - self._began_ns, self.last_ns + least)
         return self.last_ns

@@ -30,6 +30,9 @@ class RequestBodyPart:
 
     data: bytes
 
+    def __len__(self) -> int:
+        return len(self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class RequestComplete:

@@ -98,8 +98,11 @@ def resumed_from_wrong_event(exchange: ExchangeState) -> Outcome:
     that the service refuses.  This does not apply after `invalid_cursor` or `stream.resync`, or while another stream of
     the client is open.
     """
-    reader, cursor = exchange.reader, exchange.cursor
-    if reader is None or exchange.session is None or not exchange.is_stream_request or not reader.must_resume(cursor):
+    reader = exchange.reader
+    if reader is None or exchange.session is None or not exchange.is_stream_request:
+        return None
+    cursor = exchange.cursor
+    if not reader.must_resume(cursor):
         return None
     if any(cursor == position.last and not position.is_unsure for position in reader.positions):
         return HELD
@@ -188,9 +191,10 @@ def _is_later(known: KnownEvent, last: KnownEvent | None) -> bool:
 )
 def refused_cursor_sent_again(exchange: ExchangeState) -> Outcome:
     """A client sends a cursor again after the service refused it as invalid."""
-    reader, cursor = exchange.reader, exchange.cursor
+    reader = exchange.reader
     if reader is None or not exchange.is_stream_request or not reader.refused_cursors:
         return None
+    cursor = exchange.cursor
     if cursor not in reader.refused_cursors:
         return HELD
     return problem(f"Expected a restart without {quote(cursor or '')} after {INVALID_CURSOR}, got it again.")

@@ -124,8 +124,13 @@ class ExchangeState:
     """Its event stream, if that is not a stream of the service."""
     body: ErrorBody | None = None
     """The body of its response, if that may contain an error envelope."""
+    key: RequestKey = field(init=False)
+    """What the request and its repetitions have in common."""
     _request_hash: blake2b | None = field(init=False, default=None)
     """A hash of the request body, if it is a resume with one."""
+
+    def __post_init__(self) -> None:
+        self.key = self.request.method, self.request.authority, self.request.target.partition("#")[0]
 
     @property
     def number(self) -> int:
@@ -142,11 +147,6 @@ class ExchangeState:
     def cursor(self) -> str | None:
         """The cursor of the request; None if it is empty."""
         return cursor_in(header(self.request.headers, CURSOR_HEADER))
-
-    @property
-    def key(self) -> RequestKey:
-        """What the request and its repetitions have in common."""
-        return self.request.method, self.request.authority, self.request.target.partition("#")[0]
 
     @property
     def is_stream_request(self) -> bool:
@@ -234,10 +234,10 @@ class ExchangeState:
 
     def after_body(self, body: ErrorBody) -> None:
         """Update the client, after the rules about the response body have run."""
+        if not body.is_whole or body.is_empty:
+            return
         if body.request_id is not None:
             self.request_ids.add(self.place, body.request_id, self.number)
-        if not body.is_whole:
-            return
         if isinstance(body, SuccessBody):
             for session_id in body.session_ids:
                 for base in self.group.bases:

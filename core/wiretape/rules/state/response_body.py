@@ -57,7 +57,8 @@ class ErrorBody:
     @cached_property
     def document(self) -> Any:
         """The JSON value of the body, or an `UnreadableJson`."""
-        return read_json(bytes(self._body)) if self._body.isascii() or self._is_utf8() else UnreadableJson.NOT_JSON
+        is_text = bool(self._body) and (self._body.isascii() or self._is_utf8())
+        return read_json(bytes(self._body)) if is_text else UnreadableJson.NOT_JSON
 
     @property
     def is_empty(self) -> bool:
