@@ -264,7 +264,7 @@ def _diff(files: list[str], *options: str) -> Result:
 
 
 @given(edits())
-@settings(max_examples=40)
+@settings(max_examples=20)
 def test_one_edit_is_the_only_reported_difference(new_tape, message, drawn):
     before, edit = drawn
     files = [_played(new_tape, message, exchanges) for exchanges in (before, edit.after)]

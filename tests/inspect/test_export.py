@@ -227,7 +227,7 @@ def test_an_invalid_selection_leaves_no_file(tape, run, tmp_path):
 
 
 def test_a_full_disk_is_reported_in_one_sentence(tape):
-    tape.exchange(chunks=[(1, b"data: 1\n\n" * 100_000)])
+    tape.exchange(chunks=[(1, b"data: 1\n\n" * 10_000)])
     path = tape.close()
     for arguments in (["export", path, "--format", "sse"], ["show", path]):
         with open("/dev/full", "wb") as full:  # noqa: PTH123 - a device

@@ -125,7 +125,7 @@ CONDITIONS = st.sampled_from(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(CONDITIONS, min_size=1, max_size=3))
 def test_filter_and_its_negation_split_the_rows_and_keep_the_order(recording, conditions):
     everything = items(recording, "")

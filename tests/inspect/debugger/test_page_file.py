@@ -133,7 +133,7 @@ EVENTS = st.lists(
 )
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(first=EVENTS, second=EVENTS, resumes=st.booleans())
 def test_states_in_the_page_equal_those_of_the_recording(new_tape, message, first, second, resumes):
     tape, number = new_tape(), 0

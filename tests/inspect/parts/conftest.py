@@ -5,6 +5,7 @@ import random
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ from wiretape.rules.vectors import Vector, vectors_of
 RULES = Path(__file__).parents[2] / "rules"
 STARTED = 1_700_000_000_000_000_000
 DELTA = b'event: message.delta\ndata: {"type":"message.delta","run_id":"run_9","delta":{"text":"%s"}}\n\n'
-WORDS = random.Random(5).randbytes(1000).hex().encode()
+WORDS = random.Random(5).randbytes(4000).hex().encode()
 """Deltas before anything of interest happens."""
 
 
@@ -135,7 +136,14 @@ def before() -> list[Observation]:
 @pytest.fixture
 def failing(tmp_path: Path, before: list[Observation]) -> Callable[[str], Path]:
     """Make a large recording that breaks a rule near its end."""
-    return lambda code: stored(buried(Parts.vector(code), before, 400), tmp_path / f"{code}.db")
+    return lambda code: stored(buried(Parts.vector(code), before, 100), tmp_path / f"{code}.db")
+
+
+@pytest.fixture(scope="session")
+def stored_conversation(tmp_path_factory):
+    """Return the recording of the conversation with a seed, which must not be changed."""
+    folder = tmp_path_factory.mktemp("conversations")
+    return cache(lambda seed: stored(conversation(seed, 12), folder / f"{seed}.db"))
 
 
 @pytest.fixture(scope="session")

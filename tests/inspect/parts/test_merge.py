@@ -49,11 +49,11 @@ def merged(run, tmp_path):
     return merged
 
 
-@given(st.integers(0, 6), st.data())
-@settings(max_examples=10)
-def test_merging_the_parts_of_a_recording_gives_the_recording(parts, run_command, seed, data):
+@given(st.integers(0, 3), st.data())
+@settings(max_examples=8)
+def test_merging_the_parts_of_a_recording_gives_the_recording(parts, run_command, stored_conversation, seed, data):
     with tempfile.TemporaryDirectory() as folder:
-        whole = parts.stored(parts.conversation(seed, 12), Path(folder, "whole.db"))
+        whole = stored_conversation(seed)
         numbers = sorted({seen.exchange for seen in parts.read(whole)})
         owners = data.draw(st.lists(st.integers(0, 2), min_size=len(numbers), max_size=len(numbers)))
         files = []

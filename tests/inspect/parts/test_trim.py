@@ -65,11 +65,11 @@ def test_everything_after_the_finding_counts_as_removed(run, tape, message, tmp_
     assert "\nRemoved: 1 exchange and 2 frames of streams." in result.output
 
 
-@given(st.integers(0, 2**32), st.data())
-@settings(max_examples=25)
-def test_kept_exchanges_are_unchanged(parts, run_command, seed, data):
+@given(st.integers(0, 3), st.data())
+@settings(max_examples=12)
+def test_kept_exchanges_are_unchanged(parts, run_command, stored_conversation, seed, data):
     with tempfile.TemporaryDirectory() as folder:
-        whole = parts.stored(parts.conversation(seed % 7, 12), Path(folder, "whole.db"))
+        whole = stored_conversation(seed)
         numbers = sorted({seen.exchange for seen in parts.read(whole)})
         kept = data.draw(st.lists(st.sampled_from(numbers), min_size=1, unique=True))
         options = [word for number in kept for word in ("--exchange", number)]
