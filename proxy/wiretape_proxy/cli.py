@@ -217,8 +217,12 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise missing_package_error("opentelemetry", "Exporting OTLP")
     service = _parse_upstream(upstream) if upstream is not None else None
     address = addresses.parse_address(given["listen"])
-    output = given["output"] or addon_options.dated_name()
-    _check_output(Path(output), append=given["append"])
+    values = given | {
+        "output": given["output"] or addon_options.dated_name(),
+        "upstream": service.url if service is not None else "",
+        "config": NO_CONFIG if given["no_config"] else given["config"],
+    }
+    _check_output(Path(values["output"]), append=given["append"])
     _check_authorities(given["ca"])
     # mitmproxy takes long to import, and `--help` does not need it.
     with only_needed_addons():
@@ -230,22 +234,7 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
             upstream=service,
             listen=address,
             confdir=folder,
-            addon_options={
-                "output": output,
-                "append": str(given["append"]).lower(),
-                "upstream": service.url if service is not None else "",
-                "config": NO_CONFIG if given["no_config"] else str(given["config"] or ""),
-                "base": given["base"],
-                "identity": str(given["identity"]).lower(),
-                "idle_timeout": given["idle_timeout"],
-                "on_overload": given["on_overload"],
-                "memory": given["memory"],
-                "redact_header": "\n".join(given["redact_header"]),
-                "redact_query": "\n".join(given["redact_query"]),
-                "redact_body": "\n".join(given["redact_body"]),
-                "rotate": given["rotate"],
-                "rotate_command": given["rotate_command"] or "",
-            },
+            addon_options={option.name: _addon_text(values[option.name]) for option in addon_options.OPTIONS},
             allow_hosts=(f"^{re.escape(service.authority)}$",) if service is not None and is_regular else (),
             insecure=given["insecure"],
             ca=given["ca"],
@@ -256,6 +245,19 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
             otlp=given["otlp"],
         )
         ctx.exit(asyncio.run(run(options, delete_keys)))
+
+
+def _addon_text(value: object) -> str:
+    """Return the value of an option as the addon takes it, which is text."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case tuple():
+            return "\n".join(value)
+        case _:
+            return str(value)
 
 
 def supports_live_view(descriptor: int = 2) -> bool:
