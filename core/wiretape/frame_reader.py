@@ -101,6 +101,12 @@ class FrameReader:
         """Return the frames that the end of the body completes or cuts off."""
         return self._add_times(self._parser.close(), (), ())
 
+    def read(self, body: Iterable[BytesArrived | BytesLost]) -> Iterator[SeenFrame]:
+        """Yield the frames of a body to its end."""
+        for part in body:
+            yield from self.feed(part) if isinstance(part, BytesArrived) else self.skip(part)
+        yield from self.close()
+
     def _feed_encoded(self, run: BytesArrived) -> list[SeenFrame]:
         seen: list[SeenFrame] = []
         for time_ns, data in run.chunks():
@@ -199,8 +205,5 @@ class StreamReaders:
 def read_frames(
     content_encoding: str | None, body: Iterable[BytesArrived | BytesLost], position: StreamPosition = STREAM_START
 ) -> Iterator[SeenFrame]:
-    """Yield the frames of a response body from `position` on."""
-    reader = FrameReader(content_encoding, position)
-    for part in body:
-        yield from reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
-    yield from reader.close()
+    """Return the frames of a response body from `position` on."""
+    return FrameReader(content_encoding, position).read(body)

@@ -5,7 +5,9 @@ The reader keeps integers of any length, reads undecodable bytes as U+FFFD, and 
 
 import json
 import re
+from base64 import b64encode
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from typing import Any
@@ -118,6 +120,17 @@ def dump_json(value: Any, *, indent: bool = False) -> str:
     except orjson.JSONEncodeError:
         text = orjson.dumps(_encodable(value), option=option)
     return escape_json(text.decode())
+
+
+def base64_parts(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield the base64 of the joined parts, a part at a time."""
+    rest = b""
+    for part in parts:
+        data = rest + part
+        cut = len(data) - len(data) % 3
+        yield b64encode(data[:cut])
+        rest = data[cut:]
+    yield b64encode(rest)
 
 
 def _encodable(value: Any) -> Any:

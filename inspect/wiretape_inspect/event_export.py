@@ -35,10 +35,8 @@ def event_lines(recording: Recording, exchanges: Iterable[Exchange]) -> Iterator
 
 def _frames(recording: Recording, exchange: Exchange) -> Iterator[dict[str, Any]]:
     reader = FrameReader(exchange.content_encoding)
-    for part in recording.body(exchange.number, Side.RESPONSE):
-        frames = reader.feed(part) if isinstance(part, BytesArrived) else reader.skip(part)
-        yield from (_frame(recording, exchange, seen) for seen in frames if seen.frame.kind not in _OMITTED)
-    yield from (_frame(recording, exchange, seen) for seen in reader.close() if seen.frame.kind not in _OMITTED)
+    frames = reader.read(recording.body(exchange.number, Side.RESPONSE))
+    yield from (_frame(recording, exchange, seen) for seen in frames if seen.frame.kind not in _OMITTED)
     if reader.undecodable is not None:
         yield {"kind": "undecodable", "exchange": exchange.number, "text": reader.undecodable}
 

@@ -1,15 +1,14 @@
 """The JSON document of a recording in an exported page, made in parts so that memory use stays flat."""
 
 import zlib
-from base64 import b64encode
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from wiretape.frame_reader import FrameReader, SeenFrame
-from wiretape.json_codec import dump_json
-from wiretape.observations import BytesArrived, Side
+from wiretape.frame_reader import SeenFrame, read_frames
+from wiretape.json_codec import base64_parts, dump_json
+from wiretape.observations import BytesArrived, BytesLost, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape_inspect import timeline_json
@@ -217,15 +216,15 @@ def _event_documents(page: PageContent, exchange: Exchange) -> Iterator[tuple[in
 
 def _frames_with_chunks(recording: Recording, exchange: Exchange) -> Iterator[tuple[SeenFrame, list[Chunk]]]:
     """Yield each frame with the chunks that it arrived in."""
-    reader, recent = FrameReader(exchange.content_encoding), deque[Chunk]()
-    for part in recording.body(exchange.number, Side.RESPONSE):
-        if isinstance(part, BytesArrived):
-            recent.extend(chunks_of(part))
-            frames = reader.feed(part)
-        else:
-            frames = reader.skip(part)
-        yield from ((seen, _chunks_of(seen, recent)) for seen in frames)
-    yield from ((seen, _chunks_of(seen, recent)) for seen in reader.close())
+    recent = deque[Chunk]()
+
+    def noting_chunks() -> Iterator[BytesArrived | BytesLost]:
+        for part in recording.body(exchange.number, Side.RESPONSE):
+            recent.extend(chunks_of(part) if isinstance(part, BytesArrived) else ())
+            yield part
+
+    for seen in read_frames(exchange.content_encoding, noting_chunks()):
+        yield seen, _chunks_of(seen, recent)
 
 
 def _chunks_of(seen: SeenFrame, recent: "deque[Chunk]") -> list[Chunk]:
@@ -242,18 +241,11 @@ def _chunks_of(seen: SeenFrame, recent: "deque[Chunk]") -> list[Chunk]:
 
 
 def _pack(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the joined parts as gzip in base64, while they are made."""
-    rest = b""
-    for data in _compress(parts):
-        rest += data
-        whole = len(rest) // 3 * 3
-        yield b64encode(rest[:whole])
-        rest = rest[whole:]
-    yield b64encode(rest)
-
-
-def _compress(parts: Iterable[bytes]) -> Iterator[bytes]:
+    """Return the joined parts as gzip in base64, while they are made."""
     compressor = zlib.compressobj(_GZIP_LEVEL, wbits=_GZIP_WINDOW)
-    for part in parts:
-        yield compressor.compress(part)
-    yield compressor.flush()
+
+    def compressed() -> Iterator[bytes]:
+        yield from map(compressor.compress, parts)
+        yield compressor.flush()
+
+    return base64_parts(compressed())

@@ -1,7 +1,6 @@
 """Writer of HAR files.  Writes entries while it reads the recording, and never holds a whole stream."""
 
 import codecs
-from base64 import b64encode
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,7 +13,7 @@ from wiretape import __version__
 from wiretape.content_encoding import DecodingError, decoder
 from wiretape.event_facts import kind_and_sequence
 from wiretape.frame_reader import SeenFrame
-from wiretape.json_codec import dump_json
+from wiretape.json_codec import base64_parts, dump_json
 from wiretape.observations import BytesArrived, Ending, Headers, RequestStarted, Side, header
 from wiretape.recording.recording_reader import Recording
 from wiretape.recording.redactor import RedactionPolicy
@@ -151,7 +150,7 @@ def _response(recording: Recording, exchange: Exchange, *, sensitive: bool) -> I
     yield b',"content":' + _open_object(content)
     if has_text:
         yield b',"text":"'
-        yield from _json_text(body.decoded()) if body.is_utf8 else _base64(body.decoded())
+        yield from _json_text(body.decoded()) if body.is_utf8 else base64_parts(body.decoded())
         yield b'"'
     yield b"}}"
 
@@ -272,13 +271,3 @@ def _json_text(parts: Iterable[bytes], errors: str = "strict") -> Iterator[bytes
 
 def _escape(text: str) -> bytes:
     return escape_json(orjson.dumps(text)[1:-1].decode()).encode()
-
-
-def _base64(parts: Iterable[bytes]) -> Iterator[bytes]:
-    rest = b""
-    for part in parts:
-        data = rest + part
-        cut = len(data) - len(data) % 3
-        yield b64encode(data[:cut])
-        rest = data[cut:]
-    yield b64encode(rest)
