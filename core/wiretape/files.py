@@ -64,12 +64,12 @@ def is_same_file(one: Path, other: Path) -> bool:
     return path_exists(one) and path_exists(other) and one.samefile(other)
 
 
-def check_free(path: Path, read: Iterable[Path], *, force: bool) -> None:
+def check_free(path: Path, read: Iterable[Path], *, force: bool, option: str = "--output") -> None:
     """Raise InputError if `path` is one of the input files, or exists and `force` is not given."""
     if any(is_same_file(path, each) for each in read):
-        raise InputError(is_input_error(path))
+        raise InputError(is_input_error(path, option))
     if path_exists(path) and not force:
-        raise InputError(exists_error(path, otherwise=_FORCE))
+        raise InputError(exists_error(path, option, otherwise=_FORCE))
 
 
 def check_writable(path: Path, kind: type[InputError] = InputError) -> None:

@@ -54,16 +54,16 @@ def check_output(path: Path, *, force: bool, recording: Path) -> None:
     check_writable(path)
 
 
-def check_recording_output(path: Path, sources: Sequence[Path], *, force: bool) -> None:
+def check_recording_output(path: Path, sources: Sequence[Path], *, force: bool, option: str = "--output") -> None:
     """Check whether `write_recording` can write `path`.
 
     Raises InputError if it is one of the `sources`, exists (unless `force`), or cannot be written.
     """
-    check_free(path, sources, force=force)
+    check_free(path, sources, force=force, option=option)
     if not path_exists(path):
         check_writable(path)
     elif not path.is_file():
-        raise InputError(f"{printable(str(path))} is not a regular file: choose another name for --output.")
+        raise InputError(f"{printable(str(path))} is not a regular file: choose another name for {option}.")
 
 
 def write_recording(source: RecordingSource, path: Path, check: Callable[[Recording], None] | None = None) -> None:

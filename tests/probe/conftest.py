@@ -100,7 +100,7 @@ def probe(tmp_path, probe_file):
     """Probe a service: `async with probe(url, only=("replay",)) as probed`."""
 
     @asynccontextmanager
-    async def run(url, *, clock=None, file=None, keys=KEYS, through_proxy=False, changes=None, **options):
+    async def run(url, *, clock=None, file=None, keys=KEYS, through_proxy=False, changes=None, known=(), **options):
         file = file or probe_file(url, **(changes or {}))
         options = ProbeOptions(**({"jobs": 1, "timeout_s": 20} | options))
         record = tmp_path / f"run-{len(list(tmp_path.glob('run-*.db')))}.db"
@@ -108,7 +108,8 @@ def probe(tmp_path, probe_file):
         setup = ProbeSetup(file, keys, record, settings, SERVICE_RULES, options, through_proxy, clock or ProbeClock())
         results, runner = await run_probe(setup, select_cases(options))
         with open_recording(record) as recording:
-            yield Probed(await judge(setup, recording, results, runner), runner, record)
+            applied = await judge(setup, recording, results, runner, known)
+            yield Probed(applied.reports[0], runner, record)
 
     return run
 

@@ -81,12 +81,13 @@ async def serving(handle, **options):
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+NO_ID = "Expected the id of the session at /id (create-session.id in probe.toml) in the response to POST /v1/sessions, "
 EXPECTED = {
     hang: "Expected a response to POST /v1/sessions within 1 s, got none.",
     reset: "Expected a new session for POST /v1/sessions, got no response (the service reset the connection).",
-    flood: "the response to POST /v1/sessions has no id at /id",
+    flood: NO_ID,
     endless_head: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
-    html: "the response to POST /v1/sessions has no id at /id",
+    html: NO_ID,
     redirect: "Expected a new session for POST /v1/sessions, got 302 to https://elsewhere.test/.",
     not_http: "Expected a new session for POST /v1/sessions, got no response (not HTTP: ",
 }
@@ -154,6 +155,5 @@ async def test_a_certificate_has_to_be_trusted(probe, tmp_path):
             async with probe(url):
                 pass
         async with probe(url, changes={"ca_file": str(path)}, only=("errors/unknown-path",)) as probed:
-            assert probed.reasons(CaseVerdict.BROKEN) == {
-                "errors/unknown-path": "Expected an error for GET /v1/probe-does-not-exist, got 200."
-            }
+            reasons = probed.reasons(CaseVerdict.BROKEN)
+            assert reasons["errors/unknown-path"] == "Expected an error for GET /v1/probe-does-not-exist, got 200."

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from wiretape.recording import delete_recording, open_recording
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output
+from wiretape_inspect.commands.baseline_options import BaselineOptions, baseline_options
 from wiretape_inspect.commands.report_outputs import (
     OrderedCommand,
     output_options,
@@ -28,7 +29,7 @@ from wiretape_inspect.demo.child_process import DemoError
 from wiretape_inspect.probe.probe_file import initial_file, read_probe_file
 from wiretape_inspect.probe.probe_recording import ProbeSetup, judge, keys_of, run_probe
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, select_cases
-from wiretape_inspect.report import Report, ReportOptions
+from wiretape_inspect.report import ReportOptions
 from wiretape_inspect.report.case_results import SERVICE_RULES, CaseDescription, CaseResult, CaseVerdict
 from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.terminal_output import find_terminal, write_lines
@@ -73,6 +74,7 @@ _STYLES = {CaseVerdict.HELD: "green", CaseVerdict.BROKEN: "bold red", CaseVerdic
 @click.option("--record", type=PATH, metavar="FILE", help="Recording to write.  [default: wiretape-probe-DATE-TIME.db]")
 @click.option("--force", is_flag=True, help="Replace the recording if it exists.")
 @output_options
+@baseline_options
 @click.option(
     "--fail-on",
     type=click.Choice(FAIL_ON),
@@ -100,6 +102,10 @@ def probe(
     force: bool,
     formats: tuple[str, ...],
     outputs: tuple[Path, ...],
+    baseline_file: Path | None,
+    write_baseline: Path | None,
+    prune_baseline: bool,
+    strict_baseline: bool,
     fail_on: str | None,
     config_file: Path | None,
     no_config: bool,
@@ -119,22 +125,29 @@ def probe(
         wiretape probe --init http://127.0.0.1:8090
         wiretape probe --record probe.db --format junit --output probe.xml --format text
         wiretape probe --only replay,RES002 --skip unsafe
+        wiretape probe --write-baseline known.json
     """
     if url is not None:
         _write_initial_file(file, url)
         return
-    options = ProbeOptions(_split(only), _split(skip), seed, jobs, timeout, limits, shrink)
+    options = ProbeOptions(_split("--only", only), _split("--skip", skip), seed, jobs, timeout, limits, shrink)
     cases = select_cases(options)
     if lists:
         write_lines(line for case in sorted(cases, key=lambda each: each.name) for line in _describe(case))
         return
     paired = pair_outputs(ctx, formats, outputs, "text")
     config = read_config(config_file, no_config=no_config)
+    known = BaselineOptions.of(
+        baseline_file or config.baseline, write_baseline, prune=prune_baseline, strict=strict_baseline
+    )
+    known.check_outputs(paired)
     described = read_probe_file(file)
     keys = keys_of(described)
     record = record or Path(f"wiretape-probe-{datetime.now():%Y-%m-%d-%H%M%S}.db")  # noqa: DTZ005 - for people
-    check_recording_output(record, [file], force=force)
+    check_recording_output(record, [file], force=force, option="--record")
     refuse_recordings("--output", [output.path for output in paired], [record, file])
+    refuse_recordings("--write-baseline", [known.write], [record, file])
+    entries, earlier = known.load()
     fail_on = fail_on or config.fail_on or Severity.ERROR.value
     terminal = find_terminal()
     shown = ReportOptions(
@@ -150,24 +163,27 @@ def probe(
         described, keys, record, settings, config.rule_codes() & SERVICE_RULES, options, through_proxy=through_proxy
     )
 
-    def write(report: Report) -> bool:
-        for output in paired:
-            write_report(output, [report], shown)
-        return report.fails(shown)
+    async def run() -> int:
+        with _progress() as on_change:
+            results, runner = await run_probe(setup, cases, on_change)
+        with open_recording(record) as recording:
+            applied = await judge(setup, recording, results, runner, entries)
+            for output in paired:
+                write_report(output, applied.reports, shown)
+            is_stale = known.save(entries, earlier, applied)
+        has_failed = any(report.fails(shown) for report in applied.reports) and not known.write
+        return int(has_failed or is_stale)
 
     try:
-        has_failed = asyncio.run(_probe(setup, cases, write))
+        status = asyncio.run(run())
     except DemoError as error:
         raise InputError(str(error)) from None
+    except KeyboardInterrupt:
+        if path_exists(record):
+            click.echo(f"Interrupted: {printable(str(record))} has the requests so far.", err=True)
+        raise
     click.echo(f"The recording is {printable(str(record))}.", err=True)
-    ctx.exit(int(has_failed))
-
-
-async def _probe(setup: ProbeSetup, cases: Sequence[CaseDescription], write: Callable[[Report], bool]) -> bool:
-    with _progress() as on_change:
-        results, runner = await run_probe(setup, cases, on_change)  # type: ignore[arg-type]
-    with open_recording(setup.record) as recording:
-        return write(await judge(setup, recording, results, runner))
+    ctx.exit(status)
 
 
 def _write_initial_file(path: Path, url: str) -> None:
@@ -191,8 +207,11 @@ def _delete(path: Path) -> None:
         raise InputError(write_error(path, error)) from None
 
 
-def _split(values: Sequence[str]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+def _split(option: str, values: Sequence[str]) -> tuple[str, ...]:
+    parts = [part.strip() for value in values for part in value.split(",")]
+    if not all(parts):
+        raise InputError(f"{option} has an empty value: give names, groups or rule codes, such as replay,RES001.")
+    return tuple(parts)
 
 
 def _describe(case: CaseDescription) -> Iterator[Line]:
@@ -227,7 +246,7 @@ def _progress() -> Iterator[OnChange]:
         else:
             running.pop(case.name, None)
             ended += 1
-            why = f"  {result.reason}" if result.reason else ""
+            why = f"  {result.problem}" if result.problem else ""
             console.print(Text.assemble((f"{result.verdict:<13}", _STYLES[result.verdict]), printable(case.name + why)))
         if live is not None:
             live.update(Text(f"{ended} ended, running: {', '.join(running)}", style="dim", no_wrap=True), refresh=True)

@@ -4,7 +4,8 @@ import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import islice
+from typing import Any, Literal, TypeVar
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
@@ -19,7 +20,7 @@ from wiretape.observations import header
 from wiretape.rules import Severity
 from wiretape_inspect.probe.probe_client import HttpExchange, StreamEvent
 from wiretape_inspect.probe.probe_file import ProbeFile
-from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, Wait
+from wiretape_inspect.probe.probe_steps import Close, Read, Send, Step, StepRunner, Wait, pointers
 from wiretape_inspect.report.case_results import CaseDescription
 
 _SESSION = re.compile(r"<<[^<>]*session-[0-9]+>>")
@@ -28,7 +29,9 @@ _LONGEST_LIMIT_SECONDS = 120
 _MOST_LIMITED_SECONDS = 180
 """How long a request is repeated that a rate limit refuses; other cases wait for the same limit."""
 _DEADLINE_SECONDS = 6
+_MOST_POINTERS = 5
 
+T = TypeVar("T")
 RunKind = Literal["plain", "tool", "brief-tool", "unavailable-tool", "long", "failing", "many", "resync", "no-sandbox"]
 
 
@@ -38,6 +41,13 @@ class NotPossible(Exception):  # noqa: N818 - an outcome, not an error of the pr
 
 class Unexpected(Exception):  # noqa: N818 - an outcome, not an error of the program
     """The service does not do what the clause of the case requires; the message is `Expected …, got ….`."""
+
+
+def require(value: T | None, key: str) -> T:
+    """Return what the probe file has under a key.  Raises NotPossible if it has nothing."""
+    if value is None:
+        raise NotPossible(f"probe.toml has no {key}")
+    return value
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,10 @@ class Prober:
     file: ProbeFile
     runner: StepRunner
     ready_session: ReadySession | None = None
+    not_ready: str = ""
+    """Why there is no ready session: a clause."""
+    can_create: bool = True
+    """Whether sessions and runs can be created: not if those of the ready session could not."""
     prefix: str = ""
     keeps_limits: bool = True
     """Whether to wait and repeat a request that is refused because of a limit."""
@@ -191,7 +205,7 @@ class Prober:
     def ready(self) -> ReadySession:
         """The shared session.  Raises NotPossible."""
         if self.ready_session is None:
-            raise NotPossible("no session with a completed run could be made")
+            raise NotPossible(self.not_ready)
         return self.ready_session
 
     # Requests.
@@ -206,17 +220,14 @@ class Prober:
         body: Mapping[str, Any] | str | None = None,
     ) -> HttpExchange:
         """Send a request, and return the complete exchange.  `target` begins after the base path."""
-        return await self._send(self._send_step(method, target, key, headers=headers, body=body))
+        return await self.execute(self._step(method, target, key, headers=headers, body=body))
 
     async def read_records(self, key: str = "main") -> AsyncIterator[HttpExchange]:
         """Read the shared session, then its run.  Raises NotPossible."""
         for name in ("read-session", "read-run"):
-            operation = getattr(self.file, name.replace("-", "_"))
-            if operation is None:
-                raise NotPossible(f"probe.toml has no {name}")
-            method, target = operation.request.split(" ", 1)
-            target = target.replace("{session_id}", self.ready.session).replace("{run_id}", self.ready.run)
-            yield await self.send(method, target, key=key)
+            operation = require(getattr(self.file, name.replace("-", "_")), name)
+            target = operation.target.replace("{session_id}", self.ready.session).replace("{run_id}", self.ready.run)
+            yield await self.send(operation.method, target, key=key)
 
     async def together(self, *steps: Send) -> list[HttpExchange]:
         """Send requests at the same time, and return the complete exchanges."""
@@ -232,7 +243,7 @@ class Prober:
             raise NotPossible("a rate limit refused one of several requests at the same time")
         return exchanges
 
-    def _send_step(
+    def _step(
         self,
         method: str,
         target: str,
@@ -240,18 +251,15 @@ class Prober:
         *,
         headers: Sequence[tuple[str, str]] = (),
         body: Mapping[str, Any] | str | None = None,
-        id_name: str | None = None,
-        id_pointer: str = "/id",
     ) -> Send:
         if key is not None and key not in self.runner.keys:
             raise NotPossible(f"probe.toml has no keys.{key}, or its environment variable is not set")
-        more: list[tuple[str, str]] = []
         text = body if isinstance(body, str) or body is None else json.dumps(body, ensure_ascii=False)
-        if text is not None:
-            more.append(("Content-Type", "application/json"))
-        return Send(method, self.file.base_path + target, key, (*headers, *more), text, id_name, id_pointer)
+        more = () if text is None else (("Content-Type", "application/json"),)
+        return Send(method, self.file.base_path + target, key, (*headers, *more), text)
 
-    async def _send(self, step: Send) -> HttpExchange:
+    async def execute(self, step: Send) -> HttpExchange:
+        """Execute a step that sends a request, and return the complete exchange."""
         self.steps.append(step)
         waited = 0.0
         while True:
@@ -268,53 +276,56 @@ class Prober:
 
     # Sessions and runs.
 
-    async def create_session(self, key: str = "main") -> str:
-        """Create a session; return its name.  Raises NotPossible and Unexpected."""
-        step = self.session_step(key)
-        self.expect_success(await self._send(step), "a new session")
-        self.require_id(step)
-        return f"<<{step.id_name}>>"
-
-    def session_step(self, key: str = "main") -> Send:
+    def session_step(self, key: str | None = "main") -> Send:
         """The request that creates a session.  Raises NotPossible."""
-        create = self.file.create_session
-        if create is None:
-            raise NotPossible("probe.toml has no create-session")
+        create = require(self.file.create_session, "create-session")
         name = f"{self.prefix}session-{len(self.sessions) + 1}"
         self.sessions.append(f"<<{name}>>")
-        method, target = create.request.split(" ", 1)
-        return self._send_step(method, target, key, body=create.body, id_name=name, id_pointer=create.id)
+        return replace(
+            self._step(create.method, create.target, key, body=create.body), id_name=name, id_pointer=create.id
+        )
 
-    def run_step(self, session: str, kind: RunKind = "plain", key: str = "main") -> Send:
+    def run_body(self, kind: RunKind) -> dict[str, Any]:
+        """The body that creates a run of a kind.  Raises NotPossible."""
+        if not self.can_create:
+            raise NotPossible(self.not_ready)
+        create = require(self.file.create_run, "create-run")
+        return create.body | dict(require(getattr(self.file.runs, kind.replace("-", "_")), f"runs.{kind}"))
+
+    def run_step(self, session: str, kind: RunKind = "plain") -> Send:
         """The request that creates a run.  Raises NotPossible."""
-        create = self.file.create_run
-        if create is None:
-            raise NotPossible("probe.toml has no create-run")
-        body = getattr(self.file.runs, kind.replace("-", "_"))
-        if body is None:
-            raise NotPossible(f"probe.toml has no runs.{kind}")
+        body, create = self.run_body(kind), require(self.file.create_run, "create-run")
         name = f"{self.prefix}run-{len(self.runs) + 1}"
         self.runs[f"<<{name}>>"] = session
-        method, target = create.request.split(" ", 1)
-        target = target.replace("{session_id}", session)
-        return self._send_step(method, target, key, body={**create.body, **body}, id_name=name, id_pointer=create.id)
+        target, text = (
+            each.replace("{session_id}", session) for each in (create.target, json.dumps(body, ensure_ascii=False))
+        )
+        return replace(self._step(create.method, target, body=text), id_name=name, id_pointer=create.id)
+
+    async def create_session(self) -> str:
+        """Create a session; return its name.  Raises NotPossible and Unexpected."""
+        if not self.can_create:
+            raise NotPossible(self.not_ready)
+        return await self._create(self.session_step(), "session")
 
     async def create_run(self, session: str, kind: RunKind = "plain") -> str:
         """Create a run; return its name.  Raises NotPossible and Unexpected."""
-        step = self.run_step(session, kind)
-        self.expect_success(await self._send(step), "a new run")
-        self.require_id(step)
-        return f"<<{step.id_name}>>"
+        return await self._create(self.run_step(session, kind), "run")
 
-    def require_id(self, step: Send) -> None:
-        """Raise NotPossible if a response did not have an id."""
+    async def _create(self, step: Send, what: str) -> str:
+        exchange = await self.execute(step)
+        self.expect_success(exchange, f"a new {what}")
         if step.id_name not in self.runner.ids:
-            raise NotPossible(f"the response to {step.method} {step.target} has no id at {step.id_pointer}")
+            found = ", ".join(islice(pointers(exchange.json), _MOST_POINTERS))
+            raise Unexpected(
+                f"Expected the id of the {what} at {step.id_pointer} (create-{what}.id in probe.toml) in the response "
+                f"to {exchange.method} {exchange.target}, got {f'values at {found}' if found else 'no JSON object'}."
+            )
+        return f"<<{step.id_name}>>"
 
     async def start(self, kind: RunKind = "plain", *, deltas: bool = True) -> tuple[str, str, StreamReader]:
         """Create a session, open its stream, and create a run: its names, and the stream."""
-        self.run_step("", kind)  # raises NotPossible before anything is created
-        self.runs.popitem()
+        self.run_body(kind)  # raises NotPossible before anything is created
         session = await self.create_session()
         stream = await self.open_stream(session, deltas=deltas)
         return session, await self.create_run(session, kind), stream
@@ -326,50 +337,42 @@ class Prober:
         await stream.until(AGENT_CUSTOM_TOOL_USE)
         return session, run, stream, f"<<{stream.name}.call-1>>"
 
+    def command_step(
+        self,
+        run: str,
+        name: Literal["cancel", "resume"],
+        body: Mapping[str, Any] | None = None,
+        *,
+        key: str | None = "main",
+        idempotency_key: str | None = None,
+    ) -> Send:
+        """The request that cancels or resumes a run.  Raises NotPossible."""
+        session = self.runs[run] if run in self.runs else self.ready.session  # noqa: SIM401 - ready may be missing
+        headers = [] if idempotency_key is None else [self.idempotency(idempotency_key)]
+        return self._step("POST", f"/v1/sessions/{session}/runs/{run}/{name}", key, headers=headers, body=body or {})
+
     async def command(
         self,
         run: str,
         name: Literal["cancel", "resume"],
-        body: Mapping[str, Any] | str | None = None,
+        body: Mapping[str, Any] | None = None,
         *,
-        session: str | None = None,
         key: str | None = "main",
         idempotency_key: str | None = None,
     ) -> HttpExchange:
-        """Cancel or resume a run."""
-        target = f"/v1/sessions/{session or self.runs[run]}/runs/{run}/{name}"
-        headers = [] if idempotency_key is None else [self.idempotency(idempotency_key)]
-        return await self.send("POST", target, key=key, headers=headers, body={} if body is None else body)
-
-    def command_step(self, session: str, run: str, name: str, body: Mapping[str, Any]) -> Send:
-        """The request that cancels or resumes a run."""
-        return self._send_step("POST", f"/v1/sessions/{session}/runs/{run}/{name}", body=body)
-
-    async def try_session(self, key: str = "main") -> HttpExchange:
-        """Try to create a session.  Raises NotPossible."""
-        return await self._send(self.session_step(key))
-
-    async def try_run(self, session: str, kind: RunKind = "plain") -> HttpExchange:
-        """Try to create a run.  Raises NotPossible."""
-        return await self._send(self.run_step(session, kind))
-
-    async def send_step(self, step: Send) -> HttpExchange:
-        """Send a request that another method made."""
-        return await self._send(step)
+        """Cancel or resume a run of this case or of the ready session.  Raises NotPossible."""
+        return await self.execute(self.command_step(run, name, body, key=key, idempotency_key=idempotency_key))
 
     def idempotency(self, key: str) -> tuple[str, str]:
         """The header with an idempotency key, unique to this case and session.  Raises NotPossible."""
-        if self.file.idempotency_header is None:
-            raise NotPossible("probe.toml has no idempotency-header")
+        header_name = require(self.file.idempotency_header, "idempotency-header")
         session = self.sessions[0] if self.sessions else self.ready.session
-        return self.file.idempotency_header, f"{key}-{session}"
+        return header_name, f"{key}-{session}"
 
     def result(self, call: str, *, wrong: bool = False) -> dict[str, Any]:
         """The body that resumes a run with the result of a call.  Raises NotPossible."""
-        given = self.file.tool_result
-        body = given and (given.wrong if wrong else given.correct)
-        if body is None:
-            raise NotPossible(f"probe.toml has no tool-result.{'wrong' if wrong else 'correct'}")
+        given, name = self.file.tool_result, "wrong" if wrong else "correct"
+        body = require(given and getattr(given, name), f"tool-result.{name}")
         return dict(json.loads(json.dumps(body).replace("{tool_call_id}", call)))
 
     async def read(self, step: Read) -> list[StreamEvent] | None:
@@ -394,7 +397,7 @@ class Prober:
         """The request for a stream; `deltas` None leaves the parameter out."""
         query = "" if deltas is None else f"?event_deltas={str(deltas).lower()}"
         headers = [("Accept", EVENT_STREAM), *([] if cursor is None else [(CURSOR_HEADER, cursor)])]
-        return self._send_step("GET", f"/v1/sessions/{session}/events/stream{query}", key, headers=headers)
+        return self._step("GET", f"/v1/sessions/{session}/events/stream{query}", key, headers=headers)
 
     async def request_stream(
         self,
@@ -409,7 +412,7 @@ class Prober:
         self._streams += 1
         name = f"{self.prefix}stream-{self._streams}"
         step = replace(self.stream_step(session, cursor, deltas=deltas, key=key), stream=name, is_slow=slow)
-        return StreamReader(name, await self._send(step), self)
+        return StreamReader(name, await self.execute(step), self)
 
     async def open_stream(
         self, session: str, cursor: str | None = None, *, deltas: bool | None = True, slow: bool = False
@@ -438,7 +441,7 @@ class Prober:
 
     def expect_success(self, exchange: HttpExchange, what: str) -> None:
         """Raise Unexpected unless the service responded with 2xx."""
-        if exchange.status is None or exchange.status // 100 != 2:
+        if not exchange.is_success:
             raise Unexpected(f"Expected {what} for {exchange.method} {exchange.target}, got {exchange.outcome}.")
 
     def expect_refused(self, exchange: HttpExchange) -> None:
@@ -471,19 +474,18 @@ class Prober:
             for event in stream.events
             if event.type in TERMINAL_RUN_TYPES
         }
-        for run, session in self.runs.items():
+        for run in self.runs:
             run_id = self.runner.ids.get(run.strip("<>"))
             if run_id is not None and run_id not in ended:
                 ended.add(run_id)
-                step = self._send_step("POST", f"/v1/sessions/{session}/runs/{run}/cancel", body={})
-                await self.runner.send(step)
+                await self.runner.send(self.command_step(run, "cancel"))
         await self.runner.close()
         made = [session for session in self.sessions if session.strip("<>") in self.runner.ids]
         if self.file.delete_session is None:
             return len(made)
-        method, target = self.file.delete_session.request.split(" ", 1)
+        delete = self.file.delete_session
         for session in made:
-            await self.runner.send(self._send_step(method, target.replace("{session_id}", session)))
+            await self.runner.send(self._step(delete.method, delete.target.replace("{session_id}", session)))
         return 0
 
 

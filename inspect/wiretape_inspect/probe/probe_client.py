@@ -158,6 +158,11 @@ class HttpExchange:
         return (header(self.headers, "content-type") or "").lower().startswith(EVENT_STREAM)
 
     @property
+    def is_success(self) -> bool:
+        """Whether the status is 2xx."""
+        return self.status is not None and self.status // 100 == 2
+
+    @property
     def json(self) -> Any:
         """The body as JSON; None if it is not JSON."""
         value = read_json(bytes(self.body))
@@ -405,4 +410,6 @@ def _tls_context(ca_file: str | None) -> ssl.SSLContext:
 def _reason(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return "it does not respond"
+    if isinstance(error, ssl.SSLError):
+        return f"no TLS connection ({error.reason})"
     return (error.strerror if isinstance(error, OSError) else None) or str(error) or type(error).__name__

@@ -17,7 +17,16 @@ from wiretape.toml_files import read_toml
 _Text = Annotated[str, Meta(min_length=1)]
 _Pointer = Annotated[str, Meta(pattern="^/")]
 _REQUEST = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/[!-~]*)")
-_REQUESTS = ("create-session", "create-run", "read-session", "read-run", "delete-session")
+_PLACEHOLDER = re.compile(r"\{[^{}]*\}")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLACEHOLDERS = {
+    "create-session": (),
+    "create-run": ("{session_id}",),
+    "read-session": ("{session_id}",),
+    "read-run": ("{session_id}", "{run_id}"),
+    "delete-session": ("{session_id}",),
+}
+"""The requests, and what stands for ids in their paths."""
 
 
 class _Table(Struct, forbid_unknown_fields=True, rename="kebab", frozen=True):
@@ -34,18 +43,27 @@ class Keys(_Table, frozen=True):
     """Without the scope to create sessions."""
 
 
-class Create(_Table, frozen=True):
+class Operation(_Table, frozen=True):
+    """A request: `POST /v1/sessions`."""
+
+    request: _Text
+
+    @property
+    def method(self) -> str:
+        """The method."""
+        return self.request.partition(" ")[0]
+
+    @property
+    def target(self) -> str:
+        """The path, in which `{session_id}` and `{run_id}` stand for ids."""
+        return self.request.partition(" ")[2]
+
+
+class Create(Operation, frozen=True):
     """A request that creates something, and where its response has the id."""
 
-    request: _Text
     body: dict[str, Any] = {}
     id: _Pointer = "/id"
-
-
-class Operation(_Table, frozen=True):
-    """A request."""
-
-    request: _Text
 
 
 class Runs(_Table, frozen=True):
@@ -100,7 +118,7 @@ class ProbeFile(_Table, frozen=True):
     runs: Runs = Runs()
     tool_result: ToolResult | None = None
     limits: Limits = Limits()
-    idempotency_header: _Text | None = None
+    idempotency_header: Annotated[str, Meta(pattern=r"^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")] | None = None
     largest_body: Annotated[int, Meta(ge=1)] | None = None
     """Bytes; a larger body is refused."""
     ca_file: _Text | None = None
@@ -133,12 +151,26 @@ def decode_probe_file(document: Mapping[str, Any], name: str) -> ProbeFile:
         raise source.error(("base-url",), str(error)) from None
     if not has_origin:
         raise source.error(("base-url",), f"expected a URL such as https://service.test, got '{file.base_url}'")
-    for key in _REQUESTS:
+    if file.base_path.endswith("/v1"):
+        raise source.error(("base-url",), f"expected only what precedes /v1, got '{file.base_url}'")
+    for key in ("main", "other_tenant", "limited"):
+        if not _VARIABLE.fullmatch(getattr(file.keys, key) or "unset"):
+            # The value is not shown: it may be a key.
+            raise source.error(
+                ("keys", key.replace("_", "-")), "expected the name of an environment variable such as SERVICE_KEY"
+            )
+    for key, placeholders in _PLACEHOLDERS.items():
         operation = getattr(file, key.replace("-", "_"))
-        if operation is not None and not _REQUEST.fullmatch(operation.request):
+        if operation is None:
+            continue
+        if not _REQUEST.fullmatch(operation.request):
             raise source.error(
                 (key, "request"), f"expected a method and a path such as POST /v1/sessions, got '{operation.request}'"
             )
+        unknown = [each for each in _PLACEHOLDER.findall(operation.request) if each not in placeholders]
+        if unknown:
+            known = " or ".join(placeholders) or "no placeholder"
+            raise source.error((key, "request"), f"expected {known}, got {unknown[0]} in '{operation.request}'")
     return file
 
 

@@ -15,8 +15,11 @@ from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient, Pro
 from wiretape_inspect.probe.probe_file import ProbeFile, main_key
 from wiretape_inspect.probe.probe_runner import OnChange, ProbeOptions, ProbeRunner, case_name_of
 from wiretape_inspect.probe.reproduction import reproduce
-from wiretape_inspect.report import Report, check_recording
+from wiretape_inspect.report import check_recording
+from wiretape_inspect.report.baseline import Applied, Entry
+from wiretape_inspect.report.baseline import apply as apply_baseline
 from wiretape_inspect.report.case_results import CaseResult, CaseResults, CaseVerdict
+from wiretape_inspect.report.recording_report import ALL_RULES
 
 _COMMIT_AFTER = 500
 """Observations that are written together."""
@@ -54,7 +57,8 @@ async def run_probe(
     await direct.check_reachable(setup.options.timeout_s)
     async with _capture(setup) as (client, on_observation):
         log = ObservationLog(setup.clock, on_observation)
-        runner = ProbeRunner(client, setup.file, setup.keys, setup.settings, setup.options, log, on_change)
+        settings = replace(setup.settings, off=ALL_RULES - setup.selected | setup.settings.off)
+        runner = ProbeRunner(client, setup.file, setup.keys, settings, setup.options, log, on_change)
         results = await runner.run(cases)
     runner.client = direct
     return CaseResults(results, setup.options.seed), runner
@@ -87,23 +91,29 @@ async def _capture(setup: ProbeSetup) -> AsyncIterator[tuple[ProbeClient, Callab
         await proxy.stop()
 
 
-async def judge(setup: ProbeSetup, recording: Recording, cases: CaseResults, runner: ProbeRunner) -> Report:
-    """Check the recording of a probe, give each case its findings, and reproduce each broken rule."""
-    report = check_recording(recording, str(setup.record), settings=setup.settings, selected=setup.selected)
+async def judge(
+    setup: ProbeSetup, recording: Recording, cases: CaseResults, runner: ProbeRunner, known: Sequence[Entry] = ()
+) -> Applied:
+    """Check the recording of a probe, apply a baseline, and reproduce each rule that is broken besides."""
     names = {each.number: case_name_of(header(each.request.headers, "User-Agent")) for each in recording.exchanges()}
-    by_case: dict[str | None, list[Finding]] = {}
-    for finding in report.findings:
-        by_case.setdefault(names.get(finding.exchange), []).append(finding)
+    report = check_recording(recording, str(setup.record), settings=setup.settings, selected=setup.selected)
+    by_case: dict[str | None, dict[int, Finding]] = {}
+    for index, finding in enumerate(report.findings):
+        by_case.setdefault(names.get(finding.exchange), {})[index] = finding
     for result in cases.results:
-        result.add_findings(by_case.get(result.case.name, []))
+        result.findings = by_case.get(result.case.name, {})
+    not_reached = {code: why_not_reached(code, cases.results) for code in report.coverage.not_reached}
+    report = replace(report, cases=replace(cases, not_reached=not_reached))
+    applied = apply_baseline(known, [report])
+    (report,) = applied.reports
     reproductions = []
     for code in report.broken if setup.options.shrink else ():
         case = min((each for each in cases.results if code in each.broken_rules), key=_cost(runner), default=None)
         if case is not None:
             tape = setup.record.with_name(f"{setup.record.stem}.{code}.tape")
             reproductions.append(await reproduce(runner, code, case.case.name, tape))
-    not_reached = {code: why_not_reached(code, cases.results) for code in report.coverage.not_reached}
-    return replace(report, cases=replace(cases, reproductions=reproductions, not_reached=not_reached))
+    assert report.cases is not None  # noqa: S101 - just set
+    return replace(applied, reports=[replace(report, cases=replace(report.cases, reproductions=reproductions))])
 
 
 def _cost(runner: ProbeRunner) -> Callable[[CaseResult], tuple[int, str]]:

@@ -3,12 +3,12 @@
 import asyncio
 import fnmatch
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from wiretape.errors import InputError
 from wiretape.observations import Ending, Observation
-from wiretape.rules import CATALOGUE, Checker, Settings, Severity
+from wiretape.rules import Checker, Settings, Severity
 from wiretape_inspect.probe import cases as _cases  # noqa: F401 - registers the cases
 from wiretape_inspect.probe.probe_case import (
     CASES,
@@ -22,7 +22,8 @@ from wiretape_inspect.probe.probe_case import (
 from wiretape_inspect.probe.probe_client import ObservationLog, ProbeClient
 from wiretape_inspect.probe.probe_file import ProbeFile
 from wiretape_inspect.probe.probe_steps import Step, StepRunner, UnknownNameError, names_in
-from wiretape_inspect.report.case_results import SERVICE_RULES, CaseResult, CaseVerdict
+from wiretape_inspect.report.case_results import CaseResult, CaseVerdict
+from wiretape_inspect.report.recording_report import check_observations
 
 SETUP = "setup/completed-run"
 """The name of what is done before the cases: a session with a completed run."""
@@ -100,6 +101,7 @@ class ProbeRunner:
     file: ProbeFile
     keys: Mapping[str, str]
     settings: Settings
+    """Without the rules that are not checked."""
     options: ProbeOptions
     log: ObservationLog
     on_change: OnChange = lambda _case, _result: None
@@ -110,6 +112,8 @@ class ProbeRunner:
     """The observations of the ready session."""
     _exercised_before: dict[str, int] = field(default_factory=dict)
     """How often these exercise each rule."""
+    _not_ready: str = ""
+    _can_create: bool = True
     _unreachable: int = 0
 
     async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
@@ -160,8 +164,12 @@ class ProbeRunner:
         self.on_change(case, None)
         result = await self._attempt(case, prober)
         self.ready = prober.ready_session
-        self._exercised_before = self._exercised(self._setup)
-        result.exercised = frozenset(code for code, number in self._exercised_before.items() if number)
+        if self.ready is None:
+            is_missing = result.outcome is CaseVerdict.NOT_POSSIBLE
+            self._not_ready = result.reason if is_missing else f"{SETUP} did not hold"
+            requested = [*prober.sessions, *prober.runs]
+            self._can_create = bool(requested) and all(name.strip("<>") in prober.runner.ids for name in requested)
+        self._exercised_before = self._check(result, self._setup)
         self.on_change(case, result)
         return result
 
@@ -180,18 +188,16 @@ class ProbeRunner:
             if prober.refused_for_s is None:
                 break
             await self.log.clock.sleep(prober.refused_for_s)
-        after = self._exercised([*self._setup, *seen])
-        result.exercised = frozenset(code for code, number in after.items() if number > self._exercised_before[code])
-        endings = [exchange.ending for exchange in prober.runner.exchanges]
-        is_unreachable = bool(endings) and all(ending is Ending.SERVICE_UNREACHABLE for ending in endings)
-        self._unreachable = self._unreachable + 1 if is_unreachable else 0
+        self._check(result, seen)
+        if endings := {exchange.ending for exchange in prober.runner.exchanges}:
+            self._unreachable = self._unreachable + 1 if endings == {Ending.SERVICE_UNREACHABLE} else 0
         return result
 
     def _prober(self, name: str, seen: list[Observation]) -> Prober:
         ready = self.ready
         ids, streams = ({}, {}) if ready is None else (dict(ready.runner.ids), dict(ready.runner.streams))
         runner = StepRunner(self.client, self.log.branch(seen), self.keys, user_agent(name), ids, streams)
-        return Prober(self.file, runner, ready)
+        return Prober(self.file, runner, ready, self._not_ready, self._can_create)
 
     async def _attempt(self, case: Case, prober: Prober) -> CaseResult:
         """Run the function of a case, whatever the service does."""
@@ -202,17 +208,19 @@ class ProbeRunner:
                 prober.extend = lambda seconds: timeout.reschedule((timeout.when() or 0) + seconds)
                 await case.function(prober)
         except NotPossible as error:
-            result.verdict, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
+            result.outcome, result.reason = CaseVerdict.NOT_POSSIBLE, str(error)
         except Unexpected as error:
-            result.verdict, result.reason = CaseVerdict.BROKEN, str(error)
+            result.outcome, result.reason = CaseVerdict.BROKEN, str(error)
         except UnknownNameError:
-            result.verdict, result.reason = CaseVerdict.BROKEN, "Expected an id in a tool event, got none."
+            result.outcome, result.reason = CaseVerdict.BROKEN, "Expected an id in a tool event, got none."
         except TimeoutError:
             waited = f"{self.options.timeout_s:g} s"
-            result.verdict = CaseVerdict.BROKEN
+            result.outcome = CaseVerdict.BROKEN
             result.reason = f"Expected {prober.waits_for} within {waited}, got none."
-        result.sessions_left = await self._clean_up(prober)
-        self.steps[case.name] = tuple(prober.steps)
+        finally:
+            # Also if the user interrupts the probe.
+            result.sessions_left = await self._clean_up(prober)
+            self.steps[case.name] = tuple(prober.steps)
         return result
 
     async def _clean_up(self, prober: Prober) -> int:
@@ -223,12 +231,21 @@ class ProbeRunner:
             await prober.runner.close()
             return len(prober.sessions)
 
-    def _exercised(self, observations: Iterable[Observation]) -> dict[str, int]:
-        checker = Checker(replace(self.settings, off=frozenset(CATALOGUE) - SERVICE_RULES))
-        for seen in observations:
-            checker.feed(seen)
-        checker.finish()
-        return {code: tally.exercised for code, tally in checker.tallies().items()}
+    def _check(self, result: CaseResult, seen: Sequence[Observation]) -> dict[str, int]:
+        """Note what the rules find in the observations of a case; return how often each was exercised.
+
+        The ready session comes first, because many cases continue it.
+        """
+        checker = Checker(self.settings)
+        setup = () if seen is self._setup else self._setup
+        findings = list(check_observations(checker, [*setup, *seen]))
+        own = {each.exchange for each in seen}
+        result.findings = dict(enumerate(each for each in findings if each.exchange in own))
+        counts = {code: tally.exercised for code, tally in checker.tallies().items()}
+        result.exercised = frozenset(
+            code for code, number in counts.items() if number > self._exercised_before.get(code, 0)
+        )
+        return counts
 
 
 async def _set_up(prober: Prober) -> None:

@@ -5,7 +5,7 @@ when the step is executed.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ from urllib.parse import quote
 from wiretape.contract import AUTHORIZATION
 from wiretape_inspect.probe.probe_client import HttpExchange, ObservationLog, ProbeClient, StreamEvent
 
-NAME = re.compile(r"<<([^<>]+)>>")
+NAME = re.compile(r"<<((?:ready-)?(?:session|run|stream)-[0-9]+(?:\.(?:id|call)-[0-9]+)?)>>")
 """What stands for an id in a step."""
 
 
@@ -125,7 +125,7 @@ class StepRunner:
         await exchange.wait_until(lambda: step.stream is not None and exchange.status == 200)
         if step.id_name is not None:
             found = resolve_pointer(exchange.json, step.id_pointer)
-            if isinstance(found, str | int) and not isinstance(found, bool) and exchange.status in range(200, 300):
+            if isinstance(found, str | int) and not isinstance(found, bool) and exchange.is_success:
                 self.ids[step.id_name] = str(found)
 
     async def read(self, step: Read) -> list[StreamEvent] | None:
@@ -212,3 +212,12 @@ def resolve_pointer(document: Any, pointer: str) -> Any:
         else:
             return None
     return document
+
+
+def pointers(document: Any, start: str = "") -> Iterator[str]:
+    """Yield the JSON pointers of all strings and whole numbers in objects."""
+    if isinstance(document, dict):
+        for name, value in document.items():
+            yield from pointers(value, f"{start}/{name.replace('~', '~0').replace('/', '~1')}")
+    elif isinstance(document, str | int) and not isinstance(document, bool) and start:
+        yield start

@@ -139,9 +139,10 @@ def _write_tape(file: ProbeFile, code: str, seen: list[Observation], path: Path)
 def curl_lines(file: ProbeFile, steps: Sequence[Step]) -> Iterator[str]:
     """Yield a shell script that executes steps; it needs curl, and jq if ids have to be read."""
     yield f"SERVICE={shlex.quote(file.origin)}"
+    used = set().union(*map(names_in, steps))
     for step in steps:
         if isinstance(step, Send):
-            yield from _curl(file, step)
+            yield _curl(file, step if step.id_name in used else replace(step, id_name=None))
         elif isinstance(step, Close):
             yield f"kill ${_variable(step.stream)}"
         elif isinstance(step, Wait) or step.seconds is not None:
@@ -150,7 +151,7 @@ def curl_lines(file: ProbeFile, steps: Sequence[Step]) -> Iterator[str]:
             yield f"until grep -q {_pattern(step)} {step.stream}.sse; do sleep 0.1; done"
 
 
-def _curl(file: ProbeFile, step: Send) -> Iterator[str]:
+def _curl(file: ProbeFile, step: Send) -> str:
     parts = ["curl -sS"]
     if step.stream is not None:
         parts.append("-N")
@@ -167,12 +168,11 @@ def _curl(file: ProbeFile, step: Send) -> Iterator[str]:
         parts.append(f"--data {_shell_text(step.body)}" if len(step.body) < _MOST_SHOWN else "--data @large-body.json")
     command = " ".join(parts)
     if step.stream is not None:
-        yield f"{command} > {step.stream}.sse & {_variable(step.stream)}=$!"
-    elif step.id_name is not None:
+        return f"{command} > {step.stream}.sse & {_variable(step.stream)}=$!"
+    if step.id_name is not None:
         path = shlex.quote(_jq_path(step.id_pointer))
-        yield f"{_variable(step.id_name)}=$({command} | tee /dev/stderr | jq -r {path})"
-    else:
-        yield f"{command} &" if step.is_started_only else command
+        return f"{_variable(step.id_name)}=$({command} | tee /dev/stderr | jq -r {path})"
+    return f"{command} &" if step.is_started_only else command
 
 
 _MOST_SHOWN = 2000
@@ -181,8 +181,8 @@ _MOST_SHOWN = 2000
 
 def _shell_text(text: str) -> str:
     """Quote a text in which names stand for ids."""
-    parts = re.split(f"({NAME.pattern.replace('(', '').replace(')', '')})", text)
-    return "".join(_shell_id(part[2:-2]) if NAME.fullmatch(part) else shlex.quote(part) for part in parts if part)
+    parts = enumerate(NAME.split(text))
+    return "".join(_shell_id(part) if number % 2 else shlex.quote(part) for number, part in parts if part)
 
 
 def _shell_id(name: str) -> str:

@@ -5,7 +5,7 @@ The file is JSON, so that it can be read, edited and written again without losin
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from wiretape.errors import InputError
 from wiretape.files import read_error
 from wiretape.rules import Severity
 from wiretape.safe_text import printable
+from wiretape_inspect.report.case_results import CaseResult
 from wiretape_inspect.report.evidence import locate
 from wiretape_inspect.report.finding_store import SuppressionReasons
 from wiretape_inspect.report.fingerprint import DefectKind
@@ -116,6 +117,11 @@ def apply(entries: Sequence[Entry], reports: Sequence[Report]) -> Applied:
                 left[fingerprint] -= 1
                 suppressed.add(located.index, reasons[fingerprint])
                 counts[located.finding.code, located.finding.severity] += 1
+        for result in _case_results([report]):
+            result.suppressed = suppressed
+            if result.is_unexplained and left.get(result.case.fingerprint, 0) > 0:
+                left[result.case.fingerprint] -= 1
+                result.is_suppressed = True
         applied.append(replace(report, suppressed=suppressed, suppressed_counts=counts))
     checked = _checked_rules(reports)
     unneeded = [
@@ -151,9 +157,18 @@ def build(reports: Sequence[Report], earlier: Iterable[Entry]) -> list[Entry]:
     for kind, count in kinds.items():
         before = older.get(kind.fingerprint)
         built.append(Entry.of(kind, count, before.reason if before else ""))
+    for case in (each.case for each in _case_results(reports) if each.is_unexplained):
+        before = older.get(case.fingerprint)
+        built.append(Entry(case.fingerprint, case.name, 1, before.reason if before else "", expected=case.about))
     checked = _checked_rules(reports)
     return built + [entry for entry in older.values() if entry.code not in checked]
 
 
 def _checked_rules(reports: Sequence[Report]) -> frozenset[str]:
-    return frozenset(code for report in reports for code in report.selected)
+    """Return the codes of the rules that were checked, and the names of the probe cases that ran."""
+    codes = frozenset(code for report in reports for code in report.selected)
+    return codes.union(result.case.name for result in _case_results(reports))
+
+
+def _case_results(reports: Sequence[Report]) -> Iterator[CaseResult]:
+    return (result for report in reports if report.cases is not None for result in report.cases.results)

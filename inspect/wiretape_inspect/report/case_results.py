@@ -1,7 +1,7 @@
 """The results of probe cases, which a report on the recording of `wiretape probe` has in addition to its rules."""
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -46,6 +46,11 @@ class CaseDescription:
     """What has to be true."""
 
     @property
+    def fingerprint(self) -> str:
+        """What identifies it in baselines, SARIF and GitLab."""
+        return f"probe/{self.name}"
+
+    @property
     def group(self) -> str:
         """The part of the specification."""
         return self.name.partition("/")[0]
@@ -56,41 +61,60 @@ class CaseResult:
     """What happened in a case."""
 
     case: CaseDescription
-    verdict: CaseVerdict = CaseVerdict.HELD
+    outcome: CaseVerdict = CaseVerdict.HELD
+    """What the case itself observed, whatever the rules find in its exchanges."""
     reason: str = ""
-    """Why it is broken or not possible; empty if it held, or if a broken rule explains it."""
+    """Why it did not hold."""
     exercised: frozenset[str] = frozenset()
     """Codes of the rules that came up."""
-    findings: list[Finding] = field(default_factory=list)
-    """The findings about its exchanges."""
+    findings: Mapping[int, Finding] = field(default_factory=dict)
+    """The findings about its exchanges, by their indices in the report."""
+    suppressed: Container[int] = ()
+    """The indices of the findings that are in the baseline."""
+    is_suppressed: bool = False
+    """Whether the case itself is in the baseline."""
     sessions_left: int = 0
+
+    @property
+    def verdict(self) -> CaseVerdict:
+        """Broken if a rule was broken; otherwise what the case observed."""
+        is_broken = self.findings and (self.is_explained or self.outcome is CaseVerdict.HELD)
+        return CaseVerdict.BROKEN if is_broken else self.outcome
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether a broken rule explains what happened, so that it need not be reported twice."""
+        return any(finding.severity is not Severity.NOTE for finding in self.findings.values())
+
+    @property
+    def is_unexplained(self) -> bool:
+        """Whether the service did something else although no rule was broken."""
+        return self.outcome is CaseVerdict.BROKEN and not self.is_explained
 
     @property
     def broken_rules(self) -> list[str]:
         """The codes of the broken rules."""
-        return sorted({finding.code for finding in self.findings})
+        return sorted({finding.code for finding in self.findings.values()})
+
+    @property
+    def new_findings(self) -> list[Finding]:
+        """The findings that are not in the baseline."""
+        return [finding for index, finding in self.findings.items() if index not in self.suppressed]
 
     @property
     def severity(self) -> Severity | None:
-        """The worst of its findings, or that of the case if the service did something else; None if it held."""
-        found = [finding.severity for finding in self.findings]
-        if self.reason and self.verdict is CaseVerdict.BROKEN:
+        """The worst of its new findings, or that of the case if it is unexplained and new; None if nothing is new."""
+        found = [finding.severity for finding in self.new_findings]
+        if self.is_unexplained and not self.is_suppressed:
             found.append(self.case.severity)
         return min(found, key=list(Severity).index, default=None)
 
     @property
     def problem(self) -> str:
         """What is wrong, in one line: the broken rules, and the reason."""
-        parts = [", ".join(self.broken_rules), self.reason]
-        return ": ".join(part for part in parts if part)
-
-    def add_findings(self, findings: Sequence[Finding]) -> None:
-        """Decide the verdict by the findings: what a broken rule explains is not reported twice."""
-        self.findings = list(findings)
-        if any(finding.severity is not Severity.NOTE for finding in findings):
-            self.reason, self.verdict = "", CaseVerdict.BROKEN
-        elif findings and self.verdict is CaseVerdict.HELD:
-            self.verdict = CaseVerdict.BROKEN
+        text = ": ".join(filter(None, (", ".join(self.broken_rules), self.reason)))
+        is_known = self.verdict is CaseVerdict.BROKEN and self.severity is None
+        return f"{text} (in the baseline)" if is_known else text
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,8 +155,8 @@ class CaseResults:
 
     @property
     def unexplained(self) -> Iterator[CaseResult]:
-        """The cases in which the service did something else although no rule was broken."""
-        return (result for result in self.results if result.verdict is CaseVerdict.BROKEN and result.reason)
+        """The cases in which the service did something else although no rule was broken; new ones only."""
+        return (result for result in self.results if result.is_unexplained and not result.is_suppressed)
 
     def fails(self, threshold: Severity | None) -> bool:
         """Whether one of those is severe enough to fail."""
@@ -166,12 +190,15 @@ class Coverage:
 
 def case_lines(cases: CaseResults, coverage: Coverage) -> Iterator[Line]:
     """Yield the cases that did not hold, the coverage, how to reproduce broken rules, and the totals of the cases."""
+    missed: dict[str, list[str]] = {}
     for result in cases.results:
-        name, severity = result.case.name, result.severity
         if result.verdict is CaseVerdict.BROKEN:
-            yield labelled((f"{result.verdict:<13} ", severity or "bad"), f"{name}: {result.problem}")
+            text = f"{result.case.name}: {result.problem}"
+            yield labelled((f"{result.verdict:<13} ", result.severity or "dim"), text)
         elif result.verdict is CaseVerdict.NOT_POSSIBLE:
-            yield labelled((f"{result.verdict:<13} ", "dim"), (f"{name}: {result.reason}", "dim"))
+            missed.setdefault(result.reason, []).append(result.case.name)
+    for reason, names in missed.items():
+        yield labelled((f"{CaseVerdict.NOT_POSSIBLE:<13} ", "dim"), (f"{reason}: {', '.join(names)}", "dim"))
     yield labelled("coverage: ", f"{coverage}")
     by_reason: dict[str, list[str]] = {}
     for code in coverage.not_reached:
@@ -207,6 +234,7 @@ def case_document(result: CaseResult) -> dict[str, Any]:
         "broken": result.broken_rules,
         "exercised": sorted(result.exercised),
         "findings": len(result.findings),
+        "in_baseline": result.verdict is CaseVerdict.BROKEN and result.severity is None,
         "about": case.about,
         "clause": case.clause,
         "steps": case.steps,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 from typing import Any
 
 from wiretape.rules import CATALOGUE, Severity
@@ -16,7 +17,7 @@ _SEVERITIES = {Severity.ERROR: "major", Severity.WARNING: "minor", Severity.NOTE
 
 
 def gitlab_lines(reports: Sequence[Report], _options: ReportOptions) -> Iterator[str]:
-    """Yield the lines of a JSON array with an object for each new finding."""
+    """Yield the lines of a JSON array with an object for each new finding, and each case that no rule explains."""
     yield "["
     yield from array_items(_issues(reports))
     yield "]"
@@ -32,6 +33,14 @@ def _issues(reports: Sequence[Report]) -> Iterator[dict[str, Any]]:
                 fingerprint = located.kind.fingerprint
                 seen[fingerprint] += 1
                 yield _issue(report, located, source, f"{fingerprint}-{seen[fingerprint]}")
+        for result in report.cases.unexplained if report.cases is not None else ():
+            yield {
+                "description": f"{result.case.name}: {result.reason}",
+                "check_name": result.case.name,
+                "fingerprint": result.case.fingerprint,
+                "severity": _SEVERITIES[result.case.severity],
+                "location": {"path": PurePath(report.file).name, "lines": {"begin": 1}},
+            }
 
 
 def _issue(report: Report, located: LocatedFinding, source: SourceMap, fingerprint: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ MAX_FINDINGS = 200
 """Findings of one rule that are listed."""
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
+_IN_BASELINE = "all its findings are in the baseline"
 _NOT_EXERCISED = "not exercised: the recording proves nothing about this rule"
 
 
@@ -56,28 +57,29 @@ def _probe_cases(suite: ET.Element, report: Report, cases: CaseResults, options:
     """Add a test case for each probe case; the findings of all exchanges belong to one."""
     for result in cases.results:
         case = ET.SubElement(suite, "testcase", classname=f"probe.{result.case.group}", name=result.case.name)
-        if result.verdict is CaseVerdict.NOT_POSSIBLE and not result.findings:
+        if result.verdict is CaseVerdict.NOT_POSSIBLE:
             ET.SubElement(case, "skipped", message=_text(f"not possible: {result.reason}"))
         elif result.severity is not None and result.severity.reaches(options.threshold):
-            first = result.reason or next(
-                finding.message for finding in result.findings if finding.severity is result.severity
-            )
+            messages = (each.message for each in result.new_findings if each.severity is result.severity)
+            first = result.reason if result.is_unexplained else next(messages)
             failure = ET.SubElement(case, "failure", type=result.severity, message=_text(first))
             failure.text = _describe_case(report, cases, result)
         elif result.severity is not None:
             ET.SubElement(case, "system-out").text = _describe_case(report, cases, result)
+        elif result.verdict is CaseVerdict.BROKEN:
+            ET.SubElement(case, "skipped", message=_IN_BASELINE)
     ET.SubElement(suite, "system-out").text = _text(str(report.coverage))
     _add_numbers(suite)
 
 
 def _describe_case(report: Report, cases: CaseResults, result: CaseResult) -> str:
-    lines = [f"{result.case.severity}: {result.reason}"] if result.reason else []
-    for finding in result.findings[:MAX_FINDINGS]:
+    lines = [f"{result.case.severity}: {result.reason}" if result.is_unexplained else result.reason]
+    for finding in result.new_findings[:MAX_FINDINGS]:
         lines.append(f"{finding.severity} {finding.code}: {finding.message}")
         lines.append(f"  see: {show_command(report.file, finding)}")
     lines += [f"case: {result.case.about}", f"steps: {result.case.steps}", f"clause: {result.case.clause}"]
     lines += [line for each in cases.reproductions if each.code in result.broken_rules for line in each.curl]
-    return _text("\n".join(map(printable, lines)))
+    return _text("\n".join(map(printable, filter(None, lines))))
 
 
 def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding], options: ReportOptions) -> None:
@@ -92,7 +94,7 @@ def _case(suite: ET.Element, report: Report, rule: Rule, findings: list[Finding]
     elif findings:
         ET.SubElement(case, "system-out").text = _describe(report, rule, findings)
     elif verdict is Verdict.FAIL:
-        ET.SubElement(case, "skipped", message="all its findings are in the baseline")
+        ET.SubElement(case, "skipped", message=_IN_BASELINE)
     elif verdict is Verdict.NOT_EXERCISED:
         ET.SubElement(case, "skipped", message=_NOT_EXERCISED)
     elif verdict is Verdict.INCONCLUSIVE:

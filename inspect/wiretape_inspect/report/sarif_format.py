@@ -76,7 +76,7 @@ def _case_rule(result: CaseResult) -> dict[str, Any]:
     """The rule of a probe case."""
     case = result.case
     return {
-        "id": f"probe/{case.name}",
+        "id": case.fingerprint,
         "shortDescription": {"text": case.about},
         "fullDescription": {"text": f"{case.about} {case.steps} {case.clause}"},
         "defaultConfiguration": {"level": case.severity},
@@ -88,11 +88,11 @@ def _case_result(report: Report, result: CaseResult) -> dict[str, Any]:
     """A probe case in which the service did something else; its location is the recording."""
     artifact = {"uri": quote(PurePath(report.file).name)}
     return {
-        "ruleId": f"probe/{result.case.name}",
+        "ruleId": result.case.fingerprint,
         "level": result.case.severity,
         "message": {"text": result.reason},
         "locations": [{"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": 1}}}],
-        "partialFingerprints": {"wiretape/v1": f"probe/{result.case.name}"},
+        "partialFingerprints": {"wiretape/v1": result.case.fingerprint},
     }
 
 

@@ -111,7 +111,8 @@ def summary_line(report: Report) -> Line:
 def summary_parts(report: Report) -> list[Part]:
     """The totals of a report without its file."""
     parts = [f"{len(report.suppressed):,} in the baseline"] if report.suppressed else []
-    parts.append(f"{report.exercised} of {count_of(len(report.selected), 'rule')} exercised")
+    if report.cases is None:  # those of a probe have a line about the coverage
+        parts.append(f"{report.exercised} of {count_of(len(report.selected), 'rule')} exercised")
     inconclusive = report.verdicts[Verdict.INCONCLUSIVE]
     if inconclusive:
         parts.append(f"{len(inconclusive)} inconclusive ({', '.join(inconclusive)})")

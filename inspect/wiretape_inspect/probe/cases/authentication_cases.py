@@ -1,7 +1,7 @@
 """Authentication: keys that are missing, wrong, or without a scope."""
 
 from wiretape.contract import AUTHENTICATION_REQUIRED, AUTHORIZATION, PERMISSION_DENIED
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case
 
 _KEYLESS = 'Authentication 2: "A missing or invalid key gives HTTP 401 authentication_required."'
 _RULES = "ERR001 ERR002 ERR003 ERR004 ERR006 ERR007 ERR008"
@@ -30,7 +30,7 @@ async def stream_without_key(probe: Prober) -> None:
 )
 async def cancel_without_key(probe: Prober) -> None:
     """A command without a key is refused."""
-    response = await probe.command(probe.ready.run, "cancel", session=probe.ready.session, key=None)
+    response = await probe.command(probe.ready.run, "cancel", key=None)
     probe.expect_error(response, AUTHENTICATION_REQUIRED)
 
 
@@ -43,11 +43,7 @@ async def cancel_without_key(probe: Prober) -> None:
 )
 async def create_session_without_key(probe: Prober) -> None:
     """A session cannot be created without a key."""
-    create = probe.file.create_session
-    if create is None:
-        raise NotPossible("probe.toml has no create-session")
-    method, target = create.request.split(" ", 1)
-    probe.expect_error(await probe.send(method, target, key=None, body=create.body), AUTHENTICATION_REQUIRED)
+    probe.expect_error(await probe.execute(probe.session_step(key=None)), AUTHENTICATION_REQUIRED)
 
 
 @case(
@@ -104,4 +100,4 @@ async def invalid_key(probe: Prober) -> None:
 )
 async def missing_scope(probe: Prober) -> None:
     """A key without the scope is refused."""
-    probe.expect_error(await probe.try_session("limited"), PERMISSION_DENIED)
+    probe.expect_error(await probe.execute(probe.session_step("limited")), PERMISSION_DENIED)

@@ -16,8 +16,12 @@ _ORDER = 'Durable event, sequence: "Order number of the durable event."'
 async def two_runs_at_once(probe: Prober) -> None:
     """One of two runs is created, and the other is refused."""
     session = await probe.create_session()
+    # The stream shows when the run of which the refusal speaks began.
+    stream = await probe.open_stream(session)
     responses = await probe.together(probe.run_step(session, "tool"), probe.run_step(session, "tool"))
-    refused = [response for response in responses if response.status is None or response.status // 100 != 2]
+    await stream.until(RUN_STARTED)
+    await stream.close()
+    refused = [response for response in responses if not response.is_success]
     probe.expect(len(refused) == 1, f"Expected one of two runs to be refused, got {len(refused)}.")
     probe.expect_error(refused[0], SESSION_BUSY)
 
@@ -68,12 +72,12 @@ async def sessions_side_by_side(probe: Prober) -> None:
 )
 async def results_at_once(probe: Prober) -> None:
     """Only one of two equal results is accepted."""
-    session, run, stream, call = await probe.start_tool_call()
+    _, run, stream, call = await probe.start_tool_call()
     body = probe.result(call)
-    responses = await probe.together(*(probe.command_step(session, run, "resume", body) for _ in range(2)))
+    responses = await probe.together(*(probe.command_step(run, "resume", body) for _ in range(2)))
     await stream.until_run_ends()
     await stream.close()
-    accepted = sum(response.status is not None and response.status // 100 == 2 for response in responses)
+    accepted = sum(response.is_success for response in responses)
     if accepted == 0:
         raise NotPossible("no result was accepted")
     probe.expect(accepted == 1, "Expected one of two equal results to be refused, got two accepted.")

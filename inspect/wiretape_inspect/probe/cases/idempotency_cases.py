@@ -20,7 +20,7 @@ async def same_retry(probe: Prober) -> None:
     session = await probe.create_session()
     header = probe.idempotency("run")
     steps = [probe.run_step(session, "tool") for _ in range(2)]
-    first, second = [await probe.send_step(replace(step, headers=(*step.headers, header))) for step in steps]
+    first, second = [await probe.execute(replace(step, headers=(*step.headers, header))) for step in steps]
     probe.expect_success(first, "a new run")
     probe.expect_success(second, "the same run")
     ids = [probe.runner.ids.get(step.id_name or "") for step in steps]
@@ -66,7 +66,7 @@ async def concurrent_twins(probe: Prober) -> None:
     ids = {found for step in steps if (found := probe.runner.ids.get(step.id_name or ""))}
     probe.expect(len(ids) == 1, f"Expected one run for two equal requests, got {len(ids)}.")
     for twin in twins:
-        if twin.status is None or twin.status // 100 != 2:
+        if not twin.is_success:
             probe.expect_error(twin, IDEMPOTENCY_CONFLICT, SESSION_BUSY)
 
 

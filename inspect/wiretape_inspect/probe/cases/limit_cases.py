@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from wiretape.contract import RATE_LIMITED
 from wiretape.rules import Severity
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case, require
 from wiretape_inspect.probe.probe_client import HttpExchange
 
 _LIMIT = 'Limits 1: "Exceeding a limit gives HTTP 429 RATE_LIMITED with Retry-After."'
@@ -13,10 +13,7 @@ _RULES = "RATE001 RATE002 RATE003 RATE004"
 
 async def _exceed(probe: Prober, name: str, send: Callable[[], Awaitable[HttpExchange]]) -> None:
     """Send requests until the limit with this name refuses one."""
-    limit = getattr(probe.file.limits, name)
-    if limit is None:
-        raise NotPossible(f"probe.toml has no limits.{name}")
-    for _ in range(limit + 1):
+    for _ in range(require(getattr(probe.file.limits, name), f"limits.{name}") + 1):
         exchange = await send()
         if exchange.status == 429:
             break
@@ -56,8 +53,8 @@ async def events(probe: Prober) -> None:
 )
 async def runs(probe: Prober) -> None:
     """Too many requests for runs are refused."""
-    ready = probe.ready
-    await _exceed(probe, "runs", lambda: probe.command(ready.run, "cancel", session=ready.session))
+    run = probe.ready.run
+    await _exceed(probe, "runs", lambda: probe.command(run, "cancel"))
 
 
 @case(
@@ -72,4 +69,4 @@ async def runs(probe: Prober) -> None:
 )
 async def sessions(probe: Prober) -> None:
     """Too many sessions are refused."""
-    await _exceed(probe, "sessions", probe.try_session)
+    await _exceed(probe, "sessions", lambda: probe.execute(probe.session_step()))

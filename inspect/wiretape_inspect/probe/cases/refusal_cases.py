@@ -1,7 +1,9 @@
 """Error envelopes: requests that have to be refused, whatever the state of a session is."""
 
+from dataclasses import replace
+
 from wiretape.contract import INVALID_REQUEST, RESOURCE_NOT_FOUND
-from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
+from wiretape_inspect.probe.probe_case import Prober, case, require
 
 _ENVELOPE = 'Envelope: "All errors come as a JSON object with one key error."'
 _UNKNOWN = 'Stream rule 4: "Unknown session or workspace: resource_not_found (HTTP 404)."'
@@ -51,11 +53,9 @@ async def wrong_method(probe: Prober) -> None:
 async def malformed_json(probe: Prober) -> None:
     """A body that is not JSON is refused."""
     session = await probe.create_session()
-    step = probe.run_step(session)
-    probe.runs.clear()
-    target = step.target.removeprefix(probe.file.base_path)
     for body in ('{"input": ', "[1]"):
-        probe.expect_error(await probe.send(step.method, target, body=body), INVALID_REQUEST)
+        step = replace(probe.run_step(session), body=body)
+        probe.expect_error(await probe.execute(step), INVALID_REQUEST)
 
 
 @case(
@@ -68,12 +68,8 @@ async def malformed_json(probe: Prober) -> None:
 )
 async def oversized_body(probe: Prober) -> None:
     """A body that is too large gets an error envelope."""
-    create, largest = probe.file.create_session, probe.file.largest_body
-    if create is None or largest is None:
-        raise NotPossible(f"probe.toml has no {'create-session' if create is None else 'largest-body'}")
-    method, target = create.request.split(" ", 1)
-    response = await probe.send(method, target, body='{"padding": "' + "x" * largest + '"}')
-    probe.expect_refused(response)
+    padding = "x" * require(probe.file.largest_body, "largest-body")
+    probe.expect_refused(await probe.execute(replace(probe.session_step(), body=f'{{"padding": "{padding}"}}')))
 
 
 @case(

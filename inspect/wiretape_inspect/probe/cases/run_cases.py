@@ -57,7 +57,7 @@ async def busy(probe: Prober) -> None:
     """A second run is refused while one is active, and possible afterwards."""
     session, run, stream = await probe.start("tool")
     await stream.until(AGENT_CUSTOM_TOOL_USE)
-    second = await probe.try_run(session)
+    second = await probe.execute(probe.run_step(session))
     await probe.command(run, "cancel")
     await stream.until(STATUS_IDLE)
     await probe.create_run(session)
@@ -76,7 +76,7 @@ async def busy_while_running(probe: Prober) -> None:
     """A second run is refused while one is running."""
     session, run, stream = await probe.start("long")
     await stream.until(RUN_STARTED)
-    second = await probe.try_run(session)
+    second = await probe.execute(probe.run_step(session))
     await probe.command(run, "cancel")
     await stream.close()
     if second.status == 201 and RUN_COMPLETED in {event.type for event in stream.events}:
@@ -113,8 +113,7 @@ async def cancel(probe: Prober) -> None:
 @case("runs/cancel-completed", _ENDED, steps="Cancel a completed run.", rules="ERR004", leaves="nothing")
 async def cancel_completed(probe: Prober) -> None:
     """A completed run cannot be cancelled."""
-    ready = probe.ready
-    probe.expect_error(await probe.command(ready.run, "cancel", session=ready.session), RUN_NOT_CANCELLABLE)
+    probe.expect_error(await probe.command(probe.ready.run, "cancel"), RUN_NOT_CANCELLABLE)
 
 
 @case(
@@ -126,9 +125,7 @@ async def cancel_completed(probe: Prober) -> None:
 )
 async def resume_completed(probe: Prober) -> None:
     """A completed run cannot be resumed."""
-    ready = probe.ready
-    body = probe.result("probe-call")
-    response = await probe.command(ready.run, "resume", body, session=ready.session)
+    response = await probe.command(probe.ready.run, "resume", probe.result("probe-call"))
     probe.expect_error(response, RUN_NOT_RESUMABLE)
 
 
@@ -140,7 +137,6 @@ async def resume_completed(probe: Prober) -> None:
 )
 async def no_sandbox(probe: Prober) -> None:
     """A run without a sandbox is refused."""
-    probe.run_step("", "no-sandbox")
-    probe.runs.clear()
+    probe.run_body("no-sandbox")  # raises NotPossible before a session is created
     session = await probe.create_session()
-    probe.expect_error(await probe.try_run(session, "no-sandbox"), SANDBOX_PROVISION_FAILED)
+    probe.expect_error(await probe.execute(probe.run_step(session, "no-sandbox")), SANDBOX_PROVISION_FAILED)

@@ -29,10 +29,8 @@ async def replay(probe: Prober) -> None:
 @case("tenancy/commands", _SCOPED, steps="Cancel and resume a run of another tenant.", rules="ERR004", leaves="nothing")
 async def commands(probe: Prober) -> None:
     """The runs of another tenant do not exist."""
-    ready = probe.ready
     for name in ("cancel", "resume"):
-        target = f"/v1/sessions/{ready.session}/runs/{ready.run}/{name}"
-        refused = await probe.send("POST", target, key="other-tenant", body={})
+        refused = await probe.command(probe.ready.run, name, key="other-tenant")
         probe.expect_error(refused, RESOURCE_NOT_FOUND)
 
 
