@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 TENANTS = {"Bearer main-key": "acme", "Bearer other-key": "globex"}
@@ -185,6 +185,10 @@ class Service:
         run.task = asyncio.create_task(work(session, run, body.get("prompt")))
         return JSONResponse({"run": {"id": run.id, "status": run.status}}, 202)
 
+    async def delete_session(self, request):
+        del self.sessions[self.find(request).id]
+        return Response(status_code=204)
+
     async def cancel(self, request):
         session, run = self.find_run(request)
         if run is not session.active:
@@ -236,6 +240,7 @@ class Service:
         session = "/v1/sessions/{session}"
         routes = [
             Route("/v1/sessions", self.create_session, methods=["POST"]),
+            Route(session, self.delete_session, methods=["DELETE"]),
             Route(f"{session}/turns", self.create_run, methods=["POST"]),
             Route(f"{session}/runs/{{run}}/cancel", self.cancel, methods=["POST"]),
             Route(f"{session}/runs/{{run}}/resume", self.resume, methods=["POST"]),

@@ -1,7 +1,10 @@
 """All cases against the stand-in, which conforms."""
 
+import asyncio
 import re
 from pathlib import Path
+
+import pytest
 
 from wiretape.rules import CATALOGUE
 from wiretape_inspect.probe.probe_case import NotPossible, Prober
@@ -113,6 +116,48 @@ def test_patterns_select_cases():
     assert names(only=("tenancy/re*",), skip=("tenancy/replay",)) == {"tenancy/records"}
     assert "errors/oversized-body" not in names(skip=("unsafe",))
     assert [case.needs_limits for case in select_cases(ProbeOptions(seed=5))][-3:] == [True] * 3
+
+
+async def test_an_id_that_is_elsewhere_is_found(serve, probe, clock_of):
+    """The cases that need what the service did not create are not tried."""
+    create = {"request": "POST /v1/sessions", "id": "/session/id"}
+    async with (
+        serve() as service,
+        probe(
+            service.url,
+            clock=clock_of(service),
+            changes={"create_session": create},
+            only=("errors/unknown-path", "errors/malformed-json", "streams/two-readers"),
+        ) as probed,
+    ):
+        (reason,) = probed.reasons(CaseVerdict.BROKEN).values()
+        assert reason.startswith("Expected the id of the session at /session/id (create-session.id in probe.toml)")
+        assert ", got values at /id" in reason
+        missing = probed.reasons(CaseVerdict.NOT_POSSIBLE)
+        assert missing == dict.fromkeys(
+            ("errors/malformed-json", "streams/two-readers"), "setup/completed-run did not hold"
+        )
+
+
+async def test_an_interrupted_probe_cancels_its_runs(serve, probe, clock_of):
+    async with serve() as service:
+        engines = lambda: [live.engine for live in service.sessions.by_id.values()]  # noqa: E731
+
+        async def run():
+            async with probe(service.url, clock=clock_of(service), only=("idempotency/cancel-retry",)):
+                pass
+
+        async def stop_at_the_command(prober, run, *_, **__):
+            task.cancel()
+            await asyncio.sleep(0)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Prober, "command", stop_at_the_command)
+            task = asyncio.create_task(run())
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert len(engines()) == 2
+        assert not any(engine.active for engine in engines())
 
 
 async def test_a_case_that_a_limit_spoils_is_tried_again(serve, probe, clock_of, monkeypatch):

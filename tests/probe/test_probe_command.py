@@ -169,6 +169,7 @@ async def test_the_exit_status_is_that_of_a_report(serve, tmp_path):
     ("arguments", "message"),
     [
         (["--only", "replya"], "No case matches 'replya': give names, groups (authentication,"),
+        (["--only", ","], "--only has an empty value: give names, groups or rule codes"),
         (["--only", "tenancy", "--skip", "tenancy"], "No case is left"),
         (["--init", "localhost:80"], "Invalid URL 'localhost:80': expected the address of the service"),
         (["nothing.toml"], "There is no file nothing.toml."),
@@ -190,6 +191,15 @@ def test_invalid_arguments_are_refused(arguments, message, tmp_path, monkeypatch
         (
             'base-url = "http://a"\n[create-run]\nrequest = "/v1/runs"',
             "probe.toml: create-run.request: expected a method and a path such as POST /v1/sessions, got '/v1/runs'.",
+        ),
+        ('base-url = "http://a/v1"', "probe.toml: base-url: expected only what precedes /v1, got 'http://a/v1'."),
+        (
+            'base-url = "http://a"\n[keys]\nmain = "secret-key"',
+            "probe.toml: keys.main: expected the name of an environment variable such as SERVICE_KEY.",
+        ),
+        (
+            'base-url = "http://a"\n[create-run]\nrequest = "POST /v1/runs/{id}"',
+            "probe.toml: create-run.request: expected {session_id}, got {id} in 'POST /v1/runs/{id}'.",
         ),
         ('base-url = "http://a"\n[runs]\nlnog = {}', "probe.toml: runs.lnog: unknown key; did you mean long?"),
         ('base-url = "http://a"', "The environment variable SERVICE_KEY is not set: set it to the key of the service."),

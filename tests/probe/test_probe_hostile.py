@@ -1,6 +1,7 @@
 """Services that misbehave get a verdict in every case, within the timeout."""
 
 import asyncio
+import json
 import ssl
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -14,7 +15,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from wiretape.errors import InputError
 from wiretape.rules import Severity
 from wiretape_inspect.probe import probe_client
+from wiretape_inspect.report import ReportOptions, baseline
 from wiretape_inspect.report.case_results import CaseVerdict
+from wiretape_inspect.report.gitlab_format import gitlab_lines
+from wiretape_inspect.report.junit_format import junit_lines
 
 CASES = ("sessions", "errors/unknown-path", "errors/malformed-json")
 HTML = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 13\r\n\r\n<h1>Hi.</h1>\n"
@@ -104,6 +108,25 @@ async def test_every_case_has_a_verdict(handle, probe, monkeypatch):
         assert len(results) == (2 if handle is flood else 5)
         assert all(result.reason or result.findings for result in results.values())
         assert probed.report.cases.fails(Severity.ERROR)
+
+
+async def test_what_is_in_the_baseline_does_not_fail(probe):
+    """Neither findings nor cases that no rule explains."""
+    async with serving(html) as (_, url):
+        async with probe(url, only=("errors/unknown-path",), shrink=False) as probed:
+            report = probed.report
+            assert report.fails(ReportOptions())
+            known = baseline.build([report], [])
+            names = {"setup/completed-run", "errors/unknown-path"}
+            assert {entry.code for entry in known} == names | set(report.broken)
+            issues = json.loads("\n".join(gitlab_lines([report], ReportOptions())))
+            assert names <= {issue["check_name"] for issue in issues}
+        async with probe(url, only=("errors/unknown-path",), known=known) as probed:
+            assert not probed.report.fails(ReportOptions())
+            assert list(probed.report.cases.reproductions) == []
+            assert all(problem.endswith(" (in the baseline)") for problem in probed.reasons("broken").values())
+            text = "\n".join(junit_lines([probed.report], ReportOptions()))
+            assert (text.count("<skipped"), text.count("<failure")) == (2, 0)
 
 
 async def test_a_service_that_dies_ends_all_cases(probe):

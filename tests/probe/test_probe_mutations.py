@@ -5,10 +5,12 @@ A reverse proxy changes what the stand-in sends, as the table says.
 
 import asyncio
 import json
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import h11
@@ -545,6 +547,14 @@ def test_there_is_a_mutation_for_each_rule_and_its_case_is_meant_to_find_it():
     for code, mutation in MUTATIONS.items():
         assert mutation.case in CASES
         assert code in CASES[mutation.case].rules or code in {"SSE010", "RUN007"}, code
+
+
+def test_the_page_lists_the_case_that_finds_each_rule():
+    page = (Path(__file__).parents[2] / "docs" / "probe.md").read_text("utf-8")
+    rows = re.findall(r"^\| `([a-z/-]+)` \| ([A-Z0-9 ]+) \|$", page, re.MULTILINE)
+    assert {code: case for case, codes in rows for code in codes.split()} == {
+        code: mutation.case for code, mutation in MUTATIONS.items()
+    }
 
 
 @pytest.mark.asyncio(loop_scope="module")

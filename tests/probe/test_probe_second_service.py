@@ -51,15 +51,14 @@ async def serving():
     spec = importlib.util.spec_from_file_location("second_service", Path(__file__).with_name("second_service.py"))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    config = uvicorn.Config(
-        module.Service(15 / FASTER).application(), port=0, log_level="critical", timeout_graceful_shutdown=1
-    )
+    service = module.Service(15 / FASTER)
+    config = uvicorn.Config(service.application(), port=0, log_level="critical", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
     task = asyncio.create_task(server.serve())
     while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
         await asyncio.sleep(0.01)
     try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+        yield service, f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True
         await task
@@ -72,6 +71,7 @@ def describe(url):
             "keys": {"main": "A", "other-tenant": "B"},
             "create-session": {"request": "POST /v1/sessions", "id": "/session/id"},
             "create-run": {"request": "POST /v1/sessions/{session_id}/turns", "id": "/run/id"},
+            "delete-session": {"request": "DELETE /v1/sessions/{session_id}"},
             "idempotency-header": "Idempotency-Key",
             "runs": {
                 "plain": {"prompt": "work"},
@@ -92,11 +92,15 @@ def describe(url):
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 async def test_its_gaps_are_found_and_nothing_else(probe):
     keys = {"main": "main-key", "other-tenant": "other-key"}
-    async with serving() as url, probe(url, file=describe(url), keys=keys, clock=FastClock(), shrink=False) as probed:
+    async with (
+        serving() as (service, url),
+        probe(url, file=describe(url), keys=keys, clock=FastClock(), shrink=False) as probed,
+    ):
         broken = probed.reasons(CaseVerdict.BROKEN)
         named = {name: re.sub(r"/r\d+/", "/RUN/", re.sub(r"/s\d+/", "/SESSION/", why)) for name, why in broken.items()}
         assert named == GAPS
         assert {code: str(severity) for code, severity in probed.report.counts} == {"ERR001": "error", "KAL003": "note"}
+        assert probed.report.cases.sessions_left == len(service.sessions) == 0
         coverage = probed.report.coverage
         assert len(coverage.held) + len(coverage.broken) == 68
         assert probed.report.cases.not_reached["RES006"] == "events of different sessions have the same ids"

@@ -118,7 +118,16 @@ class ProbeRunner:
 
     async def run(self, cases: Sequence[Case]) -> list[CaseResult]:
         """Make the ready session, and run cases; return the results, in the same order.  Always ends."""
-        results = {SETUP: await self._make_ready_session()}
+        setup = self._prober(SETUP, self._setup)
+        try:
+            results = {SETUP: await self._make_ready_session(setup)}
+            await self._run_cases(cases, results)
+        finally:
+            left = await self._clean_up(setup)
+        results[SETUP].sessions_left = left
+        return [results[name] for name in (SETUP, *(case.name for case in cases))]
+
+    async def _run_cases(self, cases: Sequence[Case], results: dict[str, CaseResult]) -> None:
         gate = asyncio.Semaphore(self.options.jobs)
 
         async def run_one(case: Case) -> None:
@@ -134,7 +143,6 @@ class ProbeRunner:
             for case in cases:
                 if case.needs_limits:
                     await run_one(case)
-        return [results[name] for name in (SETUP, *(case.name for case in cases))]
 
     def all_steps(self, case_name: str) -> list[Step]:
         """The steps of a case, after those that make the ready session if the case uses it."""
@@ -156,10 +164,9 @@ class ProbeRunner:
             await self._clean_up(prober)
         return seen
 
-    async def _make_ready_session(self) -> CaseResult:
+    async def _make_ready_session(self, prober: Prober) -> CaseResult:
         about, steps = "A run completes.", "Create a session and a run, and read to its end."
         case = Case(SETUP, "Event types: run.completed", steps, (), "a session", True, Severity.ERROR, about, _set_up)
-        prober = self._prober(SETUP, self._setup)
         prober.prefix = READY_PREFIX
         self.on_change(case, None)
         result = await self._attempt(case, prober)
@@ -184,7 +191,11 @@ class ProbeRunner:
         for _ in range(_MOST_ATTEMPTS):
             prober = self._prober(case.name, seen)
             prober.keeps_limits = not case.needs_limits
-            result = await self._attempt(case, prober)
+            try:
+                result = await self._attempt(case, prober)
+            finally:  # also if the user interrupts the probe
+                left = await self._clean_up(prober)
+            result.sessions_left = left
             if prober.refused_for_s is None:
                 break
             await self.log.clock.sleep(prober.refused_for_s)
@@ -217,10 +228,7 @@ class ProbeRunner:
             waited = f"{self.options.timeout_s:g} s"
             result.outcome = CaseVerdict.BROKEN
             result.reason = f"Expected {prober.waits_for} within {waited}, got none."
-        finally:
-            # Also if the user interrupts the probe.
-            result.sessions_left = await self._clean_up(prober)
-            self.steps[case.name] = tuple(prober.steps)
+        self.steps[case.name] = tuple(prober.steps)
         return result
 
     async def _clean_up(self, prober: Prober) -> int:
