@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from wiretape.labels import count_of
+from wiretape.units import format_delay, format_duration, format_integer, format_time
 from wiretape_inspect.diff.reconnection import ConnectionEvent, IdComparison, Reconnection, Status
 from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.units import format_delay, format_duration, format_integer, format_time
 from wiretape_inspect.view.client_state_at_event import JoinedText, State
 from wiretape_inspect.view.runs_and_calls import RunsAndCalls, Span
 

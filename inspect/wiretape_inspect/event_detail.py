@@ -15,11 +15,11 @@ from wiretape.observations import BytesArrived, Side
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import CATALOGUE
 from wiretape.sse import FrameKind
+from wiretape.units import format_size, format_time
 from wiretape_inspect.client_state_lines import label_line, state_lines
 from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled
 from wiretape_inspect.timeline_text import column_titles, exchange_line, finding_line, header_lines, row_line
-from wiretape_inspect.units import format_size, format_time
 from wiretape_inspect.view.client_state_at_event import state_at
 from wiretape_inspect.view.timeline_rows import EventRow
 

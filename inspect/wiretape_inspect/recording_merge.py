@@ -11,8 +11,8 @@ from wiretape.content_encoding import decode_beginning
 from wiretape.observations import BytesArrived, Observation, Side, header
 from wiretape.recording import Capture, Exchange, Recording, RecordingMetadata
 from wiretape.safe_text import printable
+from wiretape.units import format_duration
 from wiretape_inspect.timeline_text import bytes_before_loss
-from wiretape_inspect.units import format_duration
 
 Timed = tuple[int, int, Observation]
 """Time (ns since the first recording began), index of the recording, observation."""

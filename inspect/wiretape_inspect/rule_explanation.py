@@ -22,8 +22,8 @@ from wiretape.observations import (
 from wiretape.rules import CATALOGUE, Checker, Explanation, Rule, explanation_of
 from wiretape.rules.vectors import Vector, vectors_of
 from wiretape.safe_text import printable
+from wiretape.units import format_duration, format_time
 from wiretape_inspect.styled_line import Line, labelled
-from wiretape_inspect.units import format_duration, format_time
 
 MAX_WIDTH = 100
 """Columns of the text, unless the terminal is narrower."""

@@ -9,8 +9,8 @@ from wiretape.labels import count_of, ending_label
 from wiretape.observations import BytesArrived, BytesLost, Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
+from wiretape.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.styled_line import Line, Part, labelled
-from wiretape_inspect.units import format_duration, format_integer, format_size, format_time
 from wiretape_inspect.view.delta_folding import stream_rows
 from wiretape_inspect.view.filter_match import Match, request_subject
 from wiretape_inspect.view.timeline_rows import (

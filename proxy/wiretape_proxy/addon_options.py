@@ -5,6 +5,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -12,6 +13,7 @@ from urllib.parse import urlsplit
 
 from wiretape.errors import InputError
 from wiretape.json_path import JsonPath
+from wiretape.units import parse_duration
 
 _SIZE = re.compile(r"(\d+)\s*([kmg]?)i?b?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
@@ -117,10 +119,6 @@ def parse_size(text: str) -> int:
     return int(match[1]) * _UNITS[match[2].lower()]
 
 
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*([smhd])")
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
 @dataclass(frozen=True, slots=True)
 class RotationLimit:
     """When a recording continues in a new file."""
@@ -131,19 +129,17 @@ class RotationLimit:
 
 
 def parse_rotation(text: str) -> RotationLimit | None:
-    """Parse a size such as 500M or a duration such as 30s, 15m, 6h or 1d; empty for none.  Raises ValueError.
-
-    A number with `M` is a size, and one with `m` a duration.
-    """
+    """Parse a size such as 500M or a duration such as 15min; empty for none.  Raises ValueError."""
     if not text:
         return None
-    duration = _DURATION.fullmatch(text.strip())
-    if duration is not None and float(duration[1]) > 0:
-        return RotationLimit(seconds=float(duration[1]) * _SECONDS[duration[2]])
+    with suppress(ValueError):
+        if (duration := parse_duration(text)) > 0:
+            return RotationLimit(seconds=duration / 1e9)
     try:
-        return RotationLimit(size=parse_size(text))
+        # `15m` could mean minutes.
+        return RotationLimit(size=parse_size("" if text.endswith("m") else text))
     except ValueError:
-        raise ValueError(f"expected a size such as 500M or a duration such as 15m, got {text!r}") from None
+        raise ValueError(f"expected a size such as 500M or a duration such as 15min, got {text!r}") from None
 
 
 def parse_command(text: str) -> tuple[str, ...]:
@@ -285,7 +281,7 @@ OPTIONS = (
     Option("redact_header", "", "More headers to redact, one per line.", parse_headers),
     Option("redact_query", "", "More query parameters to redact, one per line.", parse_parameters),
     Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
-    Option("rotate", "", "Continue in a new file at this size or time, such as 500M or 15m.", parse_rotation),
+    Option("rotate", "", "Continue in a new file at this size or time, such as 500M or 15min.", parse_rotation),
     Option("rotate_command", "", "Command to run with the path of each closed file.", parse_command),
 )
 

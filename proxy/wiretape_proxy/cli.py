@@ -118,7 +118,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     metavar="SIZE|DURATION",
     type=_ValidText("rotation", addon_options.parse_rotation),
     default="",
-    help="Continue in a new file at this size or after this time, such as 500M or 15m.",
+    help="Continue in a new file at this size or after this time, such as 500M or 15min.",
 )
 @click.option(
     "--rotate-command",

@@ -2,7 +2,7 @@ import pytest
 
 from wiretape.labels import count_of, ending_label
 from wiretape.observations import Ending
-from wiretape_inspect.units import format_duration, format_size, format_time
+from wiretape.units import format_duration, format_size, format_time
 
 
 @pytest.mark.parametrize(

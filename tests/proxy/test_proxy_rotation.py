@@ -92,8 +92,9 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rotate", "soon"], "expected a size such as 500M or a duration such as 15m, got 'soon'"),
+        (["--rotate", "soon"], "expected a size such as 500M or a duration such as 15min, got 'soon'"),
         (["--rotate", "0s"], "expected a size"),
+        (["--rotate", "15m"], "expected a size such as 500M or a duration such as 15min, got '15m'"),
         (["--rotate", "1h", "--append"], "--rotate and --append cannot be combined."),
         (["--rotate-command", "true"], "--rotate-command needs --rotate."),
         (["--rotate", "1h", "--rotate-command", "no-such-command"], "the command 'no-such-command' does not exist"),

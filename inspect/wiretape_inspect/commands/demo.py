@@ -21,6 +21,7 @@ from wiretape.files import PATH, path_exists, write_error
 from wiretape.labels import count_of
 from wiretape.observations import BytesArrived, Side, header
 from wiretape.recording import Recording, check_output, delete_recording, open_recording
+from wiretape.units import format_size
 from wiretape_inspect import timeline_text
 from wiretape_inspect.commands.report import report
 from wiretape_inspect.commands.show import timeline_lines
@@ -28,7 +29,6 @@ from wiretape_inspect.demo.child_process import DemoError, run_wiretape
 from wiretape_inspect.demo.demo_client import KEY, USER_AGENT, DemoClient, Response
 from wiretape_inspect.styled_line import Line, Part
 from wiretape_inspect.terminal_output import write_lines
-from wiretape_inspect.units import format_size
 
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 """Signals that stop the demo, besides Ctrl-C."""

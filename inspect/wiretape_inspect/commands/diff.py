@@ -12,12 +12,12 @@ from wiretape.files import PATH
 from wiretape.json_path import JsonPath
 from wiretape.recording import Recording, open_recording
 from wiretape.safe_text import printable
+from wiretape.units import Duration
 from wiretape_inspect.diff import diff_output
 from wiretape_inspect.diff.diff_model import DeltaComparison, DiffOptions, DiffTotal, ExchangeDiff
 from wiretape_inspect.diff.recording_diff import RecordingDiff
 from wiretape_inspect.styled_line import Line, labelled
 from wiretape_inspect.terminal_output import write_lines
-from wiretape_inspect.units import Duration
 
 _FORMAT = 1
 _EXCHANGES = re.compile(r"(\d{1,18})(?::(\d{1,18}))?", re.ASCII)

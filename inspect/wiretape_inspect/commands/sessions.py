@@ -23,11 +23,11 @@ from wiretape.recording import Exchange, Recording, RecordingInfo, open_recordin
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
 from wiretape.sse import FrameKind
+from wiretape.units import format_duration, format_integer
 from wiretape_inspect.styled_line import Line, labelled, wrapped
 from wiretape_inspect.terminal import Terminal
 from wiretape_inspect.terminal_output import find_terminal, write_lines
 from wiretape_inspect.timeline_text import stored_findings
-from wiretape_inspect.units import format_duration, format_integer
 
 FORMAT = 1
 """The version of the JSON that `wiretape sessions --json` prints."""

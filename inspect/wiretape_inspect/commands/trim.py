@@ -18,7 +18,6 @@ from wiretape_inspect.recording_merge import closed_captures
 from wiretape_inspect.trim.minimize import MinimalRecording, find_finding, minimize
 from wiretape_inspect.trim.recording_redaction import RecordingRedaction
 from wiretape_inspect.trim.redaction_targets import RedactionTargets
-from wiretape_inspect.units import Duration, format_size
 
 
 def _prefix(_context: click.Context, _parameter: click.Parameter, given: str | None) -> str | None:

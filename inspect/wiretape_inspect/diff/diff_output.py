@@ -9,9 +9,9 @@ from wiretape.json_codec import dump_json
 from wiretape.json_diff import MISSING, Difference
 from wiretape.labels import count_of
 from wiretape.recording import Exchange, Recording
+from wiretape.units import format_delay, format_integer
 from wiretape_inspect.diff.diff_model import KINDS, DiffEntry, DiffTotal, ExchangeDiff, Kind, Location
 from wiretape_inspect.styled_line import Line, labelled, wrapped
-from wiretape_inspect.units import format_delay, format_integer
 
 _MAX_VALUE = 60
 """Characters of a value that are shown."""

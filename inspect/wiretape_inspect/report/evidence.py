@@ -15,9 +15,9 @@ from wiretape.observations import Side, header
 from wiretape.recording import Exchange, Recording
 from wiretape.rules import Finding
 from wiretape.safe_text import printable
+from wiretape.units import format_duration, format_integer
 from wiretape_inspect.report.fingerprint import DefectKind, expected_pattern, request_template
 from wiretape_inspect.timeline_text import bytes_before_loss
-from wiretape_inspect.units import format_duration, format_integer
 
 EVIDENCE_WIDTH = 109
 """Characters of a line of evidence unless the width is known: with the margin they fit into 120 columns."""

@@ -7,6 +7,7 @@ from unicodedata import combining, east_asian_width
 from wiretape.labels import count_of
 from wiretape.rules import CATALOGUE, EVERYWHERE, Finding, Party, Severity, Verdict
 from wiretape.safe_text import printable
+from wiretape.units import format_time
 from wiretape_inspect.report.case_results import case_lines
 from wiretape_inspect.report.evidence import (
     EVIDENCE_WIDTH,
@@ -22,7 +23,6 @@ from wiretape_inspect.report.recording_report import Report, ReportOptions
 from wiretape_inspect.report.source_map import SourceMap
 from wiretape_inspect.rule_explanation import reason_lines
 from wiretape_inspect.styled_line import Line, Part, labelled, wrapped
-from wiretape_inspect.units import format_time
 
 MAX_FINDINGS = 5
 """Findings of one rule that are shown, unless all are requested."""

@@ -15,7 +15,7 @@ from typing import Literal
 
 from wiretape.errors import InputError
 from wiretape.safe_text import closest_match, shorten
-from wiretape_inspect.units import parse_duration
+from wiretape.units import parse_duration
 
 PATTERN_FIELDS = ("type", "id", "rule", "run", "tool", "session")
 """Fields whose values are patterns: `*` matches any text and `?` any character."""

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from wiretape import units
 from wiretape.safe_text import printable
-from wiretape_inspect import units
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,9 +6,9 @@ import re
 import pytest
 from playwright.async_api import expect
 
+from wiretape import units
 from wiretape.labels import count_of
 from wiretape.recording import open_recording
-from wiretape_inspect import units
 from wiretape_inspect.page_export import export_page
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
