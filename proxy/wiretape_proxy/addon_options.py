@@ -235,6 +235,8 @@ class Settings:
     rotate: RotationLimit | None = None
     rotate_command: tuple[str, ...] = ()
     """Runs with the path of each file that is closed."""
+    compress: bool = False
+    """Compress closed files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,6 +285,7 @@ OPTIONS = (
     Option("redact_body", "", "JSON paths of values in bodies and events to overwrite, one per line.", parse_paths),
     Option("rotate", "", "Continue in a new file at this size or time, such as 500M or 15min.", parse_rotation),
     Option("rotate_command", "", "Command to run with the path of each closed file.", parse_command),
+    Option("compress", "false", "Compress closed files with zstd (true or false).", parse_flag),
 )
 
 

@@ -126,6 +126,7 @@ def _print_addon_path(ctx: click.Context, _param: click.Parameter, wanted: bool)
     type=_ValidText("command", addon_options.parse_command),
     help="Run this with the path of each closed file, for example to upload it.",
 )
+@click.option("--compress", is_flag=True, help="Compress the recording with zstd when it is closed, as FILE.zst.")
 @click.option(
     "--confdir",
     metavar="FOLDER",
@@ -207,11 +208,11 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         raise click.UsageError("Missing argument 'UPSTREAM': the URL of the service, such as http://127.0.0.1:9000.")
     if given["config"] is not None and given["no_config"]:
         raise click.UsageError("--config and --no-config cannot be combined.")
-    if given["rotate"]:
-        for name in ("append", "debug", "otlp"):
-            if given[name]:
-                raise click.UsageError(f"--rotate and --{name} cannot be combined.")
-    elif given["rotate_command"]:
+    for option, others in (("rotate", ("append", "debug", "otlp")), ("compress", ("debug", "otlp"))):
+        for name in others:
+            if given[option] and given[name]:
+                raise click.UsageError(f"--{option} and --{name} cannot be combined.")
+    if given["rotate_command"] and not given["rotate"]:
         raise click.UsageError("--rotate-command needs --rotate.")
     if given["otlp"] is not None and find_spec("opentelemetry") is None:
         raise missing_package_error("opentelemetry", "Exporting OTLP")
@@ -223,6 +224,8 @@ def proxy(ctx: click.Context, /, upstream: str | None, **given: Any) -> None:
         "config": NO_CONFIG if given["no_config"] else given["config"],
     }
     _check_output(Path(values["output"]), append=given["append"])
+    if given["compress"]:
+        _check_output(Path(f"{values['output']}.zst"), append=False)
     _check_authorities(given["ca"])
     # mitmproxy takes long to import, and `--help` does not need it.
     with only_needed_addons():

@@ -131,7 +131,7 @@ def main() -> None:
         _send(RecordingRefused(error.message))
     else:
         _send(RecordingOpened(writer.first_exchange))
-        rotation = Rotation(Path(given.output), given.rotate, given.rotate_command, _send) if given.rotate else None
+        rotation = Rotation(given, _send)
         recorder = Recorder(writer, settings, _send, wants_status=config.wants_status, rotation=rotation)
         recorder.run(sys.stdin.fileno(), rest)
 
@@ -408,7 +408,7 @@ class Recorder:
         if self._wants_status:
             self._send_status()
         if self._rotation is not None:
-            self._rotation.finish()
+            self._rotation.finish(is_missing=self._is_missing)
         self._send(
             RecordingClosed(
                 exchanges=self._checker.exchanges,
@@ -418,6 +418,7 @@ class Recorder:
                 severities=dict(self._checker.severities),
                 inconclusive=self._checker.inconclusive,
                 is_missing=self._is_missing,
+                files=self._rotation.files if self._rotation is not None else "",
                 checks_failed=self._checker.failure is not None,
                 lost_bytes=self._not_stored,
             )

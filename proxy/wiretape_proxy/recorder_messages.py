@@ -208,7 +208,7 @@ class FileClosed(Struct, frozen=True, tag=True):
 
 
 class RotationFailed(Struct, frozen=True, tag=True):
-    """No new file can be created, or the command for a closed file failed."""
+    """No new file can be created, or a closed file cannot be compressed, or its command failed."""
 
     why: str
 
@@ -230,6 +230,8 @@ class RecordingClosed(Struct, frozen=True, tag=True):
     """The codes of inconclusive rules."""
     is_missing: bool
     """Whether the file was deleted, moved or replaced."""
+    files: str
+    """Its name, or the first and the last name of a rotated recording; empty if unknown."""
     checks_failed: bool
     """Whether the checks failed, so that there may be more findings."""
     lost_bytes: int
@@ -247,7 +249,7 @@ class RecordingClosed(Struct, frozen=True, tag=True):
         )
         if self.is_missing:
             return printable(f"{path} was deleted or replaced during the recording: it does not contain {contents}.")
-        return printable(f"Recorded {contents} to {path}")
+        return printable(f"Recorded {contents} to {self.files}")
 
 
 RecorderMessage = (

@@ -1,36 +1,45 @@
-"""Rotation: when a recording continues in a new file, the names of the files, and the command for closed ones."""
+"""Rotation: when a recording continues in a new file, the names of the files, and what is done with closed ones."""
 
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from wiretape.errors import RecordingError
 from wiretape.files import path_exists
 from wiretape.recording import Writer
-from wiretape_proxy.addon_options import RotationLimit
+from wiretape.recording.compressed_file import compress_recording, compressed_name
+from wiretape_proxy.addon_options import RotationLimit, Settings
 from wiretape_proxy.recorder_messages import FileClosed, RecorderMessage, RotationFailed
 
 _RETRY_AFTER_S = 10.0
+_MOST_THREADS = 8
+"""Closed files that are compressed, or for which the command runs, at the same time."""
 
 
 class Rotation:
-    """Rotates the files of one recording."""
+    """Rotates the files of one recording, compresses those that are closed, and runs a command for each."""
 
-    def __init__(
-        self, first: Path, limit: RotationLimit, command: Sequence[str], send: Callable[[RecorderMessage], None]
-    ) -> None:
-        """`command` runs with the path of each closed file; empty for none."""
-        self._first = first
-        self.path = first
+    def __init__(self, settings: Settings, send: Callable[[RecorderMessage], None]) -> None:
+        self.path = self._first = Path(settings.output)
         """The file that is written now."""
         self._number = 1
-        self._limit = limit
-        self._command = command
+        self._limit = settings.rotate or RotationLimit()
+        self._compresses = settings.compress
+        self._command = settings.rotate_command
         self._send = send
         self._since = time.monotonic()
         self._retry_at = 0.0
-        self._running: list[tuple[Path, subprocess.Popen[bytes]]] = []
+        self._threads = ThreadPoolExecutor(_MOST_THREADS)
+
+    @property
+    def files(self) -> str:
+        """The name of the only file, or those of the first and the last."""
+        if self._number == 1:
+            return str(self.path)
+        first = compressed_name(self._first) if self._compresses else self._first
+        return f"{first} … {self.path.name}"
 
     def is_due(self, writer: Writer) -> bool:
         """Whether the file is large or old enough."""
@@ -54,38 +63,37 @@ class Rotation:
         self._retry_at, self._since = 0.0, time.monotonic()
         closed, self.path = self.path, path
         self._send(FileClosed(str(closed), str(path)))
-        self._run_command(closed)
+        self._threads.submit(self._handle_closed, closed)
 
-    def finish(self) -> None:
-        """The last file is closed: wait for all commands."""
-        self._run_command(self.path)
-        for path, process in self._running:
-            process.wait()
-            self._report(path, process)
+    def finish(self, *, is_missing: bool) -> None:
+        """Handle the last file, which is closed, unless it `is_missing`, and wait until all files are handled."""
+        if not is_missing:
+            self.path = self._handle_closed(self.path)
+        self._threads.shutdown()
 
     def _next_path(self) -> Path:
         while True:
             self._number += 1
             path = self._first.with_name(f"{self._first.stem}.{self._number:04}{self._first.suffix}")
-            if not path_exists(path):
+            if not path_exists(path) and not path_exists(compressed_name(path)):
                 return path
 
-    def _run_command(self, closed: Path) -> None:
-        for path, process in [each for each in self._running if each[1].poll() is not None]:
-            self._running.remove((path, process))
-            self._report(path, process)
-        if not self._command:
-            return
-        try:
-            # Standard output is the pipe to the proxy.
-            process = subprocess.Popen(  # noqa: S603 - the user's command
-                [*self._command, str(closed)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
-            )
-        except OSError as error:
-            self._send(RotationFailed(f"Cannot run {self._command[0]} for {closed}: {error.strerror}."))
-        else:
-            self._running.append((closed, process))
-
-    def _report(self, path: Path, process: "subprocess.Popen[bytes]") -> None:
-        if process.returncode:
-            self._send(RotationFailed(f"{self._command[0]} failed for {path} with status {process.returncode}."))
+    def _handle_closed(self, path: Path) -> Path:
+        """Compress a closed file, and run the command with its path; return that."""
+        if self._compresses:
+            try:
+                path = compress_recording(path)
+            except RecordingError as error:
+                self._send(RotationFailed(error.message))
+        if self._command:
+            try:
+                # Standard output is the pipe to the proxy.
+                status = subprocess.run(  # noqa: S603 - the user's command
+                    [*self._command, str(path)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+                ).returncode
+            except OSError as error:
+                self._send(RotationFailed(f"Cannot run {self._command[0]} for {path}: {error.strerror}."))
+            else:
+                if status:
+                    self._send(RotationFailed(f"{self._command[0]} failed for {path} with status {status}."))
+        return path

@@ -202,7 +202,7 @@ def test_the_exit_status_depends_on_how_the_recording_was_closed(fail_on, change
         from wiretape_proxy.recorder_client import RecorderClient  # noqa: PLC0415
     recorder = RecorderClient(CaptureBuffer(), lambda _: None)
     closed = RecordingClosed(
-        1, 1, 1, 1, severities={}, inconclusive=[], is_missing=False, checks_failed=False, lost_bytes=0
+        1, 1, 1, 1, severities={}, inconclusive=[], is_missing=False, files="", checks_failed=False, lost_bytes=0
     )
     recorder.closed = msgspec.structs.replace(closed, **change)
     assert exit_status(recorder, fail_on) == status

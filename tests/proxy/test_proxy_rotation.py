@@ -1,4 +1,4 @@
-"""`wiretape proxy --rotate`: streams go on while the recording continues in new files."""
+"""`wiretape proxy --rotate --compress`: streams go on while the recording continues in new files."""
 
 import json
 from threading import Thread
@@ -34,8 +34,8 @@ def event(session, number):
 def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventually, tmp_path):
     log = tmp_path / "closed.txt"
     command = f"sh -c 'echo \"$0\" >> {log}'"
-    proxy = start_proxy(service.url, "--rotate", "0.1s", "--rotate-command", command)
-    files = lambda: sorted(proxy.file.parent.glob(f"{proxy.file.stem}*.db"))  # noqa: E731
+    proxy = start_proxy(service.url, "--rotate", "0.1s", "--compress", "--rotate-command", command)
+    files = lambda: sorted(proxy.file.parent.glob(f"{proxy.file.stem}*.db.zst"))  # noqa: E731
     sent = {f"s{number}": b"" for number in range(3)}
 
     def stream(session):
@@ -71,6 +71,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
         reader.join()
     assert received == sent
     assert proxy.stop() == 0
+    assert not [*proxy.file.parent.glob("*.db")]
 
     parts = [open_recording(path) for path in files()]
     assert len(parts) >= FILES
@@ -81,8 +82,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
             for exchange in joined.exchanges()
         }
     assert recorded == sent
-    closed = log.read_text().split()
-    assert closed == [str(path) for path in sorted(files(), key=lambda path: (path != proxy.file, path))]
+    assert sorted(log.read_text().split()) == [str(path) for path in files()]
     result = CliRunner().invoke(wiretape, ["report", *map(str, files()), "--format", "json", "--no-config"])
     report = json.loads(result.stdout)
     assert report["summary"]["events"] == sum(body.count(b"event:") for body in sent.values())
@@ -97,6 +97,7 @@ def test_no_byte_is_lost_while_files_are_rotated(start_proxy, service, eventuall
         (["--rotate", "15m"], "expected a size such as 500M or a duration such as 15min, got '15m'"),
         (["--rotate", "1h", "--append"], "--rotate and --append cannot be combined."),
         (["--rotate-command", "true"], "--rotate-command needs --rotate."),
+        (["--compress", "--debug"], "--compress and --debug cannot be combined."),
         (["--rotate", "1h", "--rotate-command", "no-such-command"], "the command 'no-such-command' does not exist"),
     ],
 )

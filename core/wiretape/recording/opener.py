@@ -1,4 +1,4 @@
-"""Open recordings in any form: SQLite files directly, tapes and JSON lines through a temporary recording."""
+"""Open recordings in any form: SQLite files directly, compressed ones, tapes and JSON lines as a temporary file."""
 
 import tempfile
 from collections.abc import Callable, Iterator
@@ -6,24 +6,25 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from wiretape.errors import InputError, RecordingError
-from wiretape.files import read_error
+from wiretape.files import read_error, write_error
 from wiretape.recording.builder import build_recording
-from wiretape.recording.formats.registry import Format, detect_format, is_text
+from wiretape.recording.compressed_file import decompressed_parts, is_compressed
+from wiretape.recording.formats.registry import detect_format, is_text
 from wiretape.recording.recording_reader import Recording, open_database
 from wiretape.recording.schema import is_sqlite_file
 
 
 def open_recording(path: Path | str) -> Recording:
-    """Open a recording read-only: a SQLite file, a tape, or JSON lines.
+    """Open a recording read-only: a SQLite file, also a compressed one, a tape, or JSON lines.
 
     The format is detected from the content.  Raises RecordingError if the file does not exist, is not a recording, or
     has a newer format, and InputError if a tape or JSON lines are invalid.
     """
     path = Path(path)
-    format_ = _other_format(path)
-    if format_ is None:
+    convert = _find_conversion(path)
+    if convert is None:
         return open_database(path)
-    with _converted(format_, path) as converted:
+    with _converted(path, convert) as converted:
         # The file stays open after its folder is deleted, and no other process can find it.
         return open_database(converted, name=path, check_rows=False)
 
@@ -32,25 +33,29 @@ def open_recording(path: Path | str) -> Recording:
 def recording_opener(path: Path | str) -> Iterator[Callable[[], Recording]]:
     """Open a recording several times, for example in several threads: yields a function that opens it.
 
-    A file of another format is converted only once.  Raises what `open_recording` raises.
+    A file that is not a SQLite file is converted only once.  Raises what `open_recording` raises.
     """
     path = Path(path)
-    format_ = _other_format(path)
-    if format_ is None:
+    convert = _find_conversion(path)
+    if convert is None:
         open_database(path).close()
         yield lambda: open_database(path, check_rows=False)
         return
-    with _converted(format_, path) as converted:
+    with _converted(path, convert) as converted:
         yield lambda: open_database(converted, name=path, check_rows=False)
 
 
+_Conversion = Callable[[Path, Path], None]
+"""Makes a SQLite file of a file.  Raises InputError."""
+
+
 @contextmanager
-def _converted(format_: Format, path: Path) -> Iterator[Path]:
+def _converted(path: Path, convert: _Conversion) -> Iterator[Path]:
     """Convert a file to a recording that exists only within the block.  Raises InputError if the file is invalid."""
     with tempfile.TemporaryDirectory(prefix="wiretape-", ignore_cleanup_errors=True) as folder:
         converted = Path(folder, "run.db")
         try:
-            build_recording(format_.reader().read(path), converted)
+            convert(path, converted)
         except InputError as error:
             if str(converted) not in error.message:
                 raise
@@ -59,11 +64,23 @@ def _converted(format_: Format, path: Path) -> Iterator[Path]:
         yield converted
 
 
-def _other_format(path: Path) -> Format | None:
-    """Return the format of a file that is not a SQLite file.  Raises RecordingError and InputError."""
+def _decompress(path: Path, converted: Path) -> None:
+    parts = decompressed_parts(path)
+    try:
+        with converted.open("wb") as file:
+            file.writelines(parts)
+    except OSError as error:
+        raise RecordingError(write_error(converted, error)) from None
+    open_database(converted, name=path).close()
+
+
+def _find_conversion(path: Path) -> _Conversion | None:
+    """Return how to convert a file; None for a SQLite file.  Raises RecordingError and InputError."""
     try:
         if not path.is_file() or is_sqlite_file(path):
             return None
+        if is_compressed(path):
+            return _decompress
         if path.stat().st_size == 0:
             raise RecordingError(f"{path} is not a wiretape recording: it is empty.")
         format_ = detect_format(path)
@@ -74,8 +91,11 @@ def _other_format(path: Path) -> Format | None:
         raise RecordingError(
             f"{path} is not a wiretape recording. If it is meant to be a tape, begin it with the line `tape: 1`."
         )
-    if format_ is not None and not format_.opens_directly:
+    if format_ is None:
+        return None
+    if not format_.opens_directly:
         raise RecordingError(
             f"{path} is {format_.description}, not a recording: convert it with `wiretape import` first."
         )
-    return format_
+    reader = format_.reader()
+    return lambda path, converted: build_recording(reader.read(path), converted)

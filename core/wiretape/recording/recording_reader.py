@@ -123,19 +123,20 @@ def open_database(path: Path, *, name: Path | None = None, check_rows: bool = Tr
     Raises RecordingError if the file does not exist, is not a recording, has a newer format, or has a row that no
     recorder writes.  `check_rows` False skips the last check, which takes some seconds for a million segments.
     """
+    shown = name or path
     _check_is_file(path)
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=10)
         connection.row_factory = sqlite3.Row
         schema.protect(connection)
         connection.execute("PRAGMA query_only = ON")
-        schema.check_schema(connection, path)
-        schema.check_not_empty(connection, path)
+        schema.check_schema(connection, shown)
+        schema.check_not_empty(connection, shown)
         if check_rows:
-            schema.check_rows(connection, path)
+            schema.check_rows(connection, shown)
     except (sqlite3.Error, UnicodeDecodeError) as error:
-        raise RecordingError(f"{path} cannot be read: {error}.") from None
-    recording = Recording(name or path, connection)
+        raise RecordingError(f"{shown} cannot be read: {error}.") from None
+    recording = Recording(shown, connection)
     recording.database = path
     return recording
 

@@ -10,6 +10,7 @@ from wiretape.errors import InputError
 from wiretape.files import PATH, is_pipe, read_error, seekable
 from wiretape.labels import count_of
 from wiretape.recording import Recording, RecordingSource, is_sqlite_file, open_recording
+from wiretape.recording.compressed_file import is_compressed
 from wiretape.recording.formats import FORMATS, Format, detect_format, find_format, raw_stream
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, write_recording
@@ -100,6 +101,8 @@ def _detect(file: Path) -> Format:
     """Return the format of a file.  Raises InputError and OSError."""
     if is_sqlite_file(file):
         raise InputError(f"{file} is already a recording, or another database.")
+    if is_compressed(file):
+        raise InputError(f"{file} is compressed: all commands read such recordings, and `zstd -d` decompresses them.")
     found = detect_format(file)
     if found is None:
         names = ", ".join(each.name for each in _READABLE)

@@ -4,8 +4,9 @@ import os
 import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 
@@ -13,6 +14,7 @@ from wiretape.errors import InputError, RecordingError
 from wiretape.files import PATH, read_error
 from wiretape.labels import count_of
 from wiretape.recording import RecordingSource, lock_for_writing
+from wiretape.recording.compressed_file import decompressed_parts, is_compressed
 from wiretape.safe_text import printable
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, print_sentences, write_recording
 from wiretape_inspect.recover.recovered_rows import RecoveredRows
@@ -64,8 +66,17 @@ def _open_damaged(path: Path) -> Iterator[SqlitePages]:
         try:
             if os.access(path, os.W_OK):
                 opened.callback(os.close, lock_for_writing(path))
-            file = opened.enter_context(path.open("rb"))
+            file = opened.enter_context(_decompressed(path) if is_compressed(path) else path.open("rb"))
             journal = Path(f"{path}-wal")
             yield SqlitePages(file, opened.enter_context(journal.open("rb")) if journal.is_file() else None)
         except OSError as error:
             raise InputError(read_error(path, error)) from None
+
+
+def _decompressed(path: Path) -> BinaryIO:
+    """Return a temporary file with everything before the damage in a compressed recording.  Raises OSError."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    with suppress(RecordingError):
+        file.writelines(decompressed_parts(path))
+    file.seek(0)
+    return file

@@ -12,6 +12,7 @@ from wiretape.observations import Observation
 from wiretape.recording import Recording, RecordingMetadata, RecordingSource, open_recording
 from wiretape.rules import EVERY, UnknownCodeError, codes_of
 from wiretape.safe_text import printable
+from wiretape.units import Duration, format_size
 from wiretape_inspect.atomic_output import check_recording_output, describe_contents, write_recording
 from wiretape_inspect.exchange_selection import ObservationReader, RecordingPart, read_part
 from wiretape_inspect.recording_merge import closed_captures
