@@ -36,10 +36,8 @@ class Rotation:
     @property
     def files(self) -> str:
         """The name of the only file, or those of the first and the last."""
-        if self._number == 1:
-            return str(self.path)
         first = compressed_name(self._first) if self._compresses else self._first
-        return f"{first} … {self.path.name}"
+        return str(self.path) if self.path in {first, self._first} else f"{first} … {self.path.name}"
 
     def is_due(self, writer: Writer) -> bool:
         """Whether the file is large or old enough."""

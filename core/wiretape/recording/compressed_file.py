@@ -57,7 +57,7 @@ def compress_recording(path: Path) -> Path:
             # Not even a power failure may lose both.
             os.fsync(file.fileno())
         path.unlink()
-    except OSError as error:
+    except (OSError, zstandard.ZstdError) as error:
         raise RecordingError(f"{path} stays uncompressed: {write_error(target, error)}") from None
     finally:
         os.close(lock)
