@@ -88,13 +88,13 @@ def main(command: list[str]) -> None:
             running(command, folder, "proxy", service, *listen, "--output", "run.db", "--plain") as proxy,
         ):
             types = follow_run(proxy)
-        run(command, folder, "report", "run.db", "--format", "sarif", "--output", "report.sarif")
+        report = run(command, folder, "report", "run.db")
         run(command, folder, "replay", "run.db", "--verify")
         browser = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         with running(command, folder, "debug", "run.db") as page, browser.open(page, timeout=_TIMEOUT_S) as response:
             title = re.search(rb"<title>.+</title>", response.read())
-        if title is None or not json.loads((folder / "report.sarif").read_text())["runs"]:
-            sys.exit("The page or the report is empty.")
+        if title is None or "events in 3 exchanges" not in report:
+            sys.exit(f"The page has no title, or the report does not count the events:\n{report}")
     print(f"recorded, reported, replayed and debugged {len(types)} events")
 
 

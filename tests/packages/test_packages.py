@@ -93,7 +93,7 @@ def installed(built, tmp_path_factory):
     folder = tmp_path_factory.mktemp("fresh")
     venv.create(folder, symlinks=True)
     pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
-    command = [*pip, "install", "--quiet", "--no-index", "--no-deps", built / WHEEL]
+    command = [*pip, "install", "--quiet", "--no-compile", "--no-index", "--no-deps", built / WHEEL]
     subprocess.run(command, env=ENV, check=True, capture_output=True, timeout=100)
     (site_packages,) = folder.glob("lib/python*/site-packages")
     needed = [path for path in sys.path if path.endswith("-packages")]
