@@ -31,8 +31,15 @@ RECORDING = "run.db"
 SIZE = 150_000
 """Maximum size of a picture in bytes."""
 SCREEN: ViewportSize = {"width": 1100, "height": 680}
-_HERE = "#x=2&e=21&tab=state"
-"""The location on the page: the delta with an id, and the cursor that a client gets from it."""
+_VIEWS = {
+    "debugger": ("#x=2&e=21&tab=state", "Last-Event-ID: live_7"),
+    "findings": ("#x=2&findings=1", "Leave out the"),
+    "comparison": ("#x=5&e=2&resume=2", "Copy as test"),
+}
+"""Locations on the page, each with a text that it shows.
+
+The debugger shows the delta with an id, and the cursor that a client gets from it.
+"""
 _TERMINALS = {
     "show": (112, ("show", RECORDING, "--exchange", "2")),
     "report": (120, ("report", RECORDING, "--select", "DUR,SEQ001")),
@@ -153,13 +160,14 @@ def _move(top: int) -> str:
     return f"transform: translateY({-top * _LINE_HEIGHT:.1f}px);"
 
 
-async def page(debugger: Debugger, browser: Browser, scheme: Literal["light", "dark"]) -> bytes:
-    """Return the debugger's page in a color scheme as a PNG."""
+async def page(debugger: Debugger, browser: Browser, view: str, scheme: Literal["light", "dark"] = "light") -> bytes:
+    """Return a view of the debugger's page in a color scheme as a PNG."""
+    location, text = _VIEWS[view]
     context = await browser.new_context(viewport=SCREEN, color_scheme=scheme, reduced_motion="reduce")
     try:
         shown = await context.new_page()
-        await shown.goto(debugger.address + _HERE)
-        await expect(shown.locator("#panel")).to_contain_text("Last-Event-ID: live_7")
+        await shown.goto(debugger.address + location)
+        await expect(shown.locator("#panel")).to_contain_text(text)
         return await shown.screenshot()
     finally:
         await context.close()
@@ -169,8 +177,10 @@ async def pages(recording: Path, chromium: str, folder: Path) -> None:
     """Write the page in both color schemes to a folder."""
     async with serve_debugger(recording) as debugger, async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=list(_FLAGS))
-        keep(folder / "debugger-light.png", await page(debugger, browser, "light"))
-        keep(folder / "debugger-dark.png", await page(debugger, browser, "dark"))
+        keep(folder / "debugger-light.png", await page(debugger, browser, "debugger"))
+        keep(folder / "debugger-dark.png", await page(debugger, browser, "debugger", "dark"))
+        for view in ("findings", "comparison"):
+            keep(folder / f"{view}.png", await page(debugger, browser, view))
         await browser.close()
 
 

@@ -50,7 +50,7 @@ export class ResumePane extends ComparisonPane {
     }
     if (!changed.length) this.summary.append(element("p", { class: "empty", text: "Neither connection has an event after the cursor." }));
     this.nameSides(`on #${head.first}`, `on #${head.second}`);
-    this.list.show(changed, -1);
+    this.list.show(changed, changed.findIndex((row) => row.second && row.second.event === this.app.view.e));
     setText(byId("count"), formatCount(changed.length, "id"));
   }
 
