@@ -1,5 +1,7 @@
 """Recorded values quoted in sentences: shortened, and safe to print."""
 
+from functools import lru_cache
+
 from wiretape.contract.schemas import Violation
 from wiretape.safe_text import printable
 
@@ -46,4 +48,12 @@ def format_number(value: float) -> str:
 
 def describe_violation(violation: Violation) -> str:
     """Return a sentence with the value that a schema expected and the actual one."""
+    # A violation with a recorded value may have no hash, and seldom occurs twice.
+    return _describe_missing(violation) if violation.got is ... else _describe_violation(violation)
+
+
+def _describe_violation(violation: Violation) -> str:
     return f"Expected {violation.expected} as {quote(violation.where)}, got {describe(violation.got)}."
+
+
+_describe_missing = lru_cache(256)(_describe_violation)

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema_rs
 
+from wiretape.bounded_dict import put_bounded
+
 if TYPE_CHECKING:
     import jsonschema
 
@@ -25,6 +27,9 @@ _BASE = "json-schema:///"
 _DEEPEST = 6
 """No schema describes values nested deeper than this."""
 _MOST_ERRORS = 200
+_MOST_MISSING = 256
+_MISSING: dict[tuple[int, tuple[str | int, ...], tuple[str, ...]], "tuple[Violation, ...]"] = {}
+"""The violations of missing properties that were made last."""
 _TYPE_NAMES = {"array": "an array", "integer": "an integer", "object": "an object", "string": "a string"}
 
 
@@ -100,9 +105,13 @@ def _violations_of(error: "jsonschema.ValidationError") -> Iterator[Violation]:
     """Convert an error of jsonschema."""
     path = tuple(error.absolute_path)
     if error.validator == "required":
-        for name in error.validator_value:
-            if name not in error.instance:
-                yield Violation((*path, name), _expected(error.schema, name), ...)
+        # Many events may lack the same properties.  Schemas are never freed, so their identities are unique.
+        missing = tuple(name for name in error.validator_value if name not in error.instance)
+        key = (id(error.schema), path, missing)
+        if key not in _MISSING:
+            found = tuple(Violation((*path, name), _expected(error.schema, name), ...) for name in missing)
+            put_bounded(_MISSING, key, found, _MOST_MISSING)
+        yield from _MISSING[key]
     elif error.validator == "additionalProperties":
         for name in sorted(error.instance.keys() - error.schema.get("properties", {}).keys()):
             yield Violation((*path, name), "no value", error.instance[name])
