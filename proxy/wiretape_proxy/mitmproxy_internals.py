@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 import h11
 from h2.exceptions import ProtocolError
@@ -18,12 +18,12 @@ from mitmproxy.http import HTTPFlow
 from mitmproxy.master import Master
 from mitmproxy.net.http.http1 import expected_http_body_size
 from mitmproxy.optmanager import OptManager
-from mitmproxy.proxy.events import DataReceived
+from mitmproxy.proxy.events import ConnectionClosed, DataReceived
 from mitmproxy.proxy.layers.http import HttpStream, SendHttp
 from mitmproxy.proxy.layers.http._base import HttpConnection
 from mitmproxy.proxy.layers.http._events import RequestData, ResponseData, ResponseProtocolError
 from mitmproxy.proxy.layers.http._http1 import Http1Connection
-from mitmproxy.proxy.layers.http._http2 import Http2Client, Http2Server
+from mitmproxy.proxy.layers.http._http2 import Http2Client, Http2Connection, Http2Server
 from mitmproxy.proxy.server import ConnectionHandler
 
 from wiretape_proxy.endings import ErrorSide
@@ -38,16 +38,16 @@ _SHUTDOWN_STEP_S = 0.02
 _END_OF_MESSAGE = h11.EndOfMessage
 
 _MOST_BUFFERED = 1 << 20
-"""Bytes of a response that may wait for the flow-control window of an HTTP/2 client."""
-_SERVICE_WINDOW = 4 << 20
-"""Flow-control window that each stream of an HTTP/2 service gets; mitmproxy allows 2 GiB."""
+"""Bytes of a body that may wait for the flow-control window of an HTTP/2 peer."""
+_STREAM_WINDOW = 4 << 20
+"""Flow-control window of each HTTP/2 stream from a client or service; mitmproxy allows 2 GiB."""
 
 _error_sides: WeakKeyDictionary[HTTPFlow, ErrorSide] = WeakKeyDictionary()
 _connecting: WeakKeyDictionary[HTTPFlow, bool] = WeakKeyDictionary()
-_services: WeakKeyDictionary[Connection, "_HeldWindows"] = WeakKeyDictionary()
-"""For each HTTP/2 connection to the service."""
+_senders: WeakValueDictionary[str, "_HeldWindows"] = WeakValueDictionary()
+"""For each HTTP/2 connection, by its id."""
 _paused: WeakKeyDictionary[Connection, asyncio.Event] = WeakKeyDictionary()
-"""The HTTP/1 connections to the service that are not read until the event is set."""
+"""The HTTP/1 connections that are not read until the event is set."""
 
 
 # Options
@@ -212,7 +212,6 @@ def patch(on_trailers: Callable[[HTTPFlow | None], None]) -> None:
         _observe_connecting()
         _drop_trailers(on_trailers)
         if hasattr(ConnectionHandler, "drain_writers") and hasattr(Http2Server, "_handle_event"):
-            _observe_http2_services()
             _bound_http2_buffers()
 
 
@@ -288,108 +287,111 @@ class _ReaderWithoutTrailers:
         return event
 
 
-# Back-pressure from HTTP/2 clients.  mitmproxy buffers without limit what does not fit into a client's window.
+# Back-pressure of HTTP/2.  mitmproxy buffers without limit what does not fit into the window of a client or service.
 
 
 class _HeldWindows:
-    """Streams of an HTTP/2 service whose window is not opened again for now."""
+    """Streams of an HTTP/2 peer whose windows are not opened again for now."""
 
-    def __init__(self, service: Http2Client) -> None:
-        self.service = service
+    def __init__(self, sender: Http2Connection) -> None:
+        """`sender` is the connection to the peer that sends."""
+        settings = sender.h2_conn.local_settings
+        settings.initial_window_size = _STREAM_WINDOW
+        settings.acknowledge()
+        self.sender = sender
         self._bytes: dict[int, int] = {}
-        self._acknowledge = service.h2_conn.acknowledge_received_data
+        self._acknowledge = sender.h2_conn.acknowledge_received_data
+        sender.h2_conn.acknowledge_received_data = self.acknowledge
 
-    def acknowledge(self, size: int, stream_id: int) -> None:
+    def acknowledge(self, size: int, own_id: int) -> None:
         """Called in place of h2's method."""
-        if stream_id in self._bytes:
-            self._bytes[stream_id] += size
+        if own_id in self._bytes:
+            self._bytes[own_id] += size
         else:
-            self._acknowledge(size, stream_id)
+            self._acknowledge(size, own_id)
 
     def hold(self, stream_id: int) -> None:
-        self._bytes.setdefault(stream_id, 0)
+        own_id = _own_id(self.sender, stream_id)
+        if own_id:
+            self._bytes.setdefault(own_id, 0)
 
-    def release(self, stream_id: int) -> None:
-        with suppress(ProtocolError):  # the connection has ended
-            self._acknowledge(self._bytes.pop(stream_id, 0), stream_id)
+    def release(self, stream_id: int) -> Generator[Any, Any, None]:
+        own_id = _own_id(self.sender, stream_id)
+        if own_id in self._bytes:
+            with suppress(ProtocolError):  # the connection has ended
+                self._acknowledge(self._bytes.pop(own_id), own_id)
+            # An event without data makes the connection send what it has to send; no client has a stream 0.
+            is_service = isinstance(self.sender, Http2Client)
+            event = RequestData(stream_id, b"") if is_service else ResponseData(0, b"")
+            yield SendHttp(event, self.sender.conn)
 
 
-class _ClientBuffers:
-    """The streams of an HTTP/2 client with a full buffer."""
+def _own_id(connection: Http2Connection, stream_id: int) -> int:
+    """Return the number that the connection gives to a stream of the client; 0 if it has not begun there."""
+    return connection.our_stream_id.get(stream_id, 0) if isinstance(connection, Http2Client) else stream_id
 
-    def __init__(self, client: Http2Server) -> None:
-        self._client = client
-        self._buffers = client.h2_conn.stream_buffers
+
+class _SendBuffers:
+    """The streams of an HTTP/2 connection with a full buffer."""
+
+    def __init__(self, receiver: Http2Connection) -> None:
+        """`receiver` is the connection to the peer that receives."""
+        self._receiver = receiver
+        self._queue = getattr(receiver, "stream_queue", {})
         self._most: dict[int, int] = {}
         """For each stream the bytes that may be in its buffer."""
         self._full: dict[int, tuple[Connection, int]] = {}
-        """For each stream that is paused, the connection to the service, and the entries of its buffer then."""
+        """For each stream that is paused, the connection to the sender, and the entries of its buffer then."""
 
     def add(self, stream_id: int, size: int) -> None:
-        """Pause the service if the buffer of a stream, to which `size` bytes were added, is full."""
+        """Pause the sender if the buffer of a stream, to which `size` bytes were added, is full."""
         most = self._most.get(stream_id, 0) + size
         if most > _MOST_BUFFERED and stream_id not in self._full:
             # Counting takes time, so it is done once for each half of a full buffer.
-            most = sum(len(entry.data) for entry in self._buffers[stream_id])
+            entries = self._entries(stream_id)
+            most = sum(len(getattr(entry, "data", b"")) for entry in entries)
             if most > _MOST_BUFFERED // 2:
-                self._pause(stream_id)
+                self._pause(stream_id, len(entries))
         self._most[stream_id] = most
 
-    def _pause(self, stream_id: int) -> None:
-        flow = _flow_of(self._client, stream_id)
-        if flow is None:
-            return
-        service = flow.server_conn
-        self._full[stream_id] = (service, len(self._buffers[stream_id]))
-        held = _services.get(service)
-        if held is None:
-            _paused.setdefault(service, asyncio.Event())
-        elif stream_id in held.service.our_stream_id:
-            held.hold(held.service.our_stream_id[stream_id])
+    def _entries(self, stream_id: int) -> list[Any]:
+        """Return what waits for the stream to begin, or for its window."""
+        own_id = _own_id(self._receiver, stream_id)
+        buffers = self._receiver.h2_conn.stream_buffers
+        return [*self._queue.get(stream_id, ()), *buffers.get(own_id, ())]
 
-    def resume(self) -> Generator[Any, Any, None]:
-        """Resume the services of streams whose buffers are half empty, or that have ended."""
-        for stream_id, (service, entries) in list(self._full.items()):
-            if len(self._buffers.get(stream_id, ())) > entries // 2:
+    def _pause(self, stream_id: int, entries: int) -> None:
+        sender: Connection = self._receiver.context.client
+        if isinstance(self._receiver, Http2Server):
+            flow = _flow_of(self._receiver, stream_id)
+            if flow is None:
+                return
+            sender = flow.server_conn
+        self._full[stream_id] = (sender, entries)
+        held = _senders.get(sender.id)
+        if held is None:
+            _paused.setdefault(sender, asyncio.Event())
+        else:
+            held.hold(stream_id)
+
+    def resume(self, *, all_streams: bool) -> Generator[Any, Any, None]:
+        """Resume the senders of streams whose buffers are half empty, or that have ended."""
+        for stream_id, (sender, entries) in list(self._full.items()):
+            if len(self._entries(stream_id)) > entries // 2 and not all_streams:
                 continue
             del self._full[stream_id]
             self._most.pop(stream_id, None)
-            held, paused = _services.get(service), _paused.pop(service, None)
+            held, paused = _senders.get(sender.id), _paused.pop(sender, None)
             if paused is not None:
                 paused.set()
-            if held is not None and stream_id in held.service.our_stream_id:
-                held.release(held.service.our_stream_id[stream_id])
-                # An event without data makes the connection send what it has to send.
-                yield SendHttp(RequestData(stream_id, b""), service)
-
-
-def _observe_http2_services() -> None:
-    original = Http2Client.__init__
-
-    def __init__(self: Http2Client, context: Any) -> None:  # noqa: N807 - it replaces that of mitmproxy
-        original(self, context)
-        settings = self.h2_conn.local_settings
-        settings.initial_window_size = _SERVICE_WINDOW
-        settings.acknowledge()
-        held = _services[self.conn] = _HeldWindows(self)
-        self.h2_conn.acknowledge_received_data = held.acknowledge
-
-    Http2Client.__init__ = __init__  # type: ignore[method-assign]
+            if held is not None:
+                yield from held.release(stream_id)
 
 
 def _bound_http2_buffers() -> None:
-    handle_event, drain = Http2Server._handle_event, ConnectionHandler.drain_writers  # noqa: SLF001
-    buffers: WeakKeyDictionary[Http2Server, _ClientBuffers] = WeakKeyDictionary()
-
-    def _handle_event(self: Http2Server, event: Any) -> Generator[Any, Any, None]:
-        yield from handle_event(self, event)
-        if isinstance(event, ResponseData):
-            if event.stream_id in self.h2_conn.stream_buffers:
-                if self not in buffers:
-                    buffers[self] = _ClientBuffers(self)
-                buffers[self].add(event.stream_id, len(event.data))
-        elif isinstance(event, DataReceived) and self in buffers:
-            yield from buffers[self].resume()
+    drain = ConnectionHandler.drain_writers
+    for kind, data in ((Http2Server, ResponseData), (Http2Client, RequestData)):
+        _bound_buffers_of(kind, data)
 
     async def drain_writers(self: ConnectionHandler) -> None:
         if _paused:
@@ -399,5 +401,27 @@ def _bound_http2_buffers() -> None:
                     await _paused[connection].wait()
         await drain(self)  # type: ignore[no-untyped-call]
 
-    Http2Server._handle_event = _handle_event  # type: ignore[method-assign] # noqa: SLF001
     ConnectionHandler.drain_writers = drain_writers  # type: ignore[method-assign]
+
+
+def _bound_buffers_of(kind: Any, data: type[RequestData | ResponseData]) -> None:
+    """Bound what one kind of connection sends, which are events of type `data`, and what it receives."""
+    initialize, handle_event = kind.__init__, kind._handle_event  # noqa: SLF001
+
+    def __init__(self: Any, context: Any) -> None:  # noqa: N807 - it replaces that of mitmproxy
+        initialize(self, context)
+        # The method of h2 that it replaces keeps it alive.
+        _senders[self.conn.id] = _HeldWindows(self)
+        self.send_buffers = _SendBuffers(self)
+
+    def _handle_event(self: Any, event: Any) -> Generator[Any, Any, None]:
+        stream_id = getattr(event, "stream_id", 0)  # mitmproxy replaces it
+        yield from handle_event(self, event)
+        if isinstance(event, data):
+            if self.h2_conn.stream_buffers or getattr(self, "stream_queue", None):
+                self.send_buffers.add(stream_id, len(event.data))
+        elif isinstance(event, DataReceived | ConnectionClosed):
+            yield from self.send_buffers.resume(all_streams=isinstance(event, ConnectionClosed))
+
+    kind.__init__ = __init__
+    kind._handle_event = _handle_event  # noqa: SLF001

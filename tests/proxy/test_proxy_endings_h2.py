@@ -216,7 +216,7 @@ def test_trailers_pass_over_http2(h2_proxy, h2_service):
     assert (h2_proxy.ended(path).ending, h2_proxy.body(path)) == (Ending.COMPLETE, ONE)
 
 
-# Clients that do not open their flow-control window
+# Clients and services that do not open their flow-control window
 
 LARGE = 16 << 20
 """More than the buffers of the operating system hold."""
@@ -291,3 +291,58 @@ def test_a_client_without_window_stops_one_stream_of_an_http2_service(h2_proxy, 
     client.wait(h2.events.StreamEnded, stream)
     assert windows[1] > 0
     assert len(client.bodies[stream]) == sum(windows)
+
+
+@pytest.fixture
+def stalled(h2_service):
+    """The paths of an upload whose window stays closed, of a request that opens it, and of another one."""
+    uploads = []
+
+    def stall(peer, stream):
+        peer.unread.add(stream)
+        uploads.append(stream)
+
+    def finish(peer, stream):
+        peer.respond(stream, end=True)
+        peer.unread.clear()
+        peer.h2.acknowledge_received_data(len(peer.bodies[uploads[0]]), uploads[0])
+        peer.flush()
+        peer.wait(h2.events.StreamEnded, uploads[0])
+        peer.respond(uploads[0], b"%d" % len(peer.bodies[uploads[0]]), end=True)
+
+    respond = lambda peer, stream: peer.respond(stream, ONE, end=True)  # noqa: E731
+    behaviours = {"/h2-upload": stall, "/h2-open": finish, "/h2-other": respond}
+    return [h2_service.on(path, behave) for path, behave in behaviours.items()]
+
+
+def test_a_service_without_window_stops_one_upload_over_http2(h2_proxy, stalled):
+    """mitmproxy alone gives each client a window of 2 GiB."""
+    upload, finish, other = stalled
+    client = h2_proxy.connect_h2()
+    stream = client.h2.get_next_available_stream_id()
+    head = [(":method", "POST"), (":scheme", "https"), (":authority", "x"), (":path", upload)]
+    client.h2.send_headers(stream, [*head, ("content-length", str(LARGE))])
+    client.flush()
+    sent, before = 0, [-1]
+
+    def send():
+        size = min(1 << 14, client.h2.local_flow_control_window(stream), LARGE - sent)
+        client.h2.send_data(stream, b"x" * size)
+        client.flush()
+        return size
+
+    while len(set(before[-5:])) != 1 or len(before) < 5:
+        before.append(sent)
+        while client.h2.local_flow_control_window(stream) and sent < LARGE:
+            sent += send()
+        client.wait(h2.events.StreamEnded, client.request(other))
+    assert sent < LARGE
+
+    client.request(finish)
+    while sent < LARGE:
+        while not client.h2.local_flow_control_window(stream):
+            assert client.pump()
+        sent += send()
+    client.h2.end_stream(stream)
+    client.flush()
+    client.wait_body(stream, b"%d" % LARGE)
