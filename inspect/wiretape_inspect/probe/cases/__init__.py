@@ -8,7 +8,6 @@ from wiretape_inspect.probe.cases import (  # noqa: F401 - each registers its ca
     refusal_cases,
     replay_cases,
     run_cases,
-    session_cases,
     stream_cases,
     tenancy_cases,
     tool_cases,

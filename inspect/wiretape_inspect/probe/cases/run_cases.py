@@ -1,4 +1,4 @@
-"""Runs: one at a time, cancelling and resuming them."""
+"""Sessions and runs: creating and reading them, one run at a time, cancelling and resuming."""
 
 from wiretape.contract import (
     AGENT_CUSTOM_TOOL_USE,
@@ -16,6 +16,7 @@ from wiretape_inspect.probe.probe_case import NotPossible, Prober, case
 
 _ONE_RUN = 'What the service does: "Only one run per session may be active at a time."'
 _BUSY = 'States, fact 1: "A session with an active run refuses a new run with HTTP 409 SESSION_BUSY."'
+_IDS = 'Session and run records: "Identifiers of sessions, runs and requests are strings."'
 _ENDED = 'States, fact 2: "Cancelling a run that is already terminal fails with RUN_NOT_CANCELLABLE."'
 _SETTLED_SECONDS = 2.2
 """The rules about refused commands allow two seconds between what a service does and what it reports."""
@@ -140,3 +141,17 @@ async def no_sandbox(probe: Prober) -> None:
     probe.run_body("no-sandbox")  # raises NotPossible before a session is created
     session = await probe.create_session()
     probe.expect_error(await probe.execute(probe.run_step(session, "no-sandbox")), SANDBOX_PROVISION_FAILED)
+
+
+@case("sessions/create", _IDS, steps="Create a session.", rules="ERR010")
+async def create(probe: Prober) -> None:
+    """Two sessions have different ids."""
+    ids = {probe.runner.fill(name) for name in (probe.ready.session, await probe.create_session())}
+    probe.expect(len(ids) == 2, "Expected two sessions with different ids, got the same id twice.")
+
+
+@case("sessions/read", _IDS, steps="Read a session and its run.", rules="ERR010", leaves="nothing")
+async def read(probe: Prober) -> None:
+    """A session and its run can be read."""
+    async for record in probe.read_records():
+        probe.expect_success(record, "the record")
